@@ -1,6 +1,7 @@
 """JSON by msgspec, several times as fast as the standard library, which judges what msgspec does not take."""
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ _WRITER: Final = msgspec.json.Encoder(enc_hook=str)
 _SLOW_WRITER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 _REFUSALS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
+_MOST_DIGITS: Final = sys.get_int_max_str_digits()
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 Parser = Callable[[str | bytes], Any]
@@ -36,13 +38,35 @@ def parser_of(number: Callable[[str], Any], constant: Callable[[str], Any]) -> P
         except (*_REFUSALS, ArithmeticError):
             pass
         try:
-            return slow(text.decode() if isinstance(text, bytes) else text)
+            return slow(text_of_bytes(text) if isinstance(text, bytes) else text)
+        except (json.JSONDecodeError, NotUnicode):
+            raise
         except RecursionError:
             raise ValueError("It is nested too deeply") from None
         except ArithmeticError:
             raise ValueError("It has a number with too large an exponent") from None
+        except ValueError:
+            # Python refuses one thing more: to spend its time on the digits of one number.
+            raise ValueError(f"It has a number of more than {_MOST_DIGITS} digits") from None
 
     return parse
+
+
+class NotUnicode(ValueError):
+    """Octets are not UTF-8; the message says where."""
+
+
+def text_of_bytes(octets: bytes) -> str:
+    """Return a text of UTF-8.
+
+    Raises:
+        NotUnicode: it is none.
+    """
+    try:
+        return octets.decode()
+    except UnicodeDecodeError as error:
+        place = f"byte {error.start + 1} is {octets[error.start]:#04x}"
+        raise NotUnicode(f"It is not UTF-8: {place}") from None
 
 
 def write(value: Any) -> str:

@@ -1,5 +1,6 @@
 """The guard where rows enter Arrow: a row that Arrow cannot hold is replaced, and stops no other row."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, TypeVar
@@ -12,6 +13,8 @@ MOST_CHARACTERS: Final = 1_000
 """Length of a reason or a name that is kept as it is."""
 MOST_TEXT_CHARACTERS: Final = 1_000_000
 """Length of the text of an event that cannot be used."""
+NOT_UNICODE: Final = "has a text that is not Unicode (half of a surrogate pair)"
+_LABELS: Final = {"record_sequence": "the identity of the event"}
 _INT64: Final = range(-(2**63), 2**63)
 _UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
@@ -41,13 +44,46 @@ def sound_batches(
 
 def unfit_reason(values: Mapping[str, Any], error: Exception) -> str:
     """Return why Arrow refuses a row of these values."""
-    texts = [name for name, value in values.items() if isinstance(value, str) and not is_unicode(value)]
+    texts = [name for name in (_half_in(*one) for one in values.items()) if name is not None]
     numbers = [name for name, value in values.items() if isinstance(value, int) and value not in _INT64]
     problems = [
-        *(f"`{name}` has a text that is not Unicode (half of a surrogate pair)" for name in texts),
+        *(f"{_LABELS.get(name, f'`{name}`')} {NOT_UNICODE}" for name in texts),
         *(f"`{name}` is a number beyond 64 bits" for name in numbers),
     ]
     return safe_text("; ".join(problems) or f"The event cannot be stored: {error}")
+
+
+def half_at(value: Any, path: str) -> str | None:
+    """Return where the first text or name in a value is that is not Unicode, escaped; None where all are.
+
+    Args:
+        value: what JSON can be.
+        path: of the value; that of a member has the name of the member behind a dot.
+    """
+    parts = [(path, value)]
+    while parts:
+        place, part = parts.pop()
+        if isinstance(part, str) and not is_unicode(part):
+            return escaped(place)
+        if isinstance(part, Mapping):
+            named = [(f"{place}.{name}" if place else name, item) for name, item in part.items()]
+            half = next((inner for inner, _ in named if not is_unicode(inner)), None)
+            if half is not None:
+                return escaped(half)
+            parts += reversed(named)
+        elif isinstance(part, list | tuple):
+            parts += [(place, item) for item in reversed(part)]
+    return None
+
+
+def _half_in(name: str, value: Any) -> str | None:
+    """Return the name of a value, or the path in its JSON, that is not Unicode; None where all is."""
+    if half_at(value, name) is None:
+        return None
+    try:
+        return half_at(json.loads(value), name) or name
+    except (ValueError, TypeError, RecursionError):
+        return name
 
 
 def is_unicode(text: str) -> bool:

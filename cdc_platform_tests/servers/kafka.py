@@ -192,6 +192,13 @@ class Broker:
             )
         assert producer.flush(ANSWERED_WITHIN_S) == 0
 
+    def send_octets(self, topic: str, messages: Sequence[tuple[bytes, bytes]]) -> None:
+        """Send keys and values, as they are, to the only partition of a topic."""
+        producer = Producer({"bootstrap.servers": self.address, "message.max.bytes": 2**23})
+        for key, value in messages:
+            producer.produce(topic, value=value, key=key, partition=0)
+        assert producer.flush(ANSWERED_WITHIN_S) == 0
+
     def _java(self, *arguments: str) -> list[str]:
         command = ["java", "-Xmx256m", *SHORT_LIVED.split(), "-cp", self.classpath, *arguments]
         return [*command, str(self.folder / "server.properties")]

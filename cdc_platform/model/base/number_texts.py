@@ -87,5 +87,5 @@ def hex_bytes(text: str) -> bytes:
 
 
 def _shown(value: Any) -> str:
-    shown = repr(value)
+    shown = str(value) if isinstance(value, Decimal) else repr(value)
     return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}..."

@@ -22,9 +22,8 @@ FITS = "values_fit"
 KEYS, VALUES = "key_texts", "value_texts"
 HAS_KEYS = "keys NOT IN ('null', '{}')"
 """Whether a change is of a table whose key has a column; the emulator writes the keys of others as null."""
-SHAPE_FAULT = (
-    "the record lacks a part, has a text that is not Unicode or a number beyond 64 bits, or a mod is not a "
-    "JSON object"
+UNSOUND_FAULT = (
+    "a text of the record is not Unicode (half of a surrogate pair), or a number of it is beyond 64 bits"
 )
 LONGEST_TEXT = 20_000_000
 """Characters of the longest text that Spark parses; it reads nothing of an object with a longer one."""
@@ -32,18 +31,21 @@ LONG_FAULT = (
     f"a text of the record has more than {LONGEST_TEXT:,} characters, which Spark does not read: shorten it "
     "at the source, or leave its column out"
 )
+LACKING_FAULT = "the record does not say which row of which table it changes, or in which known way"
+_NO_OBJECT = "are not a JSON object, or one that is too deep for Spark"
+KEYS_FAULT = f"the keys of the change {_NO_OBJECT}"
+VALUES_FAULT = f"the new values of the change {_NO_OBJECT}"
 
-_HAS_SHAPE = (
+_HAS_PARTS = (
     "table_name IS NOT NULL AND server_transaction_id IS NOT NULL AND (mod_type = 'TRUNCATE'"
-    f" OR mod_type IN ('INSERT', 'UPDATE', 'DELETE', 'SNAPSHOT') AND {KEYS} IS NOT NULL"
-    f" AND (mod.new_values IS NULL OR {VALUES} IS NOT NULL))"
+    " OR mod_type IN ('INSERT', 'UPDATE', 'DELETE', 'SNAPSHOT') AND mod.keys IS NOT NULL)"
 )
 # No other text of so many bytes that came through a decoder is refused.
 _IS_LONG = " OR ".join(
     f"{parsed} IS NULL AND length(mod.{part}) > {LONGEST_TEXT}"
     for parsed, part in ((KEYS, "keys"), (VALUES, "new_values"))
 )
-_HAS_TRANSACTION = f"{_HAS_SHAPE} AND number_of_records_in_transaction IS NOT NULL"
+_HAS_ROW = "mod_type <> 'TRUNCATE'"
 _DECLARED = (
     "'array<struct<name:string,is_primary_key:boolean,type:struct<code:string,type_annotation:string,"
     "array_element_type:struct<code:string>>>>'"
@@ -64,10 +66,18 @@ def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = C
     """
     by_table = [(table.name, _table_faults(table, capabilities)) for table in tables]
     branches = " ".join(f"WHEN {quote_text(name)} THEN {faults}" for name, faults in by_table if faults)
-    unfit = f" WHEN mod_type <> 'TRUNCATE' THEN CASE table_name {branches} END" if branches else ""
-    shape = _HAS_TRANSACTION if capabilities.keeps_transactions else _HAS_SHAPE
-    is_misshapen = f"WHEN NOT coalesce({shape}, false) THEN {quote_text(SHAPE_FAULT)}"
-    return F.expr(f"CASE WHEN {_IS_LONG} THEN {quote_text(LONG_FAULT)} {is_misshapen}{unfit} END")
+    unfit = f"WHEN {_HAS_ROW} THEN CASE table_name {branches} END" if branches else ""
+    shape = {_IS_LONG: LONG_FAULT}
+    if capabilities.keeps_transactions:
+        # A reader that had to make a record safe leaves out its count.
+        shape["number_of_records_in_transaction IS NULL"] = UNSOUND_FAULT
+    shape |= {
+        f"NOT coalesce({_HAS_PARTS}, false)": LACKING_FAULT,
+        f"{_HAS_ROW} AND {KEYS} IS NULL": KEYS_FAULT,
+        f"{_HAS_ROW} AND mod.new_values IS NOT NULL AND {VALUES} IS NULL": VALUES_FAULT,
+    }
+    cases = " ".join(f"WHEN {found} THEN {quote_text(reason)}" for found, reason in shape.items())
+    return F.expr(f"CASE {cases} {unfit} END")
 
 
 def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str | None:

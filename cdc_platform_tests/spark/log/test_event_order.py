@@ -23,7 +23,7 @@ from cdc_platform.spark.log.event_order import (
     with_whole_key_changes,
     with_whole_transactions,
 )
-from cdc_platform.spark.log.faults import LONG_FAULT, SHAPE_FAULT
+from cdc_platform.spark.log.faults import KEYS_FAULT, LONG_FAULT
 from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS
 from cdc_platform.spark.log.ordered_rows import measure_event_rows
 from cdc_platform.spark.log.repeats import without_repeated
@@ -140,7 +140,7 @@ def test_texts_that_the_parser_does_not_take_are_looked_at(
     long, short = (event(size, keys=f"no JSON but {'x' * size}") for size in (100, 10))
     records = records_of(spark, [long, short])
     ordered = order_events(records, 0, 2, (), replace(EVENTS, keeps_transactions=False), [("visits", "[]")])
-    assert [row["fault"] for row in ordered.sort(F.desc("ordering_key")).collect()] == [SHAPE_FAULT, None]
+    assert [row["fault"] for row in ordered.sort(F.desc("ordering_key")).collect()] == [KEYS_FAULT, None]
 
 
 @pytest.mark.usefixtures("many_tasks")
@@ -172,7 +172,7 @@ def test_events_that_fit_are_not_looked_at(spark: "SparkSession", expected_recor
     found = {row["keys"]: row for row in ordered.collect()}
     assert [found[keys]["fault"] for keys in ("no JSON", "no JSON either", None)] == [
         None,
-        SHAPE_FAULT,
+        KEYS_FAULT,
         "it is broken",
     ]
     assert found["no JSON"]["record"] is None
@@ -223,5 +223,5 @@ def test_halves_of_a_key_change_are_sound_or_unsound_together(spark: "SparkSessi
     faults = {row["record_id"].removeprefix("7/"): row["fault"] for row in whole if row["unsound"]}
     assert {"left with its insert", "left with its key", "unfit", "unfit copy"} < faults.keys()
     assert [faults[f"left with its {half}"] for half in ("insert", "key")] == [HALF_FAULT, HALF_FAULT]
-    assert faults["unfit"] == SHAPE_FAULT
+    assert faults["unfit"] == KEYS_FAULT
     assert {"left", "taken", "copied"} == {row["record_id"][2:] for row in whole if not row["unsound"]}

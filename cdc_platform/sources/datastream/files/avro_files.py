@@ -24,6 +24,7 @@ from cdc_platform.sources.datastream.files.container import (
     read_blocks,
     read_header,
     records,
+    said,
 )
 from cdc_platform.sources.datastream.files.decoding import (
     MICROS_PER_MILLI,
@@ -159,7 +160,7 @@ def _compiled(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, Stored]
         extent = extent_of(stored, bounds)
         return schema, payload_fields(schema), Stored(stored, bounds.most_values, extent.empty_in_items)
     except DAMAGE as error:
-        raise AvroDamaged(f"Its schema cannot be used ({type(error).__name__}: {error})") from error
+        raise AvroDamaged(f"Its schema cannot be used ({said(error)})") from error
 
 
 def _schema(text: str, bounds: Bounds) -> Schema:
@@ -167,12 +168,14 @@ def _schema(text: str, bounds: Bounds) -> Schema:
     try:
         schema = json.loads(text)
         check_extent(schema, bounds)
+        if not isinstance(schema, Mapping):
+            raise ValueError("it is no record")
         schema = qualified(schema)
         if schema["type"] != "record":
             raise ValueError("it is no record")
         bases = {field["name"]: bases_of(field["type"]) for field in schema["fields"]}
     except DAMAGE as error:
-        raise AvroDamaged(f"Its schema is not that of an event ({error})") from error
+        raise AvroDamaged(f"Its schema is not that of an event ({said(error)})") from error
     for name in _TEXTS:
         if bases.get(name, set()) - {"string", "null"}:
             raise AvroDamaged(f"In its schema `{name}` is no text")

@@ -79,7 +79,7 @@ def read_header(stream: BinaryIO) -> Header:
             found["sync"],
         )
     except DAMAGE as error:
-        raise AvroDamaged(f"Its header cannot be read ({_said(error)})") from error
+        raise AvroDamaged(f"Its header cannot be read ({said(error)})") from error
     if header.codec not in _CODECS:
         raise AvroDamaged(f"Its codec is {header.codec}; those that are known are {', '.join(_CODECS)}")
     return header
@@ -119,7 +119,7 @@ def _block(stream: BinaryIO, header: Header, count: int, size: int, most_bytes: 
     try:
         return Block(count, _decompressed(header.codec, stored, most_bytes), damage)
     except DAMAGE as error:
-        return Block(count, b"", damage or f"a block cannot be decompressed ({_said(error)})")
+        return Block(count, b"", damage or f"a block cannot be decompressed ({said(error)})")
 
 
 def _decompressed(codec: str, data: bytes, most_bytes: int) -> bytes:
@@ -211,7 +211,7 @@ def records(block: Block, stored: Stored) -> Iterator[tuple[Any, str | None]]:
                 raise ValueError("it has no bytes, so that there may be endlessly many")
         except DAMAGE as error:
             raise AvroDamaged(
-                block.damage or f"record {ordinal} of a block is damaged ({_said(error)})"
+                block.damage or f"record {ordinal} of a block is damaged ({said(error)})"
             ) from error
         yield found
     if block.damage is not None or stream.tell() < len(block.records):
@@ -234,5 +234,15 @@ def _read(stream: BytesIO, schema: Any, unicode_errors: str) -> Any:
     return schemaless_reader(stream, schema, None, handle_unicode_errors=unicode_errors)
 
 
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+def said(error: BaseException) -> str:
+    """Return what is wrong with a file, in words that need no knowledge of the libraries that read it."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"a text is not UTF-8: its byte {error.start + 1} is {error.object[error.start]:#04x}"
+    if isinstance(error, IndexError):
+        return "it has a number for which its schema has no type or symbol"
+    if isinstance(error, EOFError):
+        return "it ends too early"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    is_plain = type(error) is ValueError and str(error)
+    return str(error) if is_plain else f"{type(error).__name__}: {error}".removesuffix(": ")

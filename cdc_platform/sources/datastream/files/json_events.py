@@ -14,13 +14,14 @@ from cdc_platform.sources.datastream.files.decoding import (
     sort_keys_of,
     text_of,
 )
+from cdc_platform.sources.datastream.files.lines import LongLine
 from cdc_platform.sources.datastream.values.json_text import (
     JsonDocument,
     JsonNumber,
-    compact,
     parsed,
     without_spaces,
 )
+from cdc_platform.sources.sound_rows import NOT_UNICODE, half_at
 
 SchemaName = tuple[str, str]
 """Object and `schema_key`: events that share them have the same columns."""
@@ -109,16 +110,17 @@ def event_of(line: bytes) -> dict[str, Any]:
     """Return the event of a line.
 
     Raises:
-        EventFaulty: The line is no JSON object, or has texts that are not valid Unicode.
+        EventFaulty: The line is no JSON object, is too long, or has texts that are not valid Unicode.
     """
+    if isinstance(line, LongLine):
+        raise EventFaulty(f"The line has {line.problem}")
     try:
         event = parsed(line)
-        if b"\\u" in line and b"\\ud" in line.lower():
-            compact(event).encode()
-    except UnicodeError as error:
-        raise EventFaulty(f"The line has a text that is not Unicode ({error})") from error
     except ValueError as error:
         raise EventFaulty(f"The line is no JSON ({error})") from error
+    half = half_at(event, "") if b"\\ud" in line.lower() else None
+    if half is not None:
+        raise EventFaulty(f"`{half}` {NOT_UNICODE}")
     if not isinstance(event, dict):
         raise EventFaulty("The line is no JSON object")
     if _may_be_deep(line):

@@ -42,6 +42,19 @@ def read_blocks(
         raise damage
 
 
+class LongLine(bytes):
+    """The beginning of a line that is too long, behind words that say so; they are its ``problem``, too."""
+
+    problem: str
+
+    @classmethod
+    def of(cls, problem: str, beginning: bytes) -> "LongLine":
+        """Return the line."""
+        line = cls(f"{problem}: ".encode() + beginning)
+        line.problem = problem
+        return line
+
+
 class _Line:
     """A line whose parts come one after the other."""
 
@@ -62,9 +75,8 @@ class _Line:
         self._parts, self._size_bytes = [], 0
         if size_bytes <= self._most_bytes:
             return line
-        problem = f"{size_bytes} bytes, more than `most_block_bytes`, {self._most_bytes}: "
-        return problem.encode() + line
+        return LongLine.of(f"{size_bytes} bytes, more than `most_block_bytes`, {self._most_bytes}", line)
 
 
 def _told(lines: list[bytes]) -> list[bytes]:
-    return [line.removesuffix(b"\r") for line in lines if line.strip()]
+    return [line.removesuffix(b"\r") if line.endswith(b"\r") else line for line in lines if line.strip()]

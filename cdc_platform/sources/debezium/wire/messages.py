@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.json_codec import parser_of
-from cdc_platform.sources.sound_rows import escaped
+from cdc_platform.sources.json_codec import parser_of, text_of_bytes
+from cdc_platform.sources.sound_rows import escaped, is_unicode
 
 _MEMBERS: Final = frozenset(
     {
@@ -72,7 +72,9 @@ def parse_line(line: str, position: int) -> Message | FaultyEvent:
     """Return the message of a line: an object of topic, key and value, or the value alone."""
     text = line.strip()
     try:
-        text.encode()
+        if not is_unicode(text):
+            # Octets of a file that are not UTF-8; half of a surrogate pair comes escaped.
+            text_of_bytes(line.encode(errors="surrogateescape"))
         fields = load_json(text)
         if fields is None:
             return Message("", 0, None, None, None, None, None, position, has_key=False, text=text)
@@ -137,13 +139,13 @@ def _strict(value: bytes | str | None) -> Any:
         return None
     if isinstance(value, bytes) and value.startswith(_AVRO_MAGIC):
         raise _Unreadable("its value is Avro or Protobuf of a schema registry; use the JSON converter")
-    return load_json(value.decode() if isinstance(value, bytes) else value)
+    return load_json(value)
 
 
 def _embedded(value: Any) -> Any:
     """Return the JSON of a part that is embedded as JSON or as a text; a text that is none stays a text."""
     if isinstance(value, bytes):
-        value = value.decode()
+        value = text_of_bytes(value)
     if value == "":
         return None
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "null")):

@@ -1,0 +1,108 @@
+"""Records of a Spanner change stream with values that nothing can hold, and the reasons that quarantine has."""
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform_tests.sources.spanner.servers import DATA
+from cdc_platform_tests.support.hostile_values import BEYOND, EXPONENTS, HALF, NUMBER, nested, written
+from cdc_platform_tests.support.spanner_additions import Addition, Record
+
+TABLE: Final = "accounts"
+_NEW: Final = count(9_000_000)
+_UNSOUND: Final = (
+    "a text of the record is not Unicode (half of a surrogate pair), or a number of it is beyond 64 bits"
+)
+
+
+class BadRecord(NamedTuple):
+    """What a record has that good ones have not.
+
+    Args:
+        reason: a part of the reason that quarantine has for it.
+        changes: of members of the record.
+        values: of columns.
+        keys: of columns of the key.
+        raw: what is written, as it is, in the place of `NUMBER`.
+        dialect: the only one that can have it; None for both.
+    """
+
+    reason: str
+    changes: Mapping[str, Any] = {}
+    values: Mapping[str, Any] = {}
+    keys: Mapping[str, Any] = {}
+    raw: str | None = None
+    dialect: Dialect | None = None
+
+    def beside(self, name: str) -> Addition:
+        """Return what makes the record, which inserts a row, of a good one."""
+
+        def make(good: Record) -> str:
+            found = deepcopy(good)
+            key = str(next(_NEW))
+            (first, *_) = found["mods"]
+            mod = {**first, "keys": {"account_id": key} | dict(self.keys)}
+            mod["new_values"] = {**first["new_values"], **self.values}
+            found |= {"server_transaction_id": f"bad {name}", "mods": [mod], "mod_type": "INSERT"}
+            found |= {"number_of_records_in_transaction": 1, "number_of_partitions_in_transaction": 1}
+            text = json.dumps({DATA: {**found, **self.changes}})
+            return text if self.raw is None else written(self.raw, text)
+
+        return make
+
+
+def _unfit(column: str, shown: str) -> str:
+    return f"`{column}` of `accounts` is INT64, which cannot hold: {shown}"
+
+
+def _columns(**changes: Any) -> Mapping[str, Any]:
+    plain = {"name": "account_id", "type": {"code": "INT64"}, "is_primary_key": True, "ordinal_position": 1}
+    return {"column_types": [{**plain, **changes}]}
+
+
+def _postgresql(**parts: Any) -> BadRecord:
+    return BadRecord(_UNSOUND, **parts, dialect=Dialect.POSTGRESQL)
+
+
+BAD: Final = {
+    "type": BadRecord(_UNSOUND, _columns(type={"code": HALF})),
+    "records": BadRecord(_UNSOUND, {"number_of_records_in_transaction": BEYOND}),
+    "partitions": BadRecord(_UNSOUND, {"number_of_partitions_in_transaction": BEYOND}),
+    "exponent": BadRecord(_unfit("balance", EXPONENTS[0]), values={"balance": EXPONENTS[0]}),
+    "key with an exponent": BadRecord(_unfit("account_id", "1e999999"), keys={"account_id": "1e999999"}),
+    "beyond": BadRecord(_unfit("balance", str(BEYOND)), values={"balance": str(BEYOND)}),
+    "arrays": BadRecord(_unfit("balance", "[[[["), values={"balance": NUMBER}, raw=nested(500)),
+    "objects": BadRecord(
+        _unfit("balance", '{"a":{"a":'), values={"balance": NUMBER}, raw=nested(400, '{"a":', "}")
+    ),
+    "table": _postgresql(changes={"table_name": HALF}),
+    "transaction": _postgresql(changes={"server_transaction_id": f"bad {HALF}"}),
+    "tag": _postgresql(changes={"transaction_tag": HALF}),
+    "kind": _postgresql(changes={"mod_type": HALF}),
+    "capture": _postgresql(changes={"value_capture_type": HALF}),
+    "column": _postgresql(changes=_columns(name=HALF)),
+    "key": _postgresql(keys={"account_id": HALF}),
+    "text": _postgresql(values={"owner": HALF}),
+    "array": _postgresql(values={"labels": ["a", HALF]}),
+    "name": _postgresql(values={HALF: "1"}),
+    "infinite number": BadRecord(
+        "the new values of the change are not a JSON object",
+        values={"balance": NUMBER},
+        raw=EXPONENTS[0],
+        dialect=Dialect.POSTGRESQL,
+    ),
+}
+"""Records by what is wrong with them."""
+
+
+def bad_records(dialect: Dialect) -> Mapping[str, BadRecord]:
+    """Return the records that a database of the dialect can send."""
+    return {name: bad for name, bad in BAD.items() if bad.dialect in (None, dialect)}
+
+
+def is_of_accounts(record: Record) -> bool:
+    """Whether a record names the columns of a row of `accounts`."""
+    return record["table_name"] == TABLE and record["mod_type"] != "DELETE"
