@@ -10,8 +10,13 @@ from cdc_platform.pipeline.core.pipeline import open_pipeline
 
 
 def run(*arguments: str | Path) -> tuple[int, str, str]:
-    """Run a command in this process; return its exit code, output and error output."""
+    """Run a command in this process; return its exit code, output and error output.
+
+    What the command does not catch itself, of which users would see a traceback, is raised.
+    """
     result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
     return result.exit_code, result.stdout, result.stderr
 
 

@@ -71,8 +71,12 @@ BAD: Final = {
     "array": Bad(_event(xs=[1, HALF]), _no_value("xs", "smallint[]")),
     "key": Bad(_event(id=HALF), _no_value("id", "bigint")),
     "column": Bad(_event(**{HALF: "a"}), "nothing says what the column `\\ud800` of `public.orders` is"),
-    "schema": Bad(_event({"schema": HALF}), f"`table_name` {NOT_UNICODE}"),
-    "table": Bad(_event({"table": HALF}), f"`table_name` {NOT_UNICODE}"),
+    "schema": Bad(
+        _event({"schema": HALF}), f"`table_name` {NOT_UNICODE}; `metadata.schema` {NOT_UNICODE}"
+    ),
+    "table": Bad(
+        _event({"table": HALF}), f"`table_name` {NOT_UNICODE}; `metadata.table` {NOT_UNICODE}"
+    ),
     "server": Bad(_event({"name": HALF}), f"the identity of the event {NOT_UNICODE}"),
     "snapshot": Bad(_event({"snapshot": HALF}), f"`metadata.snapshot` {NOT_UNICODE}"),
     "transaction": Bad(

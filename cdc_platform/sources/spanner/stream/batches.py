@@ -130,14 +130,17 @@ def to_batch(cycle: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.Reco
 
 
 def _fault(row: tuple[Any, ...], _error: Exception) -> tuple[Any, ...]:
-    """Return the record with safe values, and without the count that the log asks for."""
+    """Return the record with safe values, and without the count that the log asks for.
+
+    It tells no columns, because what is escaped in them would be unsafe again for who parses them.
+    """
     told = RecordRow(*map(safe_value, row))
     mods = (
         None
         if told.mods is None
         else tuple(part and safe_text(part, MOST_TEXT_CHARACTERS) for part in told.mods)
     )
-    return tuple(told._replace(mods=mods, number_of_records_in_transaction=None))
+    return tuple(told._replace(mods=mods, column_types=None, number_of_records_in_transaction=None))
 
 
 def _batch(cycle: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:

@@ -171,7 +171,7 @@ HALF = "\ud800"
     ],
 )
 def test_a_value_that_nothing_can_hold_is_one_fault(changes: dict[str, Any]) -> None:
-    """The record has safe texts and no count, for which the log refuses it; those beside it are whole."""
+    """It has safe texts, but no count, for which the log refuses it, and no columns; those beside it are whole."""
     good = json_data_record(COMMIT)
     records = [good, json_data_record(COMMIT, **changes), good]
     rows = [decode_json_record(to_value(json.dumps(record)).SerializeToString())[0] for record in records]
@@ -179,7 +179,7 @@ def test_a_value_that_nothing_can_hold_is_one_fault(changes: dict[str, Any]) -> 
     first, bad, last = to_batch(7, "token", [tuple(row) for row in rows]).to_pylist()
 
     assert first == last
-    assert bad["number_of_records_in_transaction"] is None
+    assert (bad["number_of_records_in_transaction"], bad["column_types"]) == (None, None)
     assert json.dumps(bad["mods"]).encode()
     assert first == rows_of(good)[0]
 
