@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -35,9 +35,6 @@ from cdc_platform_tests.support.hostile_spanner import bad_records, is_of_accoun
 from cdc_platform_tests.support.hostile_values import HALF
 from cdc_platform_tests.support.pipelines import log_rows, state_of
 from cdc_platform_tests.support.spanner_additions import Additions, adding
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
 
@@ -141,7 +138,7 @@ def datastream_json(folder: Path, _request: pytest.FixtureRequest) -> Iterator[S
     (folder / "long.jsonl.gz").write_bytes(hostile_datastream.gzip_of_a_long_line())
     rows = [row for _, row in good] + hostile_datastream.GZIPPED
     reasons = [*(one.reason for one in bad), reason, hostile_datastream.TOO_LONG]
-    tables = {hostile_datastream.TABLE: ("id", {row["id"]: row for row in rows})}
+    tables: dict[str, tuple[str, Rows]] = {hostile_datastream.TABLE: ("id", {row["id"]: row for row in rows})}
     yield Sent(
         "datastream.DatastreamPipeline", {"path": str(folder), **hostile_datastream.SETTINGS}, reasons, tables
     )
@@ -154,7 +151,7 @@ def datastream_avro(folder: Path, _request: pytest.FixtureRequest) -> Iterator[S
     for name, (octets, keys, _) in hostile_datastream.AVRO_FILES.items():
         (folder / f"{name}.avro").write_bytes(octets)
         rows |= {key: {"c0": key, "t": '{"a":1}', "j": '{"a":1}'} for key in keys}
-    documents = [event for event in story("mongodb")[:3]]
+    documents: list[dict[str, Any]] = [*story("mongodb")[:3]]
     documents[1]["payload"]["_id"] = json.dumps(HALF)
     write_avro(folder / "documents.avro", documents)
     reasons = [reason for _, _, reason in hostile_datastream.AVRO_FILES.values()]
@@ -165,9 +162,9 @@ def datastream_avro(folder: Path, _request: pytest.FixtureRequest) -> Iterator[S
         }
         for event in (documents[0], documents[2])
     }
-    tables = {"s.t": ("c0", rows), "shop.items": ("_id", found)}
-    source = {"path": str(folder), **hostile_datastream.SETTINGS}
-    source["columns"] = {"s.t": source["columns"]["s.t"]}
+    tables: dict[str, tuple[str, Rows]] = {"s.t": ("c0", rows), "shop.items": ("_id", found)}
+    columns = {"s.t": hostile_datastream.COLUMNS["s.t"]}
+    source = {"path": str(folder), **hostile_datastream.SETTINGS, "columns": columns}
     yield Sent("datastream.DatastreamPipeline", source, [*reasons, hostile_datastream.BAD_KEY], tables)
 
 
@@ -270,17 +267,17 @@ def assert_published(sent: Sent, defs: Path) -> None:
 
 
 def _state(sent: Sent, defs: Path) -> object:
-    """Return what a sync without news leaves as it is: all, unless a server goes on or a file is tried again."""
+    """Return what a sync without news leaves alone; nothing where a server goes on."""
     pipeline = open_pipeline(load_settings(defs))
     if sent.server is not None:
         return None
     return log_rows(pipeline) if sent.unread else state_of(pipeline)
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("sending", SOURCES, ids=lambda sending: sending.__name__)
 def test_bad_values_are_quarantined_and_all_else_is_published(
     sending: Sending,
-    spark: "SparkSession",
     session_lake: LakeSettings,
     tmp_path: Path,
     request: pytest.FixtureRequest,

@@ -34,7 +34,7 @@ def test_only_bad_rows_are_replaced(bad: Sequence[int]) -> None:
         ({"new_values": "\ud800"}, "`new_values` has a text that is not Unicode"),
         ({"position": 2**63}, "`position` is a number beyond 64 bits"),
         ({"source_timestamp": 2**62}, "outside the years 1 to 9999"),
-        ({"unavailable_columns": ("\ud800",)}, "surrogates not allowed"),
+        ({"unavailable_columns": ("\ud800",)}, "`unavailable_columns` has a text that is not Unicode"),
         ({"fault": "its own \ud800", "text": "t"}, "its own \\ud800"),
         ({"fault": "long" * 1000, "metadata": "\udfff"}, "longlong"),
     ],

@@ -28,14 +28,15 @@ Payload = dict[str, Any]
 MOST_BLOCK_BYTES: Final = 2**20
 MOST_DEPTH: Final = 40
 TABLE: Final = "shop.items"
+COLUMNS: Final = {
+    TABLE: {"id": "INT64", "v": "INT64", "t": "STRING", "note": "JSON"},
+    "s.t": {"t": "JSON"},
+}
 SETTINGS: Final = {
     "most_block_bytes": MOST_BLOCK_BYTES,
     "most_depth": MOST_DEPTH,
     "most_digits": 200,
-    "columns": {
-        TABLE: {"id": "INT64", "v": "INT64", "t": "STRING", "note": "JSON"},
-        "s.t": {"t": "JSON"},
-    },
+    "columns": COLUMNS,
 }
 """Of the source, as YAML has them: bounds that small files reach, and types."""
 _SERIAL: Final = count(1_000)
@@ -106,7 +107,7 @@ NOT_UTF8: Final = (
 
 
 def good_lines() -> list[tuple[str, Payload]]:
-    """Return lines of good rows with their columns in the lake: what is odd in them is what lakes can hold."""
+    """Return lines of good rows, odd ones among them, and the columns that each has in the lake."""
     rows: list[tuple[Payload, Payload]] = [
         ({"id": 1}, {}),
         ({"id": 2, "t": "\U0001f600"}, {}),

@@ -38,7 +38,7 @@ def inserted(key: Any = 2, *, text: Any = "a", **rest: Any) -> str:
     return line(envelope("c", after={"id": key, "n": 1, "big": text}, **rest), {"id": key})
 
 
-def _event(source: dict[str, Any] | None = None, **changes: Any) -> str:
+def _event(source: dict[str, Any] | None = None, /, **changes: Any) -> str:
     """Return the line of an inserted row with other values, and a place in the log of its own."""
     lsn = next(_LSN)
     told = {"lsn": lsn, "sequence": None, "txId": lsn, **(source or {})}
@@ -71,12 +71,8 @@ BAD: Final = {
     "array": Bad(_event(xs=[1, HALF]), _no_value("xs", "smallint[]")),
     "key": Bad(_event(id=HALF), _no_value("id", "bigint")),
     "column": Bad(_event(**{HALF: "a"}), "nothing says what the column `\\ud800` of `public.orders` is"),
-    "schema": Bad(
-        _event({"schema": HALF}), f"`table_name` {NOT_UNICODE}; `metadata.schema` {NOT_UNICODE}"
-    ),
-    "table": Bad(
-        _event({"table": HALF}), f"`table_name` {NOT_UNICODE}; `metadata.table` {NOT_UNICODE}"
-    ),
+    "schema": Bad(_event({"schema": HALF}), f"`table_name` {NOT_UNICODE}; `metadata.schema` {NOT_UNICODE}"),
+    "table": Bad(_event({"table": HALF}), f"`table_name` {NOT_UNICODE}; `metadata.table` {NOT_UNICODE}"),
     "server": Bad(_event({"name": HALF}), f"the identity of the event {NOT_UNICODE}"),
     "snapshot": Bad(_event({"snapshot": HALF}), f"`metadata.snapshot` {NOT_UNICODE}"),
     "transaction": Bad(
@@ -95,7 +91,7 @@ BAD: Final = {
     **{
         name: Bad(
             _event(**{one: "a", other: "b"}),
-            f"The columns `{one}` and `{other}` of `public.orders` differ in case only, and are one to the lake.",
+            f"`{one}` and `{other}` of `public.orders` differ in case only, and are one to the lake",
         )
         for name, (one, other) in COLLIDING.items()
     },

@@ -1,4 +1,4 @@
-"""Records of a Spanner change stream with values that nothing can hold, and the reasons that quarantine has."""
+"""Records of a change stream with values that nothing can hold, and the reasons that quarantine has."""
 
 import json
 from collections.abc import Mapping
@@ -104,5 +104,5 @@ def bad_records(dialect: Dialect) -> Mapping[str, BadRecord]:
 
 
 def is_of_accounts(record: Record) -> bool:
-    """Whether a record names the columns of a row of `accounts`."""
-    return record["table_name"] == TABLE and record["mod_type"] != "DELETE"
+    """Return whether a record names the columns of a row of `accounts`."""
+    return bool(record["table_name"] == TABLE and record["mod_type"] != "DELETE")

@@ -1,4 +1,4 @@
-"""A server before a Spanner server, which adds records to its change streams: what it adds, no database has."""
+"""A proxy before a Spanner server that adds records to its change streams, which no database has."""
 
 import json
 import threading
@@ -37,7 +37,7 @@ Addition = Callable[[Record], str]
 
 @dataclass
 class Additions:
-    """What is added: each record once, right before one of the stream's own, again and again if that comes again.
+    """Records to add, each right before one of the stream's own, as often as that one is sent.
 
     Args:
         left: what is to be added yet.

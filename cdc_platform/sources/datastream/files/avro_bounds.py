@@ -10,6 +10,7 @@ from cdc_platform.sources.datastream.settings.bounds import Bounds
 ARRAY_RECORD: Final = ("nestedArray", "elementValue")
 """Fields of the record that Datastream makes of an array; it alone may contain itself."""
 _SIZES: Final = ("precision", "scale")
+_NULLS: Final[Sequence[Schema]] = ("null", {"type": "null"})
 _MOST_EMPTY: Final = 10
 """Values of a record that take no byte: bare nulls, which no source of Datastream has."""
 
@@ -143,7 +144,9 @@ class _Extents:
         if isinstance(schema, str):
             return self._named(schema)
         if isinstance(schema, list):
-            return _around([self.measure(branch) for branch in schema], max)
+            # The number of the branch takes a byte, which a null in a union comes with.
+            branches = (branch for branch in schema if branch not in _NULLS)
+            return _around([self.measure(branch) for branch in branches], max)
         base = schema["type"]
         if base in ("record", "error"):
             return self._record(schema)

@@ -168,11 +168,10 @@ def _schema(text: str, bounds: Bounds) -> Schema:
     try:
         schema = json.loads(text)
         check_extent(schema, bounds)
-        if not isinstance(schema, Mapping):
+        is_record = isinstance(schema, Mapping) and schema["type"] == "record"
+        if not is_record:
             raise ValueError("it is no record")
         schema = qualified(schema)
-        if schema["type"] != "record":
-            raise ValueError("it is no record")
         bases = {field["name"]: bases_of(field["type"]) for field in schema["fields"]}
     except DAMAGE as error:
         raise AvroDamaged(f"Its schema is not that of an event ({said(error)})") from error

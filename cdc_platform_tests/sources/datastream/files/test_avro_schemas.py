@@ -48,19 +48,19 @@ def test_a_type_that_was_named_before_is_the_same_type() -> None:
 
 def test_types_of_one_name_in_two_namespaces_are_two() -> None:
     """A column has the type that Avro finds by its full name, be it written, inherited or dotted."""
-    interval, length = UNIFIED["INTERVAL"].schema("c"), UNIFIED["VARCHAR"].schema("c")
+    interval, clock = UNIFIED["INTERVAL"].schema("c"), UNIFIED["DATETIME"].schema("c")
     first, second = (
-        {**one, "name": "r", "namespace": name} for one, name in ((interval, "n1"), (length, "n2"))
+        {**one, "name": "r", "namespace": name} for one, name in ((interval, "n1"), (clock, "n2"))
     )
     columns = [("a", first), ("b", second), ("c", "n1.r"), ("d", "n2.r"), ("e", {**interval, "name": "n3.r"})]
     inner_fields = [{"name": "nestedArray", "type": "null"}, {"name": "elementValue", "type": "r"}]
     inner = {"type": "record", "name": "n2.outer", "fields": inner_fields}
     fields = fields_of_schema(json.dumps(event_schema([*columns, ("f", inner)])))
-    expected = [Kind.INTERVAL, Kind.VARCHAR, Kind.INTERVAL, Kind.VARCHAR, Kind.INTERVAL, Kind.ARRAY]
+    expected = [Kind.INTERVAL, Kind.DATETIME, Kind.INTERVAL, Kind.DATETIME, Kind.INTERVAL, Kind.ARRAY]
     assert [field.kind for _, field in fields] == expected
     element = fields[-1][1].element
     assert element is not None
-    assert element.kind is Kind.VARCHAR
+    assert element.kind is Kind.DATETIME
 
 
 @pytest.mark.parametrize("name", [5, ["a"], {}])

@@ -171,7 +171,7 @@ HALF = "\ud800"
     ],
 )
 def test_a_value_that_nothing_can_hold_is_one_fault(changes: dict[str, Any]) -> None:
-    """It has safe texts, but no count, for which the log refuses it, and no columns; those beside it are whole."""
+    """It has safe texts, no columns, and no count, for which the log refuses it; its neighbours are whole."""
     good = json_data_record(COMMIT)
     records = [good, json_data_record(COMMIT, **changes), good]
     rows = [decode_json_record(to_value(json.dumps(record)).SerializeToString())[0] for record in records]
