@@ -6,7 +6,7 @@ It is plain Python on the lake's metadata: no Spark, and one short question to t
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -18,6 +18,7 @@ from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.read_progress import load_read_progress, waiting_texts
+from cdc_platform.model.base.declared_settings import Described
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadRequest
 from cdc_platform.partitions import change_stream_partitions, compare_keys
@@ -37,13 +38,31 @@ BACKOFF_S: Final = (0, 0, 10, 30, 60, 120, 300)
 
 @dataclass(frozen=True)
 class Running:
-    """How Dagster runs a pipeline; components/spanner.py describes each setting."""
+    """How Dagster runs a pipeline."""
 
-    sensor: bool = True
-    poll_s: int = 3
-    follow_s: float = 600.0
-    prove_every_s: float = 600.0
-    owners: tuple[str, ...] = ()
+    sensor: Annotated[
+        bool, Described("Whether the sensor is on from the start; the UI can switch it later.")
+    ] = True
+    poll_s: Annotated[
+        int, Described("Least seconds between two evaluations of the sensor; Dagster's floor is 5.")
+    ] = 3
+    follow_s: Annotated[
+        float,
+        Described(
+            "Seconds for which a run that the sensor asked for continues with further cycles after its first "
+            "one; 0 means one cycle a run. It ends early when somebody asks for another run."
+        ),
+    ] = 600.0
+    prove_every_s: Annotated[
+        float,
+        Described(
+            "Seconds between two runs that also compare every table with the log and with the source, which "
+            "reads whole tables."
+        ),
+    ] = 600.0
+    owners: Annotated[
+        tuple[str, ...], Described("Owners of the assets: e-mail addresses, or `team:NAME`.")
+    ] = ()
 
 
 @dataclass(frozen=True)

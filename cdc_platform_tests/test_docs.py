@@ -1,6 +1,7 @@
 """What the pages point to is there: programs, files and headings."""
 
 import re
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -8,6 +9,9 @@ from typing import Final
 import pytest
 
 from cdc_platform.components.loading import load_each
+from cdc_platform.model.base.declared_settings import is_group, settings_of
+from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
 
 ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = (
@@ -66,6 +70,26 @@ def test_pipelines_that_pages_declare_are_taken(page: Path, tmp_path: Path) -> N
         defs = tmp_path / f"{number}.yaml"
         defs.write_text(text, encoding="utf-8")
         assert load_each(defs)
+
+
+def described(kind: type) -> Iterator[str]:
+    """Yield the names of the settings that a dataclass declares for the YAML, and of those below them."""
+    for name, setting in settings_of(kind).items():
+        if setting.description is not None:
+            yield name
+            for group in (setting.kind, *setting.choices.values()):
+                if is_group(group):
+                    yield from described(group)
+
+
+@pytest.mark.parametrize(
+    ("page", "kind"),
+    [("datastream-settings.md", DatastreamSettings), ("debezium-settings.md", DebeziumSettings)],
+)
+def test_every_setting_is_on_its_page(page: str, kind: type) -> None:
+    """The page of a source has a row for each setting that its dataclass declares."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert [name for name in described(kind) if f"`{name}`" not in text and f".{name}`" not in text] == []
 
 
 def test_every_page_is_linked_from_the_first() -> None:

@@ -123,20 +123,20 @@ def _choose(path: Path, found: dict[str, Placed], name: str | None) -> Placed:
 
 def _load_document(document: Document) -> PipelineComponent:
     kind = COMPONENTS[document.type_name]
-    check_groups(document, kind)
+    group = kind.group()
+    check_groups(document, group)
     check_variables(document)
     try:
         model = kind.model().model_validate(document.attributes)
         with _naming(document.place):
             component = kind.resolve_from_model(dg.ResolutionContext.default(), model)
     except ValidationError as error:
-        raise as_setting_error(document, error, kind) from error
+        raise as_setting_error(document, error, group) from error
     except ResolutionException as error:
         # Dagster turns what is wrong with a nested value into text, and keeps the error itself as context.
         if isinstance(error.__context__, ValidationError):
-            raise as_setting_error(document, error.__context__, kind) from error
+            raise as_setting_error(document, error.__context__, group) from error
         raise SettingError(document.place, f"cannot be filled in: {_last_line(error)}") from error
-    assert isinstance(component, PipelineComponent)
     return component
 
 

@@ -15,11 +15,11 @@ from cdc_platform.spark.session.settings import KAFKA_CONNECTOR
 from cdc_platform_tests.yaml_files import write_defs
 
 
-def load(folder: Path, place: dict[str, Any]) -> PipelineSettings:
+def load(folder: Path, place: dict[str, Any], **source: Any) -> PipelineSettings:
     """Return the settings of a pipeline whose events are at a place."""
     attributes = {
         "name": "shop",
-        "source": {"input": place},
+        "source": {"input": place, **source},
         "lake": {"path": "lake"},
         "tables": ["public.a"],
     }
@@ -52,6 +52,23 @@ def test_mistakes_are_named_as_in_the_file(tmp_path: Path) -> None:
     with pytest.raises(SettingError) as raised:
         load(tmp_path, {"kafka": told})
     assert raised.value.setting.endswith("source.input.kafka.most_messages")
+
+
+@pytest.mark.parametrize(
+    ("connector", "setting", "problem"),
+    [
+        ("hex", "connector", "must be a group of settings"),
+        ({"bnary": "hex"}, "connector.bnary", "Did you mean `source.connector.binary`"),
+        ({"binary": "hax"}, "connector.binary", "must be one of bytes, base64, base64-url-safe, hex"),
+    ],
+)
+def test_modes_of_the_connector_are_a_group(
+    tmp_path: Path, connector: Any, setting: str, problem: str
+) -> None:
+    """A text in place of the group, a misspelled mode and an unknown value are named."""
+    with pytest.raises(SettingError, match=problem) as raised:
+        load(tmp_path, {"files": {"path": "files"}}, connector=connector)
+    assert raised.value.setting.endswith(f"source.{setting}")
 
 
 def test_logins_stay_with_the_driver(tmp_path: Path) -> None:

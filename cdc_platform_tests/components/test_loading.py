@@ -131,6 +131,7 @@ BAD_VALUES: list[tuple[dict[str, Any], str, str]] = [
     ({"idle_interval_s": float("inf")}, "idle_interval_s", "finite"),
     ({"idle_interval_s": -1}, "idle_interval_s", "negative"),
     ({"read_here_s": -1}, "read_here_s", "negative"),
+    ({"runs": {"follow_s": float("nan")}}, "runs.follow_s", "finite"),
     ({"merge_here_bytes": -1}, "merge_here_bytes", "negative"),
     # a name that cannot be a namespace
     ({"name": "My Bank"}, "name", "lower-case"),

@@ -33,7 +33,7 @@ def problem_of(tmp_path: Path, changes: dict[str, Any]) -> str | None:
         ({"max_window_s": "an hour"}, 'must be a number, such as 3600.0, and not "an hour"'),
         ({"tables": "accounts"}, 'must be a list, such as [accounts, transfers], and not "accounts"'),
         ({"tables": [["a"]]}, "must be a text, such as accounts, and not a list"),
-        ({"max_window_s": float("nan")}, "must be a finite number, such as 3600.0, and not NaN"),
+        ({"max_window_s": float("nan")}, "must be a finite number, but is: nan"),
         ({"max_window_s": [1]}, "must be a number, such as 3600.0, and not a list"),
         ({"spark": {"class_archive": "maybe"}}, 'must be true or false, such as true, and not "maybe"'),
     ],
@@ -66,7 +66,7 @@ def settings_of(component: type[BaseModel]) -> Iterator[tuple[str, ...]]:
             yield from ((name, *below) for below in settings_of(field.annotation))
 
 
-@pytest.mark.parametrize("names", list(settings_of(SpannerPipeline)), ids=".".join)
+@pytest.mark.parametrize("names", list(settings_of(SpannerPipeline.group())), ids=".".join)
 def test_no_setting_speaks_in_words_of_the_validator(tmp_path: Path, names: tuple[str, ...]) -> None:
     """Whatever is wrong with a setting, the message has no word of pydantic's."""
     for value in WRONG:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.components.parts import Runs
+from cdc_platform.components.schemas import group_of
 from cdc_platform.components.spanner import SpannerPipeline
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.pipeline.core.settings import PipelineSettings
@@ -55,5 +55,5 @@ def test_what_a_file_leaves_out_is_what_the_settings_say(
 
 def test_runs_have_the_defaults_of_the_sensor() -> None:
     """The group `runs` says what `Running` says."""
-    given = Runs().model_dump()
+    given = group_of(Running, "Runs")().model_dump()
     assert Running() == Running(**{**given, "owners": tuple(given["owners"])})

@@ -21,7 +21,8 @@ from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.source import DebeziumSource
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, EngineInput, Strategy
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, Strategy
 from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster
 from cdc_platform_tests.sources.debezium.databases import connect, database
 from cdc_platform_tests.sources.debezium.postgres_texts import canonical

@@ -22,6 +22,7 @@ from cdc_platform.simulator.wire.settings import Dialect, SimulatorSettings
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.failures import to_source_error
 from cdc_platform.sources.spanner.client.wire import rows_parser
+from cdc_platform.sources.spanner.settings import Dialect as SpokenDialect
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.stream.window_pool import read_together
 from cdc_platform.sources.spanner.stream.window_reader import read_window
@@ -76,7 +77,7 @@ class InProcessClient(SpannerClient):
                 names.instance,
                 names.database,
                 names.change_stream,
-                dialect=names.dialect.value,
+                dialect=SpokenDialect(names.dialect.value),
                 **chosen,
             )
         )

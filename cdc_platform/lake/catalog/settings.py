@@ -4,11 +4,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.object_store import ObjectStore, find_store, java_properties
+from cdc_platform.model.base.declared_settings import Described
 
 CATALOG: Final = "lake"
 """Name of the catalog, in Spark and in pyiceberg."""
@@ -58,20 +59,28 @@ _LOGIN: Final = ("user", "password")
 
 @dataclass(frozen=True)
 class LakeSettings:
-    """A lake: a folder or object store prefix, and the catalog that knows its tables.
+    """A lake: a folder or object store prefix, and the catalog that knows its tables."""
 
-    Args:
-        path: folder or URI that holds the data; the SQLite catalog of the default lies in it.
-        catalog: pyiceberg's catalog properties (`type`, `uri`, `warehouse` and further ones); a sql
-            catalog may have its `user` and `password` beside the `uri` instead of in it. Empty means the
-            SQLite file `catalog.db` in `path`.
-        table_format_version: Iceberg format version of the merged tables.
-    """
-
-    path: str
+    path: Annotated[
+        str,
+        Described(
+            "Folder or object store prefix of the lake. A relative folder is relative to the folder of this "
+            "file.",
+            is_path=True,
+        ),
+    ]
     # Without a representation: it holds credentials, and settings may end up in a traceback.
-    catalog: Mapping[str, str] = field(default_factory=dict, repr=False)
-    table_format_version: int = 3
+    catalog: Annotated[
+        Mapping[str, str],
+        Described(
+            "Properties of the Iceberg catalog and the object store as pyiceberg names them (`type`, `uri`, "
+            "`warehouse`, `s3.endpoint`, ...), and `user` and `password` of a sql catalog; Spark gets the "
+            "same. Empty means the SQLite file `catalog.db` in the lake's folder."
+        ),
+    ] = field(default_factory=dict, repr=False)
+    table_format_version: Annotated[
+        int, Described("Iceberg format version of the merged tables: 3 has deletion vectors.")
+    ] = 3
 
     @property
     def warehouse(self) -> str:

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final
 
+from cdc_platform.model.base.declared_settings import Described
 from cdc_platform.model.base.names import case_key
 from cdc_platform.model.schema.column_versions import ColumnHistory
 from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
@@ -40,18 +41,24 @@ _TAKEN_IN_HISTORY: Final = re.compile(rf"({'|'.join(_HISTORY_TYPES)})({_SOURCE_S
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What is kept of a table beyond its current rows.
+    """What is kept of a table beyond its current rows."""
 
-    Args:
-        history: keep every version of every row in a table of its own, `TABLE__history`.
-        soft_delete: let deleted rows stay in the table, marked in `__deleted` and `__deleted_at`.
-        keeps_order: keep the ordering key of each row's newest change in `__ordering_key`, since an older
-            change may still come.
-    """
-
-    history: bool = False
-    soft_delete: bool = False
+    history: Annotated[
+        bool,
+        Described(
+            "Whether every version of every row is kept in a table TABLE__history, with `valid_from`, "
+            "`valid_to`, `is_current` and `transaction_id` (SCD type 2)."
+        ),
+    ] = False
+    soft_delete: Annotated[
+        bool,
+        Described(
+            "Whether deleted rows stay in the table, with `__deleted` true and the moment in `__deleted_at`. "
+            "Switched on later, the table is rebuilt by the next cycle, from its initial copy and the log."
+        ),
+    ] = False
     keeps_order: bool = False
+    """Whether `__ordering_key` has the key of each row's newest change: an older one may still come."""
 
 
 PLAIN: Final = TableOptions()

@@ -1,12 +1,13 @@
-"""Everything that a pipeline is told: one source, one folder of the lake, one Spark."""
+"""The settings of a pipeline: one source, one folder of the lake, one Spark."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.base.declared_settings import Described
 from cdc_platform.model.base.names import check_identifier
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
@@ -19,29 +20,34 @@ KEPT_SNAPSHOTS_MIN: Final = 10
 
 @dataclass(frozen=True)
 class MaintenanceSettings:
-    """How the lake is kept fast.
+    """How the lake is kept fast."""
 
-    Args:
-        minor_every_cycles: cycles between two compactions of small files.
-        expire_every_cycles: how many snapshots must be old enough before they are expired.
-        small_file_bytes: files below it are rewritten by a minor compaction.
-        keep_every_cut_s: how long every cut stays readable; of the time before, one a minute does, and
-            beyond an hour one each quarter of an hour.
-        keep_snapshots_s: how long any cut stays readable.
-        keep_snapshots: how many of the newest snapshots stay whatever their age.
-        keep_metadata_s: least seconds for which a metadata file stays after a newer one has replaced it.
-        major_deleted_fraction: share of a table's rows that may be deleted ones before the
-            large files are rewritten too.
-    """
-
-    minor_every_cycles: int = 6
-    expire_every_cycles: int = 120
-    small_file_bytes: int = 8 * 1024 * 1024
-    keep_every_cut_s: float = 600
-    keep_snapshots_s: float = 24 * 3600
-    keep_snapshots: int = 50
-    keep_metadata_s: float = 3600
-    major_deleted_fraction: float = 0.2
+    minor_every_cycles: Annotated[int, Described("Cycles between two compactions of small files.")] = 6
+    expire_every_cycles: Annotated[int, Described("Cycles between two expiries of snapshots.")] = 120
+    small_file_bytes: Annotated[int, Described("Files below this size are small ones.")] = 8 * 1024 * 1024
+    keep_every_cut_s: Annotated[
+        float,
+        Described(
+            "Seconds for which every cut stays readable. Of the time before, one a minute does, and beyond "
+            "an hour one each quarter of an hour: each snapshot kept makes every commit a little slower."
+        ),
+    ] = 600.0
+    keep_snapshots_s: Annotated[
+        float, Described("Seconds for which a cut can stay readable; a pinned one stays for ever.")
+    ] = 24 * 3600.0
+    keep_snapshots: Annotated[
+        int, Described("Number of the newest snapshots that stay whatever their age.")
+    ] = 50
+    keep_metadata_s: Annotated[
+        float,
+        Described(
+            "Least seconds for which a metadata file of a table stays after a newer one has replaced it, so "
+            "that an engine that was given its path can finish."
+        ),
+    ] = 3600.0
+    major_deleted_fraction: Annotated[
+        float, Described("Share of deleted rows above which a table's large files are rewritten.")
+    ] = 0.2
 
     def __post_init__(self) -> None:
         if self.minor_every_cycles < 1 or self.expire_every_cycles < 1:
@@ -56,49 +62,92 @@ class MaintenanceSettings:
 
 @dataclass(frozen=True)
 class PipelineSettings:
-    """One source feeding one folder of the lake.
+    """One source feeding one folder of the lake."""
 
-    Args:
-        name: names the namespaces `NAME` and `NAME__cdc` of the lake.
-        source: what is read.
-        lake: where the tables are.
-        spark: what does the work.
-        tables: source tables to materialise; None means all that the change stream watches.
-        initial_copy: whether tables that hold data already are copied before the stream takes over; None
-            means that they are where `source.start_timestamp` is not given.
-        copy_chunk_rows: about how many rows one task copies of a table that Spanner does not cut itself.
-        copy_s: about how long a cycle copies before it goes on with the other tables.
-        table_options: what is kept of some of them beyond their current rows, by source table.
-        read_tasks: most Spark tasks that share the partitions of a read; each reads several at a time.
-        max_window_s: most source time that one cycle reads; bounds a cycle's size when catching up.
-        read_here_s: a cycle that covers no more source time is read by the process that runs it, which is
-            quicker for a few thousand records; 0 leaves all reading to Spark's tasks.
-        merge_here_bytes: whole rows that take no more, once a cycle's changes are folded, are merged by the
-            process that runs it, which is quicker than Spark's plan; 0 leaves all merging to Spark.
-        idle_interval_s: pause of continuous running after a cycle that found nothing.
-        check_every_s: pause between two looks of the checks at what continuous running has logged since the
-            last one; None means that there is none.
-        fail_on_quarantine: whether records in quarantine fail a check instead of only causing a warning.
-        maintenance: how the lake is kept fast.
-    """
-
-    name: str
-    source: SourceSettings
-    lake: LakeSettings
-    spark: SparkSettings = field(default_factory=SparkSettings)
-    tables: tuple[str, ...] | None = None
-    initial_copy: bool | None = None
-    copy_chunk_rows: int = 25_000
-    copy_s: float = 20.0
-    table_options: Mapping[str, TableOptions] = field(default_factory=dict)
-    read_tasks: int = 8
-    max_window_s: float | None = 3600
-    read_here_s: float = 15.0
-    merge_here_bytes: int = 64 * 1024 * 1024
-    idle_interval_s: float = 1.0
-    check_every_s: float | None = 60.0
-    fail_on_quarantine: bool = False
-    maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
+    name: Annotated[
+        str,
+        Described(
+            "Name of the pipeline: its tables are in the namespace NAME of the lake, the platform's "
+            "own in NAME__cdc. Lower-case letters, digits and underscores."
+        ),
+    ]
+    source: Annotated[SourceSettings, Described("Where the changes are, and how they are read.")]
+    lake: Annotated[LakeSettings, Described("Where the tables are.")]
+    spark: Annotated[SparkSettings, Described("Which Spark does the work.")] = field(
+        default_factory=SparkSettings
+    )
+    tables: Annotated[
+        tuple[str, ...] | None,
+        Described(
+            "Source tables to materialise; without a list all that the source names, which is asked "
+            "whenever the code location is loaded."
+        ),
+    ] = None
+    initial_copy: Annotated[
+        bool | None,
+        Described(
+            "Whether tables that hold data already, now or when they are added later, are copied as they are "
+            "at one moment before the stream takes over; empty means: unless `start_timestamp` is given."
+        ),
+    ] = None
+    copy_chunk_rows: Annotated[
+        int, Described("About how many rows one task copies of a table that Spanner does not cut by itself.")
+    ] = 25_000
+    copy_s: Annotated[
+        float,
+        Described(
+            "Seconds for which a cycle copies tables before it goes on with the others, which lag behind by "
+            "so much meanwhile; chunks that were begun are always copied to their end."
+        ),
+    ] = 20.0
+    max_window_s: Annotated[
+        float | None, Described("Most seconds of the source's time that one cycle reads when catching up.")
+    ] = 3600.0
+    table_options: Annotated[
+        Mapping[str, TableOptions],
+        Described("What is kept of some tables beyond their current rows, by source table."),
+    ] = field(default_factory=dict)
+    read_tasks: Annotated[
+        int,
+        Described(
+            "Most Spark tasks that share the partitions of a read; each reads several at a time. A local "
+            "Spark takes no more than run at once; a cluster is kept busy by two to four times its cores."
+        ),
+    ] = 8
+    read_here_s: Annotated[
+        float,
+        Described(
+            "The process that runs a cycle reads it if it covers no more seconds of a change stream, or few "
+            "small files or messages, which is quicker than a Spark task; 0 leaves all reading to Spark."
+        ),
+    ] = 15.0
+    merge_here_bytes: Annotated[
+        int,
+        Described(
+            "Net changes of a cycle that take no more bytes are merged by the process that runs it, which is "
+            "quicker than Spark; 0 leaves all merging to Spark."
+        ),
+    ] = 64 * 1024 * 1024
+    idle_interval_s: Annotated[float, Described("Seconds of rest after a cycle that found nothing new.")] = (
+        1.0
+    )
+    check_every_s: Annotated[
+        float | None,
+        Described(
+            "While cycles follow each other, seconds between two runs of the checks on what is new in the "
+            "log; one that fails ends the cycles. Empty means none."
+        ),
+    ] = 60.0
+    fail_on_quarantine: Annotated[
+        bool,
+        Described(
+            "Whether records in quarantine fail the check `quarantine_empty`, and so `cdc-platform check`; "
+            "otherwise the check warns. The pipeline continues either way."
+        ),
+    ] = False
+    maintenance: Annotated[MaintenanceSettings, Described("How the lake is kept fast.")] = field(
+        default_factory=MaintenanceSettings
+    )
 
     def __post_init__(self) -> None:
         check_identifier("name", self.name)

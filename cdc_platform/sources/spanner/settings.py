@@ -1,14 +1,20 @@
 """Settings of a Spanner change stream, and their JSON form for Spark's workers."""
 
-import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 from cdc_platform.errors import SettingError
+from cdc_platform.model.base.declared_settings import (
+    Described,
+    check_filled,
+    check_members,
+    read_json,
+    to_json,
+)
 from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 
@@ -25,8 +31,14 @@ class Dialect(StrEnum):
     """Records are JSON objects; names in SQL are quoted by double quotes, and their case counts."""
 
 
-DIALECTS: Final = tuple(dialect.value for dialect in Dialect)
-PRIORITIES: Final = ("LOW", "MEDIUM", "HIGH")
+class Priority(StrEnum):
+    """Priority of a request within its instance."""
+
+    LOW = "LOW"
+    MEDIUM = "MEDIUM"
+    HIGH = "HIGH"
+
+
 HEARTBEAT_MS_MIN: Final = 100
 HEARTBEAT_MS_MAX: Final = 300_000
 SILENT_HEARTBEATS: Final = 10
@@ -37,41 +49,68 @@ LEAST_SILENCE_S: Final = 20.0
 
 @dataclass(frozen=True)
 class SpannerSettings:
-    """Where a change stream is, and how it is read.
+    """Where a change stream is, and how it is read."""
 
-    ``start_timestamp`` is RFC 3339 and matters only before the first cycle; without it a pipeline begins
-    at the source's present. ``dialect`` is detected where it is not given. ``nanosecond_columns`` are
-    timestamps, as `TABLE.COLUMN`, that the lake keeps as text with nine digits of a second.
-    ``stuck_after_s`` is how long a partition may send nothing at all; None means ten heartbeats, at least
-    20 s. ``data_boost`` lets compute of its own answer the initial copy, not the instance.
-    """
-
-    project: str
-    instance: str
-    database: str
-    change_stream: str
-    start_timestamp: str | None = None
-    dialect: str | None = None
-    emulator_host: str | None = None
-    database_role: str | None = None
-    heartbeat_ms: int = 2000
-    stuck_after_s: float | None = None
-    priority: str = "HIGH"
-    data_boost: bool = False
+    project: Annotated[str, Described("Google Cloud project that holds the instance.")]
+    instance: Annotated[str, Described("Spanner instance.")]
+    database: Annotated[str, Described("Database of the instance.")]
+    change_stream: Annotated[str, Described("Change stream of the database.")]
+    start_timestamp: Annotated[
+        str | None,
+        Described(
+            "First commit timestamp to read, RFC 3339, within the stream's retention. "
+            "Counts only when the pipeline starts for the first time; empty means now, after which tables "
+            "that hold data already are copied (`initial_copy`)."
+        ),
+    ] = None
+    dialect: Annotated[Dialect | None, Described("Dialect of the database; empty asks the database.")] = None
+    emulator_host: Annotated[
+        str | None,
+        Described(
+            "HOST:PORT of a Spanner emulator, used without credentials; empty means Spanner itself, "
+            "or the emulator that the environment names in SPANNER_EMULATOR_HOST."
+        ),
+    ] = None
+    database_role: Annotated[
+        str | None, Described("Database role to read as, where fine-grained access control is used.")
+    ] = None
+    heartbeat_ms: Annotated[
+        int, Described("Milliseconds after which an idle partition sends a heartbeat.")
+    ] = 2000
+    stuck_after_s: Annotated[
+        float | None,
+        Described(
+            "Seconds without any record or heartbeat after which a partition counts as stuck: it is asked "
+            "again once, and then left to the next cycle; empty means ten heartbeats, but at least 20 s."
+        ),
+    ] = None
+    priority: Annotated[Priority, Described("Priority of the reads within the instance.")] = Priority.HIGH
+    data_boost: Annotated[
+        bool,
+        Described(
+            "Whether Spanner answers the initial copy with compute of its own (Data Boost, billed by itself, "
+            "needs `spanner.databases.useDataBoost`), so that the instance does not feel it."
+        ),
+    ] = False
     request_tag: str = "cdc_platform"
-    deadline_s: float = 60.0
+    deadline_s: Annotated[
+        float, Described("Seconds after which one call to the source counts as failed.")
+    ] = 60.0
     connect_deadline_s: float = 8.0
-    max_attempts: int = 5
+    max_attempts: Annotated[int, Described("Attempts at a read before it counts as failed.")] = 5
     backoff_initial_s: float = 0.2
     backoff_max_s: float = 5.0
-    nanosecond_columns: tuple[str, ...] = ()
+    nanosecond_columns: Annotated[
+        tuple[str, ...],
+        Described(
+            "Timestamp columns, as `TABLE.COLUMN`, whose digits beyond microseconds count: the lake "
+            "keeps them as text with nine digits of a second. Fixed once the table is created."
+        ),
+    ] = ()
 
     def __post_init__(self) -> None:
-        for name in ("project", "instance", "database", "change_stream"):
-            if not getattr(self, name).strip():
-                raise SettingError(name, "is empty; write its name in Spanner")
-        _check_one_of("dialect", self.dialect, (None, *DIALECTS))
-        _check_one_of("priority", self.priority, PRIORITIES)
+        check_filled(self, problem="is empty; write its name in Spanner")
+        check_members(self)
         if not HEARTBEAT_MS_MIN <= self.heartbeat_ms <= HEARTBEAT_MS_MAX:
             limits = f"{HEARTBEAT_MS_MIN} and {HEARTBEAT_MS_MAX}"
             raise SettingError("heartbeat_ms", f"must be between {limits}, but is: {self.heartbeat_ms}")
@@ -124,19 +163,12 @@ class SpannerSettings:
 
     def to_options(self) -> str:
         """Return the settings as JSON text, equal for equal settings."""
-        return json.dumps(asdict(self), sort_keys=True)
+        return to_json(self)
 
     @classmethod
     def from_options(cls, text: str) -> "SpannerSettings":
         """Return the settings of a JSON text that `to_options` made."""
-        fields = json.loads(text)
-        return cls(**{**fields, "nanosecond_columns": tuple(fields["nanosecond_columns"])})
-
-
-def _check_one_of(setting: str, value: str | None, allowed: tuple[str | None, ...]) -> None:
-    if value not in allowed:
-        known = ", ".join(str(item) for item in allowed if item is not None)
-        raise SettingError(setting, f"must be one of {known}, but is: {value!r}")
+        return read_json(cls, text)
 
 
 def _check_silence(stuck_after_s: float, heartbeat_ms: int) -> None:

@@ -170,7 +170,7 @@ class SpannerSource(SparkSource):
 
         return {
             # The tasks need not ask for the dialect again.
-            reader.SETTINGS_OPTION: replace(self.settings, dialect=self.client.dialect.value).to_options(),
+            reader.SETTINGS_OPTION: replace(self.settings, dialect=self.client.dialect).to_options(),
             reader.CYCLE_OPTION: str(cycle),
             reader.WINDOWS_OPTION: reader.windows_to_json(plan.windows),
             reader.TASKS_OPTION: str(most_tasks),

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Annotated, Final
+
+from cdc_platform.model.base.declared_settings import Described
 
 DEFAULT_PACKAGES: Final = (
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
@@ -14,31 +16,54 @@ KAFKA_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"
 
 @dataclass(frozen=True)
 class SparkSettings:
-    """Settings of the Spark session.
+    """Which Spark does the work, and what it is given."""
 
-    Args:
-        master: master of a classic session, for instance `local[2]` or `spark://HOST:7077`.
-        remote: address of a Spark Connect server (`sc://HOST:PORT`), used instead of a master.
-        driver_memory: heap of the driver, for instance `2g`.
-        packages: Maven coordinates of Iceberg's jar and the catalog's driver; what a PostgreSQL catalog and
-            an object store need besides is added.
-        jars_folder: folder of local jars, used instead of packages where nothing can be fetched.
-        conf: further Spark settings; they win over the platform's own.
-        ship_package: whether this package is sent to the workers; None means where they are other machines
-            than the driver's.
-        class_archive: whether Java keeps Spark's classes in the user's cache, for the next start.
-    """
-
-    master: str = "local[2]"
+    master: Annotated[
+        str, Described("Master of a session of our own, such as `local[2]` or `spark://HOST:7077`.")
+    ] = "local[2]"
     # Without a representation, as its parameters may hold a token.
-    remote: str | None = field(default=None, repr=False)
-    driver_memory: str = "2g"
-    packages: tuple[str, ...] = DEFAULT_PACKAGES
-    jars_folder: str | None = None
+    remote: Annotated[
+        str | None,
+        Described(
+            "Address of a Spark Connect server that knows the lake's catalog, such as `sc://HOST:15002`; "
+            "used instead of a session of our own."
+        ),
+    ] = field(default=None, repr=False)
+    driver_memory: Annotated[str, Described("Heap of the driver of a session of our own, such as `2g`.")] = (
+        "2g"
+    )
+    packages: Annotated[
+        tuple[str, ...],
+        Described(
+            "Maven coordinates of Iceberg's jar and of the catalog's driver; what a PostgreSQL catalog and "
+            "an object store need besides is added."
+        ),
+    ] = DEFAULT_PACKAGES
+    jars_folder: Annotated[
+        str | None,
+        Described(
+            "Folder with these jars, used instead of fetching them; relative to the folder of this file.",
+            is_path=True,
+        ),
+    ] = None
     # Without a representation: it may hold credentials, and settings may end up in a traceback.
-    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
-    ship_package: bool | None = None
-    class_archive: bool = True
+    conf: Annotated[
+        Mapping[str, str], Described("Further Spark settings; they win over the platform's own.")
+    ] = field(default_factory=dict, repr=False)
+    ship_package: Annotated[
+        bool | None,
+        Described(
+            "Whether this package is sent to the workers, which need its libraries in any case; empty means: "
+            "where `master` is a cluster."
+        ),
+    ] = None
+    class_archive: Annotated[
+        bool,
+        Described(
+            "Whether Java keeps Spark's classes in the user's cache folder (200 MB), with which the next "
+            "start of a session of our own takes half as long."
+        ),
+    ] = True
 
     @property
     def address(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import psycopg2
 
-from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster
 
 Step = str | tuple[str, tuple[str | None, ...]]
@@ -52,9 +52,9 @@ def database(server: Cluster, name: str) -> Iterator[str]:
             cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def settings_for(server: Cluster, name: str, spool: Path, **properties: str) -> EngineSettings:
+def settings_for(server: Cluster, name: str, spool: Path, **properties: str) -> EngineInput:
     """Return the settings of an engine that captures all tables of a database, and those born later."""
-    return EngineSettings(
+    return EngineInput(
         spool=str(spool),
         host="127.0.0.1",
         port=server.port,

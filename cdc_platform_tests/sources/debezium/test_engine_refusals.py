@@ -23,12 +23,12 @@ from cdc_platform.errors import (
 from cdc_platform.sources.debezium.engine.engine import Order
 from cdc_platform.sources.debezium.engine.engine_failures import failure_of
 from cdc_platform.sources.debezium.engine.engine_process import read_failure
-from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform_tests.programs import free_port
 from cdc_platform_tests.servers.postgresql import Cluster
 from cdc_platform_tests.sources.debezium.databases import connect, database, settings_for
 
-SETTINGS = EngineSettings(spool="s", host="h", database="d", user="u")
+SETTINGS = EngineInput(spool="s", host="h", database="d", user="u")
 SETUP = (
     "CREATE TABLE t (id int PRIMARY KEY)",
     "SELECT pg_create_logical_replication_slot('elsewhere', 'test_decoding')",

@@ -13,7 +13,7 @@ from cdc_platform.errors import (
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.schema import StreamDescription, describe_stream, retention_s
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.sources.spanner.fake_server import Answer, Plain, fake_server
 
@@ -134,8 +134,8 @@ def postgresql(emulator: str) -> SpannerSettings:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("dialect", [None, "postgresql"])
-def test_postgresql_stream_of_all_tables(postgresql: SpannerSettings, dialect: str | None) -> None:
+@pytest.mark.parametrize("dialect", [None, Dialect.POSTGRESQL])
+def test_postgresql_stream_of_all_tables(postgresql: SpannerSettings, dialect: Dialect | None) -> None:
     """The dialect is detected or set; `public` has no name, and names keep their case."""
     found = describe_stream(SpannerClient(replace(postgresql, dialect=dialect)))
 

@@ -1,21 +1,21 @@
 """Settings of a Datastream pipeline's source, and their JSON form for Spark's workers."""
 
-import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from string import Formatter
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 from cdc_platform.errors import SettingError
+from cdc_platform.model.base.declared_settings import Described, check_members, read_json, to_json
 from cdc_platform.model.base.timestamps import DAY_S, from_rfc3339
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.model.stream.files import MOST_BYTES, MOST_FILES
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.settings.declarations import ALL_TABLES, declared_type
-from cdc_platform.sources.datastream.settings.kinds import SOURCE_KINDS, SourceKind
+from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy, KeylessPolicy, OrderBy
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.settings.table_names import name_by_template
@@ -38,78 +38,140 @@ class DatastreamSettings:
 
     Tables are named as the source names them, such as `public.orders`, or as `table_name` does; `*` stands
     for every other one.
-
-    Args:
-        path: folder or object store prefix that the stream writes to.
-        source: one of the six sources; None: each event's read method and metadata tell it.
-        stream: resource name of the stream, whose state is then watched.
-        datastream_host: address of an emulator that is asked for the state; None means Google's.
-        table_name: name of the table that an event belongs to, from {database}, {schema} and {table}; a
-            template without {database} routes the shards of a table into one. None: as the source has it.
-        keys: columns of the key per table, where the events tell none, or another one.
-        keyless: policy per table for those without a key.
-        sequence_columns: column per table whose values order its events, in BigQuery's grammar.
-        backfill_policy: whether rows of a backfill count more than captured changes.
-        epochs: RFC 3339 moments, ascending. What happened at or after one follows everything before it: for
-            logs that start over, and for repeated backfills (`force`). Declare one before its time comes.
-        binlog_basenames: names of MySQL's binary logs without number, oldest first, where they changed.
-        order_by: what comes first in the order of PostgreSQL and SQL Server.
-        null_means_unchanged: columns per table in whose updates NULL stands for a value that was not sent.
-        columns: types of columns per table and column, where files do not tell them.
-        schema_policy: policy per table for changes of its schema.
-        deletion_marker_retention_s: how long deletions are remembered, so that late events revive no row.
-        late_files_s: for how long files and events may come late or again: repeated events are recognised
-            within it.
-        most_files: how many files one cycle reads at most.
-        most_bytes: how many bytes one cycle reads at most, but always one file.
-        most_depth: how deep lists and objects of an Avro schema lie in each other, and arrays of a value.
-        most_digits: how many digits a decimal has before and after the point.
-        most_values: how many values an event has: fields and items of arrays.
-        most_block_bytes: how many bytes a line of JSON has, and a block of Avro once it is decompressed.
-        deadline_s: within how many seconds the store has to give a first answer, whatever there is to list.
     """
 
-    path: str
-    source: str | None = None
-    stream: str | None = None
-    datastream_host: str | None = None
-    table_name: str | None = None
-    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    keyless: Mapping[str, str] = field(default_factory=dict)
-    sequence_columns: Mapping[str, str] = field(default_factory=dict)
-    backfill_policy: str = BackfillPolicy.INITIAL.value
-    epochs: tuple[str, ...] = ()
-    binlog_basenames: tuple[str, ...] = ()
-    order_by: str = OrderBy.POSITION.value
-    null_means_unchanged: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    schema_policy: Mapping[str, str] = field(default_factory=dict)
-    deletion_marker_retention_s: float = 7 * DAY_S
-    late_files_s: float = 3 * DAY_S
-    most_files: int = MOST_FILES
-    most_bytes: int = MOST_BYTES
-    most_depth: int = DEFAULT_BOUNDS.most_depth
-    most_digits: int = DEFAULT_BOUNDS.most_digits
-    most_values: int = DEFAULT_BOUNDS.most_values
-    most_block_bytes: int = DEFAULT_BOUNDS.most_block_bytes
-    deadline_s: float = DEADLINE_S
+    path: Annotated[
+        str,
+        Described(
+            "Folder or object store prefix that the stream writes to, such as `gs://bucket/prefix`. "
+            "A relative folder is relative to the folder of this file.",
+            is_path=True,
+        ),
+    ]
+    source: Annotated[
+        SourceKind | None,
+        Described(
+            "What the stream reads; empty: each event's read method and metadata are asked, which one it is."
+        ),
+    ] = None
+    stream: Annotated[
+        str | None,
+        Described(
+            "Resource name of the stream, `projects/PROJECT/locations/LOCATION/streams/STREAM`, whose state "
+            "is then shown and checked; needs the extra `datastream`."
+        ),
+    ] = None
+    datastream_host: Annotated[
+        str | None,
+        Described(
+            "HOST:PORT of an emulator of Datastream's API, asked without credentials; empty: Google's."
+        ),
+    ] = None
+    table_name: Annotated[
+        str | None,
+        Described(
+            "How a table is called, from {database}, {schema} and {table}; without {database}, the shards of "
+            "a table become one. Empty: as the source has it."
+        ),
+    ] = None
+    keys: Annotated[
+        Mapping[str, tuple[str, ...]],
+        Described(
+            "Columns of the key per table, where the events name none, or where another one is wanted."
+        ),
+    ] = field(default_factory=dict)
+    keyless: Annotated[
+        Mapping[str, KeylessPolicy],
+        Described(
+            "What becomes of tables without a key, per table: `append` (each event is a row), `row_hash` "
+            "(equal rows are one), or `refuse` (they go to quarantine)."
+        ),
+    ] = field(default_factory=dict)
+    sequence_columns: Annotated[
+        Mapping[str, str],
+        Described("Column per table whose values order its events, in BigQuery's grammar of such numbers."),
+    ] = field(default_factory=dict)
+    backfill_policy: Annotated[
+        BackfillPolicy,
+        Described(
+            "Whether a row of a backfill gives way to every captured change (`initial`), to later ones only "
+            "(`by_source_timestamp`), or to none of before an epoch (`force`)."
+        ),
+    ] = BackfillPolicy.INITIAL
+    epochs: Annotated[
+        tuple[str, ...],
+        Described(
+            "Moments, RFC 3339, in quotes, ascending: what happened at or after one follows everything "
+            "before it, for logs that start over and repeated backfills. Declare one before its time comes."
+        ),
+    ] = ()
+    binlog_basenames: Annotated[
+        tuple[str, ...],
+        Described("Names of MySQL's binary logs without their number, oldest first, where they changed."),
+    ] = ()
+    order_by: Annotated[
+        OrderBy,
+        Described(
+            "What comes first in the order of PostgreSQL and SQL Server: position in the log, or timestamp."
+        ),
+    ] = OrderBy.POSITION
+    null_means_unchanged: Annotated[
+        Mapping[str, tuple[str, ...]],
+        Described("Columns per table in whose updates NULL stands for a large value that was not sent."),
+    ] = field(default_factory=dict)
+    columns: Annotated[
+        Mapping[str, Mapping[str, str]],
+        Described("Types of columns, per table and column, where JSON files do not have them."),
+    ] = field(default_factory=dict)
+    schema_policy: Annotated[
+        Mapping[str, SchemaPolicy],
+        Described("What happens when a table's schema changes: `evolve`, `freeze` or `quarantine`."),
+    ] = field(default_factory=dict)
+    deletion_marker_retention_s: Annotated[
+        float,
+        Described("Seconds for which a deleted row is remembered, so that no late event brings it back."),
+    ] = 7 * DAY_S
+    late_files_s: Annotated[
+        float,
+        Described(
+            "Seconds for which files and events may come late, or again: repeated ones are known within it."
+        ),
+    ] = 3 * DAY_S
+    most_files: Annotated[int, Described("Files that one cycle reads at most.")] = MOST_FILES
+    most_bytes: Annotated[int, Described("Bytes that one cycle reads at most, but always one file.")] = (
+        MOST_BYTES
+    )
+    most_depth: Annotated[
+        int,
+        Described(
+            "How deep lists and objects of an Avro schema lie in each other at most, and arrays of a value."
+        ),
+    ] = DEFAULT_BOUNDS.most_depth
+    most_digits: Annotated[int, Described("Digits of a decimal, before and after the point, at most.")] = (
+        DEFAULT_BOUNDS.most_digits
+    )
+    most_values: Annotated[int, Described("Values of an event, fields and items of arrays, at most.")] = (
+        DEFAULT_BOUNDS.most_values
+    )
+    most_block_bytes: Annotated[
+        int,
+        Described("Bytes of a line of JSON, and of a block of Avro once it is decompressed, at most."),
+    ] = DEFAULT_BOUNDS.most_block_bytes
+    deadline_s: Annotated[float, Described("Seconds within which the store has to give a first answer.")] = (
+        DEADLINE_S
+    )
 
     def __post_init__(self) -> None:
         if not self.path.strip():
             raise SettingError("path", "is empty; write the folder or prefix that the stream writes to")
         check_location("path", self.path)
-        if self.source is not None:
-            _check_one_of("source", self.source, SOURCE_KINDS)
+        check_members(self)
         if self.stream is not None:
             StreamSettings(self.stream, self.datastream_host)
         elif self.datastream_host is not None:
             raise SettingError(
                 "stream", "is missing; `datastream_host` says where the stream's state is asked"
             )
-        _check_one_of("backfill_policy", self.backfill_policy, BackfillPolicy)
-        _check_one_of("order_by", self.order_by, OrderBy)
-        _check_policies("keyless", self.keyless, KeylessPolicy)
-        _check_policies("schema_policy", self.schema_policy, SchemaPolicy)
         _check_table_name(self.table_name)
         _check_column_lists("keys", self.keys)
         _check_column_lists("null_means_unchanged", self.null_means_unchanged)
@@ -175,7 +237,7 @@ class DatastreamSettings:
             deletion_markers_s=self.deletion_marker_retention_s,
             leaves_values_out=bool(self.null_means_unchanged),
             values_fit=True,
-            knows_addresses=self.source in (None, SourceKind.ORACLE.value),
+            knows_addresses=self.source in (None, SourceKind.ORACLE),
             schema_policies=tuple(
                 (table, SchemaPolicy(policy))
                 for named, policy in sorted(self.schema_policy.items())
@@ -229,28 +291,12 @@ class DatastreamSettings:
 
     def to_options(self) -> str:
         """Return the settings as JSON text, equal for equal settings."""
-        return json.dumps(asdict(self), sort_keys=True)
+        return to_json(self)
 
     @classmethod
     def from_options(cls, text: str) -> "DatastreamSettings":
         """Return the settings of a JSON text that `to_options` made."""
-        fields = json.loads(text)
-        for name in ("epochs", "binlog_basenames"):
-            fields[name] = tuple(fields[name])
-        for name in ("keys", "null_means_unchanged"):
-            fields[name] = {table: tuple(columns) for table, columns in fields[name].items()}
-        return cls(**fields)
-
-
-def _check_one_of(setting: str, value: str, allowed: Iterable[str]) -> None:
-    known = [str(item) for item in allowed]
-    if value not in known:
-        raise SettingError(setting, f"must be one of {', '.join(known)}, but is: {value!r}")
-
-
-def _check_policies(setting: str, policies: Mapping[str, str], allowed: Iterable[str]) -> None:
-    for table, policy in policies.items():
-        _check_one_of(f"{setting}.{table}", policy, allowed)
+        return read_json(cls, text)
 
 
 def _check_column_lists(setting: str, lists: Mapping[str, tuple[str, ...]]) -> None:

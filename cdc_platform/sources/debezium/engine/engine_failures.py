@@ -17,7 +17,7 @@ from cdc_platform.errors import (
     SourceUnreachable,
 )
 from cdc_platform.sources.debezium.engine.engine_source import place_of
-from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ MEANINGS: Final = (
 LONGEST_CHAIN: Final = 20
 
 
-def failure_of(failure: Any, settings: EngineSettings) -> CdcError:
+def failure_of(failure: Any, settings: EngineInput) -> CdcError:
     """Return the platform's error for what has ended the engine."""
     if isinstance(failure, CdcError):
         return failure

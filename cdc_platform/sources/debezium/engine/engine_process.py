@@ -22,7 +22,7 @@ from cdc_platform.errors import (
 from cdc_platform.private_files import open_private
 from cdc_platform.sources.debezium.engine.engine import Order
 from cdc_platform.sources.debezium.engine.spool import Spool, told_as_unusable
-from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 PROGRAM: Final = "cdc_platform.sources.debezium.engine.engine"
 STOP_WITHIN_S: Final = 60.0
@@ -32,7 +32,7 @@ TAIL_LINES: Final = 15
 class EngineProcess:
     """A running engine, which ends with the context and with the process that has started it."""
 
-    def __init__(self, settings: EngineSettings, *, until_caught_up: bool = False) -> None:
+    def __init__(self, settings: EngineInput, *, until_caught_up: bool = False) -> None:
         self.spool = Spool(settings.folder())
         with told_as_unusable(self.spool.folder):
             self.spool.make_folder()
@@ -135,7 +135,7 @@ def read_failure(path: Path) -> CdcError:
     return CaptureStopped(told["message"])
 
 
-def capture_until_caught_up(settings: EngineSettings, timeout_s: float | None = None) -> None:
+def capture_until_caught_up(settings: EngineInput, timeout_s: float | None = None) -> None:
     """Capture everything that has committed before the call, and end.
 
     Raises:

@@ -16,7 +16,7 @@ from cdc_platform.errors import (
     SourceNotFound,
     SourceUnreachable,
 )
-from cdc_platform.sources.debezium.settings.engine_settings import MARKER_PREFIX, EngineSettings
+from cdc_platform.sources.debezium.settings.engine_settings import MARKER_PREFIX, EngineInput
 
 OLDEST_WITH_MARKERS: Final = 14
 """PostgreSQL hands out logical messages from this version on."""
@@ -36,12 +36,12 @@ STATES: Final[tuple[tuple[str, type[SourceError], str], ...]] = (
 )
 
 
-def place_of(settings: EngineSettings) -> str:
+def place_of(settings: EngineInput) -> str:
     """Return the words for the database of an engine."""
     return f"{settings.host}:{settings.port}, database `{settings.database}`, slot `{settings.slot}`"
 
 
-def check_source(settings: EngineSettings) -> None:
+def check_source(settings: EngineInput) -> None:
     """Look whether the source can be captured, as far as a look can tell.
 
     Raises:
@@ -58,7 +58,7 @@ def check_source(settings: EngineSettings) -> None:
         _check_slot(connection, settings)
 
 
-def emit_marker(settings: EngineSettings, marker: str) -> None:
+def emit_marker(settings: EngineInput, marker: str) -> None:
     """Write a message into the source's log, behind everything that has committed.
 
     It is a transaction of its own: at a restart the engine looks for a commit before it hands out anything,
@@ -78,7 +78,7 @@ def emit_marker(settings: EngineSettings, marker: str) -> None:
         _one(connection, "SELECT pg_logical_emit_message(true, ?, '')", f"{MARKER_PREFIX}.{marker}")
 
 
-def _check_publication(connection: Any, settings: EngineSettings) -> None:
+def _check_publication(connection: Any, settings: EngineInput) -> None:
     if settings.properties.get("publication.autocreate.mode") != "disabled":
         return
     if _one(connection, "SELECT 1 FROM pg_publication WHERE pubname = ?", settings.publication) is None:
@@ -88,7 +88,7 @@ def _check_publication(connection: Any, settings: EngineSettings) -> None:
         )
 
 
-def _check_slot(connection: Any, settings: EngineSettings) -> None:
+def _check_slot(connection: Any, settings: EngineInput) -> None:
     """Look whether the slot is ours and free; one that is missing is the engine's to make."""
     look = "SELECT plugin, database, active, wal_status FROM pg_replication_slots WHERE slot_name = ?"
     deadline = time.monotonic() + SLOT_FREE_WITHIN_S
@@ -118,7 +118,7 @@ def _check_slot(connection: Any, settings: EngineSettings) -> None:
 
 
 @contextmanager
-def _connected(settings: EngineSettings) -> Iterator[Any]:
+def _connected(settings: EngineInput) -> Iterator[Any]:
     import jpype
 
     properties = jpype.JClass("java.util.Properties")()
@@ -140,7 +140,7 @@ def _connected(settings: EngineSettings) -> Iterator[Any]:
         raise _meaning(error, settings) from error
 
 
-def _meaning(error: Any, settings: EngineSettings) -> SourceError:
+def _meaning(error: Any, settings: EngineInput) -> SourceError:
     state, said = str(error.getSQLState()), str(error.getMessage())
     for beginning, kind, advice in STATES:
         if state.startswith(beginning):

@@ -21,7 +21,8 @@ from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.event_files import event_files
 from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, EngineInput
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
 from cdc_platform.sources.debezium.transactions.arrivals import PassedUntil
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress, read_progress_of
 from cdc_platform.sources.debezium.wire.lines import whole_lines
@@ -83,7 +84,7 @@ class DebeziumSource(SourceOfArrivals):
         found = self.settings.input
         if not isinstance(found, EngineInput) or not self.settings.captures:
             return None
-        return Capture(found.engine_settings())
+        return Capture(found)
 
     def describe(self) -> EventsDescription:
         """Return the tables that the beginnings of the files tell of."""

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 from cdc_platform.errors import SettingError
+from cdc_platform.model.base.declared_settings import Described, check_members
 
 DEFAULT_PLACEHOLDER: Final = "__debezium_unavailable_value"
 """What stands for a value that was not sent, unless the connector is told another text."""
@@ -74,16 +75,21 @@ class HstoreMode(StrEnum):
 class ConnectorModes:
     """How the connector was set up, as far as its events do not say it themselves."""
 
-    decimals: DecimalMode = DecimalMode.PRECISE
-    times: TimeMode = TimeMode.ADAPTIVE
-    binary: BinaryMode = BinaryMode.BYTES
-    intervals: IntervalMode = IntervalMode.NUMERIC
-    hstore: HstoreMode = HstoreMode.JSON
-    placeholder: str = DEFAULT_PLACEHOLDER
+    decimals: Annotated[DecimalMode, Described("The connector's `decimal.handling.mode`.")] = (
+        DecimalMode.PRECISE
+    )
+    times: Annotated[TimeMode, Described("The connector's `time.precision.mode`.")] = TimeMode.ADAPTIVE
+    binary: Annotated[BinaryMode, Described("The connector's `binary.handling.mode`.")] = BinaryMode.BYTES
+    intervals: Annotated[IntervalMode, Described("The connector's `interval.handling.mode`.")] = (
+        IntervalMode.NUMERIC
+    )
+    hstore: Annotated[HstoreMode, Described("The connector's `hstore.handling.mode`.")] = HstoreMode.JSON
+    placeholder: Annotated[
+        str, Described("The connector's `unavailable.value.placeholder`, as it is set there.")
+    ] = DEFAULT_PLACEHOLDER
 
     def __post_init__(self) -> None:
-        for name, kind in MODES.items():
-            check_member(f"connector.{name}", getattr(self, name), kind)
+        check_members(self, "connector.")
         if not self.placeholder:
             raise SettingError("connector.placeholder", "is empty; write what the connector is told")
         if self.placeholder.startswith("hex:"):
@@ -99,15 +105,6 @@ class ConnectorModes:
         if self.placeholder.startswith("hex:"):
             return bytes.fromhex(self.placeholder[4:])
         return self.placeholder.encode()
-
-
-MODES: Final[Mapping[str, type[StrEnum]]] = {
-    "decimals": DecimalMode,
-    "times": TimeMode,
-    "binary": BinaryMode,
-    "intervals": IntervalMode,
-    "hstore": HstoreMode,
-}
 
 
 PROPERTIES: Final[Mapping[str, str]] = {
@@ -134,14 +131,3 @@ def properties_told(modes: ConnectorModes) -> dict[str, str]:
         for name, told in PROPERTIES.items()
         if getattr(modes, name) != getattr(usual, name)
     }
-
-
-def check_member(setting: str, value: object, kind: type[StrEnum]) -> None:
-    """Refuse a value that an enumeration does not have.
-
-    Raises:
-        SettingError: it is none of them.
-    """
-    known = [member.value for member in kind]
-    if value not in known:
-        raise SettingError(setting, f"must be one of {', '.join(known)}, but is: {value!r}")

@@ -1,13 +1,15 @@
-"""What the embedded engine is told: from which database it reads, and into which spool it writes."""
+"""Settings of the embedded engine: from which database it reads, and into which spool it writes."""
 
-import json
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 from cdc_platform.errors import SettingError
+from cdc_platform.model.base.declared_settings import Described, check_filled, check_members
+from cdc_platform.model.base.timestamps import DAY_S
 
 MARKER_PREFIX: Final = "cdc_platform.caught_up"
 """Beginning of the prefix of the logical message that tells the engine to which point it has to read."""
@@ -32,55 +34,70 @@ class Snapshot(StrEnum):
     """No rows: what did not change since the slot was made stays unknown."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineSettings:
-    """What the embedded engine is told.
+@dataclass(frozen=True)
+class EngineInput:
+    """Debezium's engine, which runs beside the pipeline and reads PostgreSQL; needs the extra `debezium`."""
 
-    Args:
-        spool: folder into which the engine writes its events; nobody else writes there.
-        host: the database server.
-        database: the database whose changes are captured.
-        user: a role with LOGIN and REPLICATION that may read the tables.
-        port: port of the server.
-        password: the role's password.
-        tables: regular expressions of `SCHEMA.TABLE`; none for all tables.
-        topic_prefix: first part of every topic's name.
-        slot: replication slot; it is created when it is missing, and one spool alone reads it.
-        publication: publication; it is created when it is missing and the role may.
-        snapshot: what is read before the changes.
-        with_schemas: whether each key and value carries its schema block, by which it is decoded.
-        java_memory: heap of the engine's JVM.
-        properties: further properties of the connector, as Debezium documents them.
-    """
-
-    spool: str
-    host: str
-    database: str
-    user: str
-    port: int = 5432
-    password: str = field(default="", repr=False)
-    tables: tuple[str, ...] = ()
-    topic_prefix: str = "cdc"
-    slot: str = "cdc_platform"
-    publication: str = "cdc_platform"
-    snapshot: Snapshot = Snapshot.INITIAL
+    host: Annotated[str, Described("Database server.")]
+    database: Annotated[str, Described("Database whose changes are captured.")]
+    user: Annotated[str, Described("Role with LOGIN and REPLICATION that may read the tables.")]
+    spool: Annotated[
+        str,
+        Described(
+            "Folder into which the engine writes what it captures, until the lake has it; one for each "
+            "pipeline, and kept: it knows the position in the database's log. Relative to the folder of "
+            "this file.",
+            is_path=True,
+        ),
+    ]
+    password: Annotated[str, Described("The role's password, such as `{{ env.PGPASSWORD }}`.")] = field(
+        default="", repr=False
+    )
+    port: Annotated[int, Described("Port of the server.")] = 5432
+    tables: Annotated[
+        tuple[str, ...], Described("Regular expressions of SCHEMA.TABLE; without it all tables.")
+    ] = ()
+    slot: Annotated[
+        str, Described("Replication slot, made where it is missing; one spool alone reads it.")
+    ] = "cdc_platform"
+    publication: Annotated[str, Described("Publication, made where it is missing.")] = "cdc_platform"
+    topic_prefix: Annotated[str, Described("First part of every topic's name.")] = "cdc"
+    snapshot: Annotated[
+        Snapshot,
+        Described(
+            "What is read before the changes: all rows when the spool is new (`initial`), also when the slot "
+            "no longer has what comes next (`when_needed`), at every start (`always`), or none (`no_data`)."
+        ),
+    ] = Snapshot.INITIAL
+    properties: Annotated[
+        Mapping[str, str], Described("Further properties of the connector, as Debezium documents them.")
+    ] = field(default_factory=dict)
+    keep_spool_s: Annotated[
+        float, Described("Seconds after which files of the spool are deleted that the lake has whole.")
+    ] = DAY_S
     with_schemas: bool = True
+    """Whether each key and value carries its schema block, by which it is decoded."""
     java_memory: str = "512m"
-    properties: Mapping[str, str] = field(default_factory=dict)
+    """Heap of the engine's JVM."""
 
     def __post_init__(self) -> None:
         """Refuse properties that would break the spool's promises, or give events values of later moments."""
+        check_filled(self, "input.engine.")
+        check_members(self, "input.engine.")
+        if not 0 <= self.keep_spool_s < math.inf:
+            problem = f"must be 0 or more and finite, but is: {self.keep_spool_s}"
+            raise SettingError("input.engine.keep_spool_s", problem)
         owned = self._owned(Path()).keys() - {"message.prefix.include.list"}
         for name in self.properties:
             if name.startswith(OWNED) or name in owned:
                 raise SettingError(
-                    f"engine.properties.{name}",
+                    f"input.engine.properties.{name}",
                     "cannot be set here: it has a setting of its own, or is set so that no event is lost. "
                     "Remove it.",
                 )
         if POST_PROCESSORS in self.properties:
             raise SettingError(
-                f"engine.properties.{POST_PROCESSORS}",
+                f"input.engine.properties.{POST_PROCESSORS}",
                 "cannot be set: a reselected value is of a later moment than its event, which "
                 "does not say so. Remove it; what an event does not send is the row's own all the same.",
             )
@@ -92,18 +109,6 @@ class EngineSettings:
     def identity(self) -> dict[str, str]:
         """Return what must stay the same while a spool lives."""
         return {"database": self.database, "slot": self.slot, "topic_prefix": self.topic_prefix}
-
-    def to_json(self) -> str:
-        """Return the settings as a line of JSON; it holds the password."""
-        return json.dumps(asdict(self) | {"properties": dict(self.properties)})
-
-    @classmethod
-    def from_json(cls, text: str) -> "EngineSettings":
-        """Return the settings that `to_json` has written."""
-        given = json.loads(text)
-        return cls(
-            **given | {"tables": tuple(given["tables"]), "snapshot": Snapshot(given["snapshot"])},
-        )
 
     def connector_properties(self, offsets: Path) -> dict[str, str]:
         """Return the properties of engine and connector.

@@ -4,13 +4,13 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
 
 from cdc_platform.errors import SettingError
+from cdc_platform.model.base.declared_settings import Described, check_filled
 
-MOST_MESSAGES: Final = 100_000
-PATIENCE_S: Final = 600.0
 TIMEOUT_S: Final = 30.0
+"""So long brokers may take to answer a look."""
 SPARK_PREFIX: Final = "kafka."
 """What Spark's source hands on to Kafka's client begins with it."""
 OURS: Final = frozenset(
@@ -29,32 +29,46 @@ _LOGIN: Final = re.compile(r"\b(username|password)\s*=\s*\"((?:[^\"\\]|\\.)*)\""
 
 @dataclass(frozen=True)
 class KafkaInput:
-    """Topics of Kafka.
+    """Topics of Kafka."""
 
-    Args:
-        bootstrap_servers: brokers, `HOST:PORT,HOST:PORT`.
-        topics_pattern: regular expression that whole names of topics match, that of transactions too.
-        options: further options of Spark's source.
-        client: properties of librdkafka, which lists topics and offsets and reads few messages, where their
-            names are not those of Java's client.
-        most_messages: so many new messages are read by one cycle, of all partitions together.
-        transaction_patience_s: a transaction that is not whole is given up once messages were read that are
-            so much younger than its last one; its events go to quarantine.
-        start_offsets: by `TOPIC/PARTITION`, the offset before which messages are given up.
-        timeout_s: how long brokers may take to answer a look.
-    """
-
-    bootstrap_servers: str
-    topics_pattern: str
+    bootstrap_servers: Annotated[str, Described("Brokers, as `HOST:PORT,HOST:PORT`.")]
+    topics_pattern: Annotated[
+        str,
+        Described(
+            "Regular expression that whole names of topics match, such as `shop[.].*`: of all tables of the "
+            "connector, and of its transactions."
+        ),
+    ]
     # Without a representation: they may hold credentials, and settings may end up in a traceback.
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    client: Mapping[str, str] = field(default_factory=dict, repr=False)
-    most_messages: int = MOST_MESSAGES
-    transaction_patience_s: float = PATIENCE_S
-    start_offsets: Mapping[str, int] = field(default_factory=dict)
+    options: Annotated[
+        Mapping[str, str],
+        Described("Further options of Spark's source, such as `kafka.security.protocol`."),
+    ] = field(default_factory=dict, repr=False)
+    client: Annotated[
+        Mapping[str, str],
+        Described(
+            "Properties of librdkafka, which lists topics and offsets and reads few messages, where its "
+            "names are not those of Java's client, such as `ssl.ca.location`."
+        ),
+    ] = field(default_factory=dict, repr=False)
+    most_messages: Annotated[
+        int, Described("Most new messages that one cycle reads, of all partitions together.")
+    ] = 100_000
+    transaction_patience_s: Annotated[
+        float,
+        Described(
+            "Seconds, by the messages' own times, after which a transaction that is still not whole goes to "
+            "quarantine, so that others pass."
+        ),
+    ] = 600.0
+    start_offsets: Annotated[
+        Mapping[str, int],
+        Described("Per TOPIC/PARTITION the offset to begin at: messages before it are given up."),
+    ] = field(default_factory=dict)
     timeout_s: float = TIMEOUT_S
 
     def __post_init__(self) -> None:
+        check_filled(self, "input.kafka.")
         try:
             re.compile(self.topics_pattern)
         except re.error as error:

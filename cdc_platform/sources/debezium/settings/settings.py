@@ -1,25 +1,30 @@
 """Settings of a Debezium stream, and their JSON form for Spark's workers."""
 
 import json
-import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 from cdc_platform.errors import SettingError
+from cdc_platform.model.base.declared_settings import (
+    Described,
+    check_filled,
+    check_members,
+    read_settings,
+    to_json,
+)
 from cdc_platform.model.base.timestamps import DAY_S
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.sources.debezium.settings.connector import (
-    MODES,
     PROPERTIES,
     ConnectorModes,
-    check_member,
     modes_told,
     properties_told,
 )
-from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings, Snapshot
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.wire.lines import MOST_UNPACKED_BYTES
 from cdc_platform.sources.locations import check_location
@@ -62,71 +67,30 @@ class NullPolicy(StrEnum):
 
 @dataclass(frozen=True)
 class FilesInput:
-    """JSON-line files, gzip or not, whose lines are in the order of arrival; a gzip's text is bounded."""
+    """Files of JSON lines, gzip or not, a message a line, in the order of arrival."""
 
-    path: str
-    most_unpacked_bytes: int = MOST_UNPACKED_BYTES
+    path: Annotated[
+        str,
+        Described(
+            "Folder or object store prefix with the files, which are read in the order of their names. "
+            "A relative folder is relative to the folder of this file.",
+            is_path=True,
+        ),
+    ]
+    most_unpacked_bytes: Annotated[
+        int, Described("Bytes of text that a gzip has at most; a file is held in memory.")
+    ] = MOST_UNPACKED_BYTES
 
     def __post_init__(self) -> None:
+        check_filled(self, "input.files.")
         check_location("input.files.path", self.path)
         if self.most_unpacked_bytes <= 0:
             problem = f"must be positive, but is: {self.most_unpacked_bytes}"
             raise SettingError("input.files.most_unpacked_bytes", problem)
 
 
-@dataclass(frozen=True)
-class EngineInput:
-    """The engine, straight from PostgreSQL.
-
-    Args:
-        host: the database server.
-        database: the database.
-        user: a role with LOGIN and REPLICATION that may read the tables.
-        spool: folder into which the engine writes what it captures, until the lake has it.
-        password: the role's.
-        port: of the server.
-        tables: regular expressions of SCHEMA.TABLE; none means all.
-        slot: replication slot, made where it is missing.
-        publication: made where it is missing.
-        topic_prefix: first part of every topic's name.
-        snapshot: what is read before the changes.
-        properties: further properties of the connector.
-        keep_spool_s: files of the spool that the lake has whole are deleted after so many seconds.
-    """
-
-    host: str
-    database: str
-    user: str
-    spool: str
-    password: str = field(default="", repr=False)
-    port: int = 5432
-    tables: tuple[str, ...] = ()
-    slot: str = "cdc_platform"
-    publication: str = "cdc_platform"
-    topic_prefix: str = "cdc"
-    snapshot: Snapshot = Snapshot.INITIAL
-    properties: Mapping[str, str] = field(default_factory=dict)
-    keep_spool_s: float = DAY_S
-
-    def __post_init__(self) -> None:
-        check_member("input.engine.snapshot", self.snapshot, Snapshot)
-        if not 0 <= self.keep_spool_s < math.inf:
-            problem = f"must be 0 or more and finite, but is: {self.keep_spool_s}"
-            raise SettingError("input.engine.keep_spool_s", problem)
-
-    def engine_settings(self) -> EngineSettings:
-        """Return what the engine is told."""
-        told = self.__dataclass_fields__.keys() - {"keep_spool_s"}
-        return EngineSettings(**{name: getattr(self, name) for name in told})
-
-
-_INPUTS: Final[Mapping[str, type[FilesInput | KafkaInput | EngineInput]]] = {
-    "files": FilesInput,
-    "kafka": KafkaInput,
-    "engine": EngineInput,
-}
-
 Input = FilesInput | KafkaInput | EngineInput
+INPUTS: Final[Mapping[str, type[Input]]] = {"files": FilesInput, "kafka": KafkaInput, "engine": EngineInput}
 PerColumn = Mapping[str, Mapping[str, str]]
 """Of a table, of a column."""
 
@@ -137,51 +101,72 @@ class DebeziumSettings:
 
     Tables are named as they are in the lake, by `table_name`, after `partitions` has sent the partitions of
     a table to it.
-
-    Args:
-        input: where the events are.
-        connector: how the connector was set up.
-        columns: PostgreSQL types of columns, by table; needed where events carry no schema block.
-        keys: key columns by table, none for a table without a key; needed where events are stored without
-            their keys.
-        ignored_columns: columns by table that stay out of the lake, such as generated ones.
-        column_placeholders: what an unavailable value looks like where the connector masks the column: the
-            text itself, `truncate:LENGTH`, or `hash:ALGORITHM:SALT[:LENGTH]`.
-        null_policies: what null means in updates of columns whose type has no marker; by `TABLE.COLUMN`, by
-            type such as `numeric` or `smallint[]`, or `*` for all others, which is `error` otherwise.
-        full_identity: tables whose replica identity is FULL, as far as the events cannot tell.
-        strategy: what becomes of unavailable values.
-        has_transaction_topic: whether the connector provides transaction metadata.
-        snapshots: what a repeated snapshot does to rows that it does not have.
-        table_name: name of a table in the lake, of `{database}`, `{schema}` and `{table}`.
-        partitions: regular expressions of `SCHEMA.TABLE`, each with the SCHEMA.TABLE that it belongs to.
-        signal_table: SCHEMA.TABLE of the connector's signals, which never becomes a table.
-        dedup_window_s: for how long an event may come again.
-        captures: whether an engine is started where one is asked for; whoever only looks does without.
     """
 
-    input: Input
-    connector: ConnectorModes = field(default_factory=ConnectorModes)
-    columns: PerColumn = field(default_factory=dict)
-    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    ignored_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    column_placeholders: PerColumn = field(default_factory=dict)
-    null_policies: Mapping[str, NullPolicy] = field(default_factory=dict)
-    full_identity: tuple[str, ...] = ()
-    strategy: Strategy = Strategy.OMIT
-    has_transaction_topic: bool = False
-    snapshots: SnapshotPolicy = SnapshotPolicy.MERGE
-    table_name: str = "{schema}.{table}"
-    partitions: Mapping[str, str] = field(default_factory=dict)
-    signal_table: str | None = None
-    dedup_window_s: float = DAY_S
+    input: Annotated[Input, Described("Where the events are: exactly one of the three.", choices=INPUTS)]
+    connector: Annotated[
+        ConnectorModes,
+        Described("How the connector was set up, as far as it differs from its defaults."),
+    ] = field(default_factory=ConnectorModes)
+    columns: Annotated[
+        PerColumn,
+        Described("PostgreSQL types per table and column, where events carry no schema block."),
+    ] = field(default_factory=dict)
+    keys: Annotated[
+        Mapping[str, tuple[str, ...]],
+        Described(
+            "Key columns per table, if events are stored without their keys; [] for a table without a key."
+        ),
+    ] = field(default_factory=dict)
+    ignored_columns: Annotated[
+        Mapping[str, tuple[str, ...]],
+        Described("Columns per table that stay out of the lake, such as generated ones."),
+    ] = field(default_factory=dict)
+    column_placeholders: Annotated[
+        PerColumn,
+        Described(
+            "What an unavailable value looks like where the connector masks the column: the text itself, "
+            "`truncate:LENGTH`, or `hash:ALGORITHM:SALT[:LENGTH]`."
+        ),
+    ] = field(default_factory=dict)
+    null_policies: Annotated[
+        Mapping[str, NullPolicy],
+        Described(
+            "What null means in updates of columns whose type has no marker for an unavailable value: "
+            "`unavailable`, `null` or `error`; by TABLE.COLUMN, by type such as `numeric` or `smallint[]`, "
+            "or `*` for all others, which is `error` otherwise."
+        ),
+    ] = field(default_factory=dict)
+    full_identity: Annotated[
+        tuple[str, ...], Described("Tables whose replica identity is FULL, where events cannot tell.")
+    ] = ()
+    strategy: Annotated[Strategy, Described("What becomes of values that the source did not send.")] = (
+        Strategy.OMIT
+    )
+    has_transaction_topic: Annotated[
+        bool,
+        Described("Whether the connector provides transaction metadata, so that transactions stay whole."),
+    ] = False
+    snapshots: Annotated[
+        SnapshotPolicy, Described("What a repeated snapshot does to rows that it does not have.")
+    ] = SnapshotPolicy.MERGE
+    table_name: Annotated[
+        str, Described("How a table is called in the lake, from {database}, {schema} and {table}.")
+    ] = "{schema}.{table}"
+    partitions: Annotated[
+        Mapping[str, str],
+        Described("Regular expressions of SCHEMA.TABLE, each with the SCHEMA.TABLE that it belongs to."),
+    ] = field(default_factory=dict)
+    signal_table: Annotated[
+        str | None, Described("SCHEMA.TABLE of the connector's signals, which never becomes a table.")
+    ] = None
+    dedup_window_s: Annotated[float, Described("Seconds for which an event may come again.")] = DAY_S
     captures: bool = True
+    """Whether an engine is started where one is asked for; a process that only looks does without."""
 
     def __post_init__(self) -> None:
-        check_member("strategy", self.strategy, Strategy)
-        check_member("snapshots", self.snapshots, SnapshotPolicy)
-        for name, policy in self.null_policies.items():
-            check_member(f"null_policies.{name}", policy, NullPolicy)
+        check_members(self)
+        for name in self.null_policies:
             _check_policy_name(name)
         _check_template(self.table_name)
         for pattern, target in self.partitions.items():
@@ -248,9 +233,7 @@ class DebeziumSettings:
 
     def to_options(self) -> str:
         """Return the settings as JSON text, equal for equal settings."""
-        kinds = {kind: name for name, kind in _INPUTS.items()}
-        fields = {**asdict(self), "input": {kinds[type(self.input)]: asdict(self.input)}}
-        return json.dumps(fields, sort_keys=True)
+        return to_json(self)
 
     @classmethod
     def from_options(cls, text: str) -> "DebeziumSettings":
@@ -258,22 +241,20 @@ class DebeziumSettings:
         return cls.from_fields(json.loads(text))
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> "DebeziumSettings":
-        """Return the settings of a JSON object, whose members may be left out where they have a default.
+    def from_fields(cls, given: Mapping[str, Any], folder: Path | None = None) -> "DebeziumSettings":
+        """Return the settings from what YAML or JSON has of them, as `read_settings` does.
+
+        An engine and the decoder of its events use the same modes, set by its properties or as a connector's.
 
         Raises:
-            SettingError: a member is not known, or cannot be what it is.
+            SettingError: a name is unknown or missing, a value cannot be used, or a mode is set twice.
         """
-        _check_names("", fields, cls)
-        read = {name: _READERS.get(name, _as_is)(value) for name, value in fields.items()}
-        if "input" not in read:
-            raise SettingError("input", f"is missing; write one of {', '.join(_INPUTS)}")
-        found = read["input"]
-        if isinstance(found, EngineInput):
-            read["connector"] = _agreed(fields.get("connector") or {}, found)
-            told = {**properties_told(read["connector"]), **found.properties}
-            read["input"] = replace(found, properties=told)
-        return cls(**read)
+        read = read_settings(cls, given, folder)
+        if not isinstance(read.input, EngineInput):
+            return read
+        modes = _agreed(given.get("connector") or {}, read.input.properties)
+        properties = {**properties_told(modes), **read.input.properties}
+        return replace(read, connector=modes, input=replace(read.input, properties=properties))
 
 
 def _title(found: Input) -> str:
@@ -284,51 +265,13 @@ def _title(found: Input) -> str:
     return f"the files in {found.path}"
 
 
-def _as_is(value: Any) -> Any:
-    return value
-
-
-def _read_input(value: Any) -> Input:
-    if not isinstance(value, Mapping) or len(value) != 1 or next(iter(value)) not in _INPUTS:
-        raise SettingError("input", f"must have exactly one of {', '.join(_INPUTS)}, but is: {value!r}")
-    ((name, fields),) = value.items()
-    kind = _INPUTS[name]
-    _check_names(f"input.{name}.", fields, kind)
-    read: dict[str, Any] = {key: tuple(item) if key == "tables" else item for key, item in fields.items()}
-    missing = [key for key in _REQUIRED[name] if not str(read.get(key) or "").strip()]
-    if missing:
-        raise SettingError(f"input.{name}.{missing[0]}", "is missing or empty")
-    if "snapshot" in read:
-        check_member(f"input.{name}.snapshot", read["snapshot"], Snapshot)
-        read["snapshot"] = Snapshot(read["snapshot"])
-    return kind(**read)
-
-
-_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
-    "files": ("path",),
-    "kafka": ("bootstrap_servers", "topics_pattern"),
-    "engine": ("host", "database", "user", "spool"),
-}
-
-
-def _read_modes(value: Any) -> ConnectorModes:
-    _check_names("connector.", value, ConnectorModes)
-    read: dict[str, Any] = {}
-    for name, text in value.items():
-        kind = MODES.get(name)
-        if kind is not None:
-            check_member(f"connector.{name}", text, kind)
-        read[name] = text if kind is None else kind(text)
-    return ConnectorModes(**read)
-
-
-def _agreed(given: Mapping[str, Any], engine: EngineInput) -> ConnectorModes:
-    """Return the modes of an engine, be they told by its properties or as a connector's.
+def _agreed(given: Mapping[str, Any], properties: Mapping[str, str]) -> ConnectorModes:
+    """Return the modes of an engine, set by its properties or as a connector's.
 
     Raises:
-        SettingError: both tell one, and they differ.
+        SettingError: both set one, and they differ.
     """
-    told = modes_told(engine.properties)
+    told = modes_told(properties)
     for name in told.keys() & given.keys():
         if told[name] != given[name]:
             raise SettingError(
@@ -336,46 +279,7 @@ def _agreed(given: Mapping[str, Any], engine: EngineInput) -> ConnectorModes:
                 f"is {given[name]!r}, and `{PROPERTIES[name]}` of the engine's properties is {told[name]!r}: "
                 "leave one of them out",
             )
-    return _read_modes({**given, **told})
-
-
-def _read_names(value: Any) -> dict[str, tuple[str, ...]]:
-    return {table: tuple(names) for table, names in value.items()}
-
-
-def _read_policies(value: Any) -> dict[str, NullPolicy]:
-    for name, policy in value.items():
-        check_member(f"null_policies.{name}", policy, NullPolicy)
-    return {name: NullPolicy(policy) for name, policy in value.items()}
-
-
-def _read_strategy(value: Any) -> Strategy:
-    check_member("strategy", value, Strategy)
-    return Strategy(value)
-
-
-def _read_snapshots(value: Any) -> SnapshotPolicy:
-    check_member("snapshots", value, SnapshotPolicy)
-    return SnapshotPolicy(value)
-
-
-_READERS: Final[Mapping[str, Any]] = {
-    "input": _read_input,
-    "connector": _read_modes,
-    "keys": _read_names,
-    "ignored_columns": _read_names,
-    "null_policies": _read_policies,
-    "full_identity": tuple,
-    "strategy": _read_strategy,
-    "snapshots": _read_snapshots,
-}
-
-
-def _check_names(prefix: str, fields: Mapping[str, Any], kind: type) -> None:
-    known = kind.__dataclass_fields__  # type: ignore[attr-defined]  # callers give dataclasses
-    for name in fields:
-        if name not in known:
-            raise SettingError(f"{prefix}{name}", f"is not known; there are: {', '.join(known)}")
+    return read_settings(ConnectorModes, {**given, **told}, place="connector.")
 
 
 def _check_policy_name(name: str) -> None:

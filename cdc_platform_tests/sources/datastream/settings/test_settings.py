@@ -7,24 +7,25 @@ import pytest
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
-from cdc_platform.sources.datastream.settings.policies import KeylessPolicy
+from cdc_platform.sources.datastream.settings.kinds import SourceKind
+from cdc_platform.sources.datastream.settings.policies import BackfillPolicy, KeylessPolicy, OrderBy
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 
 FULL = DatastreamSettings(
     path="gs://bucket/prefix",
-    source="postgresql",
+    source=SourceKind.POSTGRESQL,
     stream="projects/p/locations/l/streams/s",
     table_name="{schema}_{table}",
     keys={"public_a": ("x", "y")},
-    keyless={"*": "row_hash", "public_log": "append"},
+    keyless={"*": KeylessPolicy.ROW_HASH, "public_log": KeylessPolicy.APPEND},
     sequence_columns={"public_a": "seq"},
-    backfill_policy="force",
+    backfill_policy=BackfillPolicy.FORCE,
     epochs=("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"),
     binlog_basenames=("a", "b"),
-    order_by="timestamp",
+    order_by=OrderBy.TIMESTAMP,
     null_means_unchanged={"public_a": ("body",)},
     columns={"public_a": {"n": "DECIMAL(65,30)"}},
-    schema_policy={"public_a": "freeze"},
+    schema_policy={"public_a": SchemaPolicy.FREEZE},
     deletion_marker_retention_s=900_000.0,
     late_files_s=60.0,
     deadline_s=30.0,
@@ -104,10 +105,10 @@ def test_settings_call_tables_as_the_source_or_as_the_lake_does(named: str) -> N
         "files",
         table_name="{table}_of_{schema}",
         keys={named: ("id",)},
-        keyless={named: "refuse"},
+        keyless={named: KeylessPolicy.REFUSE},
         sequence_columns={named: "seq"},
         null_means_unchanged={named: ("body",)},
-        schema_policy={named: "freeze"},
+        schema_policy={named: SchemaPolicy.FREEZE},
     )
     for table, expected in (("visits_of_shop", True), ("visits_of_bank", False), ("visits", False)):
         found = (

@@ -6,9 +6,9 @@ import pytest
 
 from cdc_platform.errors import SettingError
 from cdc_platform.sources.debezium.engine.engine import Order
-from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings, Snapshot
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput, Snapshot
 
-SETTINGS = EngineSettings(
+SETTINGS = EngineInput(
     spool="spool",
     host="db",
     port=6432,
@@ -67,4 +67,4 @@ def test_settings_become_properties_of_the_connector() -> None:
 def test_properties_that_are_set_elsewhere_are_refused(name: str) -> None:
     """The message names the property."""
     with pytest.raises(SettingError, match=name):
-        EngineSettings(spool="s", host="h", database="d", user="u", properties={name: "1"})
+        EngineInput(spool="s", host="h", database="d", user="u", properties={name: "1"})

@@ -6,10 +6,10 @@ import pytest
 
 from cdc_platform.errors import SettingError
 from cdc_platform.sources.debezium.settings.connector import BinaryMode, ConnectorModes, DecimalMode
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings.settings import (
     DebeziumSettings,
-    EngineInput,
     FilesInput,
     Input,
     NullPolicy,
@@ -74,7 +74,7 @@ def test_an_engine_and_its_decoder_agree(connector: dict[str, str], properties: 
     settings = DebeziumSettings.from_fields({"input": engine, "connector": connector})
     assert settings.connector == ConnectorModes(decimals=DecimalMode.STRING, placeholder="NOPE")
     assert isinstance(settings.input, EngineInput)
-    assert settings.input.engine_settings().properties == {
+    assert settings.input.properties == {
         "heartbeat.interval.ms": "1",
         "unavailable.value.placeholder": "NOPE",
         "decimal.handling.mode": "string",

@@ -1,9 +1,9 @@
 from google.cloud.spanner_v1.types import ExecuteSqlRequest
 
 from cdc_platform.sources.spanner.client.query import Query, change_stream_query, to_request
-from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
+from cdc_platform.sources.spanner.settings import Dialect, Priority, SpannerSettings
 
-SETTINGS = SpannerSettings("p", "i", "d", "s", priority="LOW", request_tag="cdc_platform/bank")
+SETTINGS = SpannerSettings("p", "i", "d", "s", priority=Priority.LOW, request_tag="cdc_platform/bank")
 
 
 def request_of(query: Query) -> ExecuteSqlRequest:

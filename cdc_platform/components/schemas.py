@@ -1,0 +1,147 @@
+"""The groups of a pipeline's YAML, made from the dataclasses that declare its settings.
+
+A text stays a text once its template is filled in: Dagster would turn a password of digits into a number, and
+the version 1.10 into 1.1.
+"""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING
+from functools import cache
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+
+import dagster as dg
+from pydantic import Field, create_model
+
+from cdc_platform.model.base.declared_settings import Setting, is_enumeration, is_group, settings_of
+
+_MARK: Final = "\0"
+"""Nothing that begins with it looks like a literal of Python, of which Dagster would make a value."""
+
+
+class Group(dg.Model, dg.Resolvable):
+    """A group of settings of a YAML file, with its templates filled in."""
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: Any) -> Any:
+        """Return the group; a text in its place stays, so that it is refused by its name."""
+        return model if isinstance(model, str) else super().resolve_from_model(context, model)
+
+
+@cache
+def group_of(kind: type, name: str) -> type[Group]:
+    """Return the group of settings that a dataclass declares; the fields without a description are left out.
+
+    Args:
+        kind: the dataclass.
+        name: what editors and errors call the group; a component has no other one of this name.
+    """
+    return make_group(name, fields_of(kind))
+
+
+def make_group(name: str, declared: Mapping[str, tuple[Any, Any]]) -> type[Group]:
+    """Return the group of settings with these fields, as `fields_of` gives them."""
+    members: dict[str, Any] = dict(declared)
+    return create_model(name, __base__=Group, **members)
+
+
+def fields_of(kind: type, kinds: Mapping[str, type] | None = None) -> dict[str, tuple[Any, Any]]:
+    """Return type and default of each setting of a dataclass, as pydantic makes a model of them.
+
+    Args:
+        kind: the dataclass.
+        kinds: dataclasses for fields that are declared by a protocol.
+    """
+    found = {}
+    for name, setting in settings_of(kind).items():
+        if setting.description is not None:
+            declared = (kinds or {}).get(name, setting.kind)
+            found[name] = (
+                _annotated(setting, declared, setting.description.text),
+                _default(setting, declared),
+            )
+    return found
+
+
+def _annotated(setting: Setting, kind: Any, text: str) -> Any:
+    title = _title(setting)
+    if setting.choices:
+        members = {
+            name: (
+                Annotated[group_of(choice, name.title()) | None, _says(inspect.getdoc(choice) or "")],
+                None,
+            )
+            for name, choice in setting.choices.items()
+        }
+        return Annotated[make_group(title, members), _says(text)]
+    takes_none = setting.takes_none or get_origin(kind) is tuple
+    plain = _plain(kind, title)
+    return Annotated[plain | None if takes_none else plain, _resolver(kind, text)]
+
+
+def _default(setting: Setting, kind: Any) -> Any:
+    """Return the default, or what makes one; a list that has none or is empty may also be left empty."""
+    if setting.default is MISSING:
+        return ...
+    if get_origin(kind) is tuple and not setting.takes_none:
+        return Field(default_factory=lambda: list(setting.default))
+    if is_enumeration(kind) and setting.default is not None:
+        return str(setting.default)
+    if setting.default is not None or setting.takes_none:
+        return setting.default
+    return Field(default_factory=dict if get_origin(kind) is Mapping else group_of(kind, _title(setting)))
+
+
+def _title(setting: Setting) -> str:
+    return setting.name.title().replace("_", "")
+
+
+def _plain(kind: Any, title: str) -> Any:
+    """Return the type that the YAML has of a setting; its template or value is refused by the reader."""
+    container, inner = get_origin(kind), get_args(kind)
+    if container is tuple:
+        return list[_plain(inner[0], title)]  # type: ignore[misc]  # a type that is made here
+    if container is Mapping:
+        return dict[str, _plain(inner[1], title)]  # type: ignore[misc]  # the same
+    if is_enumeration(kind):
+        return Union[Literal[tuple(member.value for member in kind)], str]  # noqa: UP007  made here
+    return group_of(kind, title) if is_group(kind) else kind
+
+
+def _says(text: str) -> dg.Resolver:
+    """Describe a setting; a description of pydantic's own does not reach the schema that editors use."""
+    resolver: dg.Resolver = dg.Resolver.default(description=text)
+    return resolver
+
+
+def _resolver(kind: Any, text: str) -> dg.Resolver:
+    """Describe a setting whose texts, if it has any, stay texts."""
+    leaf, is_container = kind, False
+    while get_origin(leaf) in (tuple, Mapping):
+        leaf, is_container = get_args(leaf)[0 if get_origin(leaf) is tuple else 1], True
+    if leaf is not str and not is_enumeration(leaf):
+        return _says(text)
+    resolve = _resolve_container if is_container else _resolve_text
+    resolver: dg.Resolver = dg.Resolver(resolve, description=text, inject_before_resolve=False)
+    return resolver
+
+
+def _resolve_container(context: dg.ResolutionContext, value: Any) -> Any:
+    if isinstance(value, str):
+        return context.resolve_value(value)  # a template of the whole list or group
+    return _resolve_texts(context, value)
+
+
+def _resolve_texts(context: dg.ResolutionContext, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _resolve_texts(context.at_path(name), item) for name, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_resolve_texts(context.at_path(place), item) for place, item in enumerate(value)]
+    return _resolve_text(context, value)
+
+
+def _resolve_text(context: dg.ResolutionContext, text: str | None) -> str | None:
+    """Return a text with its template filled in; None where it is nothing but a variable that is not set."""
+    if text is None or context.resolve_value(text) is None:
+        return None
+    return str(context.resolve_value(_MARK + text)).removeprefix(_MARK)

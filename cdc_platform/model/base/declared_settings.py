@@ -1,0 +1,225 @@
+"""Settings that a frozen dataclass declares once: each field has its type, its default and its description.
+
+The YAML of a pipeline, the schema that editors read, and the JSON for Spark's workers follow from them.
+A field without a description is no part of the YAML.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
+
+from cdc_platform.errors import SettingError
+
+Declared = TypeVar("Declared")
+
+
+@dataclass(frozen=True)
+class Described:
+    """The description of a setting, which stands in the annotation of its field.
+
+    Args:
+        text: the description.
+        is_path: whether a relative path counts from the folder of the YAML file.
+        choices: for a union of dataclasses: the name in the YAML of each; exactly one of them is given.
+    """
+
+    text: str
+    is_path: bool = False
+    choices: Mapping[str, type] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A field of a dataclass of settings.
+
+    Args:
+        name: of the field.
+        kind: its type, without None.
+        default: its default; None for one that is made, MISSING where the setting is required.
+        takes_none: whether None is a value of its own.
+        description: None for what the YAML does not have.
+    """
+
+    name: str
+    kind: Any
+    default: Any
+    takes_none: bool
+    description: Described | None
+
+    @property
+    def choices(self) -> Mapping[str, type]:
+        """The dataclasses of which one is given, by their names in the YAML."""
+        return {} if self.description is None else self.description.choices
+
+    @property
+    def is_path(self) -> bool:
+        """Whether a relative path counts from the folder of the YAML file."""
+        return self.description is not None and self.description.is_path
+
+
+_KNOWN: Final[dict[type, Mapping[str, Setting]]] = {}
+
+
+def settings_of(kind: type) -> Mapping[str, Setting]:
+    """Return the fields of a dataclass of settings by their names, in the order of their declaration."""
+    if kind not in _KNOWN:
+        _KNOWN[kind] = _find_settings(kind)
+    return _KNOWN[kind]
+
+
+def _find_settings(kind: Any) -> dict[str, Setting]:
+    hints = get_type_hints(kind, include_extras=True)
+    found = {}
+    for declared in fields(kind):
+        hint, description = hints[declared.name], None
+        if get_origin(hint) is Annotated:
+            hint, description = get_args(hint)
+        kinds = get_args(hint) if get_origin(hint) is UnionType else (hint,)
+        default = declared.default if declared.default_factory is MISSING else None
+        inner = hint if len(kinds) != 2 or NoneType not in kinds else kinds[0]  # noqa: PLR2004  X | None
+        found[declared.name] = Setting(declared.name, inner, default, NoneType in kinds, description)
+    return found
+
+
+def read_settings(
+    kind: type[Declared], given: Mapping[str, Any], folder: Path | None = None, place: str = ""
+) -> Declared:
+    """Return a dataclass of settings from what YAML or JSON has of it.
+
+    Args:
+        kind: the dataclass.
+        given: values by name; None stands for the default where it is no value of its own.
+        folder: the folder from which relative paths count; None leaves paths as they are.
+        place: what errors write in front of a name.
+
+    Raises:
+        SettingError: a name is unknown or missing, or a value cannot be used.
+    """
+    known = settings_of(kind)
+    for name in given:
+        if name not in known:
+            raise SettingError(f"{place}{name}", f"is not known; there are: {', '.join(known)}")
+    values = {name: value for name, value in given.items() if value is not None or known[name].takes_none}
+    for name, setting in known.items():
+        if setting.default is MISSING and name not in values:
+            raise SettingError(f"{place}{name}", "is missing")
+    read = {name: _read(known[name], value, folder, f"{place}{name}") for name, value in values.items()}
+    return kind(**read)
+
+
+def read_json(kind: type[Declared], text: str) -> Declared:
+    """Return the settings of a JSON text that `to_json` made."""
+    return read_settings(kind, json.loads(text))
+
+
+def to_json(settings: Any) -> str:
+    """Return settings as one line of JSON text, equal for equal settings; it holds secrets, too."""
+    found = asdict(settings)
+    for setting in settings_of(type(settings)).values():
+        for name, kind in setting.choices.items():
+            if isinstance(getattr(settings, setting.name), kind):
+                found[setting.name] = {name: found[setting.name]}
+    return json.dumps(found, sort_keys=True)
+
+
+def check_members(settings: Any, place: str = "") -> None:
+    """Refuse values that are none of the enumerations by which the fields of some settings are declared.
+
+    Args:
+        settings: the settings, made in Python; those that are read are checked by their reader.
+        place: what an error writes in front of a name.
+
+    Raises:
+        SettingError: there is such a value.
+    """
+    for name, setting in settings_of(type(settings)).items():
+        value = getattr(settings, name)
+        item_kind = get_args(setting.kind)[-1] if get_origin(setting.kind) is Mapping else setting.kind
+        if value is not None and is_enumeration(item_kind):
+            values = value.items() if isinstance(value, Mapping) else [(None, value)]
+            for key, item in values:
+                read_member(item_kind, item, f"{place}{name}" if key is None else f"{place}{name}.{key}")
+
+
+def check_filled(settings: Any, place: str = "", problem: str = "is missing or empty") -> None:
+    """Refuse blank texts of required settings.
+
+    Raises:
+        SettingError: there is one.
+    """
+    for name, setting in settings_of(type(settings)).items():
+        if setting.default is MISSING and setting.kind is str and not getattr(settings, name).strip():
+            raise SettingError(f"{place}{name}", problem)
+
+
+def is_enumeration(kind: object) -> bool:
+    """Whether values of a type are texts of a closed list."""
+    return isinstance(kind, type) and issubclass(kind, StrEnum)
+
+
+def is_group(kind: object) -> bool:
+    """Whether values of a type are groups of settings: it is a dataclass."""
+    return isinstance(kind, type) and is_dataclass(kind)
+
+
+def read_member(kind: type[StrEnum], value: object, place: str) -> StrEnum:
+    """Return the member of an enumeration that a text names.
+
+    Raises:
+        SettingError: it names none.
+    """
+    known = [member.value for member in kind]
+    if value not in known:
+        raise SettingError(place, f"must be one of {', '.join(known)}, but is: {value!r}")
+    return kind(value)
+
+
+def resolve_path(folder: Path, path: str, place: str) -> str:
+    """Return a path of a YAML file, which is relative to the file's folder.
+
+    Raises:
+        SettingError: the setting is empty, and would mean that folder itself.
+    """
+    if not path.strip():
+        raise SettingError(place, "is empty; write a folder, or `.` for the folder of this file")
+    return path if "://" in path else str((folder / Path(path).expanduser()).absolute())
+
+
+def _read(setting: Setting, value: Any, folder: Path | None, place: str) -> Any:
+    if setting.choices:
+        return _read_choice(setting.choices, value, folder, place)
+    if setting.is_path and folder is not None and value is not None:
+        return resolve_path(folder, value, place)
+    return _read_value(setting.kind, value, folder, place)
+
+
+def _read_choice(choices: Mapping[str, type], value: Any, folder: Path | None, place: str) -> Any:
+    given = {name: fields for name, fields in value.items() if fields is not None}
+    if len(given) != 1 or not given.keys() <= choices.keys():
+        raise SettingError(place, f"must have exactly one of {', '.join(choices)}, but has: {list(given)}")
+    ((name, fields),) = given.items()
+    return read_settings(choices[name], fields, folder, f"{place}.{name}.")
+
+
+def _read_value(kind: Any, value: Any, folder: Path | None, place: str) -> Any:
+    container, inner = get_origin(kind), get_args(kind)
+    if value is None:
+        return None
+    if is_group(kind):
+        return read_settings(kind, value, folder, f"{place}.")
+    if is_enumeration(kind):
+        return read_member(kind, value, place)
+    if container is tuple:
+        return tuple(
+            _read_value(inner[0], item, folder, f"{place}.{number}") for number, item in enumerate(value)
+        )
+    if container is Mapping:
+        return {name: _read_value(inner[1], item, folder, f"{place}.{name}") for name, item in value.items()}
+    if kind is float and not math.isfinite(value):
+        raise SettingError(place, f"must be a finite number, but is: {value}")
+    return value
