@@ -89,7 +89,7 @@ BAD: Final = {
     "array": _postgresql(values={"labels": ["a", HALF]}),
     "name": _postgresql(values={HALF: "1"}),
     "infinite number": BadRecord(
-        "the new values of the change are not a JSON object",
+        _unfit("balance", '"Infinity"'),
         values={"balance": NUMBER},
         raw=EXPONENTS[0],
         dialect=Dialect.POSTGRESQL,

@@ -4,6 +4,8 @@ from cdc_platform.model.schema.table_schema import NANOSECONDS, ColumnType, spar
 
 TEXTS = "'array<string>'"
 """Elements of an array are cast one by one, each from its text."""
+LONGEST_TEXT = 20_000_000
+"""Characters of the longest text that Spark parses; a longer one is NULL, or the object that has it."""
 _SHOWN_CHARACTERS = 200
 
 

@@ -16,8 +16,9 @@ from cdc_platform.model.base.names import quote_text
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.ordering_key import PLACE_PARTS, SEPARATOR
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.spark.frames.casts import LONGEST_TEXT
 from cdc_platform.spark.frames.ranges import sort_in_ranges
-from cdc_platform.spark.log.faults import FAULT, FITS, LONGEST_TEXT, fault_of
+from cdc_platform.spark.log.faults import FAULT, FITS, fault_of
 from cdc_platform.spark.log.order import (
     SINGLE_TASK_RECORDS,
     UNSOUND,

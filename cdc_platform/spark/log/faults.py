@@ -10,6 +10,7 @@ from cdc_platform.model.schema.table_schema import DECIMAL, TableSchema
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 from cdc_platform.spark.frames.casts import (
+    LONGEST_TEXT,
     key_unfit_expression,
     parsed_object,
     shown_expression,
@@ -25,8 +26,6 @@ HAS_KEYS = "keys NOT IN ('null', '{}')"
 UNSOUND_FAULT = (
     "a text of the record is not Unicode (half of a surrogate pair), or a number of it is beyond 64 bits"
 )
-LONGEST_TEXT = 20_000_000
-"""Characters of the longest text that Spark parses; it reads nothing of an object with a longer one."""
 LONG_FAULT = (
     f"a text of the record has more than {LONGEST_TEXT:,} characters, which Spark does not read: shorten it "
     "at the source, or leave its column out"

@@ -15,7 +15,12 @@ from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import ColumnType, TableSchema, spark_type
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
-from cdc_platform.spark.frames.casts import parsed_object, shown_expression, strict_cast_expression
+from cdc_platform.spark.frames.casts import (
+    LONGEST_TEXT,
+    parsed_object,
+    shown_expression,
+    strict_cast_expression,
+)
 from cdc_platform.spark.log.logged import logged_scalar, logged_text
 
 KIND = "__kind"
@@ -181,7 +186,8 @@ def _parsed(texts: str, mod: str, table: TableSchema) -> Column:
     """Return the result of `_texts`, a column of the frame, which fails the query where there is none.
 
     Spark's parser makes a struct of NULLs of an object that it does not take, as of one with a name that is
-    too long. An object that has other columns only is parsed a second time; few changes are such.
+    too long, and a single NULL of a text that is too long. An object that has other columns only, or may have
+    such a text, is parsed a second time; few changes are such.
     """
     values = ", ".join(f"{texts}.{_field(name)}" for name in _names_in(table, is_keys=texts == "k"))
     if not values:
@@ -192,7 +198,8 @@ def _parsed(texts: str, mod: str, table: TableSchema) -> Column:
         f"raise_error(concat('{UNPARSED}', to_json(named_struct({facts}, 'key', left({KEY_TEXT}, 200)))))"
     )
     is_text = f"{mod} IS NOT NULL AND {mod} <> 'null'"
-    is_unparsed = f"coalesce({values}, NULL) IS NULL AND {is_text} AND {parsed_object(mod)} IS NULL"
+    is_doubtful = f"(coalesce({values}, NULL) IS NULL OR length({mod}) > {LONGEST_TEXT})"
+    is_unparsed = f"{is_doubtful} AND {is_text} AND {parsed_object(mod)} IS NULL"
     return F.expr(f"if({is_unparsed}, {failure}, {texts})")
 
 

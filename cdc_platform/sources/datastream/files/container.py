@@ -224,7 +224,7 @@ def _record(stream: BytesIO, schema: Any) -> tuple[Any, str | None]:
         return _read(stream, schema, "strict"), None
     except UnicodeDecodeError as error:
         stream.seek(start)
-        problem = f"The record has a text that is not UTF-8 ({error.reason})"
+        problem = f"The record is damaged: {said(error)}"
         return _read(stream, schema, "backslashreplace"), problem
 
 
