@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.model.stream.events import FaultyEvent
+from cdc_platform.sources import text_files
 from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.files import lines as lines_module
 from cdc_platform.sources.datastream.files.decoding import Decoding
@@ -209,6 +210,9 @@ def test_lines_do_not_depend_on_chunks(lines: list[bytes], chunk_bytes: int) -> 
     """A line is the same however many chunks it comes in."""
     lines = [line.replace(b"\n", b"").replace(b"\r", b"") for line in lines]
     stream = BytesIO(b"{" + b"\n".join(lines))
-    with patch.object(lines_module, "CHUNK_BYTES", chunk_bytes):
+    with (
+        patch.object(lines_module, "CHUNK_BYTES", chunk_bytes),
+        patch.object(text_files, "CHUNK_BYTES", chunk_bytes),
+    ):
         found = [line for block in read_blocks(stream) for line in block]
     assert [line for line in (b"{" + b"\n".join(lines)).split(b"\n") if line.strip()] == found

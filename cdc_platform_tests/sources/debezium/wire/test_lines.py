@@ -1,9 +1,13 @@
 import gzip
+import os
+from unittest.mock import patch
 
 import pytest
 
+from cdc_platform.sources.debezium.wire import lines as lines_module
 from cdc_platform.sources.debezium.wire.lines import whole_lines
 from cdc_platform.sources.text_files import FileDamaged
+from cdc_platform_tests.support.copied_bytes import MeasuredStream
 
 LINES = ['{"a": "one\u2028line\x85of\x0bmany"}', "", '{"b": 1}\r']
 
@@ -54,3 +58,26 @@ def test_zeros_behind_a_gzip_are_no_damage() -> None:
     """A gzip of several members, padded with zeros as tapes and blocks of disks do it, is read as a whole."""
     data = gzip.compress(b'{"a":1}\n') + bytes(9) + gzip.compress(b'{"b":2}\n') + bytes(2**19)
     assert whole_lines(data) == ['{"a":1}', '{"b":2}']
+
+
+def test_a_long_line_of_a_gzip_is_copied_a_few_times() -> None:
+    """The octets allocated are a small multiple of the line, however many chunks it comes in."""
+    long = os.urandom(2**24).hex()
+    with (
+        MeasuredStream(gzip.compress(f"{{}}\n{long}\n[]".encode(), 1)) as stream,
+        patch.object(lines_module, "BytesIO", lambda _: stream),
+    ):
+        found = whole_lines(gzip.compress(b""))
+    assert ["{}", long, "[]"] == found
+    assert stream.allocated_bytes < 8 * len(long)
+
+
+def test_a_gzip_beyond_the_bound_is_not_unpacked() -> None:
+    """What is unpacked before it is refused is little more than the bound."""
+    with (
+        MeasuredStream(gzip.compress(bytes(2**27), 1)) as stream,
+        patch.object(lines_module, "BytesIO", lambda _: stream),
+        pytest.raises(FileDamaged, match="most_unpacked_bytes"),
+    ):
+        whole_lines(gzip.compress(b""), 2**20)
+    assert stream.largest_bytes < 2**23

@@ -1,0 +1,48 @@
+"""Lines of text files take memory and time in proportion to their length."""
+
+import gzip
+import os
+from collections.abc import Callable
+
+import pytest
+
+from cdc_platform.sources.datastream.files.lines import read_blocks
+from cdc_platform.sources.text_files import CHUNK_BYTES
+from cdc_platform_tests.support.copied_bytes import MeasuredStream
+
+CHUNKS = 128
+LONG = os.urandom(CHUNKS * CHUNK_BYTES // 2).hex().encode()
+"""A line of 32 MB, which compresses to about half."""
+
+
+def quick(data: bytes) -> bytes:
+    """Return the gzip of octets."""
+    return gzip.compress(data, 1)
+
+
+@pytest.mark.parametrize("compress", [bytes, quick])
+def test_a_long_line_is_copied_a_few_times(compress: Callable[[bytes], bytes]) -> None:
+    """The octets allocated are a small multiple of the line, however many chunks it comes in."""
+    with MeasuredStream(compress(b"{}\n" + LONG + b"\n[]")) as stream:
+        found = [line for block in read_blocks(stream) for line in block]
+    assert found == [b"{}", LONG, b"[]"]
+    assert stream.allocated_bytes < 8 * len(LONG)
+
+
+@pytest.mark.parametrize("compress", [bytes, quick])
+def test_a_line_beyond_the_bound_is_not_held(compress: Callable[[bytes], bytes]) -> None:
+    """Each of its chunks is dropped as it comes, and a gzip is unpacked a chunk at a time."""
+    with MeasuredStream(compress(b"{}\n" + b"x" * len(LONG) + b"\n[]")) as stream:
+        found = [line for block in read_blocks(stream, CHUNK_BYTES) for line in block]
+    assert [len(line) < 1_000 for line in found] == [True] * 3
+    assert f"{len(LONG)} bytes, more than `most_block_bytes`".encode() in found[1]
+    assert stream.largest_bytes < 8 * CHUNK_BYTES
+
+
+def test_many_short_lines_are_copied_a_few_times() -> None:
+    """The same holds for a file of as many lines as its size allows."""
+    with MeasuredStream(b"1\n" * (4 * CHUNK_BYTES)) as stream:
+        count = sum(map(len, read_blocks(stream)))
+    assert count == 4 * CHUNK_BYTES
+    # An object of Python's takes some 40 octets, whatever it has.
+    assert stream.allocated_bytes < 400 * count
