@@ -33,6 +33,7 @@ _EXPECTED: Final[Mapping[str, tuple[str, str]]] = {
         ("int_type", "int_parsing", "int_parsing_size", "int_from_float"), ("a whole number", "10")
     ),
     **dict.fromkeys(("float_type", "float_parsing"), ("a number", "0.5")),
+    "finite_number": ("a finite number", "10"),
     **dict.fromkeys(("bool_type", "bool_parsing"), ("true or false", "true")),
 }
 """Pydantic's kinds of errors as what was expected, with an example."""

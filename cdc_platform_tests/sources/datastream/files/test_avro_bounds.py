@@ -172,6 +172,14 @@ def test_a_setting_allows_more() -> None:
         assert (read(data, Bounds())[1], len(read(data, Bounds())[0])) == ([], 1)
 
 
+def test_tables_of_many_columns_that_may_be_null_are_read() -> None:
+    """The null of a union takes a byte, unlike a bare one, so that any number of columns may be NULL."""
+    names = [f"c{number}" for number in range(1_600)]
+    schema = event(**{name: ["null", "string"] for name in names})
+    good, faults = read(avro(schema, b"\0" * len(names) * 3, 3))
+    assert ([envelope.values for envelope in good], faults) == ([dict.fromkeys(names)] * 3, [])
+
+
 def test_values_are_counted_by_event() -> None:
     """Events that have the most values are read, however many lie in one block; numbers count once."""
     array = long(900) + long(2**60) * 900 + b"\0"
