@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cdc_platform.demo.bank import BankSettings, create_bank, read_ledger
+from cdc_platform.demo.bank import BankSettings, create_bank, read_accounts
 from cdc_platform.demo.emulator import open_emulator
 from cdc_platform.demo.home import find_start
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.spark.session.settings import SparkSettings
 
@@ -51,8 +51,8 @@ def open_bench(folder: Path, token_life_s: int | None = None, accounts: int = 10
 
 def book_transfers(database: Any, transfers: int, dice: random.Random) -> None:
     """Commit transfers one by one, about three changes each; the caller is the bank's only writer."""
-    ledger = read_ledger(database)
+    bank_accounts = read_accounts(database)
     for _ in range(transfers):
-        booking = ledger.next_booking(dice)
+        booking = bank_accounts.next_booking(dice)
         database.run_in_transaction(booking.write)
-        ledger.apply(booking)
+        bank_accounts.apply(booking)

@@ -13,10 +13,10 @@ from typing import Any
 from benchmarks.bank import Bench, open_bench
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
 from cdc_platform.demo.bank import OPENING_BALANCE, open_database
-from cdc_platform.demo.ledger import ACCOUNT_COLUMNS, ACCOUNTS, account_row
+from cdc_platform.demo.bookings import ACCOUNT_COLUMNS, ACCOUNTS, account_row
 from cdc_platform.pipeline.copying.copy import copy_tables
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.cycle import run_cycle
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.resources import spark_session
 from cdc_platform.sources.spanner.settings import SpannerSettings
 

@@ -24,9 +24,9 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, read_mark
 from cdc_platform.model.base.schemas import FILES
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.cycle import run_cycle
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.resources import spark_session
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.file_store import FileStore
@@ -80,7 +80,7 @@ def write_files(folder: Path, events: int, files: int) -> None:
         path = draft / f"bank_accounts/2026/09/21/{number // 60 % 24:02}/{number % 60:02}"
         path.mkdir(parents=True, exist_ok=True)
         these = range(number * per_file, min((number + 1) * per_file, events))
-        lines = "".join(f"{json.dumps(make_event(one, max(1, events // 4)))}\n" for one in these)
+        lines = "".join(f"{json.dumps(make_event(event, max(1, events // 4)))}\n" for event in these)
         (path / f"{'b' * 40}_mysql-cdc-binlog_1_{number}_0.jsonl").write_text(lines, encoding="utf-8")
     draft.rename(folder)
 
@@ -130,10 +130,10 @@ def know_files(pipeline: Pipeline, folder: Path, files: int) -> None:
         if number % 10 == 0:
             path.mkdir(parents=True, exist_ok=True)
         (path / f"{number:06}.jsonl").touch()
-    found = list(FileStore(str(many), (".jsonl",)).list_files())
+    actual = list(FileStore(str(many), (".jsonl",)).list_files())
     cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
-    columns = {"cycle": [cycle] * len(found), "path": [one.path for one in found]}
-    rows = pa.table(columns | {"version": [one.version for one in found]}, FILES)
+    columns = {"cycle": [cycle] * len(actual), "path": [file.path for file in actual]}
+    rows = pa.table(columns | {"version": [file.version for file in actual]}, FILES)
     pipeline.lake.system_table(READ).append(rows, snapshot_properties={CYCLE: str(cycle)})
 
 

@@ -64,24 +64,24 @@ def decode_lazy(messages: list[bytes]) -> int:
 
 def checksum_platform(batches: list[pa.RecordBatch]) -> Checksum:
     """Return the checksum of Arrow batches."""
-    found = Checksum()
+    checksum = Checksum()
     for batch in batches:
-        found.records += batch.num_rows
-        found.commit_micros += sum(batch["record_timestamp"].cast(pa.int64()).to_pylist())
+        checksum.records += batch.num_rows
+        checksum.commit_micros += sum(batch["record_timestamp"].cast(pa.int64()).to_pylist())
         for mods in batch["mods"].to_pylist():
-            found.balances += sum(int(json.loads(mod["new_values"])["balance"]) for mod in mods)
-    return found
+            checksum.balances += sum(int(json.loads(mod["new_values"])["balance"]) for mod in mods)
+    return checksum
 
 
 def checksum_stock(rows: list[list[Any]]) -> Checksum:
     """Return the checksum of the stock client's rows."""
-    found = Checksum()
+    checksum = Checksum()
     for ((data, _, _),) in (row[0] for row in rows):
         for record in data:
-            found.records += 1
-            found.commit_micros += from_datetime(record[0])
-            found.balances += sum(int(mod[1]["balance"]) for mod in record[6])
-    return found
+            checksum.records += 1
+            checksum.commit_micros += from_datetime(record[0])
+            checksum.balances += sum(int(mod[1]["balance"]) for mod in record[6])
+    return checksum
 
 
 def without_garbage(decode: Callable[[list[bytes]], object], messages: list[bytes]) -> Callable[[], float]:
@@ -112,8 +112,8 @@ def measure(report: Report, options: argparse.Namespace, columns: int) -> None:
     messages = list(answer(options.records, columns, options.records_per_message, options.seed))
     size_bytes = sum(map(len, messages)) / options.records
     report.note(f"{columns} columns: size of a record", size_bytes, "B")
-    expected, found = checksum_stock(decode_stock(messages)), checksum_platform(decode_platform(messages))
-    must_equal(expected, found, "decoded records")
+    expected, checksum = checksum_stock(decode_stock(messages)), checksum_platform(decode_platform(messages))
+    must_equal(expected, checksum, "decoded records")
     decode_lazy(messages)
     ways: dict[str, Callable[[list[bytes]], object]] = {
         PLATFORM: decode_platform,

@@ -22,15 +22,15 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.stream.lineage import live, watermark_micros
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.pipeline.reading.read import read_generations, read_windows
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.spark.session.settings import SparkSettings
 
 TOGETHER = "generations together"
-APART = "one generation a commit"
+ONE_BY_ONE = "one generation a commit"
 Step = Callable[[Pipeline, SparkSession, int], object]
 
 
@@ -39,7 +39,7 @@ def read_together(pipeline: Pipeline, spark: SparkSession, _end_micros: int) -> 
     read_generations(pipeline, spark)
 
 
-def read_apart(pipeline: Pipeline, spark: SparkSession, end_micros: int) -> None:
+def read_generation_by_generation(pipeline: Pipeline, spark: SparkSession, end_micros: int) -> None:
     """Read only the live partitions, without their children."""
     keys = [partition.key for partition in live(trace_lineage(pipeline))]
     read_windows(pipeline, spark, keys, end_limit_micros=end_micros)
@@ -59,9 +59,9 @@ def run(options: Namespace, report: Report, spark: SparkSession, source: Spanner
 
     def time_reading(name: str, step: Step) -> float:
         lake = LakeSettings(str(options.work / "generations"))
-        here_s = 10 * options.seconds if options.here else PipelineSettings.read_here_s
+        local_s = 10 * options.seconds if options.here else PipelineSettings.local_read_s
         name_of_lake = f"bank_{next(numbers)}"
-        pipeline = open_pipeline(PipelineSettings(name_of_lake, source, lake, read_here_s=here_s))
+        pipeline = open_pipeline(PipelineSettings(name_of_lake, source, lake, local_read_s=local_s))
         end_micros = trace_lineage(pipeline).partitions[""].start_micros + int(options.seconds * 1e6)
         taken = timed(lambda: catch_up(pipeline, spark, step, end_micros))
         raw = pipeline.lake.system_table(RAW)
@@ -72,7 +72,7 @@ def run(options: Namespace, report: Report, spark: SparkSession, source: Spanner
         pipeline.source.close()
         return taken
 
-    steps: dict[str, Step] = {TOGETHER: read_together, APART: read_apart}
+    steps: dict[str, Step] = {TOGETHER: read_together, ONE_BY_ONE: read_generation_by_generation}
     seconds = interleaved(
         options.rounds, {name: partial(time_reading, name, step) for name, step in steps.items()}
     )

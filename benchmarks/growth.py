@@ -31,9 +31,9 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.copying.copy import copy_tables
-from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.cycle import run_cycle
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.spark.session.settings import SparkSettings
@@ -158,8 +158,8 @@ class Candidate:
         table = self.pipeline.lake.spark_table(TABLE.name)
         row = spark.sql(CHECKSUM_SQL.format(table=table)).collect()[0]
         must_equal(self.history.checksum, Checksum(**row.asDict()), table)
-        found = self.pipeline.lake.table(TABLE.name)
-        self.files = 0 if found is None else len(list(found.scan().plan_files()))
+        actual = self.pipeline.lake.table(TABLE.name)
+        self.files = 0 if actual is None else len(list(actual.scan().plan_files()))
 
 
 def records(changes: pa.Table, at_micros: int) -> Iterator[RawRow]:
@@ -230,7 +230,7 @@ def main() -> None:
         }
         for candidate in candidates.values():
             candidate.copy(spark)
-        cycles = {name: lambda found=found: found.cycle(spark) for name, found in candidates.items()}
+        cycles = {name: lambda actual=actual: actual.cycle(spark) for name, actual in candidates.items()}
         interleaved(options.warm_up, cycles)
         for candidate in candidates.values():
             candidate.seconds.clear()

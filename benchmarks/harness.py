@@ -1,4 +1,4 @@
-"""What every benchmark shares: arguments, interleaved rounds, and the line that each number is kept as."""
+"""The harness of all benchmarks: arguments, interleaved rounds, and one line per measured number."""
 
 import argparse
 import json
@@ -78,13 +78,13 @@ class Report:
 
 def versions() -> dict[str, str]:
     """Return the versions of the libraries that a number depends on, as far as they are installed."""
-    found = {}
+    by_library = {}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            by_library[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return by_library
 
 
 def interleaved(rounds: int, candidates: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
@@ -108,14 +108,14 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def must_equal(expected: object, found: object, what: str) -> None:
+def must_equal(expected: object, actual: object, what: str) -> None:
     """Stop the benchmark unless a result is exactly right.
 
     Raises:
         ResultDiffers: it is not.
     """
-    if expected != found:
-        raise ResultDiffers(f"{what}: expected {expected}, found {found}")
+    if expected != actual:
+        raise ResultDiffers(f"{what}: expected {expected}, found {actual}")
 
 
 def percentile(values: Sequence[float], share: float) -> float:

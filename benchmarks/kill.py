@@ -145,8 +145,8 @@ def run_scenario(options: argparse.Namespace, name: str, report: Report) -> None
         target = Target(folder, simulator, copies="preloaded_transfers" in SCENARIOS[name])
         kill_at_random(target, options.kills, options.within_s, chance)
         prove(target)
-        told = {step.replace(" ", "_"): times for step, times in target.killed_at.items()}
-        report.note(f"{name}: kills survived, every check passed", options.kills, "kills", **told)
+        kills = {step.replace(" ", "_"): times for step, times in target.killed_at.items()}
+        report.note(f"{name}: kills survived, every check passed", options.kills, "kills", **kills)
         report.note(f"{name}: pipelines proven", target.proven, "pipelines")
         report.note(f"{name}: changes in the log, each once", target.changes, "changes")
         report.note(f"{name}: changes of the schema followed", target.schema_changes, "changes")

@@ -124,8 +124,8 @@ def run_files(options: argparse.Namespace, report: Report) -> None:
     catch_up(definition)
     check(definition)
     _prove(lake, traffic)
-    told = {step.replace(" ", "_"): times for step, times in killed_at.items()}
-    report.note("files: kills survived, every check passed", options.kills, "kills", **told)
+    kills = {step.replace(" ", "_"): times for step, times in killed_at.items()}
+    report.note("files: kills survived, every check passed", options.kills, "kills", **kills)
     report.note("files: changes in the log, each once", len(traffic.events), "changes", **traffic.counts)
 
 

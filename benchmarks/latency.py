@@ -26,7 +26,7 @@ from cdc_platform.demo.processes import Children
 from cdc_platform.demo.servers import DemoServer, open_bank, start_writer
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.cuts import newest_cut
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 
 CLI = (sys.executable, "-m", "cdc_platform.cli")
 POLL_S = 0.02

@@ -1,4 +1,4 @@
-"""One million changes into ten million rows: the platform's fold and merge, and who else does it.
+"""One million changes into ten million rows: the platform's net changes and merge, and who else does it.
 
 A patch of this size is merged by the process that runs the cycle; Spark's split merge, which larger ones
 take, is measured beside it. Peers in the same run: a hand-written `row_number` window and Iceberg MERGE
@@ -34,7 +34,7 @@ from cdc_platform.lake.local_writer.local_table import open_local
 from cdc_platform.pipeline.merging.local_merge import commit_merge, plan_merge
 from cdc_platform.pipeline.merging.local_rows import LocalNetChanges
 from cdc_platform.spark.tables.merge import append_inserted, merge_existing
-from cdc_platform.spark.tables.net_changes import fold_changes, measure_patch
+from cdc_platform.spark.tables.net_changes import compute_net_changes, measure_net_changes
 from cdc_platform.spark.tables.typed import KIND, ORDINAL, named
 
 PLATFORM = "platform, v3"
@@ -63,49 +63,51 @@ class Job:
     scratch: Path
 
 
-def local_merge(table: IcebergTable, changes: Path, *, has_patches: bool = False) -> None:
-    """Do what a cycle does to one table: fold, bring in without Spark, publish."""
-    with folded(table, changes, has_patches=has_patches) as patch:
-        measure_patch(patch, TABLE, has_size=True)
+def local_merge(table: IcebergTable, changes: Path, *, has_partial_updates: bool = False) -> None:
+    """Do what a cycle does to one table: compute net changes, merge without Spark, publish."""
+    with net_changes_of(table, changes, has_partial_updates=has_partial_updates) as net_changes:
+        measure_net_changes(net_changes, TABLE, has_size=True)
         begin_branch(table)
-        found = table.catalog.load_table(table.path)
-        base = head(found)
-        local = open_local(found, base) if base is not None else None
+        actual = table.catalog.load_table(table.path)
+        base = head(actual)
+        local = open_local(actual, base) if base is not None else None
         if local is None:
             raise ValueError(f"{table.name} is not merged here")
-        rows = LocalNetChanges(patch.toArrow(), TABLE, has_patches, trusts_inserts=True)
+        rows = LocalNetChanges(net_changes.toArrow(), TABLE, has_partial_updates, trusts_inserts=True)
         merge = plan_merge(local, rows)
         if merge is None or merge.lacks_keys:
             raise ValueError(f"{table.name} is not merged here")
-        commit_merge(found, merge, {})
+        commit_merge(actual, merge, {})
         publish(table)
 
 
-def split_merge(table: IcebergTable, changes: Path, *, has_patches: bool = False) -> None:
-    """Do what a cycle does with a larger patch: merge what existed, append what was born, both by Spark."""
-    with folded(table, changes, has_patches=has_patches) as patch:
-        patch.createOrReplaceTempView("patch")
-        stats = measure_patch(patch, TABLE)
+def split_merge(table: IcebergTable, changes: Path, *, has_partial_updates: bool = False) -> None:
+    """Do what a cycle does with more net changes: merge existing keys and append inserted ones by Spark."""
+    with net_changes_of(table, changes, has_partial_updates=has_partial_updates) as net_changes:
+        net_changes.createOrReplaceTempView("net_changes")
+        stats = measure_net_changes(net_changes, TABLE)
         begin_branch(table)
         branch = f"{table.name}.branch_cycle"
         if stats.existing:
-            merge_existing(table.spark, "patch", branch, TABLE, stats, has_patches=has_patches)
-        append_inserted(patch, branch, TABLE, {})
+            merge_existing(
+                table.spark, "net_changes", branch, TABLE, stats, has_partial_updates=has_partial_updates
+            )
+        append_inserted(net_changes, branch, TABLE, {})
         publish(table)
 
 
 @contextmanager
-def folded(table: IcebergTable, changes: Path, *, has_patches: bool) -> Iterator[DataFrame]:
-    """Provide the folded changes, computed once."""
+def net_changes_of(table: IcebergTable, changes: Path, *, has_partial_updates: bool) -> Iterator[DataFrame]:
+    """Provide the net changes, computed once."""
     frame = table.spark.read.parquet(str(changes))
-    if has_patches:
+    if has_partial_updates:
         flags = {named(name): "true" for name in VALUES}
         frame = frame.selectExpr("*", *(f"{value} AS `{name}`" for name, value in flags.items()))
-    patch = fold_changes(frame, TABLE, has_patches=has_patches).persist()
+    net_changes = compute_net_changes(frame, TABLE, has_partial_updates=has_partial_updates).persist()
     try:
-        yield patch
+        yield net_changes
     finally:
-        patch.unpersist()
+        net_changes.unpersist()
 
 
 def begin_branch(table: IcebergTable) -> None:
@@ -166,8 +168,8 @@ def delta_rs(job: Job) -> Callable[[], float]:
     def run() -> float:
         link_copy(pristine, target)
         seconds = timed(merge)
-        found = checksum_of_batches(DeltaTable(str(target)).to_pyarrow_dataset().to_batches())
-        must_equal(job.expected, found, "delta-rs")
+        checksum = checksum_of_batches(DeltaTable(str(target)).to_pyarrow_dataset().to_batches())
+        must_equal(job.expected, checksum, "delta-rs")
         return seconds
 
     return run
@@ -206,7 +208,9 @@ def main() -> None:
         v2, v3 = (peer_table(lake, f"peer_v{version}", job.base, version) for version in (2, 3))
         candidates = {
             PLATFORM: on_iceberg(ours, job, local_merge),
-            "platform, v3, as patches": on_iceberg(ours, job, partial(local_merge, has_patches=True)),
+            "platform, v3, as partial updates": on_iceberg(
+                ours, job, partial(local_merge, has_partial_updates=True)
+            ),
             "platform, v3, by Spark": on_iceberg(ours, job, split_merge),
             "window + MERGE, v2": on_iceberg(v2, job, window_merge),
             "window + MERGE, v3": on_iceberg(v3, job, window_merge),

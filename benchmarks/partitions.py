@@ -1,4 +1,4 @@
-"""What many partitions cost: the same traffic from 1, 10, 100 and 1,000 of them, and a long lineage."""
+"""The cost of many partitions: the same traffic from 1, 10, 100 and 1,000 of them, and a long lineage."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ from cdc_platform.model.stream.lineage import (
 )
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome, WindowReport
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.stream.window_pool import read_together
@@ -82,15 +82,17 @@ def open_stream(options: Namespace, partitions: int, life_s: float = NO_CHURN_S)
     """Provide the traffic over so many partitions, which do not end unless a life is given."""
     names = options.work / f"partitions-{partitions}.json"
     names.unlink(missing_ok=True)
-    told = {"seed": options.seed, "partitions": partitions, "partition-life": life_s}
-    told |= {"rate": options.rate, "age": options.seconds + 5, "names": names}
+    arguments = {"seed": options.seed, "partitions": partitions, "partition-life": life_s}
+    arguments |= {"rate": options.rate, "age": options.seconds + 5, "names": names}
     command = [sys.executable, "-m", "cdc_platform.cli", "simulate"]
-    command += [part for name, value in told.items() for part in (f"--{name}", str(value))]
+    command += [part for name, value in arguments.items() for part in (f"--{name}", str(value))]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
         try:
-            found = _named(names, server)
-            source = SpannerSource(SpannerSettings(**found))
-            yield Stream(source, _windows(source, from_rfc3339(found["start_timestamp"]), options.seconds))
+            description = _named(names, server)
+            source = SpannerSource(SpannerSettings(**description))
+            yield Stream(
+                source, _windows(source, from_rfc3339(description["start_timestamp"]), options.seconds)
+            )
             source.close()
         finally:
             server.terminate()
@@ -102,8 +104,8 @@ def _named(names: Path, server: "subprocess.Popen[bytes]") -> dict[str, Any]:
         if server.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"The simulator does not answer; it returned {server.poll()}")
         time.sleep(0.05)
-    found: dict[str, Any] = json.loads(names.read_text(encoding="utf-8"))
-    return found
+    description: dict[str, Any] = json.loads(names.read_text(encoding="utf-8"))
+    return description
 
 
 def _windows(source: SpannerSource, origin_micros: int, seconds: float) -> tuple[ReadWindow, ...]:
@@ -193,23 +195,25 @@ def measure_lineage(options: Namespace, report: Report) -> None:
 
     def step(name: str, work: Callable[[], Any]) -> Any:
         begin = time.perf_counter()
-        found = work()
+        outcome = work()
         steps[name] = time.perf_counter() - begin
-        return found
+        return outcome
 
     loaded = step("load", lambda: load_lineage(reader))
-    must_equal(expected=True, found=lineage == loaded, what="the lineage that the lake has")
+    must_equal(expected=True, actual=lineage == loaded, what="the lineage that the lake has")
     windows = step("plan", lambda: plan_windows(loaded, end))
     must_equal(LIVING, len(windows), "windows")
     steps["load and plan"] = steps["load"] + steps["plan"]
     step("load again", lambda: load_lineage(reader))
     reports = [
-        WindowReport(one.token, one.start_exclusive_micros, one.end_inclusive_micros, WindowOutcome.COMPLETE)
-        for one in windows
+        WindowReport(
+            item.token, item.start_exclusive_micros, item.end_inclusive_micros, WindowOutcome.COMPLETE
+        )
+        for item in windows
     ]
     later = step("advance", lambda: advance(loaded, loaded.cycle + 1, reports, []))
-    kept = step("prune", lambda: prune(later, START))
-    step("save", lambda: save_lineage(reader, kept))
+    pruned = step("prune", lambda: prune(later, START))
+    step("save", lambda: save_lineage(reader, pruned))
     for name, taken in steps.items():
         report.note(f"lineage: {name}", taken, "s", past=options.past)
 

@@ -19,7 +19,7 @@ from benchmarks.inputs import History, write_base
 from benchmarks.merge import local_merge, window_merge
 from benchmarks.tables import IcebergTable, open_lake, peer_table, platform_table
 from cdc_platform.lake.commits.maintenance import compact_small_files, expire_snapshots, find_expendable
-from cdc_platform.pipeline.core.settings import MaintenanceSettings
+from cdc_platform.pipeline.opened.settings import MaintenanceSettings
 
 
 @dataclass
@@ -54,8 +54,8 @@ def maintain(table: IcebergTable, commit: int, settings: MaintenanceSettings) ->
     if commit % settings.minor_every_cycles == 0:
         compact_small_files(table.spark, table.path, settings.small_file_bytes)
     if commit % settings.expire_every_cycles == 0:
-        found = table.catalog.load_table(table.path)
-        old = find_expendable(found, time.time_ns() // 1000, settings.keep_snapshots)
+        actual = table.catalog.load_table(table.path)
+        old = find_expendable(actual, time.time_ns() // 1000, settings.keep_snapshots)
         expire_snapshots(table.spark, table.path, old)
 
 

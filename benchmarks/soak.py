@@ -69,7 +69,7 @@ def open_soaks(
         yield soaks
 
 
-def run_here(name: str, options: argparse.Namespace) -> Soaked:
+def run_locally(name: str, options: argparse.Namespace) -> Soaked:
     """Run the cycles of a source in this process."""
     folder: Path = options.work / "soak" / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -142,14 +142,14 @@ def tables_of(lake: Lake) -> Iterator[Table]:
 
 def print_cycle(cycle: Cycle) -> None:
     """Print a line for a cycle."""
-    held, steps = cycle.held, "  ".join(f"{step} {taken:.2f}" for step, taken in cycle.steps_s.items())
+    sizes, steps = cycle.footprint, "  ".join(f"{step} {taken:.2f}" for step, taken in cycle.steps_s.items())
     print(
         f"  {cycle.pipeline} {cycle.number:>4}  {cycle.whole_s:5.2f} s  "
         f"processor {cycle.processor_s:5.2f} s  changes {cycle.changes:>4}  "
-        f"cached {held.cached_plans}  persisted {held.persisted_rdds}  "
-        f"executions {held.executions}  "
-        f"handles {held.python_handles} {held.java_handles}  threads {held.python_threads} "
-        f"{held.java_threads} and {held.pool_threads} of pools  workers {held.workers}  {steps}",
+        f"cached {sizes.cached_plans}  persisted {sizes.persisted_rdds}  "
+        f"executions {sizes.executions}  "
+        f"handles {sizes.python_handles} {sizes.java_handles}  threads {sizes.python_threads} "
+        f"{sizes.java_threads} and {sizes.pool_threads} of pools  workers {sizes.workers}  {steps}",
         flush=True,
     )
 
@@ -157,23 +157,23 @@ def print_cycle(cycle: Cycle) -> None:
 def print_sample(sample: Sample) -> None:
     """Print a line for a sample."""
     facts = {**asdict(sample.memory), "temporary": sample.temporary, "lake": sample.lake}
-    told = "  ".join(f"{name} {fact}" for name, fact in facts.items())
-    print(f"    {told}  snapshots {sample.most_snapshots}  metadata {sample.metadata_files}", flush=True)
+    line = "  ".join(f"{name} {fact}" for name, fact in facts.items())
+    print(f"    {line}  snapshots {sample.most_snapshots}  metadata {sample.metadata_files}", flush=True)
 
 
 def print_grown(before: dict[str, int], after: dict[str, int]) -> None:
     """Print the classes of Java whose live objects have grown most."""
     grown = {name: size - before.get(name, 0) for name, size in after.items()}
-    for name in sorted(grown, key=lambda one: -grown[one])[:GROWN_CLASSES]:
+    for name in sorted(grown, key=lambda item: -grown[item])[:GROWN_CLASSES]:
         print(f"    grown by {grown[name]:>12,} bytes to {after[name]:>12,}: {name}", flush=True)
 
 
-def run_apart(name: str, options: argparse.Namespace) -> Soaked:
+def run_in_child(name: str, options: argparse.Namespace) -> Soaked:
     """Run the cycles of a source in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.soak", "--here", "--only", name]
-    told = {"cycles": options.cycles, "every": options.every, "changes": options.changes}
-    told |= {"heap": options.heap, "seed": options.seed, "work": options.work}
-    command += [text for option, value in told.items() for text in (f"--{option}", str(value))]
+    arguments = {"cycles": options.cycles, "every": options.every, "changes": options.changes}
+    arguments |= {"heap": options.heap, "seed": options.seed, "work": options.work}
+    command += [text for option, value in arguments.items() for text in (f"--{option}", str(value))]
     result: Path = options.work / "soak" / name / RESULT
     result.unlink(missing_ok=True)
     with subprocess.Popen(command) as process:
@@ -202,12 +202,12 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     if options.here:
         (name,) = options.only
-        found = json.dumps(asdict(run_here(name, options)))
-        (options.work / "soak" / name / RESULT).write_text(found, encoding="utf-8")
+        soaked_text = json.dumps(asdict(run_locally(name, options)))
+        (options.work / "soak" / name / RESULT).write_text(soaked_text, encoding="utf-8")
         return
     report = Report("soak", options)
-    soaked = [run_apart(name, options) for name in options.only]
-    failed = sum(tell(report, one) for one in soaked)
+    soaked = [run_in_child(name, options) for name in options.only]
+    failed = sum(tell(report, item) for item in soaked)
     print(markdown(soaked))
     sys.exit(1 if failed else 0)
 

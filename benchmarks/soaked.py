@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cdc_platform_tests.support.footprint import Held, Memory, Tree
+from cdc_platform_tests.support.footprint import Footprint, Memory, Tree
 from cdc_platform_tests.support.soak import Cycle
 
 WINDOW: Final = 100
@@ -17,11 +17,11 @@ HANDLES_GROWTH_MAX: Final = 5
 THREADS_GROWTH_MAX: Final = 10
 """Java pools start and end threads on demand, so this limit is higher."""
 MIB: Final = 1024 * 1024
-FLAT: Final[Mapping[str, tuple[int, Callable[[Held], int]]]] = {
-    "handles of Python": (HANDLES_GROWTH_MAX, lambda held: held.python_handles),
-    "handles of Java": (HANDLES_GROWTH_MAX, lambda held: held.java_handles),
-    "threads of Python": (THREADS_GROWTH_MAX, lambda held: held.python_threads),
-    "threads of Java": (THREADS_GROWTH_MAX, lambda held: held.java_threads),
+FLAT: Final[Mapping[str, tuple[int, Callable[[Footprint], int]]]] = {
+    "handles of Python": (HANDLES_GROWTH_MAX, lambda footprint: footprint.python_handles),
+    "handles of Java": (HANDLES_GROWTH_MAX, lambda footprint: footprint.java_handles),
+    "threads of Python": (THREADS_GROWTH_MAX, lambda footprint: footprint.python_threads),
+    "threads of Java": (THREADS_GROWTH_MAX, lambda footprint: footprint.java_threads),
 }
 """Counts that may grow by at most a fixed number."""
 
@@ -67,13 +67,13 @@ class Soaked:
     faults: Sequence[str]
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> "Soaked":
+    def from_json(cls, fields: Mapping[str, Any]) -> "Soaked":
         """Return the run from the JSON of `dataclasses.asdict`."""
         return cls(
-            told["name"],
-            [Cycle(**{**cycle, "held": Held(**cycle["held"])}) for cycle in told["cycles"]],
-            [_sample(sample) for sample in told["samples"]],
-            told["faults"],
+            fields["name"],
+            [Cycle(**{**cycle, "footprint": Footprint(**cycle["footprint"])}) for cycle in fields["cycles"]],
+            [_sample(sample) for sample in fields["samples"]],
+            fields["faults"],
         )
 
     @property
@@ -98,7 +98,7 @@ class Soaked:
 
     def sampled(self, cycles: Sequence[Cycle]) -> list[Sample]:
         """Return the samples that were taken in a window."""
-        return [one for one in self.samples if cycles[0].number <= one.cycle <= cycles[-1].number]
+        return [sample for sample in self.samples if cycles[0].number <= sample.cycle <= cycles[-1].number]
 
 
 @dataclass(frozen=True)
@@ -118,18 +118,21 @@ def judge(soaked: Soaked) -> list[Criterion]:
     up Java, Spark's pools and the platform. Heap, handles and threads are compared by their medians, seconds
     by their means.
     """
-    found = [
+    criterions = [
         Criterion("tables and checks", not soaked.faults, len(soaked.faults), "; ".join(soaked.faults)),
-        _none("cache manager empty", soaked, lambda held: held.cached_plans),
-        _none("no RDD persisted", soaked, lambda held: held.persisted_rdds),
+        _none("cache manager empty", soaked, lambda footprint: footprint.cached_plans),
+        _none("no RDD persisted", soaked, lambda footprint: footprint.persisted_rdds),
     ]
     if not soaked.can_be_compared:
-        return [*found, Criterion("enough cycles", is_met=False, value=len(soaked.cycles), summary="too few")]
+        return [
+            *criterions,
+            Criterion("enough cycles", is_met=False, value=len(soaked.cycles), summary="too few"),
+        ]
     return [
-        *found,
+        *criterions,
         _ratio("heap", HEAP_GROWTH_MAX, _of_samples(soaked, _heap_mib), "MiB"),
         _ratio("seconds", SECONDS_GROWTH_MAX, _of_cycles(soaked, _whole_s, statistics.mean), "s a cycle"),
-        *(_flat(name, most, _of_held(soaked, count)) for name, (most, count) in FLAT.items()),
+        *(_flat(name, most, _of_footprints(soaked, count)) for name, (most, count) in FLAT.items()),
     ]
 
 
@@ -141,7 +144,7 @@ def markdown(soaked: Iterable[Soaked]) -> str:
         *("temporary files", "files of the lake", "snapshots, most", "criteria"),
     )
     lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(_row(one))} |" for one in soaked)])
+    return "\n".join([*lines, *(f"| {' | '.join(_row(item))} |" for item in soaked)])
 
 
 def _row(soaked: Soaked) -> list[str]:
@@ -150,10 +153,10 @@ def _row(soaked: Soaked) -> list[str]:
     begin = [soaked.name, str(len(soaked.cycles))]
     if not soaked.can_be_compared:
         return [*begin, *["-"] * 9, outcome]
-    pairs = [_pair(_of_held(soaked, count), 0) for _, count in FLAT.values()]
+    pairs = [_pair(_of_footprints(soaked, count), 0) for _, count in FLAT.values()]
     return [
         *begin,
-        str(max(cycle.held.cached_plans for cycle in soaked.cycles)),
+        str(max(cycle.footprint.cached_plans for cycle in soaked.cycles)),
         _pair(_of_samples(soaked, _heap_mib), 0),
         _pair(_of_cycles(soaked, _whole_s, statistics.mean), 2),
         _pair(_of_cycles(soaked, lambda cycle: cycle.processor_s, statistics.mean), 2),
@@ -170,9 +173,9 @@ def _pair(numbers: Pair, digits: int) -> str:
     return " → ".join(f"{number:,.{digits}f}" for number in numbers)
 
 
-def _none(name: str, soaked: Soaked, count: Callable[[Held], int]) -> Criterion:
-    counts = [count(cycle.held) for cycle in soaked.cycles]
-    first = next((number for number, found in enumerate(counts, 1) if found), None)
+def _none(name: str, soaked: Soaked, count: Callable[[Footprint], int]) -> Criterion:
+    counts = [count(cycle.footprint) for cycle in soaked.cycles]
+    first = next((number for number, count in enumerate(counts, 1) if count), None)
     summary = f"first in cycle {first}, {counts[-1]} after the last one" if first is not None else ""
     return Criterion(name, first is None, max(counts, default=0), summary)
 
@@ -189,8 +192,8 @@ def _flat(name: str, most: int, pair: Pair) -> Criterion:
     return Criterion(f"at most {most} more {name}", late - early <= most, late - early, f"{early} to {late}")
 
 
-def _of_held(soaked: Soaked, count: Callable[[Held], int]) -> Pair:
-    return _of_cycles(soaked, lambda cycle: count(cycle.held), statistics.median)
+def _of_footprints(soaked: Soaked, count: Callable[[Footprint], int]) -> Pair:
+    return _of_cycles(soaked, lambda cycle: count(cycle.footprint), statistics.median)
 
 
 def _of_cycles(
@@ -214,10 +217,10 @@ def _whole_s(cycle: Cycle) -> float:
     return cycle.whole_s
 
 
-def _sample(told: Mapping[str, Any]) -> Sample:
+def _sample(fields: Mapping[str, Any]) -> Sample:
     nested = {
-        "memory": Memory(**told["memory"]),
-        "temporary": Tree(**told["temporary"]),
-        "lake": Tree(**told["lake"]),
+        "memory": Memory(**fields["memory"]),
+        "temporary": Tree(**fields["temporary"]),
+        "lake": Tree(**fields["lake"]),
     }
-    return Sample(**{**told, **nested})
+    return Sample(**{**fields, **nested})

@@ -17,7 +17,7 @@ from cdc_platform_tests.support.traffic import SECOND, Traffic, prove_end
 
 
 def run(options: Namespace, traffic: Traffic, spark: SparkSession, report: Report) -> None:
-    """Run the traffic to its end, and tell of every cut."""
+    """Run the traffic to its end, and report every cut."""
     with traffic.open() as (simulator, pipeline):
         begin_micros = traffic.now_micros
         begin, end = time.perf_counter(), begin_micros + int(options.minutes * 60 * SECOND)
@@ -35,11 +35,16 @@ def run(options: Namespace, traffic: Traffic, spark: SparkSession, report: Repor
         prove_end(pipeline, spark)
         wall_s = time.perf_counter() - begin
         lineage = load_lineage(pipeline.lake)
-        known = lineage.partitions.values() if lineage is not None else ()
+        partitions = lineage.partitions.values() if lineage is not None else ()
         report.note("cuts proven", traffic.cuts, "cuts", transactions=traffic.transactions)
         changes = [event for event in list_schema_events(pipeline.lake) if event.since_micros is not None]
         report.note("schema changes followed", len(changes), "changes")
-        report.note("partitions that ended", sum(one.is_finished for one in known), "", known=len(known))
+        report.note(
+            "partitions that ended",
+            sum(partition.is_finished for partition in partitions),
+            "",
+            known=len(partitions),
+        )
         for fault, times in simulator.database.faults.befallen.items():
             report.note(f"fault {fault.value}", times, "queries")
         report.note("cycles tried again", traffic.retries, "cycles")

@@ -19,9 +19,9 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
 from benchmarks.tables import open_session
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.pipeline.core.pipeline import open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.cycle import run_cycle
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, Strategy
 from cdc_platform.spark.session.settings import SparkSettings
@@ -64,10 +64,10 @@ class Changes:
             (folder / "lacking" / "1.jsonl").open("w", encoding="utf-8") as lacking,
         ):
             for number, (key, text) in enumerate(self._updates(dice), start=1):
-                kept = self.truth[key][1] if text is None else text
-                self.truth[key] = (number, kept)
+                text_kept = self.truth[key][1] if text is None else text
+                self.truth[key] = (number, text_kept)
                 lsn = FIRST_LSN + number * 100
-                whole.write(_line("u", key, number, kept, lsn))
+                whole.write(_line("u", key, number, text_kept, lsn))
                 lacking.write(_line("u", key, number, text or DEFAULT_PLACEHOLDER, lsn))
 
     def _updates(self, dice: random.Random) -> Iterator[tuple[int, str | None]]:
@@ -122,8 +122,8 @@ def by_platform(bench: Bench, events: str, strategy: Strategy) -> Callable[[], f
         run_cycle(pipeline, bench.spark)
         (folder / "1.jsonl").hardlink_to(bench.inputs / events / "1.jsonl")
         seconds = timed(lambda: run_cycle(pipeline, bench.spark))
-        found = bench.spark.table(pipeline.lake.spark_table("public.items"))
-        must_equal(0, wrong_rows(found, bench.truth), name)
+        frame = bench.spark.table(pipeline.lake.spark_table("public.items"))
+        must_equal(0, wrong_rows(frame, bench.truth), name)
         shutil.rmtree(folder)
         return seconds
 
@@ -163,9 +163,9 @@ def _messages(spark: SparkSession, folder: Path) -> DataFrame:
     )
 
 
-def wrong_rows(found: DataFrame, truth: Rows) -> int:
+def wrong_rows(frame: DataFrame, truth: Rows) -> int:
     """Return how many rows are not as they should be, or are not there."""
-    rows: dict[int, Any] = {row[0]: (row[1], row[2]) for row in found.select(*NAMES).toLocalIterator()}
+    rows: dict[int, Any] = {row[0]: (row[1], row[2]) for row in frame.select(*NAMES).toLocalIterator()}
     differing = [key for key in rows.keys() | truth.keys() if rows.get(key) != truth.get(key)]
     return len(differing)
 

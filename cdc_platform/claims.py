@@ -1,7 +1,7 @@
 """One run of a pipeline at a time: runs claim their turn, and those whose process died are found.
 
 A run writes who executes it into its own tags before it does anything. Dagster's default launcher cannot
-tell whether a run's process lives; with this tag everybody on the same machine can.
+say whether a run's process lives; with this tag everybody on the same machine can.
 """
 
 import os
@@ -92,7 +92,7 @@ def claim_run(
     claimed_at = f"{time.time():.6f}"
     tags = {PIPELINE_TAG: pipeline, WORKER_TAG: Worker.current().to_tag(), CLAIMED_TAG: claimed_at}
     instance.add_run_tags(run_id, tags)
-    told: set[str] = set()
+    reported: set[str] = set()
     while True:
         mine = instance.get_run_record_by_id(run_id)
         if mine is None or mine.dagster_run.is_finished:
@@ -100,13 +100,13 @@ def claim_run(
             if mine is None:
                 return
             raise dg.Failure(f"Run {run_id} was ended from outside before it began.", allow_retries=False)
-        others = [other for other in unfinished_runs(instance, pipeline) if _is_before(other, mine)]
-        if not others:
+        older_runs = [other for other in unfinished_runs(instance, pipeline) if _is_before(other, mine)]
+        if not older_runs:
             return
-        for other in others:
-            if other.dagster_run.run_id not in told:
+        for other in older_runs:
+            if other.dagster_run.run_id not in reported:
                 say(f"Waiting for run {other.dagster_run.run_id} of pipeline {pipeline}.")
-                told.add(other.dagster_run.run_id)
+                reported.add(other.dagster_run.run_id)
         time.sleep(WAIT_S)
 
 
@@ -122,15 +122,17 @@ def _order(record: dg.RunRecord) -> tuple[float, str]:
 
 def unfinished_runs(instance: dg.DagsterInstance, pipeline: str) -> list[dg.RunRecord]:
     """Return the runs of a pipeline that are going on; those whose process died are reported as failed."""
-    found = instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}, statuses=list(UNFINISHED)))
-    return [record for record in found if not _report_if_lost(instance, record)]
+    records = instance.get_run_records(
+        dg.RunsFilter(tags={PIPELINE_TAG: pipeline}, statuses=list(UNFINISHED))
+    )
+    return [record for record in records if not _report_if_lost(instance, record)]
 
 
 def has_waiting_run(instance: dg.DagsterInstance, run_id: str, pipeline: str) -> bool:
     """Whether another run of the pipeline waits for this one to end."""
-    found = instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}, statuses=list(LAUNCHED)))
+    records = instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}, statuses=list(LAUNCHED)))
     return any(
-        record.dagster_run.run_id != run_id and WORKER_TAG in record.dagster_run.tags for record in found
+        record.dagster_run.run_id != run_id and WORKER_TAG in record.dagster_run.tags for record in records
     )
 
 

@@ -56,10 +56,10 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except Exception as error:
-            known = as_known(error)
-            if known is None:
+            described = as_known(error)
+            if described is None:
                 raise
-            print_text(f"{type(known).__name__}: {known}", fg="red", err=True)
+            print_text(f"{type(described).__name__}: {described}", fg="red", err=True)
             ctx.exit(1)
 
 

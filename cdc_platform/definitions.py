@@ -19,10 +19,10 @@ EXAMPLES: Final = Path(__file__).parents[1] / "examples"
 
 
 def find_places() -> tuple[Path, ...]:
-    """Return where the pipelines are declared: as told, else by the demo and in the folder of examples."""
-    told = os.environ.get(PLACE_VARIABLE)
-    if told:
-        return (Path(told),)
+    """Return where the pipelines are declared: as configured, else by the demo and in the examples."""
+    variable = os.environ.get(PLACE_VARIABLE)
+    if variable:
+        return (Path(variable),)
     return (DEMO, EXAMPLES) if DEMO.exists() else (EXAMPLES,)
 
 
@@ -41,11 +41,11 @@ def defs() -> dg.Definitions:
     return dg.Definitions.merge(dg.Definitions(executor=dg.in_process_executor), *pipelines.values())
 
 
-def _load_place(files: Sequence[Path], taken: Collection[str]) -> dict[str, dg.Definitions]:
-    found: dict[str, dg.Definitions] = {}
+def _load_place(files: Sequence[Path], names_in_use: Collection[str]) -> dict[str, dg.Definitions]:
+    place_definitions: dict[str, dg.Definitions] = {}
     for path in files:
-        for name, definitions in load_definitions(path, taken).items():
-            if name in found:
+        for name, definitions in load_definitions(path, names_in_use).items():
+            if name in place_definitions:
                 raise SettingError(f"{path}: name", f"is that of a pipeline in another file: {name}")
-            found[name] = definitions
-    return found
+            place_definitions[name] = definitions
+    return place_definitions

@@ -45,7 +45,7 @@
       - ChangeUnparsed            Spark does not read the keys or the values of a change at all
     + TableNotFound             the lake has no such table of the pipeline
     + RowNotFound               no change of such a row is in the change log
-    + HeldRecordNotFound        no such record lies in quarantine
+    + QuarantinedRecordNotFound        no such record lies in quarantine
 """
 
 import re
@@ -212,9 +212,9 @@ class CheckFailed(OrderError):
 
     def __init__(self, findings: Mapping[str, str]) -> None:
         self.findings = findings
-        told = "; ".join(f"`{name}`: {summary}" for name, summary in findings.items())
+        texts = "; ".join(f"`{name}`: {summary}" for name, summary in findings.items())
         super().__init__(
-            f"The log fails its checks, so nothing more of it is published: {told}. Readers keep the newest "
+            f"The log fails its checks, so nothing more of it is published: {texts}. Readers keep the newest "
             "cut. `cdc-platform check DEFS.yaml` looks at the whole log; report what it prints. The setting "
             "`check_every_s`, left empty, lets cycles go on unchecked."
         )
@@ -257,14 +257,14 @@ class LakeDamaged(LakeError):
 
 
 class DiskFull(LakeError):
-    """There is no room for what is written; ``told`` is what the system says of it."""
+    """There is no room for what is written; ``text`` is what the system says of it."""
 
-    def __init__(self, told: str) -> None:
-        self.told = told
+    def __init__(self, text: str) -> None:
+        self.text = text
         super().__init__(
             "There is no room left for the lake, or for Spark's temporary files (`spark.local.dir` in the "
             "setting `spark.conf`). What is committed stays, and what was begun does not count: make room, "
-            f"and start again. {told}"
+            f"and start again. {text}"
         )
 
 
@@ -315,11 +315,11 @@ class RowNotFound(LakeError):
     """No change of such a row is in the change log."""
 
 
-class HeldRecordNotFound(LakeError):
+class QuarantinedRecordNotFound(LakeError):
     """No such record lies in quarantine."""
 
 
-def told_source_error(name: str, message: str) -> SourceError:
+def as_source_error(name: str, message: str) -> SourceError:
     """Return the error that a Spark task has met, which reaches the driver as its name and text."""
     kind = globals().get(name)
     if isinstance(kind, type) and issubclass(kind, SourceError):

@@ -1,4 +1,4 @@
-"""What runs tell the UI about the assets; every key is spelled here and nowhere else."""
+"""Metadata of runs in the UI; every key is spelled here and nowhere else."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -157,9 +157,11 @@ def window_table(windows: Iterable[WindowReport], lineage: Lineage) -> dg.TableM
 
 def describe_lineage(lineage: Lineage) -> Metadata:
     """Tell the number of partitions in each state, and show them as a tree and as a table."""
-    partitions = sorted(lineage.partitions.values(), key=lambda found: (found.start_micros, found.key))
+    partitions = sorted(
+        lineage.partitions.values(), key=lambda partition: (partition.start_micros, partition.key)
+    )
     counts = {
-        f"{state.value}_partitions": sum(found.state is state for found in partitions)
+        f"{state.value}_partitions": sum(partition.state is state for partition in partitions)
         for state in PartitionState
     }
     watermark = watermark_micros(lineage)

@@ -14,27 +14,27 @@ def change_stream_partitions(pipeline: str) -> dg.DynamicPartitionsDefinition:
 
 @dataclass(frozen=True)
 class KeyChanges:
-    """How Dagster's keys differ from the lineage; ``kept`` are in the order in which they were added."""
+    """How Dagster's keys differ from the lineage; ``unchanged`` are in the order in which they were added."""
 
-    kept: tuple[str, ...]
+    unchanged: tuple[str, ...]
     added: tuple[str, ...]
     retired: tuple[str, ...]
 
     @property
     def live(self) -> tuple[str, ...]:
         """The keys once added and retired ones are applied, in Dagster's order."""
-        return (*self.kept, *self.added)
+        return (*self.unchanged, *self.added)
 
 
 def compare_keys(instance: dg.DagsterInstance, pipeline: str, lineage: Lineage) -> KeyChanges:
     """Return which keys Dagster lacks, and which ones it has too many."""
     name = change_stream_partitions(pipeline).name
-    known = tuple(instance.get_dynamic_partitions(str(name)))
-    wanted = tuple(partition.key for partition in live(lineage))
+    keys_before = tuple(instance.get_dynamic_partitions(str(name)))
+    live_keys = tuple(partition.key for partition in live(lineage))
     return KeyChanges(
-        kept=tuple(key for key in known if key in wanted),
-        added=tuple(key for key in wanted if key not in known),
-        retired=tuple(key for key in known if key not in wanted),
+        unchanged=tuple(key for key in keys_before if key in live_keys),
+        added=tuple(key for key in live_keys if key not in keys_before),
+        retired=tuple(key for key in keys_before if key not in live_keys),
     )
 
 

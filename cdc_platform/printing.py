@@ -1,4 +1,4 @@
-"""What the commands print: all of it is visible, and nothing obeyed by a terminal."""
+"""Output of the commands: all of it is visible, and a terminal obeys none of it."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -89,9 +89,9 @@ class PublishedTables:
         Raises:
             CutNotFound: there is no such cut, or its snapshots have expired.
         """
-        found = self._find(cut, _as_micros(moment))
-        require_readable(cut_state(self.lake, found))
-        return TablesAtCut(self.lake, found)
+        found_cut = self._find(cut, _as_micros(moment))
+        require_readable(cut_state(self.lake, found_cut))
+        return TablesAtCut(self.lake, found_cut)
 
     def _find(self, number: int | None, moment_micros: int | None) -> Cut:
         if number is not None and moment_micros is not None:
@@ -150,10 +150,10 @@ class TablesAtCut:
             SettingError: `columns` names one that the table does not have at the cut, or `where` cannot be
                 read or does not fit its columns.
         """
-        found = self.lake.table(table) if table in self.cut.tables else None
-        if found is None:
+        stored = self.lake.table(table) if table in self.cut.tables else None
+        if stored is None:
             raise self._no_such(table)
-        scan = _scan_as_then(found, self.cut.tables[table])
+        scan = _scan_as_then(stored, self.cut.tables[table])
         schema = scan.projection()
         selected = _known_columns(schema, table, columns)
         return scan.update(selected_fields=selected, row_filter=_row_filter(schema, table, where)).to_arrow()
@@ -193,10 +193,10 @@ class TablesAtCut:
             TableNotFound: the cut has no such table.
             LibraryMissing: DuckDB is not installed.
         """
-        found: duckdb.DuckDBPyConnection = connection or _library("duckdb").connect()
+        database: duckdb.DuckDBPyConnection = connection or _library("duckdb").connect()
         for name in self.names if tables is None else tables:
-            found.register(name, self.arrow(name))
-        return found
+            database.register(name, self.arrow(name))
+        return database
 
     def spark(self, session: "SparkSession", table: str) -> "DataFrame":
         """Return a table as a DataFrame, which is read when Spark needs it.
@@ -231,9 +231,9 @@ def _scan_as_then(table: Table, snapshot_id: int) -> DataScan:
 
 def _known_columns(schema: Schema, table: str, columns: Sequence[str] | None) -> tuple[str, ...]:
     """Return the columns to read, all of which the table has."""
-    known = {*schema.column_names, "*"}
+    names = {*schema.column_names, "*"}
     for column in columns or ():
-        if column not in known:
+        if column not in names:
             raise SettingError(
                 "columns", f"must name columns of `{table}` ({_names(schema)}), and not: {column}"
             )

@@ -17,8 +17,8 @@ from dagster_pyspark import LazyPySparkResource
 
 from cdc_platform.claims import claim_run
 from cdc_platform.errors import CdcError, JarsUnavailable, SettingError, SetupError, SparkUnreachable
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.spark.session.config import launch_secrets, session_secrets, spark_config
 from cdc_platform.spark.session.connect_token import VARIABLE as TOKEN_VARIABLE
 from cdc_platform.spark.session.jars import check_jars
@@ -53,7 +53,7 @@ def spark_session(settings: PipelineSettings, report: Callable[[str], None] | No
 
     Args:
         settings: the pipeline's settings.
-        report: told each line that Spark's launcher says while jars arrive.
+        report: gets each line that Spark's launcher prints while jars arrive.
 
     Raises:
         JavaMissing: no Java, or one too old, was found.
@@ -132,13 +132,13 @@ def _refuse_second_lake(settings: PipelineSettings) -> None:
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
-    wanted = settings.lake.spark_properties()["warehouse"]
-    found = active.conf.get(WAREHOUSE, None) if active is not None else None
-    if found is not None and found != wanted:
+    warehouse = settings.lake.spark_properties()["warehouse"]
+    current = active.conf.get(WAREHOUSE, None) if active is not None else None
+    if current is not None and current != warehouse:
         raise SettingError(
             "lake.path",
-            f"differs from that of another pipeline in the same process ({found}); run them one by one, "
-            f"give them the same lake, or use `spark.remote`: {wanted}",
+            f"differs from that of another pipeline in the same process ({current}); run them one by one, "
+            f"give them the same lake, or use `spark.remote`: {warehouse}",
         )
 
 
@@ -147,7 +147,7 @@ def _launcher_output(report: Callable[[str], None]) -> Iterator[list[str]]:
     """Collect what Spark's launcher writes to stderr while it starts, and hand it on afterwards."""
     lines: list[str] = []
     read_end, write_end = os.pipe()
-    kept = os.dup(STDERR)
+    copy = os.dup(STDERR)
     os.dup2(write_end, STDERR)
     os.close(write_end)
     is_started = threading.Event()
@@ -157,7 +157,7 @@ def _launcher_output(report: Callable[[str], None]) -> Iterator[list[str]]:
             for line in output:
                 if is_started.is_set():
                     if not SPARK_IS_QUIET.is_set():
-                        os.write(kept, line.encode())
+                        os.write(copy, line.encode())
                     continue
                 del lines[:-KEPT_LINES]
                 lines.append(line.rstrip())
@@ -166,11 +166,11 @@ def _launcher_output(report: Callable[[str], None]) -> Iterator[list[str]]:
     # The JVM holds the pipe as long as it lives, so somebody has to read it.
     threading.Thread(target=drain, daemon=True, name="spark-output").start()
     try:
-        with _own_messages(kept):
+        with _own_messages(copy):
             yield lines
     finally:
         is_started.set()
-        os.dup2(kept, STDERR)
+        os.dup2(copy, STDERR)
 
 
 def _own_messages(descriptor: int) -> AbstractContextManager[object]:

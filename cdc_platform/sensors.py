@@ -22,8 +22,8 @@ from cdc_platform.model.base.declared_settings import Described
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadRequest
 from cdc_platform.partitions import change_stream_partitions, compare_keys
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.pipeline.reading.trace import trace_lineage
 
 RANGE_START_TAG: Final = "dagster/asset_partition_range_start"
@@ -66,7 +66,7 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RunSelection:
     """What the sensor asks for: all assets, the checks of every run, and now and then the proofs."""
 
     assets: PipelineAssets
@@ -75,7 +75,7 @@ class Wanted:
 
 
 def build_sensor(
-    settings: PipelineSettings, running: Running, wanted: Wanted, job: UnresolvedAssetJobDefinition
+    settings: PipelineSettings, running: Running, selection: RunSelection, job: UnresolvedAssetJobDefinition
 ) -> dg.SensorDefinition:
     """Return the sensor that keeps a pipeline going."""
 
@@ -88,13 +88,13 @@ def build_sensor(
         "run over all live ones as soon as the last run has ended.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        return look(context.instance, settings, running, wanted)
+        return evaluate_pipeline(context.instance, settings, running, selection)
 
     return evaluate
 
 
-def look(
-    instance: dg.DagsterInstance, settings: PipelineSettings, running: Running, wanted: Wanted
+def evaluate_pipeline(
+    instance: dg.DagsterInstance, settings: PipelineSettings, running: Running, selection: RunSelection
 ) -> dg.SensorResult | dg.SkipReason:
     """Return what one evaluation of the sensor asks for."""
     reason = why_wait(instance, settings.name)
@@ -112,7 +112,7 @@ def look(
         return dg.SkipReason(f"{type(error).__name__}: {error}")
     finally:
         pipeline.source.close()
-    return _request(instance, running, wanted, lineage)
+    return _request(instance, running, selection, lineage)
 
 
 def has_news(pipeline: Pipeline, lineage: Lineage, clock_micros: int) -> bool:
@@ -141,9 +141,9 @@ def _impatient(settings: PipelineSettings) -> PipelineSettings:
 
 
 def _request(
-    instance: dg.DagsterInstance, running: Running, wanted: Wanted, lineage: Lineage
+    instance: dg.DagsterInstance, running: Running, selection: RunSelection, lineage: Lineage
 ) -> dg.SensorResult | dg.SkipReason:
-    assets = wanted.assets
+    assets = selection.assets
     keys = compare_keys(instance, assets.pipeline, lineage)
     if not keys.live:
         return dg.SkipReason("The change stream has ended: no partition is left to be read.")
@@ -156,7 +156,7 @@ def _request(
     with_proof = _is_proof_due(instance, assets.pipeline, running.prove_every_s)
     request = dg.RunRequest(
         asset_selection=assets.all_keys,
-        asset_check_keys=[*wanted.checks, *(wanted.proofs if with_proof else ())],
+        asset_check_keys=[*selection.checks, *(selection.proofs if with_proof else ())],
         run_config=_run_config(assets, running),
         tags={
             PIPELINE_TAG: assets.pipeline,
@@ -170,10 +170,10 @@ def _request(
 
 
 def _is_proof_due(instance: dg.DagsterInstance, pipeline: str, every_s: float) -> bool:
-    wanted = dg.RunsFilter(
+    proof_runs = dg.RunsFilter(
         tags={PIPELINE_TAG: pipeline, PROOF_TAG: "true"}, statuses=[dg.DagsterRunStatus.SUCCESS]
     )
-    records = instance.get_run_records(wanted, limit=1)
+    records = instance.get_run_records(proof_runs, limit=1)
     return not records or time.time() - records[0].create_timestamp.timestamp() >= every_s
 
 

@@ -59,7 +59,7 @@ def stop_signals(quieten: Callable[[], None] = lambda: None) -> Iterator[Stop]:
     """Yield whether to go on; what breaks after a signal ends the program with a line that says so.
 
     Args:
-        quieten: called at the first signal; makes others silent who would tell of the end at length.
+        quieten: called at the first signal; makes others silent who would report the end at length.
 
     Raises:
         CdcError: the step at hand failed for a reason that the platform knows, and that is no consequence.
@@ -67,11 +67,11 @@ def stop_signals(quieten: Callable[[], None] = lambda: None) -> Iterator[Stop]:
     """
     before = sys.stderr
     stop = Stop(quieten, _own_stream())
-    with _seen_signals() as seen, _handlers(stop):
+    with _seen_signals() as signal_seen, _handlers(stop):
         try:
             yield stop
         except (Exception, KeyboardInterrupt) as error:
-            number = stop.number or seen()
+            number = stop.number or signal_seen()
             is_known = isinstance(error, CdcError) and not isinstance(error, SetupError)
             if number is None or is_known:
                 sys.stderr = before
@@ -100,7 +100,7 @@ def _handlers(stop: Stop) -> Iterator[None]:
 
 @contextmanager
 def _seen_signals() -> Iterator[Callable[[], int | None]]:
-    """Yield which signal has come first, whoever handled it: Spark does while its session starts."""
+    """Yield which signal has come first, no matter who handled it: Spark does while its session starts."""
     read_end, write_end = os.pipe()
     for end in (read_end, write_end):
         os.set_blocking(end, False)

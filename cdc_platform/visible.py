@@ -23,6 +23,6 @@ def visible_line(text: str) -> str:
     return _IN_LINE.sub(_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    text = json.dumps(found[0])[1:-1]
-    return text if text.startswith("\\") else f"\\u{ord(found[0]):04x}"
+def _escape(match: re.Match[str]) -> str:
+    text = json.dumps(match[0])[1:-1]
+    return text if text.startswith("\\") else f"\\u{ord(match[0]):04x}"

@@ -142,12 +142,12 @@ class FakeChangeStream:
 def raw_rows(history: History, slicing: Slicing) -> list[CycleBatch]:
     """Return what the cycles of a slicing read, and then as many whole cycles as it takes to read the rest.
 
-    Each batch holds the rows of one cycle of `raw_change_records` (columns of RAW_CHANGE_RECORDS with
-    Python values; `raw_table` of `golden_streams` makes an Arrow table of them), in the order in which
-    they arrive. Feed batch after batch through order, fold and merge: after the batch with watermark `w`,
-    the change log must equal `FakeChangeStream.log(w)` and the tables `tables_at(history, w)`. The
-    watermark of the last batch is at or after `history.end_micros`. A cycle that has nothing to read gives
-    no batch, as in the platform.
+    Each batch holds the rows of one cycle of `raw_change_records` (columns of RAW_CHANGE_RECORDS with Python
+    values; `raw_table` of `golden_streams` makes an Arrow table of them), in the order in which they arrive.
+    Feed batch after batch through order, net changes and merge: after the batch with watermark `w`, the
+    change log must equal `FakeChangeStream.log(w)` and the tables `tables_at(history, w)`. The watermark of
+    the last batch is at or after `history.end_micros`. A cycle that has nothing to read gives no batch, as in
+    the platform.
     """
     stream = FakeChangeStream(history, slicing.tree)
     lineage = begin(slicing.tree.start_micros)

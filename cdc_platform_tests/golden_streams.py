@@ -81,10 +81,10 @@ class GoldenStream:
     @property
     def lineages(self) -> tuple[Lineage, ...]:
         """The lineage before the first cycle and after each cycle."""
-        found = [begin(self.start_micros)]
+        lineages = [begin(self.start_micros)]
         for cycle, rows in self.cycles.items():
-            found.append(advance(found[-1], cycle, *read_control(rows)))
-        return tuple(found)
+            lineages.append(advance(lineages[-1], cycle, *read_control(rows)))
+        return tuple(lineages)
 
     @property
     def tables(self) -> Mapping[str, list[dict[str, Any]]]:

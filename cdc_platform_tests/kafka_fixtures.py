@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One broker; tests keep apart by topic."""
     require_java()
-    with broker(tmp_path_factory.mktemp("kafka") / "broker") as found:
-        yield found
+    with broker(tmp_path_factory.mktemp("kafka") / "broker") as actual:
+        yield actual
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ Servers = dict[tuple[str, Dialect], Server]
 
 
 @dataclass(frozen=True)
-class Told:
+class Answers:
     """All records of a server's partitions up to a moment, by token."""
 
     server: Server
@@ -70,22 +70,22 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 
 @pytest.fixture(scope="session")
-def told_by() -> Callable[[Server], Told]:
+def told_by() -> Callable[[Server], Answers]:
     """What returns, once for each server, what it tells when its partitions have churned."""
-    told: dict[tuple[str, Dialect], Told] = {}
+    answers: dict[tuple[str, Dialect], Answers] = {}
 
-    def tell(server: Server) -> Told:
-        if (server.name, server.dialect) not in told:
+    def tell(server: Server) -> Answers:
+        if (server.name, server.dialect) not in answers:
             age_s = (from_datetime(server.now()) - server.created_micros) / 1_000_000
             time.sleep(max(0.0, CHURNED_AFTER_S[server.name] - age_s))
             now_micros = from_datetime(server.now())
-            told[server.name, server.dialect] = Told(server, read_all(server, now_micros), now_micros)
-        return told[server.name, server.dialect]
+            answers[server.name, server.dialect] = Answers(server, read_all(server, now_micros), now_micros)
+        return answers[server.name, server.dialect]
 
     return tell
 
 
 @pytest.fixture
-def everything(server: Server, told_by: Callable[[Server], Told]) -> Told:
+def everything(server: Server, told_by: Callable[[Server], Answers]) -> Answers:
     """All records of one of the servers."""
     return told_by(server)

@@ -305,25 +305,30 @@ def change_sequences(draw: st.DrawFn) -> tuple[tuple[int, ...], str]:
 def log_places(draw: st.DrawFn, kind: SourceKind) -> tuple[tuple[int, ...], Event]:
     """A place in a log as numbers, and the event of it; so few numbers that parts are equal often."""
     number = st.sampled_from([0, 1, 9, 10, 99, 100, 0xFFFFFFFF]) | st.integers(0, 2**32 - 1)
-    one, two, three, moment = draw(number), draw(number), draw(number), draw(st.sampled_from([0, 1000, 2000]))
+    item, two, three, moment = (
+        draw(number),
+        draw(number),
+        draw(number),
+        draw(st.sampled_from([0, 1000, 2000])),
+    )
     stamped = {"source_timestamp": moment, "read_method": f"{kind.value}-cdc"}
     places: dict[SourceKind, tuple[tuple[int, ...], Event]] = {
-        SourceKind.MYSQL: ((one, two), {"log_file": f"mysql-bin.{one:06d}", "log_position": two}),
+        SourceKind.MYSQL: ((item, two), {"log_file": f"mysql-bin.{item:06d}", "log_position": two}),
         SourceKind.ORACLE: (
-            (one, two, three),
+            (item, two, three),
             {
-                "scn": one,
+                "scn": item,
                 "rs_id": draw(st.sampled_from(["{}", " {} "])).format(f"0x{two:06x}.1.2"),
                 "ssn": three,
             },
         ),
-        SourceKind.POSTGRESQL: ((one, two), {"lsn": f"{one:X}/{two:X}"}),
+        SourceKind.POSTGRESQL: ((item, two), {"lsn": f"{item:X}/{two:X}"}),
         SourceKind.SQLSERVER: (
-            (one, two, three),
-            {"lsn": f"{one:08x}:{two:08x}:0001", "physical_location": [three, 0, 0]},
+            (item, two, three),
+            {"lsn": f"{item:08x}:{two:08x}:0001", "physical_location": [three, 0, 0]},
         ),
         SourceKind.SALESFORCE: ((), {}),
-        SourceKind.MONGODB: ((one, two), {}),
+        SourceKind.MONGODB: ((item, two), {}),
     }
     numbers, metadata = places[kind]
     keys = {"sort_keys": list(numbers)} if kind is SourceKind.MONGODB else {}

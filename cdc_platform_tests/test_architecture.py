@@ -51,7 +51,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "lake": ("local_writer", "catalog", "commits", "state"),
     "spark": ("session", "frames", "log", "tables"),
     "pipeline": (
-        *("core", "reading", "versions", "publishing", "schema", "copying", "merging", "checks"),
+        *("opened", "reading", "versions", "publishing", "schema", "copying", "merging", "checks"),
         *("completing", "histories", "ordering", "on_demand"),
     ),
     "simulator": ("wire", "history", "stream", "sql"),
@@ -115,7 +115,7 @@ def imports_of(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def is_within(name: str, parts: frozenset[str]) -> bool:
-    """Tell whether a dotted name is one of the parts or lies below one."""
+    """Return whether a dotted name is one of the parts or lies below one."""
     return any(name == part or name.startswith(f"{part}.") for part in parts)
 
 
@@ -164,7 +164,7 @@ def _room(name: str, part: str) -> str:
 def circles_among(modules: Mapping[str, Path]) -> list[str]:
     """Return the modules that import each other, directly or by others."""
     left = {
-        name: {known for _, found in imports_of(path) for known in (found, found.rpartition(".")[0])}
+        name: {module for _, target in imports_of(path) for module in (target, target.rpartition(".")[0])}
         & modules.keys()
         for name, path in modules.items()
     }
@@ -184,28 +184,28 @@ def test_every_part_of_the_package_has_a_layer() -> None:
 
 def test_imports_go_one_way() -> None:
     """Imports go from the Dagster files down to the model, never up or across."""
-    found = [line for path in python_files(PACKAGE) for line in layer_violations(path)]
-    assert not found, "\n".join(found)
+    lines = [line for path in python_files(PACKAGE) for line in layer_violations(path)]
+    assert not lines, "\n".join(lines)
 
 
 def test_every_folder_has_its_place() -> None:
     """A new folder of a part says first what it may import."""
     folders = {part: ROOT / PACKAGE / part.replace(".", "/") for part in ROOMS}
-    found = {
+    rooms_there = {
         part: {path.parent.name for path in folder.glob("*/__init__.py")} for part, folder in folders.items()
     }
-    assert {part: set(rooms) for part, rooms in ROOMS.items()} == found
+    assert {part: set(rooms) for part, rooms in ROOMS.items()} == rooms_there
 
 
 def test_folders_import_downwards() -> None:
     """Within a part, a folder imports only from those that lie below it."""
-    found = [line for path in python_files(PACKAGE) for line in room_violations(path)]
-    assert not found, "\n".join(found)
+    lines = [line for path in python_files(PACKAGE) for line in room_violations(path)]
+    assert not lines, "\n".join(lines)
 
 
 def test_folders_are_entered_by_their_doors() -> None:
     """What stands in for a library until it has the same is used through few modules."""
-    found = [
+    lines = [
         f"{path.relative_to(ROOT)}:{line} imports {name}, past {sorted(doors)}"
         for folder, doors in DOORS.items()
         for path in python_files(PACKAGE, "benchmarks")
@@ -213,12 +213,12 @@ def test_folders_are_entered_by_their_doors() -> None:
         for line, name in imports_of(path)
         if (room := _room(below_package(name), folder)) and room not in doors
     ]
-    assert not found, "\n".join(found)
+    assert not lines, "\n".join(lines)
 
 
 def test_an_import_changes_no_library() -> None:
     """A module only defines names at its top, so that importing it patches and registers nothing."""
-    found = [
+    lines = [
         f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
         for path in python_files(PACKAGE)
         for node in ast.parse(path.read_text(encoding="utf-8")).body
@@ -228,7 +228,7 @@ def test_an_import_changes_no_library() -> None:
             and not all(isinstance(name, ast.Name | ast.Tuple) for name in node.targets)
         )
     ]
-    assert not found, "\n".join(found)
+    assert not lines, "\n".join(lines)
 
 
 def test_no_modules_import_each_other() -> None:
@@ -248,53 +248,53 @@ def test_circles_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_folders_fit_a_reader() -> None:
     """A folder beyond the limit holds a second concept."""
-    found = {
+    crowded = {
         str(folder.relative_to(ROOT)): modules
         for folder in {path.parent for path in python_files(PACKAGE)}
         if (modules := sum(path.name != "__init__.py" for path in folder.glob("*.py"))) > MODULES_PER_FOLDER
     }
-    assert found == {}
+    assert crowded == {}
 
 
 def test_frameworks_stay_in_their_layers() -> None:
     """Dagster, Spark, Iceberg and Spanner are imported only where the design has them."""
-    found = [line for path in python_files(PACKAGE) for line in framework_violations(path)]
-    assert not found, "\n".join(found)
+    lines = [line for path in python_files(PACKAGE) for line in framework_violations(path)]
+    assert not lines, "\n".join(lines)
 
 
 def test_the_model_needs_only_python_and_arrow() -> None:
     """The pure core runs without any framework."""
     allowed = sys.stdlib_module_names | {PACKAGE, "pyarrow"}
-    found = [
+    lines = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"
         for path in python_files(f"{PACKAGE}/model")
         for line, name in imports_of(path)
         if name.split(".")[0] not in allowed
     ]
-    assert not found, "\n".join(found)
+    assert not lines, "\n".join(lines)
 
 
 def test_the_package_imports_nothing_of_its_tests_and_benchmarks() -> None:
     """What is installed does not need what stays in the repository."""
     outside = frozenset({f"{PACKAGE}_tests", "benchmarks"})
-    found = [
+    lines = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"
         for path in python_files(PACKAGE)
         for line, name in imports_of(path)
         if is_within(name, outside)
     ]
-    assert not found, "\n".join(found)
+    assert not lines, "\n".join(lines)
 
 
 def test_no_module_imports_a_test_module() -> None:
     """What tests share lies in modules that hold no tests, so that a test can change alone."""
-    found = [
+    lines = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"
         for path in python_files(f"{PACKAGE}_tests", "benchmarks")
         for line, name in imports_of(path)
         if name.startswith(f"{PACKAGE}_tests.") and re.search(r"\.test_\w+\.", name)
     ]
-    assert not found, "\n".join(found)
+    assert not lines, "\n".join(lines)
 
 
 def test_benchmarks_share_the_support_of_the_tests() -> None:
@@ -302,36 +302,36 @@ def test_benchmarks_share_the_support_of_the_tests() -> None:
     shared = frozenset(
         {f"{PACKAGE}_tests.{room}" for room in ("support", "servers", "fuzzing.bounds", "fuzzing.targets")}
     )
-    found = [
+    lines = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"
         for path in python_files("benchmarks")
         for line, name in imports_of(path)
         if is_within(name, frozenset({f"{PACKAGE}_tests"})) and not is_within(name, shared)
     ]
-    assert not found, "\n".join(found)
+    assert not lines, "\n".join(lines)
 
 
 def test_code_keeps_to_what_spark_connect_supports() -> None:
     """Nothing reaches for the driver's JVM, so that a remote Spark works as well as a local one."""
-    found = [
+    lines = [
         f"{path.relative_to(ROOT)}:{node.lineno} uses .{node.attr}"
         for path in python_files(PACKAGE)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and node.attr in CLASSIC_ONLY
     ]
-    assert not found, "\n".join(found)
+    assert not lines, "\n".join(lines)
 
 
-def test_frames_are_read_and_held_in_one_place() -> None:
+def test_frames_are_read_and_cached_in_one_place() -> None:
     """The steps read tables through functions that name the version, and hold frames through one."""
-    found = [
+    lines = [
         f"{path.relative_to(ROOT)}:{number} {line.strip()}"
         for path in python_files(f"{PACKAGE}/pipeline", f"{PACKAGE}/spark")
         if below_package(module_of(path)) != FRAMES
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if FRAME_CALLS.search(line)
     ]
-    assert not found, "\n".join(found)
+    assert not lines, "\n".join(lines)
 
 
 def test_steps_know_sources_by_their_protocol() -> None:
@@ -342,7 +342,7 @@ def test_steps_know_sources_by_their_protocol() -> None:
         for _, name in imports_of(path)
         if is_within(name, frozenset({f"{PACKAGE}.{part}" for part in ROOMS if part.startswith("sources.")}))
     }
-    assert named == {"pipeline.core.sources"}
+    assert named == {"pipeline.opened.sources"}
 
 
 def test_ordering_asks_its_strategy() -> None:
@@ -358,23 +358,23 @@ def test_texts_of_the_lake_are_read_in_one_place() -> None:
 
     `read_stored` and `read_fact` do so; nothing in the lake and the pipeline parses JSON or entries itself.
     """
-    found = [
+    lines = [
         f"{path.relative_to(ROOT)}:{number} {line.strip()}"
         for path in python_files(f"{PACKAGE}/lake", f"{PACKAGE}/pipeline", f"{PACKAGE}/checks")
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if RAW_PARSING.search(line)
     ]
-    assert not found, "\n".join(found)
+    assert not lines, "\n".join(lines)
 
 
 def test_packages_export_nothing() -> None:
     """Everything is imported from the module that defines it."""
-    found = [
+    paths = [
         str(path.relative_to(ROOT))
         for path in python_files(PACKAGE, f"{PACKAGE}_tests", "benchmarks")
         if path.name == "__init__.py" and path.read_text(encoding="utf-8").strip()
     ]
-    assert not found, "not empty: " + ", ".join(found)
+    assert not paths, "not empty: " + ", ".join(paths)
 
 
 @pytest.mark.parametrize(

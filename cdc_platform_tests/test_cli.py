@@ -8,7 +8,7 @@ import pytest
 
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import CommitConflict
-from cdc_platform.pipeline.core.pipeline import open_pipeline
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
@@ -33,7 +33,7 @@ def test_the_first_page_names_all_commands() -> None:
 
 @pytest.mark.parametrize("command", ["status", "check", "cuts", "explain accounts 1"])
 def test_reading_makes_no_lake(tmp_path: Path, command: str) -> None:
-    """Where no lake is, whoever reads learns what to do, and nothing is made."""
+    """Where no lake is, readers learn what to do, and nothing is made."""
     verb, *arguments = command.split()
     code, output, errors = run(verb, write_defs(tmp_path), *arguments)
     assert (code, output) == (1, "")
@@ -72,7 +72,7 @@ def test_errors_of_the_platform_exit_with_1(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_help_imports_no_library_that_takes_long() -> None:
-    """Whoever asks for help waits for none of Dagster, Spark, Iceberg, Arrow and gRPC."""
+    """Anyone who asks for help waits for none of Dagster, Spark, Iceberg, Arrow and gRPC."""
     code = "import sys, cdc_platform.cli; print([name for name in sys.argv[1:] if name in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code, *HEAVY], capture_output=True, text=True, check=True)
     assert answer.stdout == "[]\n"

@@ -67,10 +67,10 @@ def test_the_asset_graph_is_the_golden_one(example: dg.Definitions) -> None:
 
     `UPDATE_GOLDEN=1 pytest cdc_platform_tests/test_definitions.py` takes over a change.
     """
-    found = outline(example)
+    actual = outline(example)
     if os.environ.get(UPDATE_VARIABLE):
-        GOLDEN.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    assert json.loads(GOLDEN.read_text(encoding="utf-8")) == found
+        GOLDEN.write_text(json.dumps(actual, indent=2) + "\n", encoding="utf-8")
+    assert json.loads(GOLDEN.read_text(encoding="utf-8")) == actual
 
 
 def test_the_example_is_loadable(example: dg.Definitions) -> None:
@@ -107,8 +107,10 @@ def test_quarantine_warns_or_fails_and_never_blocks(
     loaded = load_settings(path)
     checks = checks_of(loaded.capabilities, fail_on_quarantine=loaded.fail_on_quarantine)
     check = next(check for check in checks if check.name == QUARANTINE_EMPTY)
-    found = describe_check_result(PipelineAssets("bank", ()), check, CheckResult(False, "one is held", {}), 1)
-    assert (severity, False) == (found.severity, found.blocking)
+    actual = describe_check_result(
+        PipelineAssets("bank", ()), check, CheckResult(False, "one is held", {}), 1
+    )
+    assert (severity, False) == (actual.severity, actual.blocking)
     (built,) = load_definitions(path).values()
     graph = built.resolve_asset_graph()
     (key,) = (key for key in graph.asset_check_keys if key.name == QUARANTINE_EMPTY)
@@ -121,10 +123,10 @@ def test_two_pipelines_live_side_by_side(tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / name).mkdir()
         write_defs(tmp_path / name, bank_attributes(name=name))
     monkeypatch.setenv(definitions.PLACE_VARIABLE, str(tmp_path))
-    found = outline(definitions.defs())
-    names = [asset["partitions"] for asset in found["assets"].values() if asset["partitions"]]
+    actual = outline(definitions.defs())
+    names = [asset["partitions"] for asset in actual["assets"].values() if asset["partitions"]]
     assert sorted(names) == ["bank/change_stream_partitions", "shop/change_stream_partitions"]
-    assert found["resources"] == ["bank__run", "shop__run"]
+    assert actual["resources"] == ["bank__run", "shop__run"]
 
 
 def test_without_named_tables_a_silent_source_leaves_those_of_the_lake(
@@ -132,14 +134,14 @@ def test_without_named_tables_a_silent_source_leaves_those_of_the_lake(
 ) -> None:
     """A code location loads although its source is down; the tables that the lake has are there."""
     monkeypatch.setenv(definitions.PLACE_VARIABLE, str(write_defs(tmp_path, bank_attributes(tables=None))))
-    found = outline(definitions.defs())
+    actual = outline(definitions.defs())
     assert {
         f"bank__cdc/{name}" for name in ("raw_change_records", "partition_lineage", "change_log", "cut")
-    } < set(found["assets"])
+    } < set(actual["assets"])
     assert not (tmp_path / "lake").exists()
 
 
-def test_the_place_is_told_or_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_place_is_configured_or_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment wins, then the demo's pipeline where there is one, then the examples."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(definitions.PLACE_VARIABLE, raising=False)

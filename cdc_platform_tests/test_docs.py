@@ -1,4 +1,4 @@
-"""What the pages point to is there: programs, files and headings."""
+"""Targets of links in the pages exist: programs, files and headings."""
 
 import re
 from collections.abc import Iterator
@@ -39,15 +39,15 @@ def anchors_of(page: Path) -> set[str]:
 def broken_links(page: Path) -> list[str]:
     """Return the links of a page that lead to no file of the project, or to no heading of one."""
     text = INLINE_CODE.sub("", FENCE.sub("", page.read_text(encoding="utf-8")))
-    found = []
+    broken = []
     for target in LINK.findall(text):
         path, _, anchor = target.partition("#")
         place = page if not path else page.parent / path
         if target.startswith(ELSEWHERE):
             continue
         if not place.exists() or (anchor and anchor not in anchors_of(place)):
-            found.append(target)
-    return found
+            broken.append(target)
+    return broken
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -93,7 +93,7 @@ def test_every_setting_is_on_its_page(page: str, kind: type) -> None:
 
 
 def test_every_page_is_linked_from_the_first() -> None:
-    """Whoever reads the README finds all pages."""
+    """Anyone who reads the README finds all pages."""
     linked = set(LINK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
     assert set() == {str(page.relative_to(ROOT)) for page in PAGES[1:]} - linked
 

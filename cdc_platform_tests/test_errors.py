@@ -12,11 +12,11 @@ RETRY = "(retry)"
 def drawn() -> dict[str, tuple[str, bool]]:
     """Return the parent of each error that the module's docstring draws, and whether it is retried."""
     path: list[str] = []
-    found = {}
-    for indent, name, told in LINE.findall(errors.__doc__ or ""):
+    tree = {}
+    for indent, name, text in LINE.findall(errors.__doc__ or ""):
         path = [*path[: len(indent) // 2], name]
-        found[name] = (path[-2] if len(path) > 1 else "Exception", told.endswith(RETRY))
-    return found
+        tree[name] = (path[-2] if len(path) > 1 else "Exception", text.endswith(RETRY))
+    return tree
 
 
 def test_the_drawn_tree_is_the_tree() -> None:

@@ -62,7 +62,7 @@ def test_records_come_from_the_partition_of_their_key(stream: Stream) -> None:
 
 
 @given(streams())
-def test_log_folds_to_the_tables(stream: Stream) -> None:
+def test_changes_of_the_log_make_the_tables(stream: Stream) -> None:
     """Replaying the expected log key by key gives the rows of the serial history."""
     history, slicing = stream
     log = FakeChangeStream(history, slicing.tree).log()

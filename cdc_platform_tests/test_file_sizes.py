@@ -31,37 +31,37 @@ def text_files() -> list[Path]:
     """Return the files of the project that people read or run."""
     folders = [ROOT / name for name in (PACKAGE, f"{PACKAGE}_tests", "benchmarks", "docs", "examples", ".ci")]
     below = [path for folder in folders for path in folder.rglob("*")]
-    found = [path for path in (*ROOT.iterdir(), *below) if path.suffix in TEXT_SUFFIXES and path.is_file()]
-    return sorted(path for path in found if path.name != ".git" and "__pycache__" not in path.parts)
+    paths = [path for path in (*ROOT.iterdir(), *below) if path.suffix in TEXT_SUFFIXES and path.is_file()]
+    return sorted(path for path in paths if path.name != ".git" and "__pycache__" not in path.parts)
 
 
 def test_files_fit_a_reader() -> None:
     """A file beyond the limit holds a second noun."""
-    found = [
+    too_long = [
         f"{path.relative_to(ROOT)} has {lines} lines, limit {LINES_PER_FILE}"
         for path in code_files()
         if (lines := len(path.read_text(encoding="utf-8").splitlines())) > LINES_PER_FILE
     ]
-    assert not found, "\n".join(found)
+    assert not too_long, "\n".join(too_long)
 
 
 def test_functions_fit_a_screen() -> None:
     """A function beyond the limit holds a second verb."""
-    found = [
+    too_long = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {lines} lines, limit {LINES_PER_FUNCTION}"
         for path in code_files()
         for node in functions_of(path)
         if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > LINES_PER_FUNCTION
     ]
-    assert not found, "\n".join(found)
+    assert not too_long, "\n".join(too_long)
 
 
 def test_no_file_names_a_machine() -> None:
     """Nothing depends on the home or work folder of the machine it was written on."""
-    found = [
+    lines = [
         f"{path.relative_to(ROOT)}:{number} {line.strip()}"
         for path in text_files()
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if MACHINE_PATH.search(line)
     ]
-    assert not found, "\n".join(found)
+    assert not lines, "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What runs tell the UI and the log shows names and values of the source, and no terminal obeys them."""
+"""Metadata in the UI and the log show names and values of the source, and no terminal obeys them."""
 
 import dagster as dg
 import pytest
@@ -22,7 +22,7 @@ def test_errors_of_settings_hold_no_controls() -> None:
 def test_metadata_holds_no_controls() -> None:
     """Texts are visible in each kind of metadata; numbers and keys stay."""
     table = dg.MetadataValue.table([dg.TableRecord({"name": NASTY, "rows": 1})])
-    found = visible({"text": NASTY, "note": dg.MetadataValue.md(NASTY), "table": table, "rows": 5})
-    assert (found["text"], found["note"].md_str, found["rows"]) == (SHOWN, SHOWN, 5)
-    assert [record.data for record in found["table"].records] == [{"name": SHOWN, "rows": 1}]
-    assert found["table"].schema == table.schema
+    metadata = visible({"text": NASTY, "note": dg.MetadataValue.md(NASTY), "table": table, "rows": 5})
+    assert (metadata["text"], metadata["note"].md_str, metadata["rows"]) == (SHOWN, SHOWN, 5)
+    assert [record.data for record in metadata["table"].records] == [{"name": SHOWN, "rows": 1}]
+    assert metadata["table"].schema == table.schema

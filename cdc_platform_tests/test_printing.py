@@ -1,12 +1,12 @@
-"""What is printed shows names and values as they are, and no terminal obeys them."""
+"""Printed text shows names and values as they are, and no terminal obeys them."""
 
 import json
 
 import pytest
 
-from cdc_platform.commands.quarantine import describe_held
+from cdc_platform.commands.quarantine import describe_quarantined
 from cdc_platform.errors import SettingError, SparkUnreachable
-from cdc_platform.model.stream.quarantined_records import HeldRecord
+from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.printing import join_lines, print_line, print_text
 from cdc_platform_tests.control_characters import NASTY, SHOWN
 
@@ -29,13 +29,13 @@ def test_json_stays_the_same_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_table_of_quarantine_has_no_forged_line() -> None:
     """A name of the source with a line end in it is no second line."""
-    held = HeldRecord(1, "why", "p", 0, None, "r\n     0  open      accounts", "t\x1b[2J", None)
-    lines = describe_held([held]).splitlines()
+    record = QuarantinedRecord(1, "why", "p", 0, None, "r\n     0  open      accounts", "t\x1b[2J", None)
+    lines = describe_quarantined([record]).splitlines()
     assert lines[1].split(maxsplit=3) == ["1", "open", "t\\u001b[2J", "r\\n     0  open      accounts"]
 
 
-def test_errors_tell_no_password_of_an_address() -> None:
+def test_errors_contain_no_password_of_an_address() -> None:
     """They are escaped wherever errors are raised or shown."""
-    told = str(SparkUnreachable("No answer: jdbc:postgresql://me:hush@host/db and https://u:p%40@h"))
-    assert told == "No answer: jdbc:postgresql://me:(hidden)@host/db and https://u:(hidden)@h"
+    text = str(SparkUnreachable("No answer: jdbc:postgresql://me:hush@host/db and https://u:p%40@h"))
+    assert text == "No answer: jdbc:postgresql://me:(hidden)@host/db and https://u:(hidden)@h"
     assert "hush" not in str(SettingError("lake.catalog.uri", "is wrong: http://:hush@h"))

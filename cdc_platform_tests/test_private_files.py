@@ -1,4 +1,4 @@
-"""What holds rows and secrets is for the user's eyes alone, whatever was there before."""
+"""Files with rows and secrets are readable by the user alone, whatever was there before."""
 
 import re
 import stat
@@ -61,5 +61,5 @@ def test_no_other_module_opens_private_files_itself() -> None:
     """A mode of a new file alone leaves one that is there as it is: a single module deals with both."""
     package = Path(cdc_platform.__file__).parent
     pattern = re.compile(r"O_CREAT|0o[67]00")
-    found = {path.name for path in package.rglob("*.py") if pattern.search(path.read_text(encoding="utf-8"))}
-    assert found == {"private_files.py"}
+    names = {path.name for path in package.rglob("*.py") if pattern.search(path.read_text(encoding="utf-8"))}
+    assert names == {"private_files.py"}

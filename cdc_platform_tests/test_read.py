@@ -23,7 +23,7 @@ from cdc_platform.lake.state.pins import pin_cut, unpin_cut
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_options import TableOptions
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.read import TablesAtCut, open_tables
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, expected_balances, feed_cycle
@@ -204,7 +204,7 @@ def test_rows_and_columns_are_chosen(
         ({"columns": ["ID"]}, "and not: ID$"),
     ],
 )
-def test_a_choice_that_does_not_fit_is_told(
+def test_a_choice_that_does_not_fit_is_an_error(
     one_table: TablesAtCut, chosen: dict[str, Any], message: str
 ) -> None:
     """What cannot be read, or names no column, is a wrong setting, and the columns are listed."""
@@ -218,9 +218,9 @@ def test_duckdb_has_tables_under_the_names_of_the_source(tmp_path: Path) -> None
     snapshots = {}
     for number, name in enumerate(("shop.orders", "order", "my table")):
         rows = pa.table({"id": [number]})
-        found = lake.catalog.create_table(f"bank.{lake_table_name(name)}", rows.schema)
-        found.append(rows)
-        snapshot = head(found)
+        table = lake.catalog.create_table(f"bank.{lake_table_name(name)}", rows.schema)
+        table.append(rows)
+        snapshot = head(table)
         assert snapshot is not None
         snapshots[name] = snapshot.snapshot_id
     connection = TablesAtCut(lake, Cut(1, START, 1, snapshots, START)).duckdb()

@@ -23,18 +23,18 @@ from cdc_platform_tests.simulator.traffics import traffics
 every_dialect = pytest.mark.parametrize("dialect", list(Dialect))
 
 
-def demand(found: Reading, fault: Fault, times: int, token: str, after_rows: int = 1) -> None:
+def demand(reading: Reading, fault: Fault, times: int, token: str, after_rows: int = 1) -> None:
     """Let a fault befall the next queries of a partition."""
-    found.database.database.faults.demand(fault, times, token, after_rows)
+    reading.database.database.faults.demand(fault, times, token, after_rows)
 
 
 def begun(seconds: float = 0.5, **chosen: Any) -> tuple[Reading, str]:
     """Return a reader that has read some time, and a partition that is busy and lives on."""
     settings = {"partition_life_s": 60.0, "partitions": 3} | chosen
-    found = reading(churning(**settings))
-    found.database.now_micros = ORIGIN + int(seconds * SECOND)
-    found.catch_up()
-    return found, next(token for token, partition in found.lineage.partitions.items() if partition.is_live)
+    actual = reading(churning(**settings))
+    actual.database.now_micros = ORIGIN + int(seconds * SECOND)
+    actual.catch_up()
+    return actual, next(token for token, partition in actual.lineage.partitions.items() if partition.is_live)
 
 
 @given(traffics())
@@ -43,20 +43,20 @@ def test_every_watermark_equals_the_history(traffic: tuple[SimulatorSettings, tu
     """At each cycle's watermark the log is the true history up to there, whatever churns and breaks."""
     chosen, pauses_s = traffic
     # Between the two lengths of a stall; one that is only a busy machine's does no harm here.
-    found = reading(Simulated(chosen, ORIGIN), stuck_after_s=0.15)
+    actual = reading(Simulated(chosen, ORIGIN), stuck_after_s=0.15)
     for number, pause_s in enumerate(pauses_s):
-        found.database.now_micros += int(pause_s * SECOND)
-        before = found.watermark_micros
+        actual.database.now_micros += int(pause_s * SECOND)
+        before = actual.watermark_micros
         if number % 2:
-            found.follow()
+            actual.follow()
         else:
-            found.cycle()
-        assert before <= found.watermark_micros
-        assert violations(found.lineage) == []
-        assert found.truth() == found.log
-    found.catch_up()
-    assert found.truth() == found.log
-    assert found.waiting == {}
+            actual.cycle()
+        assert before <= actual.watermark_micros
+        assert violations(actual.lineage) == []
+        assert actual.truth() == actual.log
+    actual.catch_up()
+    assert actual.truth() == actual.log
+    assert actual.waiting == {}
 
 
 def test_windows_that_meet_on_a_record_give_it_once() -> None:
@@ -64,44 +64,44 @@ def test_windows_that_meet_on_a_record_give_it_once() -> None:
     whole = reading(churning())
     whole.catch_up()
     commits = [commit for commit, _, _ in whole.log]
-    found, seen = reading(churning()), Counter[tuple[Any, ...]]()
+    actual, counts = reading(churning()), Counter[tuple[Any, ...]]()
     for number, commit in enumerate(commits[::5]):
-        found.database.now_micros = max(found.database.now_micros if number else 0, commit + number % 3)
-        for report in found.cycle():
-            seen[report.token, report.start_exclusive_micros] += 1
-    found.database.now_micros = whole.database.now_micros
-    found.catch_up()
-    assert whole.log == found.log
-    assert {1} == set(seen.values())
+        actual.database.now_micros = max(actual.database.now_micros if number else 0, commit + number % 3)
+        for report in actual.cycle():
+            counts[report.token, report.start_exclusive_micros] += 1
+    actual.database.now_micros = whole.database.now_micros
+    actual.catch_up()
+    assert whole.log == actual.log
+    assert {1} == set(counts.values())
 
 
 def test_generations_that_passed_while_nobody_read() -> None:
     """A reader that comes back after many generations of partitions follows them all, in one go."""
-    found = reading(churning(partition_life_s=0.3))
-    found.database.now_micros = ORIGIN + 1
-    found.cycle()
-    found.database.now_micros = ORIGIN + 3 * SECOND
-    found.catch_up()
-    parents = {token: partition.parent_tokens for token, partition in found.lineage.partitions.items()}
+    actual = reading(churning(partition_life_s=0.3))
+    actual.database.now_micros = ORIGIN + 1
+    actual.cycle()
+    actual.database.now_micros = ORIGIN + 3 * SECOND
+    actual.catch_up()
+    parents = {token: partition.parent_tokens for token, partition in actual.lineage.partitions.items()}
     depth: dict[str, int] = {"": 0}
     for token, found_parents in parents.items():
         depth[token] = 1 + max((depth[parent] for parent in found_parents), default=-1)
     assert max(depth.values()) > 3
-    assert found.truth() == found.log
-    assert violations(found.lineage) == []
+    assert actual.truth() == actual.log
+    assert violations(actual.lineage) == []
 
 
 @every_dialect
 def test_one_read_follows_all_generations(dialect: Dialect) -> None:
     """Partitions split, merge and move a dozen times, and one cycle reaches the clock."""
-    found = reading(churning(partition_life_s=0.3, dialect=dialect))
-    found.database.now_micros = ORIGIN + 6 * SECOND
-    reports = found.follow()
-    assert found.database.now_micros - 1 == found.watermark_micros
+    actual = reading(churning(partition_life_s=0.3, dialect=dialect))
+    actual.database.now_micros = ORIGIN + 6 * SECOND
+    reports = actual.follow()
+    assert actual.database.now_micros - 1 == actual.watermark_micros
     assert len(reports) == len({report.token for report in reports}) > 30
-    assert violations(found.lineage) == []
-    assert found.truth() == found.log
-    assert found.waiting == {}
+    assert violations(actual.lineage) == []
+    assert actual.truth() == actual.log
+    assert actual.waiting == {}
 
 
 def test_a_child_that_starts_where_the_window_ends() -> None:
@@ -111,38 +111,38 @@ def test_a_child_that_starts_where_the_window_ends() -> None:
     starts = sorted({partition.start_micros for partition in whole.lineage.partitions.values()} - {ORIGIN})
     assert len(starts) > 3
     for number, start in enumerate(starts[:6]):
-        found = reading(churning())
-        found.database.now_micros = start + number % 3
-        found.cycle()
-        found.catch_up()
-        found.database.now_micros = whole.database.now_micros
-        found.catch_up()
-        assert whole.log == found.log
+        actual = reading(churning())
+        actual.database.now_micros = start + number % 3
+        actual.cycle()
+        actual.catch_up()
+        actual.database.now_micros = whole.database.now_micros
+        actual.catch_up()
+        assert whole.log == actual.log
 
 
 def test_a_restart_between_two_announcements_starts_the_child_once(tmp_path: Path) -> None:
     """One parent of a merge has announced the child, the other runs on, and all memory is lost."""
     whole = reading(churning())
     whole.catch_up()
-    merged = next(found for found in whole.lineage.partitions.values() if len(found.parent_tokens) > 1)
-    found = reading(churning())
-    found.database.now_micros = merged.start_micros - 1
-    found.catch_up()
-    found.database.now_micros = merged.start_micros + 2
-    found.cycle(skipped=merged.parent_tokens[1])
-    assert PartitionState.CREATED is found.lineage.partitions[merged.token].state
+    merged = next(actual for actual in whole.lineage.partitions.values() if len(actual.parent_tokens) > 1)
+    actual = reading(churning())
+    actual.database.now_micros = merged.start_micros - 1
+    actual.catch_up()
+    actual.database.now_micros = merged.start_micros + 2
+    actual.cycle(skipped=merged.parent_tokens[1])
+    assert PartitionState.CREATED is actual.lineage.partitions[merged.token].state
 
     lake = Lake(LakeSettings(str(tmp_path)), "restarted")
-    save_lineage(lake, found.lineage)
+    save_lineage(lake, actual.lineage)
     loaded = load_lineage(lake)
     assert loaded is not None
-    found.lineage, found.client = loaded, InProcessClient(found.database)
-    found.cycle()
-    assert PartitionState.SCHEDULED is found.lineage.partitions[merged.token].state
-    found.database.now_micros = whole.database.now_micros
-    found.catch_up()
-    assert whole.log == found.log
-    assert violations(found.lineage) == []
+    actual.lineage, actual.client = loaded, InProcessClient(actual.database)
+    actual.cycle()
+    assert PartitionState.SCHEDULED is actual.lineage.partitions[merged.token].state
+    actual.database.now_micros = whole.database.now_micros
+    actual.catch_up()
+    assert whole.log == actual.log
+    assert violations(actual.lineage) == []
 
 
 @every_dialect
@@ -150,48 +150,48 @@ def test_a_stalled_partition_is_asked_again_once(dialect: Dialect) -> None:
     """A query that goes silent is replaced by a fresh one, which goes on where the first one was."""
     asked = []
     for stalls in (0, 1):
-        found, token = begun(dialect=dialect, stall_s=60.0)
-        demand(found, Fault.STALLED, stalls, token)
-        found.database.now_micros = ORIGIN + 3 * SECOND
-        assert {WindowOutcome.COMPLETE} == {report.outcome for report in found.cycle()}
-        assert found.truth() == found.log
-        asked.append(found.client.asked[token])
+        reading, token = begun(dialect=dialect, stall_s=60.0)
+        demand(reading, Fault.STALLED, stalls, token)
+        reading.database.now_micros = ORIGIN + 3 * SECOND
+        assert {WindowOutcome.COMPLETE} == {report.outcome for report in reading.cycle()}
+        assert reading.truth() == reading.log
+        asked.append(reading.client.asked[token])
     assert asked[0] + 1 == asked[1]
 
 
 def test_a_partition_that_stays_silent_holds_the_watermark() -> None:
     """It is left after two queries, and the others are read; the next cycle reads on where it stands."""
-    found, token = begun(stall_s=60.0)
-    demand(found, Fault.STALLED, 2, token)
-    asked, position = found.client.asked[token], found.lineage.partitions[token].position_micros
-    found.database.now_micros = ORIGIN + 3 * SECOND
-    reports = {report.token: report for report in found.cycle()}
-    assert asked + 2 == found.client.asked[token]
+    reading, token = begun(stall_s=60.0)
+    demand(reading, Fault.STALLED, 2, token)
+    asked, position = reading.client.asked[token], reading.lineage.partitions[token].position_micros
+    reading.database.now_micros = ORIGIN + 3 * SECOND
+    reports = {report.token: report for report in reading.cycle()}
+    assert asked + 2 == reading.client.asked[token]
     assert [token] == [report.token for report in reports.values() if report.is_silent]
     assert f"has sent neither records nor heartbeats for {SILENCE_S} s" in str(reports[token].error)
-    assert position <= found.watermark_micros < ORIGIN + SECOND
-    assert found.truth() == found.log
-    assert found.waiting
-    found.cycle()
-    assert found.database.now_micros - 1 == found.watermark_micros
-    assert found.truth() == found.log
+    assert position <= reading.watermark_micros < ORIGIN + SECOND
+    assert reading.truth() == reading.log
+    assert reading.waiting
+    reading.cycle()
+    assert reading.database.now_micros - 1 == reading.watermark_micros
+    assert reading.truth() == reading.log
 
 
 @every_dialect
 def test_lost_retention_is_an_error_that_stays(dialect: Dialect) -> None:
     """A partition whose records are gone is not skipped: every cycle says so, and what there is to choose."""
-    found, token = begun(dialect=dialect)
-    demand(found, Fault.EXPIRED, 1, token)
-    found.database.now_micros = ORIGIN + 3 * SECOND
-    position = found.lineage.partitions[token].position_micros
+    reading, token = begun(dialect=dialect)
+    demand(reading, Fault.EXPIRED, 1, token)
+    reading.database.now_micros = ORIGIN + 3 * SECOND
+    position = reading.lineage.partitions[token].position_micros
     for _ in range(3):
-        report = next(report for report in found.cycle() if report.token == token)
+        report = next(report for report in reading.cycle() if report.token == token)
         assert WindowOutcome.INTERRUPTED is report.outcome
         assert RetentionExpired.__name__ == report.error_name
         assert "begin a new lake" in str(report.error)
         assert "`start_timestamp`" in str(report.error)
-        assert position == report.end_inclusive_micros == found.watermark_micros
-    assert found.truth() == found.log
+        assert position == report.end_inclusive_micros == reading.watermark_micros
+    assert reading.truth() == reading.log
 
 
 def test_faults_befall_the_readings() -> None:
@@ -199,17 +199,17 @@ def test_faults_befall_the_readings() -> None:
     befallen = Counter[Fault]()
     for seed in range(12):
         database = churning(seed=seed, faults=PASSING_FAULTS, fault_probability=0.5, stall_s=0.01)
-        found = reading(database)
-        found.catch_up()
+        actual = reading(database)
+        actual.catch_up()
         befallen.update(database.database.faults.befallen)
     assert {fault for fault in befallen if befallen[fault]} == set(PASSING_FAULTS)
 
 
 def test_the_first_query_never_returns_data() -> None:
     """Data in the answer of the query without a token would belong to no partition, so it is an error."""
-    found, token = begun()
+    reading, token = begun()
     root = ReadWindow("", ORIGIN - 1, ORIGIN + SECOND)
-    service = found.client.service
+    service = reading.client.service
     answer = service.execute_streaming_sql
 
     def swapped(request: Any, is_over: Any) -> Any:
@@ -219,7 +219,7 @@ def test_the_first_query_never_returns_data() -> None:
     service.execute_streaming_sql = swapped  # type: ignore[method-assign] # plays a server that errs
     (report,) = [
         row["read_window"]
-        for batch in read_window(found.client, 1, root)
+        for batch in read_window(reading.client, 1, root)
         for row in batch.to_pylist()
         if row["read_window"]
     ]

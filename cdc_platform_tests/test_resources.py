@@ -1,4 +1,4 @@
-"""What Spark's launcher says: reported while it starts, collected for errors, and handed on afterwards."""
+"""Output of Spark's launcher: reported while it starts, collected for errors, and passed on afterwards."""
 
 import signal
 import subprocess

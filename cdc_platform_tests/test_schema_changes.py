@@ -11,10 +11,10 @@ from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.log_checks import check_nothing_lost
 from cdc_platform.pipeline.checks.source_checks import check_schema, check_source
-from cdc_platform.pipeline.checks.table_checks import check_fold
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
 from cdc_platform.pipeline.cycle import run_cycle
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.pipeline.schema.evolve import find_exclusions
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform_tests.support.bank_databases import catch_up, write
@@ -130,7 +130,7 @@ def test_tables_follow_the_schema_and_equal_the_source(
     for steps in ROUNDS:
         play(bank, steps)
         catch_up(whole, spark)
-        for check in (check_nothing_lost, check_fold, check_source):
+        for check in (check_nothing_lost, check_tables_equal_log, check_source):
             result = check(whole, spark, EVERYTHING)
             assert result.passed, result.summary
     cut = newest_cut(whole.lake)
@@ -161,9 +161,9 @@ def test_tables_follow_the_schema_and_equal_the_source(
 
 def check_partial(pipeline: Pipeline, spark: "SparkSession") -> None:
     """A column that is not watched, or generated, is said to be missing; the others equal the source."""
-    told = " ".join(find_exclusions(pipeline))
-    assert "`partly`: columns that the change stream does not watch are not in the lake: b" in told
-    assert "no change stream sends them: doubled." in told
+    summary = " ".join(find_exclusions(pipeline))
+    assert "`partly`: columns that the change stream does not watch are not in the lake: b" in summary
+    assert "no change stream sends them: doubled." in summary
     catch_up(pipeline, spark)
     assert [tuple(row.values()) for row in rows_of(pipeline, "partly")] == [(1, "a")]
     result = check_source(pipeline, spark, EVERYTHING)
@@ -173,21 +173,22 @@ def check_partial(pipeline: Pipeline, spark: "SparkSession") -> None:
 
 def check_watches(bank: BankSettings, pipeline: Pipeline, spark: "SparkSession") -> None:
     """Columns and tables leave the stream and come back; what the tables lack for it is said."""
-    told: list[str] = []
+    summary: list[str] = []
     for steps in WATCHES:
         play(bank, steps)
         catch_up(pipeline, spark)
-        if len(told) == 1:
+        if len(summary) == 1:
             catch_up(pipeline, spark)  # which copies the table with a row
         result = check_source(pipeline, spark, EVERYTHING)
         assert result.passed, result.summary
-        told.append(result.summary)
-    assert "not compared: b, doubled of `partly`" in told[0]
-    assert "`partly` is not watched there" in told[1]
+        summary.append(result.summary)
+    assert "not compared: b, doubled of `partly`" in summary[0]
+    assert "`partly` is not watched there" in summary[1]
     assert (
-        "`partly` differs as expected, since `partly` was not watched for a while: 1 rows missing" in told[2]
+        "`partly` differs as expected, since `partly` was not watched for a while: 1 rows missing"
+        in summary[2]
     )
-    result = check_fold(pipeline, spark, EVERYTHING)
+    result = check_tables_equal_log(pipeline, spark, EVERYTHING)
     assert result.passed, result.summary
     partly = {row["id"]: (row["a"], row["b"], row["b__string"]) for row in rows_of(pipeline, "partly")}
     assert partly == {
@@ -212,10 +213,10 @@ def test_a_made_table_is_in_the_cut_of_its_first_transaction(
     spark: "SparkSession", session_lake: LakeSettings, still_emulator: str
 ) -> None:
     """So it is where another table goes in the same cycle, too: no reader sees a half of the transaction."""
-    bank = BankSettings(still_emulator, database="births")
+    bank = BankSettings(still_emulator, database="creations")
     make_database(bank, ("CREATE TABLE gone (id INT64, v INT64) PRIMARY KEY (id)", *KEYLESS[1:]))
     play(bank, (("INSERT INTO other (id, v) VALUES (1, 1)",),))
-    pipeline = follow(still_emulator, session_lake, "births", "s")
+    pipeline = follow(still_emulator, session_lake, "creations", "s")
     catch_up(pipeline, spark)
     made = "CREATE TABLE made (id INT64, v INT64) PRIMARY KEY (id)"
     both = ("INSERT INTO made (id, v) VALUES (3, 3)", "UPDATE other SET v = -2 WHERE true")
@@ -244,14 +245,14 @@ def test_a_table_without_a_key_column_is_left_out_by_itself(
     assert [(row["id"], row["v"]) for row in rows_of(pipeline, "other")] == [(1, 2)]
     assert [table.name for table in pipeline.tables] == ["other"]
     assert quarantined_rows(pipeline) == []
-    told = check_schema(pipeline, spark, EVERYTHING).summary
-    assert all(f"`{name}` has a primary key without columns" in told for name in ("one", "late"))
+    summary = check_schema(pipeline, spark, EVERYTHING).summary
+    assert all(f"`{name}` has a primary key without columns" in summary for name in ("one", "late"))
     keyed = ("DROP TABLE one", "CREATE TABLE one (id INT64, v INT64) PRIMARY KEY (id)")
     play(bank, (("UPDATE one SET v = 3 WHERE true",), *keyed, ("INSERT INTO one (id, v) VALUES (7, 7)",)))
     catch_up(pipeline, spark)
     catch_up(pipeline, spark)
     assert [(row["id"], row["v"]) for row in rows_of(pipeline, "one")] == [(7, 7)]
-    for check in (check_nothing_lost, check_fold, check_source):
+    for check in (check_nothing_lost, check_tables_equal_log, check_source):
         result = check(pipeline, spark, EVERYTHING)
         assert result.passed, result.summary
     pipeline.source.close()

@@ -17,9 +17,9 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.control import save_lineage
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState
 from cdc_platform.partitions import change_stream_partitions
-from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
-from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running, Wanted, look
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running, RunSelection, evaluate_pipeline
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 
@@ -52,8 +52,8 @@ class StillSource:
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
     """An instance in memory."""
-    with dg.DagsterInstance.ephemeral() as found:
-        yield found
+    with dg.DagsterInstance.ephemeral() as dagster:
+        yield dagster
 
 
 @pytest.fixture
@@ -65,19 +65,19 @@ def settings(tmp_path: Path) -> PipelineSettings:
 @pytest.fixture
 def source(monkeypatch: pytest.MonkeyPatch) -> StillSource:
     """The source that the sensor meets."""
-    found = StillSource()
+    source = StillSource()
 
-    def open_fake(given: PipelineSettings) -> Pipeline:
-        return Pipeline(given, Lake(given.lake, given.name), cast("SpannerSource", found))
+    def open_fake(settings: PipelineSettings) -> Pipeline:
+        return Pipeline(settings, Lake(settings.lake, settings.name), cast("SpannerSource", source))
 
     monkeypatch.setattr(sensors, "open_pipeline", open_fake)
-    return found
+    return source
 
 
 ASSETS = PipelineAssets("bank", ("accounts",))
 CHECK = dg.AssetCheckKey(ASSETS.log, "exactly_once")
 PROOF = dg.AssetCheckKey(ASSETS.cut, "tables_equal_source")
-WANTED = Wanted(ASSETS, (CHECK,), (PROOF,))
+WANTED = RunSelection(ASSETS, (CHECK,), (PROOF,))
 
 
 def partition(token: str, state: PartitionState, seconds: int) -> Partition:
@@ -88,30 +88,30 @@ def partition(token: str, state: PartitionState, seconds: int) -> Partition:
 
 def save(settings: PipelineSettings, *partitions: Partition) -> list[str]:
     """Store a lineage in the lake, and return the keys of its partitions."""
-    lineage = Lineage({found.token: found for found in partitions}, cycle=0)
+    lineage = Lineage({partition.token: partition for partition in partitions}, cycle=0)
     save_lineage(Lake(settings.lake, settings.name), lineage)
-    return [found.key for found in partitions]
+    return [partition.key for partition in partitions]
 
 
-def asked(found: dg.SensorResult | dg.SkipReason) -> dg.RunRequest:
+def run_request_of(outcome: dg.SensorResult | dg.SkipReason) -> dg.RunRequest:
     """Return the only run that a sensor asks for."""
-    assert isinstance(found, dg.SensorResult)
-    assert found.run_requests is not None
-    (request,) = found.run_requests
+    assert isinstance(outcome, dg.SensorResult)
+    assert outcome.run_requests is not None
+    (request,) = outcome.run_requests
     return request
 
 
-def reason(found: dg.SensorResult | dg.SkipReason) -> str:
+def reason(outcome: dg.SensorResult | dg.SkipReason) -> str:
     """Return why a sensor asks for nothing."""
-    assert isinstance(found, dg.SkipReason)
-    assert found.skip_message is not None
-    return found.skip_message
+    assert isinstance(outcome, dg.SkipReason)
+    assert outcome.skip_message is not None
+    return outcome.skip_message
 
 
-def key_changes(found: dg.SensorResult | dg.SkipReason) -> dict[str, list[str]]:
+def key_changes(outcome: dg.SensorResult | dg.SkipReason) -> dict[str, list[str]]:
     """Return the partition keys that a sensor adds and retires."""
-    assert isinstance(found, dg.SensorResult)
-    requests = found.dynamic_partitions_requests or []
+    assert isinstance(outcome, dg.SensorResult)
+    requests = outcome.dynamic_partitions_requests or []
     return {
         "add" if isinstance(request, dg.AddDynamicPartitionsRequest) else "delete": list(
             request.partition_keys
@@ -123,16 +123,16 @@ def key_changes(found: dg.SensorResult | dg.SkipReason) -> dict[str, list[str]]:
 @pytest.mark.usefixtures("source")
 def test_a_new_pipeline_begins_at_the_root(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
     """The first look adds the root partition, and asks for a run over it."""
-    found = look(instance, settings, Running(), WANTED)
-    assert key_changes(found) == {"add": ["root"]}
-    tags = asked(found).tags
+    outcome = evaluate_pipeline(instance, settings, Running(), WANTED)
+    assert key_changes(outcome) == {"add": ["root"]}
+    tags = run_request_of(outcome).tags
     assert (tags[RANGE_START_TAG], tags[RANGE_END_TAG], tags[PIPELINE_TAG]) == ("root", "root", "bank")
 
 
 @pytest.mark.usefixtures("source")
 def test_one_run_covers_all_live_partitions(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
     """Children whose parents finished are added, finished ones retired; the range covers the rest."""
-    kept, child, _done, _waits = save(
+    live_token, child, _done, _waits = save(
         settings,
         partition("kept", PartitionState.RUNNING, 1),
         partition("child", PartitionState.SCHEDULED, 3),
@@ -140,11 +140,11 @@ def test_one_run_covers_all_live_partitions(instance: dg.DagsterInstance, settin
         partition("waits", PartitionState.CREATED, 4),
     )
     done = partition("done", PartitionState.FINISHED, 2).key
-    instance.add_dynamic_partitions(PARTITIONS, [done, kept])
-    found = look(instance, settings, Running(), WANTED)
-    assert key_changes(found) == {"add": [child], "delete": [done]}
-    tags = asked(found).tags
-    assert (tags[RANGE_START_TAG], tags[RANGE_END_TAG]) == (kept, child)
+    instance.add_dynamic_partitions(PARTITIONS, [done, live_token])
+    outcome = evaluate_pipeline(instance, settings, Running(), WANTED)
+    assert key_changes(outcome) == {"add": [child], "delete": [done]}
+    tags = run_request_of(outcome).tags
+    assert (tags[RANGE_START_TAG], tags[RANGE_END_TAG]) == (live_token, child)
 
 
 @pytest.mark.usefixtures("source")
@@ -156,13 +156,13 @@ def test_nothing_changes_while_the_partitions_stay(
         settings, partition("a", PartitionState.RUNNING, 1), partition("b", PartitionState.RUNNING, 2)
     )
     instance.add_dynamic_partitions(PARTITIONS, keys)
-    assert key_changes(look(instance, settings, Running(), WANTED)) == {}
+    assert key_changes(evaluate_pipeline(instance, settings, Running(), WANTED)) == {}
 
 
 @pytest.mark.usefixtures("source")
-def test_a_run_is_told_how_long_to_follow(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
+def test_a_run_gets_the_time_to_follow(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
     """The run goes on with further cycles for as long as the pipeline's settings say."""
-    request = asked(look(instance, settings, Running(follow_s=7.0), WANTED))
+    request = run_request_of(evaluate_pipeline(instance, settings, Running(follow_s=7.0), WANTED))
     assert request.run_config == {"ops": {"bank__cdc__cut": {"config": {"follow_s": 7.0}}}}
     assert request.asset_selection == ASSETS.all_keys
 
@@ -170,14 +170,19 @@ def test_a_run_is_told_how_long_to_follow(instance: dg.DagsterInstance, settings
 @pytest.mark.usefixtures("source")
 def test_the_proof_is_made_now_and_then(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
     """The first run proves all tables; the next do when the time has come again."""
-    first = asked(look(instance, settings, Running(), WANTED))
+    first = run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
     assert first.asset_check_keys == [CHECK, PROOF]
     instance.add_run(
         dg.DagsterRun(job_name="bank_sync", status=dg.DagsterRunStatus.SUCCESS, tags=dict(first.tags))
     )
-    assert asked(look(instance, settings, Running(), WANTED)).asset_check_keys == [CHECK]
+    assert run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED)).asset_check_keys == [
+        CHECK
+    ]
     again = Running(prove_every_s=0)
-    assert asked(look(instance, settings, again, WANTED)).asset_check_keys == [CHECK, PROOF]
+    assert run_request_of(evaluate_pipeline(instance, settings, again, WANTED)).asset_check_keys == [
+        CHECK,
+        PROOF,
+    ]
 
 
 @pytest.mark.parametrize("status", ["NOT_STARTED", "STARTING", "STARTED", "CANCELING"])
@@ -189,7 +194,7 @@ def test_two_runs_of_a_pipeline_never_overlap(
     tags = {PIPELINE_TAG: "bank", "cdc/worker": Worker.current().to_tag()}
     run = dg.DagsterRun(job_name="bank_sync", status=dg.DagsterRunStatus[status], tags=tags)
     instance.add_run(run)
-    assert run.run_id[:8] in reason(look(instance, settings, Running(), WANTED))
+    assert run.run_id[:8] in reason(evaluate_pipeline(instance, settings, Running(), WANTED))
 
 
 @pytest.mark.usefixtures("source")
@@ -200,7 +205,7 @@ def test_a_killed_run_does_not_stop_the_pipeline(
     lost = Worker(Worker.current().host, Worker.current().pid, "another start")
     tags = {PIPELINE_TAG: "bank", "cdc/worker": lost.to_tag()}
     instance.add_run(dg.DagsterRun(job_name="bank_sync", status=dg.DagsterRunStatus.STARTED, tags=tags))
-    assert asked(look(instance, settings, Running(), WANTED))
+    assert run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
 
 
 @pytest.mark.usefixtures("source")
@@ -209,9 +214,9 @@ def test_failing_runs_are_asked_for_less_often(
 ) -> None:
     """One failure is tried again at once, several in a row after a pause that grows."""
     monkeypatch.setattr(sensors, "failures_in_a_row", lambda *_args, **_named: (1, time.time()))
-    assert asked(look(instance, settings, Running(), WANTED))
+    assert run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
     monkeypatch.setattr(sensors, "failures_in_a_row", lambda *_args, **_named: (3, time.time()))
-    assert "last 3 runs failed" in reason(look(instance, settings, Running(), WANTED))
+    assert "last 3 runs failed" in reason(evaluate_pipeline(instance, settings, Running(), WANTED))
 
 
 def test_a_source_that_is_down_is_a_reason_to_wait(
@@ -219,7 +224,7 @@ def test_a_source_that_is_down_is_a_reason_to_wait(
 ) -> None:
     """An unreachable source makes no failing runs: the sensor says what is wrong, and looks again."""
     source.is_down = True
-    assert "nobody answers" in reason(look(instance, settings, Running(), WANTED))
+    assert "nobody answers" in reason(evaluate_pipeline(instance, settings, Running(), WANTED))
     assert source.is_closed
 
 
@@ -229,7 +234,7 @@ def test_a_stream_that_ended_is_a_reason_to_wait(
 ) -> None:
     """When no partition is left, there is nothing to ask for."""
     save(settings, partition("done", PartitionState.FINISHED, 1))
-    assert "ended" in reason(look(instance, settings, Running(), WANTED))
+    assert "ended" in reason(evaluate_pipeline(instance, settings, Running(), WANTED))
 
 
 def test_partitions_are_named_after_the_pipeline() -> None:

@@ -17,7 +17,7 @@ TERMINATED = 143
 
 @pytest.fixture(autouse=True)
 def others_speak_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The first signal silences all loggers of the process, and whoever writes to its error stream."""
+    """The first signal silences all loggers of the process, and anyone who writes to its error stream."""
     monkeypatch.setattr(sys, "stderr", sys.stderr)
     yield
     logging.disable(logging.NOTSET)
@@ -71,7 +71,7 @@ def test_what_breaks_while_another_handles_signals_is_no_error() -> None:
         raise SetupError("Spark did not start")
 
 
-def test_an_error_of_the_pipeline_is_told_nevertheless() -> None:
+def test_an_error_of_the_pipeline_is_reported_nevertheless() -> None:
     """What is wrong with the data does not hide behind a signal."""
 
     def fail_after_signal() -> None:

@@ -1,4 +1,4 @@
-"""What the demo's users see in the browser."""
+"""The demo's UI as its users see it in the browser."""
 
 import os
 import re
@@ -42,7 +42,7 @@ COLUMNS: Final = ("account_id", "owner", "balance", "opened_on", "labels", "prim
 def page() -> Iterator[Any]:
     """A page of a headless browser."""
     browsers = (shutil.which(name) for name in BROWSERS)
-    browser = next((found for found in browsers if found is not None), None)
+    browser = next((browser_path for browser_path in browsers if browser_path is not None), None)
     if browser is None and os.environ.get("CI") != "true":
         pytest.skip("No Chromium was found on the PATH: install the package `chromium`")
     assert browser is not None, "No Chromium was found on the PATH: install the package `chromium`"
@@ -74,9 +74,9 @@ def text_of(page: Any, address: str, expected: tuple[str, ...], keys: str | None
 def address_of(demo: Program) -> str:
     """Return the address that the demo prints."""
     demo.wait_for("Dagster's UI: ", WITHIN_S)
-    found = re.search(r"Dagster's UI: (http://\S+)", demo.said())
-    assert found is not None
-    return found[1]
+    match = re.search(r"Dagster's UI: (http://\S+)", demo.said())
+    assert match is not None
+    return match[1]
 
 
 def test_the_demo_in_the_browser(page: Any, tmp_path: Path) -> None:

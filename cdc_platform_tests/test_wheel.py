@@ -26,8 +26,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> ZipFile:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), str(sources)]
     built = subprocess.run(command, text=True, capture_output=True, timeout=600, check=False)
     assert built.returncode == 0, built.stderr
-    (found,) = folder.glob("*.whl")
-    return ZipFile(found)
+    (path,) = folder.glob("*.whl")
+    return ZipFile(path)
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: ZipFile) -> None:
@@ -43,8 +43,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: ZipFile) -> None:
 def test_the_wheel_installs_the_command_and_the_components(wheel: ZipFile) -> None:
     """A user gets the command `cdc-platform`, and `dg` finds the components of all three sources."""
     (place,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
-    found = ConfigParser()
-    found.read_string(wheel.read(place).decode())
+    parser = ConfigParser()
+    parser.read_string(wheel.read(place).decode())
     assert {
         "console_scripts": {"cdc-platform": f"{PACKAGE}.cli:main"},
         "dagster_dg_cli.registry_modules": {
@@ -52,4 +52,4 @@ def test_the_wheel_installs_the_command_and_the_components(wheel: ZipFile) -> No
             f"{PACKAGE}_datastream": f"{PACKAGE}.components.datastream",
             f"{PACKAGE}_debezium": f"{PACKAGE}.components.debezium",
         },
-    } == {section: dict(found[section]) for section in found.sections()}
+    } == {section: dict(parser[section]) for section in parser.sections()}

@@ -14,7 +14,7 @@ Forms = tuple[JsonValue, JsonValue]
 
 @dataclass(frozen=True)
 class TypeCase:
-    """A type and values of it, the plain ones first; `as_key` tells whether it may be part of a key."""
+    """A type and values of it, the plain ones first; `as_key` says whether it may be part of a key."""
 
     name: str
     type: ColumnType

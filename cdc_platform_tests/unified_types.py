@@ -213,12 +213,12 @@ def avro_file(
 
 def json_line(ordinal: int, payload: Mapping[str, str]) -> str:
     """Return a line with an event whose payload's values are JSON texts."""
-    found = event(ordinal, {})
+    line = event(ordinal, {})
     for name in ("read_timestamp", "source_timestamp"):
-        found[name] = moment(found[name] * 1000) + "Z"
-    del found["payload"]
+        line[name] = moment(line[name] * 1000) + "Z"
+    del line["payload"]
     values = ", ".join(f"{json.dumps(name)}: {text}" for name, text in payload.items())
-    return f'{json.dumps(found)[:-1]}, "payload": {{{values}}}}}'
+    return f'{json.dumps(line)[:-1]}, "payload": {{{values}}}}}'
 
 
 def unified_files(types: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[bytes, bytes]:

@@ -43,22 +43,22 @@ def versions_at(history: History, at_micros: int) -> dict[str, list[Version]]:
 
 def kept_rows_at(history: History, at_micros: int) -> dict[str, dict[Key, KeptRow]]:
     """Return all rows that anybody could ever see in each table, deleted ones as they last were."""
-    kept: dict[str, dict[Key, KeptRow]] = {table.name: {} for table in history.tables}
+    rows: dict[str, dict[Key, KeptRow]] = {table.name: {} for table in history.tables}
     for transaction in _until(history, at_micros):
         newest = {
             (change.table, change.key): change.new for change in transaction.changes if change.new is not None
         }
         for (table, key), row in _left_by(transaction).items():
-            before = kept[table].get(key)
+            before = rows[table].get(key)
             if row is not None:
-                kept[table][key] = KeptRow(row)
+                rows[table][key] = KeptRow(row)
             elif before is not None and before.deleted_micros is None:
-                kept[table][key] = KeptRow(newest.get((table, key), before.row), transaction.commit_micros)
-    return kept
+                rows[table][key] = KeptRow(newest.get((table, key), before.row), transaction.commit_micros)
+    return rows
 
 
 def _until(history: History, at_micros: int) -> list[Transaction]:
-    return [found for found in history.transactions if found.commit_micros <= at_micros]
+    return [transaction for transaction in history.transactions if transaction.commit_micros <= at_micros]
 
 
 def _left_by(transaction: Transaction) -> dict[tuple[str, Key], Row | None]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import yaml
 
 from cdc_platform.components.loading import COMPONENTS
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
 
 TYPE: Final = next(iter(COMPONENTS))

@@ -22,7 +22,7 @@ def build_change_log(assets: PipelineAssets) -> dg.AssetsDefinition:
             **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(assets.own_schema(assets.log))},
         ),
         deps=[assets.raw, assets.lineage],
-        description="Every change of the source exactly once, in one order; where the source tells its "
+        description="Every change of the source exactly once, in one order; where the source reports its "
         "transactions, whole ones only.\n\n"
         "It reaches to the watermark: what any partition has yet to deliver is not in it.",
     )

@@ -1,4 +1,4 @@
-"""What the checks of a pipeline are called in Dagster, and how their results are kept there."""
+"""Check results in Dagster: the names of a pipeline's checks, and their evaluations."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -39,7 +39,7 @@ def describe_check_result(
     )
 
 
-def look_at_log(
+def check_log(
     context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun
 ) -> Iterator[dg.AssetCheckEvaluation]:
     """Make the checks of every cycle before something is published, unless the run makes them as its own.
@@ -57,8 +57,10 @@ def look_at_log(
     evaluations: list[dg.AssetCheckEvaluation] = []
     try:
         Guard(
-            run.pipeline, run.spark, lambda *found: evaluations.append(describe_check_result(assets, *found))
-        ).look()
+            run.pipeline,
+            run.spark,
+            lambda *results: evaluations.append(describe_check_result(assets, *results)),
+        ).run_due()
     except CheckFailed:
         yield from evaluations
         raise

@@ -1,4 +1,4 @@
-"""The initial copies: rows that the tables hold before the stream tells of them."""
+"""The initial copies: rows that the tables hold before the stream reports them."""
 
 import dagster as dg
 

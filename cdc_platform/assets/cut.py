@@ -7,7 +7,7 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_platform import metadata
-from cdc_platform.assets.check_results import describe_check_result, look_at_log
+from cdc_platform.assets.check_results import check_log, describe_check_result
 from cdc_platform.assets.events import cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import has_waiting_run
@@ -16,7 +16,7 @@ from cdc_platform.lake.catalog.lake import CUT
 from cdc_platform.model.base.schemas import CUTS
 from cdc_platform.partitions import add_live_partitions
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
-from cdc_platform.pipeline.histories.history import extend_histories
+from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.pipeline.reading.read import newest_known_micros
@@ -60,7 +60,7 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, config: CutConfig
     ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.MaterializeResult[None]]:
         run = find_run(context, assets.run_key)
-        yield from look_at_log(context, assets, run)
+        yield from check_log(context, assets, run)
         yield from _merge_newcomers(context, assets, run)
         published = publish_cut(run.pipeline, run.spark)
         if config.follow_s > 0:
@@ -88,8 +88,8 @@ def _merge_newcomers(
         visible_text(", ".join(table.name for table in newcomers)),
     )
     merges = merge_tables(run.pipeline, run.spark, newcomers)
-    kept = [table for table in newcomers if run.pipeline.options(table.name).history]
-    for merge in merges + extend_histories(run.pipeline, run.spark, kept):
+    with_history = [table for table in newcomers if run.pipeline.options(table.name).history]
+    for merge in merges + extend_histories(run.pipeline, run.spark, with_history):
         yield merge_event(assets, run.pipeline, merge)
 
 

@@ -10,9 +10,9 @@ from cdc_platform.assets.tables import count_merged_rows
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import count_rows, head
 from cdc_platform.model.stream.lineage import Lineage
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.cycle import CycleOutcome
 from cdc_platform.pipeline.merging.build import MergeOutcome
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
 def cycle_events(

@@ -6,7 +6,7 @@ from cdc_platform import metadata
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.tables import TableConfig, count_merged_rows
 from cdc_platform.model.schema.table_options import history_name
-from cdc_platform.pipeline.histories.history import extend_history
+from cdc_platform.pipeline.histories.history_build import extend_history
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.resources import find_run
 

@@ -1,4 +1,4 @@
-"""What the assets of all layers have in common: keys, groups, owners."""
+"""Keys, groups and owners of the assets of all layers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

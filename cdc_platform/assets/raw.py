@@ -34,7 +34,7 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
     )
     def raw_change_records(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         run = find_run(context, assets.run_key)
-        # Whoever starts a run may have mended what kept files from being read; the sensor keeps to pauses.
+        # Anyone who starts a run may have mended what kept files from being read; the sensor keeps to pauses.
         ends_pauses = PROOF_TAG not in context.run.tags
         # Dagster's own UI always names partitions; who starts a run by other means need not.
         is_chosen = context.has_partition_key or context.has_partition_key_range
@@ -42,7 +42,7 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         read = read_partitions(run.pipeline, run.spark, keys, ends_pauses=ends_pauses)
         lineage = trace_lineage(run.pipeline)
         if keys is not None:
-            tokens = {found.token: found.key for found in lineage.partitions.values()}
+            tokens = {partition.token: partition.key for partition in lineage.partitions.values()}
             _add_window_metadata(context, read, tokens, set(keys))
         return dg.MaterializeResult(metadata=metadata.describe_read(read, lineage))
 
@@ -50,10 +50,13 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
 
 
 def _add_window_metadata(
-    context: dg.AssetExecutionContext, read: ReadOutcome, keys: Mapping[str, str], asked: Collection[str]
+    context: dg.AssetExecutionContext,
+    read: ReadOutcome,
+    keys: Mapping[str, str],
+    chosen_keys: Collection[str],
 ) -> None:
     for report in read.windows:
         key = keys.get(report.token)
-        if key in asked:
+        if key in chosen_keys:
             described = metadata.describe_window(report, read.clock_micros)
             context.add_asset_metadata(described, partition_key=key)

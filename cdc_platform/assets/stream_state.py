@@ -131,7 +131,7 @@ def describe_stream(outcome: StreamStatus | SourceError) -> Metadata:
     if isinstance(outcome, SourceError):
         problem = f"{type(outcome).__name__}: {outcome}"
         return {"state": StreamState.UNKNOWN.value, "advice": problem}
-    backfills = Counter(found.backfill for found in outcome.objects)
+    backfills = Counter(stream_object.backfill for stream_object in outcome.objects)
     errors = list(_error_records(outcome))
     return visible(
         {
@@ -151,9 +151,9 @@ def describe_stream(outcome: StreamStatus | SourceError) -> Metadata:
 def _error_records(status: StreamStatus) -> Iterator[dg.TableRecord]:
     for error in status.errors:
         yield _error_record("the stream", error)
-    for found in status.objects:
-        for error in found.errors:
-            yield _error_record(found.name, error)
+    for stream_object in status.objects:
+        for error in stream_object.errors:
+            yield _error_record(stream_object.name, error)
 
 
 def _error_record(where: str, error: StreamError) -> dg.TableRecord:
@@ -170,16 +170,18 @@ def _error_record(where: str, error: StreamError) -> dg.TableRecord:
 
 
 def _object_table(objects: tuple[StreamObject, ...]) -> dg.TableMetadataValue:
-    in_trouble_first = sorted(objects, key=lambda found: (not found.is_troubled, found.name))
+    in_trouble_first = sorted(
+        objects, key=lambda stream_object: (not stream_object.is_troubled, stream_object.name)
+    )
     return dg.MetadataValue.table(
         [
             dg.TableRecord(
                 {
-                    "object": found.name,
-                    "backfill": found.backfill.value,
-                    "errors": "; ".join(error.text for error in found.errors),
+                    "object": stream_object.name,
+                    "backfill": stream_object.backfill.value,
+                    "errors": "; ".join(error.text for error in stream_object.errors),
                 }
             )
-            for found in in_trouble_first[:SHOWN_OBJECTS]
+            for stream_object in in_trouble_first[:SHOWN_OBJECTS]
         ]
     )

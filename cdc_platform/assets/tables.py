@@ -6,12 +6,12 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_platform import metadata
-from cdc_platform.assets.check_results import look_at_log
+from cdc_platform.assets.check_results import check_log
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.lake.commits.commits import BRANCH, count_rows, head
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.merge import merge_table
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.resources import find_run
 
 
@@ -44,7 +44,7 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
     ) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None]]:
         run = find_run(context, assets.run_key)
         if config.rebuild or config.at_cut is not None:
-            yield from look_at_log(context, assets, run)
+            yield from check_log(context, assets, run)
             merge = rebuild_table(run.pipeline, run.spark, source_table, config.at_cut)
         else:
             merge = merge_table(run.pipeline, run.spark, source_table)
@@ -56,5 +56,5 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
 
 def count_merged_rows(pipeline: Pipeline, source_table: str) -> int | None:
     """Return the rows of a table as the cycle left it, published or not."""
-    found = pipeline.lake.table(source_table)
-    return count_rows(head(found, BRANCH) or head(found)) if found is not None else None
+    stored = pipeline.lake.table(source_table)
+    return count_rows(head(stored, BRANCH) or head(stored)) if stored is not None else None

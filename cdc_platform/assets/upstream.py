@@ -1,4 +1,4 @@
-"""What a pipeline shows of its source beside what it reads of it."""
+"""Assets and checks of a pipeline's source, apart from what it reads of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

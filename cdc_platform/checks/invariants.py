@@ -21,7 +21,7 @@ from cdc_platform.lake.commits.commits import (
 from cdc_platform.lake.state.cuts import cuts_since
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, Scope, checking
 from cdc_platform.pipeline.checks.invariants import checks_of
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.resources import find_run
 
 MOST_EVALUATIONS: Final = 20
@@ -85,7 +85,7 @@ def _scope(
     )
     # What was warned of has been said; what has failed is looked at again.
     cycles = (_seen_cycle(record, must_pass=not check.is_warning) for record in records)
-    cycle = next((found for found in cycles if found is not None), 0)
+    cycle = next((number for number in cycles if number is not None), 0)
     mark = _mark_of(pipeline, cycle)
     return Scope(mark.cycle, mark.position_micros) if mark is not None else EVERYTHING
 
@@ -103,7 +103,7 @@ def _seen_cycle(record: object, *, must_pass: bool) -> int | None:
 
 
 def _mark_of(pipeline: Pipeline, cycle: int) -> Mark | None:
-    """Return the position that the log had after a cycle, None when nothing tells it any more."""
+    """Return the position that the log had after a cycle, None when nothing shows it any more."""
     log = pipeline.lake.system_table(LOG)
     for snapshot in ancestors_of(log, head(log)):
         if number_of(snapshot, CYCLE) == cycle:

@@ -15,7 +15,7 @@ from cdc_platform.commands.common import (
     EVERY_NAME,
     as_known,
     examples,
-    open_found,
+    open_existing_of,
     print_name,
     share_spark,
     start_spark,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc_platform.pipeline.checks.check_result import Check, CheckResult
-    from cdc_platform.pipeline.core.pipeline import Pipeline
+    from cdc_platform.pipeline.opened.pipeline import Pipeline
 
     Results = list[tuple[Check, CheckResult, float]]
 
@@ -55,29 +55,29 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     from cdc_platform.resources import SPARK_IS_QUIET
 
     chosen = share_spark(defs, load_each(defs, name))
-    pipelines = open_found(chosen)
+    pipelines = open_existing_of(chosen)
     if junit is not None:
         # A place that takes no file shows before the checks take their time; one that broke off leaves a
         # file that no reader takes for a success.
         write_report(junit, "")
-    found: dict[str, Results] = {}
+    results: dict[str, Results] = {}
     with stop_signals(SPARK_IS_QUIET.set) as stop:
         session = start_spark(chosen[0])
         for pipeline in takewhile(lambda _: stop.is_not_asked(), pipelines):
             print_name(pipeline.name, chosen)
             fails = pipeline.settings.fail_on_quarantine
             checks = checks_of(pipeline.capabilities, fail_on_quarantine=fails)
-            found[pipeline.name] = run_checks(checks, pipeline, session, stop.is_not_asked)
+            results[pipeline.name] = run_checks(checks, pipeline, session, stop.is_not_asked)
     if not stop.is_not_asked():
         sys.exit(stop.exit_code)
     if junit is not None:
-        write_report(junit, as_junit(found))
-    sys.exit(0 if len(found) == len(chosen) and all(map(all_passed, found.values())) else 1)
+        write_report(junit, as_junit(results))
+    sys.exit(0 if len(results) == len(chosen) and all(map(all_passed, results.values())) else 1)
 
 
 def all_passed(results: "Results") -> bool:
     """Return whether all checks passed, but for those that only warn."""
-    return all(result.passed or promise.is_warning for promise, result, _ in results)
+    return all(result.passed or invariant.is_warning for invariant, result, _ in results)
 
 
 def run_checks(
@@ -90,30 +90,30 @@ def run_checks(
     from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, checking
 
     results = []
-    for promise in takewhile(lambda _: wants_more(), checks):
+    for invariant in takewhile(lambda _: wants_more(), checks):
         begun = time.monotonic()
         try:
             with checking(pipeline, spark):
-                result = promise.run(pipeline, spark, EVERYTHING)
+                result = invariant.run(pipeline, spark, EVERYTHING)
         except Exception as error:  # what keeps one check from its answer fails it alone
             if not wants_more():
                 # The signal that asked for the end has ended Spark, too.
                 raise
-            result = CheckResult(passed=False, summary=_told(error), facts={})
+            result = CheckResult(passed=False, summary=_error_text(error), facts={})
         seconds = time.monotonic() - begun
-        failed = ("warn  ", "yellow") if promise.is_warning else ("FAILED", "red")
+        failed = ("warn  ", "yellow") if invariant.is_warning else ("FAILED", "red")
         text, colour = ("ok    ", "green") if result.passed else failed
         print_line(f"{text} ", fg=colour, nl=False)
-        print_line(f"{promise.name:<20} {result.summary} ({seconds:.1f} s)")
-        results.append((promise, result, seconds))
+        print_line(f"{invariant.name:<20} {result.summary} ({seconds:.1f} s)")
+        results.append((invariant, result, seconds))
     return results
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Return what an error says: of one that is not ours, and may go on with Java's stack, the first line."""
-    known = as_known(error)
-    said = str(known) if known is not None else next(iter(str(error).splitlines()), "")
-    return f"{type(known or error).__name__}: {said}"
+    described = as_known(error)
+    said = str(described) if described is not None else next(iter(str(error).splitlines()), "")
+    return f"{type(described or error).__name__}: {said}"
 
 
 def write_report(path: Path, text: str) -> None:
@@ -129,31 +129,31 @@ def write_report(path: Path, text: str) -> None:
         raise SettingError("--junit", f"names a file that cannot be written: {error}") from error
 
 
-def as_junit(found: "Mapping[str, Results]") -> str:
+def as_junit(results_by_pipeline: "Mapping[str, Results]") -> str:
     """Return the results of the checks of each pipeline, by its name, as JUnit XML."""
     suites = ET.Element("testsuites")
-    for pipeline, results in found.items():
-        failures = sum(not (result.passed or promise.is_warning) for promise, result, _ in results)
+    for pipeline, results in results_by_pipeline.items():
+        failures = sum(not (result.passed or invariant.is_warning) for invariant, result, _ in results)
         name = f"cdc-platform check {pipeline}"
         counts = {"tests": str(len(results)), "failures": str(failures)}
         suite = ET.SubElement(suites, "testsuite", {"name": name, **counts})
-        for promise, result, seconds in results:
-            _add_case(suite, pipeline, promise, result, seconds)
+        for invariant, result, seconds in results:
+            _add_case(suite, pipeline, invariant, result, seconds)
     # XML cannot hold control characters.
     return join_lines(ET.tostring(suites, encoding="unicode", xml_declaration=True).split("\n"))
 
 
 def _add_case(
-    suite: ET.Element, pipeline: str, promise: "Check", result: "CheckResult", seconds: float
+    suite: ET.Element, pipeline: str, invariant: "Check", result: "CheckResult", seconds: float
 ) -> None:
     attributes = {
-        "classname": f"{pipeline}.{promise.asset}",
-        "name": promise.name,
+        "classname": f"{pipeline}.{invariant.asset}",
+        "name": invariant.name,
         "time": f"{seconds:.3f}",
     }
     case = ET.SubElement(suite, "testcase", attributes)
-    if not result.passed and not promise.is_warning:
-        ET.SubElement(case, "failure", {"message": result.summary}).text = promise.description
+    if not result.passed and not invariant.is_warning:
+        ET.SubElement(case, "failure", {"message": result.summary}).text = invariant.description
     facts = "\n".join(f"{name}={fact}" for name, fact in result.facts.items())
-    warnings = [f"warning={result.summary}"] if promise.is_warning and not result.passed else []
+    warnings = [f"warning={result.summary}"] if invariant.is_warning and not result.passed else []
     ET.SubElement(case, "system-out").text = "\n".join([*warnings, facts])

@@ -22,8 +22,8 @@ from cdc_platform.printing import print_line, print_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_platform.pipeline.core.pipeline import Pipeline
-    from cdc_platform.pipeline.core.settings import PipelineSettings
+    from cdc_platform.pipeline.opened.pipeline import Pipeline
+    from cdc_platform.pipeline.opened.settings import PipelineSettings
 
 DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 NAME = click.option("--name", help="Pipeline to use; required if DEFS declares several.")
@@ -73,8 +73,8 @@ def share_spark(defs: Path, chosen: "Sequence[PipelineSettings]") -> "list[Pipel
     Raises:
         SettingError: two of them have different settings for `lake` or `spark`.
     """
-    packages = tuple(dict.fromkeys(name for one in chosen for name in one.spark.packages))
-    shared = [replace(one, spark=replace(one.spark, packages=packages)) for one in chosen]
+    packages = tuple(dict.fromkeys(name for settings in chosen for name in settings.spark.packages))
+    shared = [replace(settings, spark=replace(settings.spark, packages=packages)) for settings in chosen]
     first = shared[0]
     for other in shared[1:]:
         if differing := _differing(first, other):
@@ -102,25 +102,25 @@ def print_name(name: str, chosen: "Sequence[PipelineSettings]") -> None:
         print_line(f"pipeline {name}")
 
 
-def open_found(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
+def open_existing_of(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
     """Open the pipelines that have run, and report the others; the caller exits with 1 if there are any.
 
     Raises:
         PipelineNotFound: none of them has run, or there is no lake at the place.
     """
-    from cdc_platform.pipeline.core.pipeline import open_existing
+    from cdc_platform.pipeline.opened.pipeline import open_existing
 
-    found, missing = [], []
+    pipelines, missing = [], []
     for settings in chosen:
         try:
-            found.append(open_existing(settings))
+            pipelines.append(open_existing(settings))
         except PipelineNotFound as error:
             missing.append(error)
-    if not found:
+    if not pipelines:
         raise missing[0]
     for reason in missing:
         print_text(f"{type(reason).__name__}: {reason}", fg="red", err=True)
-    return found
+    return pipelines
 
 
 def as_known(error: Exception) -> CdcError | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cdc_platform.commands.common import DEFS, EVERY_NAME, examples, open_found, print_name, start_spark
+from cdc_platform.commands.common import DEFS, EVERY_NAME, examples, open_existing_of, print_name, start_spark
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing import join_lines, print_text
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from cdc_platform.lake.state.cut_states import CutState
     from cdc_platform.lake.state.markers import Marker
-    from cdc_platform.pipeline.core.pipeline import Pipeline
-    from cdc_platform.pipeline.core.settings import PipelineSettings
+    from cdc_platform.pipeline.opened.pipeline import Pipeline
+    from cdc_platform.pipeline.opened.settings import PipelineSettings
 
     MarkersOfCuts = Mapping[int, tuple[Marker, ...]]
 
@@ -68,7 +68,7 @@ def cuts(
     if unpin is not None:
         _unpin(load_settings(defs, name), unpin)
     chosen, listed = load_each(defs, name), []
-    pipelines = open_found(chosen)
+    pipelines = open_existing_of(chosen)
     for pipeline in pipelines:
         states, markers = _list(pipeline, shows_all=shows_all)
         listed += [{"pipeline": pipeline.name, **as_dict(state, markers)} for state in states]
@@ -99,7 +99,7 @@ def _pin(settings: "PipelineSettings", number: int) -> None:
     from cdc_platform.lake.state.cut_states import cut_state, require_readable
     from cdc_platform.lake.state.cuts import find_cut
     from cdc_platform.lake.state.pins import pin_cut
-    from cdc_platform.pipeline.core.pipeline import open_existing
+    from cdc_platform.pipeline.opened.pipeline import open_existing
 
     lake = open_existing(settings).lake
     # What is wrong with the number shows before Spark takes its time to start.
@@ -110,7 +110,7 @@ def _pin(settings: "PipelineSettings", number: int) -> None:
 def _unpin(settings: "PipelineSettings", number: int) -> None:
     from cdc_platform.lake.state.cuts import find_cut
     from cdc_platform.lake.state.pins import unpin_cut
-    from cdc_platform.pipeline.core.pipeline import open_existing
+    from cdc_platform.pipeline.opened.pipeline import open_existing
 
     lake = open_existing(settings).lake
     find_cut(lake, number)

@@ -63,7 +63,7 @@ def demo(home: Path, **options: Any) -> None:
     from cdc_platform.pipeline.on_demand.status import read_status
     from cdc_platform.resources import SPARK_IS_QUIET
 
-    wanted = DemoOptions(
+    demo_options = DemoOptions(
         home=home.absolute(),
         seconds=options["seconds"],
         ui=not options["no_ui"],
@@ -81,7 +81,7 @@ def demo(home: Path, **options: Any) -> None:
         describe_status=lambda pipeline: describe_status(read_status(pipeline)),
     )
     with stop_signals(SPARK_IS_QUIET.set) as stop:
-        is_right = run_demo(wanted, tools, stop.is_not_asked)
+        is_right = run_demo(demo_options, tools, stop.is_not_asked)
     if not is_right and not stop.is_not_asked():
         sys.exit(stop.exit_code)
     sys.exit(0 if is_right else 1)

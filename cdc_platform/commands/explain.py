@@ -12,7 +12,7 @@ from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing import join_lines, print_text
 
 if TYPE_CHECKING:
-    from cdc_platform.model.rows.row_story import Step
+    from cdc_platform.model.rows.row_provenance import RowStep
     from cdc_platform.pipeline.on_demand.explain import Explanation
 
 WIDEST: Final = 60
@@ -30,8 +30,8 @@ class _CommandOfKey(click.Command):
         """Take negative numbers for arguments, and whatever else begins with a dash for an option."""
         end = args.index("--") if "--" in args else len(args)
         numbers = [text for text in args[:end] if _NUMBER.match(text)]
-        others = [text for text in args[:end] if text not in numbers]
-        return super().parse_args(ctx, [*others, "--", *numbers, *args[end + 1 :]])
+        options = [text for text in args[:end] if text not in numbers]
+        return super().parse_args(ctx, [*options, "--", *numbers, *args[end + 1 :]])
 
 
 @click.command(
@@ -54,7 +54,7 @@ def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -
     Prints its changes in order: which columns each set, from what to what, the transaction, the partition
     of the source and the record that it came from, and the first cut that showed it. Then the row as it is
     in the change log now, and which change gave each column its value. Where the table began with an
-    initial copy, the story begins with what that had of the row.
+    initial copy, the explanation begins with what that had of the row.
 
     KEY is the value itself where the primary key has one column; else a JSON object of its columns, or a
     JSON array in the order of the key. One that begins with a dash and is no negative number comes last,
@@ -64,32 +64,35 @@ def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -
     table or the row is not known.
     """
     from cdc_platform.components.loading import load_settings
-    from cdc_platform.pipeline.core.pipeline import open_existing
     from cdc_platform.pipeline.on_demand.explain import explain_row
+    from cdc_platform.pipeline.opened.pipeline import open_existing
 
-    found = explain_row(open_existing(load_settings(defs, name)), table, key)
-    print_text(json.dumps(found.to_dict(), indent=2) if as_json else describe_explanation(found))
+    explanation = explain_row(open_existing(load_settings(defs, name)), table, key)
+    print_text(json.dumps(explanation.to_dict(), indent=2) if as_json else describe_explanation(explanation))
 
 
-def describe_explanation(found: "Explanation") -> str:
+def describe_explanation(explanation: "Explanation") -> str:
     """Return an explanation as lines for people."""
-    lines = [f"{found.table} {found.key.to_json()}: {_count(len(found.story.steps), 'change')}"]
-    if found.copied is not None:
-        width = max((len(name) for name in found.copied.values), default=0)
-        lines += ["", f"copied as it was at {to_rfc3339(found.copied.position_micros)}"]
-        lines += [f"     {name:<{width}}  {_value(value)}" for name, value in found.copied.values.items()]
-    for step in found.story.steps:
-        lines += ["", *_describe_step(found, step)]
-    lines += ["", *_describe_now(found)]
-    if found.quarantined:
-        told = f"{_count(found.quarantined, 'record')} of this table in quarantine"
-        lines += ["", f"{told}: what they hold is in no change above."]
+    changes = _count(len(explanation.provenance.steps), "change")
+    lines = [f"{explanation.table} {explanation.key.to_json()}: {changes}"]
+    if explanation.copied is not None:
+        width = max((len(name) for name in explanation.copied.values), default=0)
+        lines += ["", f"copied as it was at {to_rfc3339(explanation.copied.position_micros)}"]
+        lines += [
+            f"     {name:<{width}}  {_value(value)}" for name, value in explanation.copied.values.items()
+        ]
+    for step in explanation.provenance.steps:
+        lines += ["", *_describe_step(explanation, step)]
+    lines += ["", *_describe_now(explanation)]
+    if explanation.quarantined:
+        sentence = f"{_count(explanation.quarantined, 'record')} of this table in quarantine"
+        lines += ["", f"{sentence}: what they hold is in no change above."]
     return join_lines(lines)
 
 
-def _describe_step(found: "Explanation", step: "Step") -> list[str]:
-    change, cut = step.change, found.cuts[step.number]
-    partition = found.partitions.get(change.partition_token, change.partition_token)
+def _describe_step(explanation: "Explanation", step: "RowStep") -> list[str]:
+    change, cut = step.change, explanation.cuts[step.number]
+    partition = explanation.partitions.get(change.partition_token, change.partition_token)
     shown = f"first shown by cut {cut.cut} at {to_rfc3339(cut.position_micros)}" if cut else "in no cut yet"
     lines = [
         f"#{step.number} {change.kind.value} at {to_rfc3339(change.made_micros)}",
@@ -108,17 +111,17 @@ def _describe_step(found: "Explanation", step: "Step") -> list[str]:
     return lines
 
 
-def _describe_now(found: "Explanation") -> list[str]:
-    story = found.story
-    if story.values is None:
-        return [f"now  deleted by #{len(story.steps)}"]
-    width = max((len(name) for name in story.values), default=0)
-    texts = {name: _value(value) for name, value in story.values.items()}
+def _describe_now(explanation: "Explanation") -> list[str]:
+    provenance = explanation.provenance
+    if provenance.values is None:
+        return [f"now  deleted by #{len(provenance.steps)}"]
+    width = max((len(name) for name in provenance.values), default=0)
+    texts = {name: _value(value) for name, value in provenance.values.items()}
     length = min(max((len(text) for text in texts.values()), default=0), WIDEST)
     return [
         f"now  {'a row of its key alone' if not texts else ''}".rstrip(),
         *(
-            f"     {name:<{width}}  {text:<{length}}  {_author(story.set_by[name])}"
+            f"     {name:<{width}}  {text:<{length}}  {_author(provenance.set_by[name])}"
             for name, text in texts.items()
         ),
     ]

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cdc_platform.commands.common import DEFS, EVERY_NAME, NAME, examples, open_found, print_name
+from cdc_platform.commands.common import DEFS, EVERY_NAME, NAME, examples, open_existing_of, print_name
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.model.stream.quarantined_records import HeldFilter
+from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.printing import join_lines, print_text
 
 if TYPE_CHECKING:
-    from cdc_platform.model.stream.quarantined_records import HeldRecord
+    from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
     from cdc_platform.pipeline.on_demand.replay import ReplayOutcome
 
 SHOWN: Final = 50
@@ -27,11 +27,11 @@ _AS_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JS
 
 
 def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that tell which records are meant, as its parameter `wanted`."""
+    """Give a command the options that say which records are meant, as its parameter `wanted`."""
 
     @wraps(command)
-    def with_filter(table: str | None, reason: str | None, cycle: int | None, **others: Any) -> None:
-        command(wanted=HeldFilter(table, reason, cycle), **others)
+    def with_filter(table: str | None, reason: str | None, cycle: int | None, **options: Any) -> None:
+        command(wanted=QuarantineFilter(table, reason, cycle), **options)
 
     options = (
         click.option("--cycle", "cycle", type=int, metavar="N", help="Only records that cycle N put there."),
@@ -61,20 +61,22 @@ def quarantine() -> None:
 @_narrowed
 @click.option("--all", "shows_all", is_flag=True, help="Replayed records, too.")
 @_AS_JSON
-def list_records(defs: Path, name: str | None, wanted: HeldFilter, *, shows_all: bool, as_json: bool) -> None:
+def list_records(
+    defs: Path, name: str | None, wanted: QuarantineFilter, *, shows_all: bool, as_json: bool
+) -> None:
     """List what lies in quarantine, the oldest first; JSON has all of it but the records themselves."""
     from cdc_platform.components.loading import load_each
-    from cdc_platform.lake.state.quarantine import load_held
+    from cdc_platform.lake.state.quarantine import load_quarantined
 
     chosen, listed = load_each(defs, name), []
-    pipelines = open_found(chosen)
+    pipelines = open_existing_of(chosen)
     for pipeline in pipelines:
-        held = load_held(pipeline.lake, with_replayed=shows_all)
-        found = [one for one in held if wanted.matches(one)]
-        listed += [{"pipeline": pipeline.name, **as_dict(one)} for one in found]
+        records = load_quarantined(pipeline.lake, with_replayed=shows_all)
+        matching = [record for record in records if wanted.matches(record)]
+        listed += [{"pipeline": pipeline.name, **as_dict(record)} for record in matching]
         if not as_json:
             print_name(pipeline.name, chosen)
-            print_text(describe_held(found))
+            print_text(describe_quarantined(matching))
     if as_json:
         print_text(json.dumps(listed, indent=2))
     if len(pipelines) < len(chosen):
@@ -91,18 +93,18 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
 
     RECORD is its identity, as `list` prints it.
     """
-    from cdc_platform.errors import HeldRecordNotFound
-    from cdc_platform.lake.state.quarantine import load_held
+    from cdc_platform.errors import QuarantinedRecordNotFound
+    from cdc_platform.lake.state.quarantine import load_quarantined
 
-    wanted = HeldFilter(record=record)
-    held = load_held(_open(defs, name).lake, with_replayed=True)
-    found = [one for one in held if wanted.matches(one)]
-    if not found:
-        raise HeldRecordNotFound(
+    wanted = QuarantineFilter(record=record)
+    records = load_quarantined(_open(defs, name).lake, with_replayed=True)
+    chosen = [quarantined for quarantined in records if wanted.matches(quarantined)]
+    if not chosen:
+        raise QuarantinedRecordNotFound(
             f"No record {record!r} lies in quarantine; `cdc-platform quarantine list {defs}` names them."
         )
-    told = [{**as_dict(one), "record": _parsed(one.record)} for one in found]
-    print_text(json.dumps(told, indent=2, ensure_ascii=False) if as_json else _describe_whole(told))
+    objects = [{**as_dict(quarantined), "record": _parsed(quarantined.record)} for quarantined in chosen]
+    print_text(json.dumps(objects, indent=2, ensure_ascii=False) if as_json else _describe_whole(objects))
 
 
 @quarantine.command()
@@ -111,7 +113,9 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
 @_narrowed
 @click.option("--record", metavar="RECORD", help="Only this record, with what it cannot be parted from.")
 @_AS_JSON
-def replay(defs: Path, name: str | None, wanted: HeldFilter, *, record: str | None, as_json: bool) -> None:
+def replay(
+    defs: Path, name: str | None, wanted: QuarantineFilter, *, record: str | None, as_json: bool
+) -> None:
     """Replay records in the next cycle: all of them, or those that the options select.
 
     Files are read again, whole, so all that lies in quarantine of a file is replayed along; what the log has
@@ -129,40 +133,40 @@ def replay(defs: Path, name: str | None, wanted: HeldFilter, *, record: str | No
 
 def _open(defs: Path, name: str | None) -> Any:
     from cdc_platform.components.loading import load_settings
-    from cdc_platform.pipeline.core.pipeline import open_existing
+    from cdc_platform.pipeline.opened.pipeline import open_existing
 
     return open_existing(load_settings(defs, name))
 
 
-def as_dict(held: "HeldRecord") -> dict[str, Any]:
+def as_dict(record: "QuarantinedRecord") -> dict[str, Any]:
     """Return a record without its content as plain values; moments are RFC 3339 texts."""
-    replayed = held.replayed_micros
+    replayed = record.replayed_micros
     return {
-        "record": held.name,
-        "cycle": held.cycle,
-        "table": held.table,
-        "reason": held.reason,
-        "moment": to_rfc3339(held.moment_micros),
-        "transaction": held.transaction_id,
-        "partition": held.partition_token,
-        "origin": held.origin,
+        "record": record.name,
+        "cycle": record.cycle,
+        "table": record.table,
+        "reason": record.reason,
+        "moment": to_rfc3339(record.moment_micros),
+        "transaction": record.transaction_id,
+        "partition": record.partition_token,
+        "origin": record.origin,
         "replayed": to_rfc3339(replayed) if replayed is not None else None,
-        "replayed_from": held.replayed_from.value if held.replayed_from is not None else None,
+        "replayed_from": record.replayed_from.value if record.replayed_from is not None else None,
     }
 
 
-def describe_held(found: "Sequence[HeldRecord]") -> str:
+def describe_quarantined(records: "Sequence[QuarantinedRecord]") -> str:
     """Return a table of records for people, and how many there are of each reason."""
-    if not found:
+    if not records:
         return "no record found in quarantine"
     lines = [f"{'cycle':>6}  {'state':<8}  {'table':<24}  record and reason"]
-    for held in found[-SHOWN:]:
-        state = "open" if held.is_open else "replayed"
-        lines.append(f"{held.cycle:>6}  {state:<8}  {held.table or '-':<24}  {held.name}")
-        lines.append(f"{'':>6}  {'':<8}  {'':<24}  {_short(held.reason)}")
-    if len(found) > SHOWN:
-        lines.append(f"and {len(found) - SHOWN} older ones; --json lists all")
-    counts = Counter(_short(held.reason) for held in found)
+    for record in records[-SHOWN:]:
+        state = "open" if record.is_open else "replayed"
+        lines.append(f"{record.cycle:>6}  {state:<8}  {record.table or '-':<24}  {record.name}")
+        lines.append(f"{'':>6}  {'':<8}  {'':<24}  {_short(record.reason)}")
+    if len(records) > SHOWN:
+        lines.append(f"and {len(records) - SHOWN} older ones; --json lists all")
+    counts = Counter(_short(record.reason) for record in records)
     lines += ["", *(f"{number:>6}  {reason}" for reason, number in counts.most_common(SHOWN))]
     return join_lines(lines)
 
@@ -181,8 +185,8 @@ def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
             f"{_count(len(outcome.from_records), 'record')}: the next cycle reads whole transactions again"
         )
     lines += [
-        f"not replayed: {held.origin} is gone, and nothing of it was kept ({_short(held.reason)})"
-        for held in outcome.lost
+        f"not replayed: {record.origin} is gone, and nothing of it was kept ({_short(record.reason)})"
+        for record in outcome.lost
     ]
     if not lines:
         return "nothing to replay"
@@ -193,21 +197,21 @@ def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
 
 def _outcome_as_dict(outcome: "ReplayOutcome") -> dict[str, Any]:
     return {
-        "from_files": [held.name for held in outcome.from_files],
+        "from_files": [record.name for record in outcome.from_files],
         "files": list(outcome.files),
-        "from_records": [held.name for held in outcome.from_records],
-        "from_texts": [held.name for held in outcome.from_texts],
-        "lost": [held.name for held in outcome.lost],
+        "from_records": [record.name for record in outcome.from_records],
+        "from_texts": [record.name for record in outcome.from_texts],
+        "lost": [record.name for record in outcome.lost],
     }
 
 
-def _describe_whole(told: Sequence[dict[str, Any]]) -> str:
+def _describe_whole(records: Sequence[dict[str, Any]]) -> str:
     lines: list[str] = []
-    for one in told:
+    for fields in records:
         lines += [
-            f"{name:<13}  {value}" for name, value in one.items() if name != "record" and value is not None
+            f"{name:<13}  {value}" for name, value in fields.items() if name != "record" and value is not None
         ]
-        lines += ["", *json.dumps(one["record"], indent=2, ensure_ascii=False).split("\n"), ""]
+        lines += ["", *json.dumps(fields["record"], indent=2, ensure_ascii=False).split("\n"), ""]
     return join_lines(lines).rstrip()
 
 

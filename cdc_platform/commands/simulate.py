@@ -126,7 +126,7 @@ def simulate(**options: Any) -> None:
     Spanner. A bank books in it, and the sum of all balances never changes; partitions split, merge and move
     all the time. It ends when it is interrupted.
     """
-    # Imported here: whoever only asks for help needs no gRPC.
+    # Imported here: anyone who only asks for help needs no gRPC.
     from cdc_platform.simulator.server import Simulator
 
     settings = to_settings(options)
@@ -136,7 +136,7 @@ def simulate(**options: Any) -> None:
     files = {"state": options["state"], "history_file": options["history"]}
     with Simulator(settings, port=options["port"], **files) as simulator:
         names = simulator.names()
-        # Before anything is printed: whoever waits for the address may then look for the file.
+        # Before anything is printed: anyone who waits for the address may then look for the file.
         if options["names"] is not None:
             _write_whole(options["names"], json.dumps(names, indent=1))
         for name, value in names.items():

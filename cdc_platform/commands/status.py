@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cdc_platform.commands.common import DEFS, EVERY_NAME, examples, open_found
+from cdc_platform.commands.common import DEFS, EVERY_NAME, examples, open_existing_of
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing import join_lines, print_text
 
@@ -36,52 +36,52 @@ def status(defs: Path, name: str | None, as_json: bool) -> None:
     from cdc_platform.pipeline.on_demand.status import read_status
 
     chosen = load_each(defs, name)
-    found = [read_status(pipeline) for pipeline in open_found(chosen)]
-    as_objects = [one.to_dict() for one in found]
-    print_text(json.dumps(as_objects, indent=2) if as_json else "\n\n".join(map(describe_status, found)))
-    if len(found) < len(chosen):
+    statuses = [read_status(pipeline) for pipeline in open_existing_of(chosen)]
+    as_objects = [report.to_dict() for report in statuses]
+    print_text(json.dumps(as_objects, indent=2) if as_json else "\n\n".join(map(describe_status, statuses)))
+    if len(statuses) < len(chosen):
         sys.exit(1)
 
 
-def describe_status(found: "Status") -> str:
+def describe_status(status: "Status") -> str:
     """Return a status as lines for people."""
-    told = found.to_dict()
-    cut = f"{told['cut']} at {told['cut_position']}" if told["cut"] is not None else "none yet"
+    fields = status.to_dict()
+    cut = f"{fields['cut']} at {fields['cut_position']}" if fields["cut"] is not None else "none yet"
     partitions = (
-        f"partitions  {len(found.live_partitions)} live, {len(found.waiting_partitions)} waiting, "
-        f"{found.finished_partitions} finished"
+        f"partitions  {len(status.live_partitions)} live, {len(status.waiting_partitions)} waiting, "
+        f"{status.finished_partitions} finished"
     )
     lines = [
-        f"pipeline    {found.pipeline}, {f'cycle {found.cycle}' if found.has_begun else 'no cycle yet'}",
-        f"watermark   {told['watermark'] or 'none yet'}",
-        _describe_lag(found),
+        f"pipeline    {status.pipeline}, {f'cycle {status.cycle}' if status.has_begun else 'no cycle yet'}",
+        f"watermark   {fields['watermark'] or 'none yet'}",
+        _describe_lag(status),
         partitions,
-        *(f"            {key}" for key in found.live_partitions),
-        *(f"            {stuck.describe()}" for stuck in found.stuck_partitions),
+        *(f"            {key}" for key in status.live_partitions),
+        *(f"            {stuck.describe()}" for stuck in status.stuck_partitions),
         f"cut         {cut}",
-        f"quarantine  {found.quarantined} open",
-        *([f"unread      {len(found.unread_files)} files"] if found.unread_files else []),
-        *(f"            {file.describe()}" for file in found.unread_files[:SHOWN_FILES]),
+        f"quarantine  {status.quarantined} open",
+        *([f"unread      {len(status.unread_files)} files"] if status.unread_files else []),
+        *(f"            {file.describe()}" for file in status.unread_files[:SHOWN_FILES]),
         "tables",
-        *(_describe_table(name, table) for name, table in found.tables.items()),
-        *(["notes"] if found.findings else []),
-        *(f"            {finding}" for finding in found.findings),
-        *(["copying"] if found.copies else []),
+        *(_describe_table(name, table) for name, table in status.tables.items()),
+        *(["notes"] if status.findings else []),
+        *(f"            {finding}" for finding in status.findings),
+        *(["copying"] if status.copies else []),
         *(
             f"            {name:<32} {copy.copied_rows:>12} rows  "
             f"{copy.copied_chunks} of {copy.chunks} chunks, as of {to_rfc3339(copy.position_micros)}"
-            for name, copy in found.copies.items()
+            for name, copy in status.copies.items()
         ),
     ]
     return join_lines(lines)
 
 
-def _describe_lag(found: "Status") -> str:
-    if found.lag_s is None:
+def _describe_lag(status: "Status") -> str:
+    if status.lag_s is None:
         return "lag         -"
-    if found.is_silence:
-        return f"silence     {found.lag_s} s since the source last had something to read"
-    return f"lag         {found.lag_s} s behind the clock of this machine"
+    if status.is_silence:
+        return f"silence     {status.lag_s} s since the source last had something to read"
+    return f"lag         {status.lag_s} s behind the clock of this machine"
 
 
 def _describe_table(name: str, table: "TableStatus") -> str:

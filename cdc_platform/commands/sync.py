@@ -24,9 +24,9 @@ from cdc_platform.printing import join_lines, print_line, print_text
 from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
-    from cdc_platform.pipeline.core.pipeline import Pipeline
-    from cdc_platform.pipeline.core.settings import PipelineSettings
     from cdc_platform.pipeline.cycle import CycleOutcome
+    from cdc_platform.pipeline.opened.pipeline import Pipeline
+    from cdc_platform.pipeline.opened.settings import PipelineSettings
 
 MOST_FAILURES: Final = 5
 """Tries of a cycle where an end is wanted: another run, or the network, is in the way for seconds."""
@@ -85,7 +85,7 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, cycles: int | None
 
 def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], until: Until) -> bool:
     """Run cycles of a pipeline until their end, and return whether it was reached."""
-    from cdc_platform.pipeline.core.pipeline import open_pipeline
+    from cdc_platform.pipeline.opened.pipeline import open_pipeline
     from cdc_platform.pipeline.reading.trace import trace_lineage
     from cdc_platform.pipeline.schema.evolve import find_exclusions
 
@@ -107,17 +107,17 @@ def _follow(pipeline: "Pipeline", wants_more: Callable[[], bool], until: Until, 
 
     most_failures = None if until.is_endless else MOST_FAILURES
     session = start_spark(pipeline.settings)
-    outcomes = follow_source(pipeline, session, wants_more, _tell_error, most_failures)
+    outcomes = follow_source(pipeline, session, wants_more, _as_fault, most_failures)
     is_to_end = until.cycles is None and not until.is_endless
     is_level = partial(
         _is_caught_up, target_micros=target_micros, hands_out_events=pipeline.capabilities.hands_out_events
     )
-    for done, outcome in enumerate(outcomes, start=1):
-        if done == 1 or until.cycles is not None or has_done_something(outcome):
-            turn = (done, until.cycles) if until.cycles is not None else None
+    for count, outcome in enumerate(outcomes, start=1):
+        if count == 1 or until.cycles is not None or has_done_something(outcome):
+            turn = (count, until.cycles) if until.cycles is not None else None
             line = describe_cycle(outcome, count_quarantined(pipeline.lake), turn)
             print_text(join_lines((*describe_copies(outcome), line)))
-        if done == until.cycles or (is_to_end and is_level(outcome)):
+        if count == until.cycles or (is_to_end and is_level(outcome)):
             return True
     return False
 
@@ -125,16 +125,16 @@ def _follow(pipeline: "Pipeline", wants_more: Callable[[], bool], until: Until, 
 def _warn_of_quarantine(pipeline: "Pipeline") -> None:
     from cdc_platform.lake.state.quarantine import count_quarantined
 
-    held = count_quarantined(pipeline.lake)
-    if held:
+    count = count_quarantined(pipeline.lake)
+    if count:
         text = (
-            f"Warning: records of `{pipeline.name}` in quarantine: {held}. Its tables lack their changes. "
+            f"Warning: records of `{pipeline.name}` in quarantine: {count}. Its tables lack their changes. "
             "`cdc-platform quarantine list` shows the reasons."
         )
         print_text(text, fg="yellow", err=True)
 
 
-def _tell_error(error: CdcError) -> None:
+def _as_fault(error: CdcError) -> None:
     print_text(f"{type(error).__name__}: {error} Trying again.", fg="yellow", err=True)
 
 
@@ -151,7 +151,7 @@ def _is_caught_up(outcome: "CycleOutcome", target_micros: int, *, hands_out_even
 
 
 def has_done_something(outcome: "CycleOutcome") -> bool:
-    """Whether a cycle is worth a line: with files and topics, most looks find nothing to read."""
+    """Whether a cycle is worth a line: with files and topics, most cycles find nothing to read."""
     logged = outcome.order.changes + outcome.order.quarantined
     return outcome.read.committed or bool(outcome.copy.copies) or logged > 0
 

@@ -23,10 +23,10 @@ from cdc_platform.claims import PIPELINE_TAG
 from cdc_platform.errors import CdcError, PipelineNotFound
 from cdc_platform.model.schema.lake_tables import LakeTable
 from cdc_platform.model.schema.table_options import PLAIN
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.resources import run_resource
-from cdc_platform.sensors import Running, Wanted, build_sensor
+from cdc_platform.sensors import Running, RunSelection, build_sensor
 
 LOGGER = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def build_pipeline(
         upstream.keys,
         settings.fail_on_quarantine,
     )
-    wanted = Wanted(assets, (*upstream.check_keys, *cycle_checks(assets)), proofs(assets))
+    selection = RunSelection(assets, (*upstream.check_keys, *cycle_checks(assets)), proofs(assets))
     job = dg.define_asset_job(
         f"{settings.name}_sync",
         selection=dg.AssetSelection.assets(*assets.all_keys)
@@ -78,7 +78,7 @@ def build_pipeline(
         ],
         asset_checks=[*upstream.checks, *build_checks(assets)],
         jobs=[job],
-        sensors=[build_sensor(settings, running, wanted, job)],
+        sensors=[build_sensor(settings, running, selection, job)],
         resources={assets.run_key: run_resource(settings), **upstream.resources},
     )
 
@@ -101,15 +101,15 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
         watched = {table.name for table in pipeline.source.describe().tables}
         return tuple(pipeline.materialised(watched.union(table.name for table in pipeline.tables)))
     except CdcError as error:
-        known = _known_tables(pipeline)
+        table_names = _known_tables(pipeline)
         LOGGER.warning(
             "Pipeline %s: the source cannot tell its tables, so only those of the lake are shown (%s); "
             "reload the code location when it can, or name them in the setting `tables`. %s",
             settings.name,
-            ", ".join(known) or "none",
+            ", ".join(table_names) or "none",
             error,
         )
-        return known
+        return table_names
     finally:
         pipeline.source.close()
 
@@ -117,8 +117,8 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
 def find_histories(settings: PipelineSettings, tables: Collection[str]) -> tuple[str, ...]:
     """Return those tables of a pipeline that keep a history: no other one has its place."""
     places = {LakeTable(name).place for name in tables}
-    asked = (name for name in tables if settings.table_options.get(name, PLAIN).history)
-    return tuple(name for name in asked if LakeTable(name, is_history=True).place not in places)
+    names = (name for name in tables if settings.table_options.get(name, PLAIN).history)
+    return tuple(name for name in names if LakeTable(name, is_history=True).place not in places)
 
 
 def _known_tables(pipeline: Pipeline) -> tuple[str, ...]:

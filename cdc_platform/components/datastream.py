@@ -12,7 +12,7 @@ from cdc_platform.checks.stream_state import build_stream_check
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.scaffolding import DatastreamPipelineScaffolder
 from cdc_platform.model.base.declared_settings import read_settings
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.stream.stream_reader import require_library
@@ -24,9 +24,9 @@ class DatastreamPipeline(PipelineComponent):
 
     source_class: ClassVar[type] = DatastreamSettings
 
-    def source_settings(self, given: Mapping[str, Any], folder: Path) -> DatastreamSettings:
+    def source_settings(self, fields: Mapping[str, Any], folder: Path) -> DatastreamSettings:
         """Return the settings of the stream's files."""
-        return read_settings(DatastreamSettings, given, folder)
+        return read_settings(DatastreamSettings, fields, folder)
 
     def upstream(self, settings: PipelineSettings) -> Upstream:
         """Return the stream itself, where the settings name it."""
@@ -34,8 +34,8 @@ class DatastreamPipeline(PipelineComponent):
         if not isinstance(source, DatastreamSettings) or source.stream is None:
             return NO_UPSTREAM
         require_library()
-        found = StreamSettings(source.stream, source.datastream_host)
-        stream = StreamAsset(self.name, found, self.running.owners)
+        stream_settings = StreamSettings(source.stream, source.datastream_host)
+        stream = StreamAsset(self.name, stream_settings, self.running.owners)
         return Upstream(
             (build_stream(stream),),
             (build_stream_check(stream),),

@@ -9,7 +9,7 @@ import dagster as dg
 
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.scaffolding import DebeziumPipelineScaffolder
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
 
@@ -20,13 +20,13 @@ class DebeziumPipeline(PipelineComponent):
 
     source_class: ClassVar[type] = DebeziumSettings
 
-    def source_settings(self, given: Mapping[str, Any], folder: Path) -> DebeziumSettings:
+    def source_settings(self, members: Mapping[str, Any], folder: Path) -> DebeziumSettings:
         """Return the settings of the events."""
-        return DebeziumSettings.from_fields(given, folder)
+        return DebeziumSettings.from_fields(members, folder)
 
     def to_settings(self, folder: Path) -> PipelineSettings:
         """Return the settings of the pipeline; a Spark that reads topics has a source for them."""
-        found = super().to_settings(folder)
-        if isinstance(found.source, DebeziumSettings) and isinstance(found.source.input, KafkaInput):
-            return replace(found, spark=found.spark.with_kafka())
-        return found
+        settings = super().to_settings(folder)
+        if isinstance(settings.source, DebeziumSettings) and isinstance(settings.source.input, KafkaInput):
+            return replace(settings, spark=settings.spark.with_kafka())
+        return settings

@@ -17,7 +17,7 @@ from cdc_platform.components.mistakes import as_setting_error, check_groups, che
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.spanner import SpannerPipeline
 from cdc_platform.errors import SettingError
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 
 COMPONENTS: Final[dict[str, type[PipelineComponent]]] = {
     f"{component.__module__}.{component.__name__}": component
@@ -48,8 +48,8 @@ def load_each(path: Path, name: str | None = None) -> tuple[PipelineSettings, ..
         SettingError: the file or one of its values cannot be used, and both are named; or none of its
             pipelines has the name.
     """
-    found = _load(path)
-    chosen = found.values() if name is None else (_choose(path, found, name),)
+    components = _load(path)
+    chosen = components.values() if name is None else (_choose(path, components, name),)
     return tuple(_settings_of(path, placed) for placed in chosen)
 
 
@@ -67,20 +67,20 @@ def load_definitions(path: Path, but: Collection[str] = ()) -> dict[str, dg.Defi
         if document.is_post_processed:
             problem = "would be ignored: only Dagster's own loading of a project applies it; remove it"
             raise SettingError(f"{document.place}: post_processing", problem)
-    found = {}
+    definitions = {}
     for name, (place, component) in _load(path).items():
         if name not in but:
             with _naming(place):
-                found[name] = component.definitions(path.absolute().parent)
-    return found
+                definitions[name] = component.definitions(path.absolute().parent)
+    return definitions
 
 
 def find_pipelines(place: Path) -> tuple[Path, ...]:
     """Return the pipelines' files at a place: itself if it is a file, else each of FILE_NAMES below it."""
     if place.is_file():
         return (place,)
-    found = (path for name in FILE_NAMES for path in place.rglob(name))
-    return tuple(sorted(path for path in found if path.is_file() and _declares(path)))
+    paths = (path for name in FILE_NAMES for path in place.rglob(name))
+    return tuple(sorted(path for path in paths if path.is_file() and _declares(path)))
 
 
 def _declares(path: Path) -> bool:
@@ -97,13 +97,13 @@ Placed = tuple[str, PipelineComponent]
 
 def _load(path: Path) -> dict[str, Placed]:
     """Return the components of a file by name, with their templates filled in."""
-    found: dict[str, Placed] = {}
+    components: dict[str, Placed] = {}
     for document in read_documents(path, COMPONENTS):
         component = _load_document(document)
-        if component.name in found:
+        if component.name in components:
             raise SettingError(f"{document.place}: name", f"is that of another document: {component.name}")
-        found[component.name] = (document.place, component)
-    return found
+        components[component.name] = (document.place, component)
+    return components
 
 
 def _settings_of(path: Path, placed: Placed) -> PipelineSettings:
@@ -112,13 +112,13 @@ def _settings_of(path: Path, placed: Placed) -> PipelineSettings:
         return component.to_settings(path.absolute().parent)
 
 
-def _choose(path: Path, found: dict[str, Placed], name: str | None) -> Placed:
-    names = ", ".join(f"`{known}`" for known in found)
-    if name is None and len(found) > 1:
+def _choose(path: Path, components: dict[str, Placed], name: str | None) -> Placed:
+    names = ", ".join(f"`{component_name}`" for component_name in components)
+    if name is None and len(components) > 1:
         raise SettingError(str(path), f"declares several pipelines; choose one with `--name`: {names}")
-    if name is not None and name not in found:
+    if name is not None and name not in components:
         raise SettingError(str(path), f"declares no pipeline `{name}`, but {names}")
-    return found[name] if name is not None else next(iter(found.values()))
+    return components[name] if name is not None else next(iter(components.values()))
 
 
 def _load_document(document: Document) -> PipelineComponent:

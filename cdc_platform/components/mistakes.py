@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline's YAML, in words of the file: its keys, its variables, its values."""
+"""Mistakes in a pipeline's YAML, reported in words of the file: its keys, its variables, its values."""
 
 import json
 import os
@@ -106,7 +106,7 @@ def as_setting_error(document: Document, error: ValidationError, component: type
     mistakes = sorted(_mistakes(error, outer), key=lambda mistake: mistake.kind != UNKNOWN)
     first = mistakes[0]
     guess = _guess(component, first.names) if first.kind == UNKNOWN else None
-    others = [
+    further = [
         f"`{'.'.join(mistake.names)}` {_problem(document, mistake, component)}"
         for mistake in mistakes[1:]
         if mistake.kind in {UNKNOWN, MISSING}
@@ -114,8 +114,8 @@ def as_setting_error(document: Document, error: ValidationError, component: type
     problem = _problem(document, first, component)
     if guess is not None:
         problem += f" Did you mean `{guess}`?"
-    if others:
-        problem += f" Besides, {', and '.join(others)}"
+    if further:
+        problem += f" Besides, {', and '.join(further)}"
     return SettingError(f"{document.place}: {'.'.join(first.names) or 'attributes'}", problem)
 
 
@@ -156,20 +156,20 @@ def _problem(document: Document, mistake: Mistake, component: type[BaseModel]) -
         return "is missing"
     if mistake.kind == UNKNOWN:
         return "is not known; is it misspelled?"
-    written = str(_value_at(document.attributes, mistake.names))
-    unset = _unset_variables(written)
+    value_text = str(_value_at(document.attributes, mistake.names))
+    unset = _unset_variables(value_text)
     if unset:
         return (
             f"is empty, since the environment variable `{unset[0]}` is not set; "
             "set it, or write the value into the file"
         )
-    variables = VARIABLE.findall(written)
+    variables = VARIABLE.findall(value_text)
     if holds_secret(".".join(mistake.names), _written(mistake.value)):
-        found = "what is there"
+        actual = "what is there"
     else:
         # What the environment has may be a secret, too.
-        found = f"what `{variables[0]}` holds" if variables else _shown(mistake.value)
-    return mistake.message or f"must be {_expected(mistake, component)}, and not {found}"
+        actual = f"what `{variables[0]}` holds" if variables else _shown(mistake.value)
+    return mistake.message or f"must be {_expected(mistake, component)}, and not {actual}"
 
 
 def _expected(mistake: Mistake, component: type[BaseModel]) -> str:

@@ -1,4 +1,4 @@
-"""What the YAML of every kind of pipeline has in common."""
+"""The YAML schema that every kind of pipeline shares."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -16,8 +16,8 @@ from cdc_platform.components.schemas import Group, fields_of, make_group
 from cdc_platform.components.templates import check_integers, check_templates
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import Described, read_settings, settings_of
-from cdc_platform.pipeline.core.settings import PipelineSettings
-from cdc_platform.pipeline.core.source import SourceSettings
+from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.source import SourceSettings
 from cdc_platform.sensors import Running
 
 COPYING: Final = frozenset({"initial_copy", "copy_chunk_rows", "copy_s", "max_window_s"})
@@ -54,14 +54,14 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
     def group(cls) -> type[Group]:
         """Return the settings that the YAML may have."""
         pipeline = fields_of(PipelineSettings, {"source": cls.source_class})
-        kept = {name: declared for name, declared in pipeline.items() if name not in cls.left_out}
-        return make_group(cls.__name__, {**kept, **fields_of(DagsterSettings)})
+        declarations = {name: declared for name, declared in pipeline.items() if name not in cls.left_out}
+        return make_group(cls.__name__, {**declarations, **fields_of(DagsterSettings)})
 
     @classmethod
     def model(cls) -> type[BaseModel]:
         """Return the schema of the YAML, in which any value may be a template."""
-        found: type[BaseModel] = cls.group().model()
-        return found
+        model_class: type[BaseModel] = cls.group().model()
+        return model_class
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let Dagster check a document of each kind of pipeline before it evaluates anything of it."""
@@ -113,7 +113,7 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
         return read_settings(PipelineSettings, {**self.attributes, "source": source}, folder)
 
     @abstractmethod
-    def source_settings(self, given: Mapping[str, Any], folder: Path) -> SourceSettings:
+    def source_settings(self, fields: Mapping[str, Any], folder: Path) -> SourceSettings:
         """Return the settings of the source from the group `source` of the YAML.
 
         Raises:

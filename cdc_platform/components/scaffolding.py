@@ -1,4 +1,4 @@
-"""What `dg scaffold defs COMPONENT NAME` writes, for each of our components."""
+"""The files that `dg scaffold defs COMPONENT NAME` writes, for each of our components."""
 
 import re
 from pathlib import Path

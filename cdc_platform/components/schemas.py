@@ -52,15 +52,15 @@ def fields_of(kind: type, kinds: Mapping[str, type] | None = None) -> dict[str, 
         kind: the dataclass.
         kinds: dataclasses for fields that are declared by a protocol.
     """
-    found = {}
+    fields = {}
     for name, setting in settings_of(kind).items():
         if setting.description is not None:
             declared = (kinds or {}).get(name, setting.kind)
-            found[name] = (
+            fields[name] = (
                 _annotated(setting, declared, setting.description.text),
                 _default(setting, declared),
             )
-    return found
+    return fields
 
 
 def _annotated(setting: Setting, kind: Any, text: str) -> Any:

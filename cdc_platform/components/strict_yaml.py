@@ -80,7 +80,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 def _items(node: yaml.MappingNode, names: Names) -> Iterator[tuple[str, yaml.Node]]:
     """Yield the keys of a group with their values; an empty key for what a merge key brings in."""
-    seen = set[str]()
+    keys = set[str]()
     for key, value in node.value:
         if key.tag == _MERGE:
             yield "", value
@@ -88,23 +88,23 @@ def _items(node: yaml.MappingNode, names: Names) -> Iterator[tuple[str, yaml.Nod
         if not isinstance(key, yaml.ScalarNode) or key.tag != _STR:
             shown = key.value if isinstance(key, yaml.ScalarNode) else "?"
             raise Unusable((*names, shown), key, "is not a text, as a key has to be; put quotes around it")
-        if key.value in seen:
+        if key.value in keys:
             raise Unusable((*names, key.value), key, "stands there twice; only one of them would count")
-        seen.add(key.value)
+        keys.add(key.value)
         yield key.value, value
 
 
 def _weigh(node: yaml.Node, weights: dict[int, int | None]) -> int:
     """Return how many values a node holds; what has no weight yet while it is looked at holds itself."""
-    known = weights.setdefault(id(node), 0)
-    if known is None:
+    weight = weights.setdefault(id(node), 0)
+    if weight is None:
         raise Unusable((), node, "holds itself; write what it means")
-    if known == 0:
+    if weight == 0:
         weights[id(node)] = None
         below = node.value if isinstance(node, yaml.CollectionNode) else ()
         inner = (each for item in below for each in (item if isinstance(item, tuple) else (item,)))
-        weights[id(node)] = known = 1 + sum(_weigh(each, weights) for each in inner)
-    return known
+        weights[id(node)] = weight = 1 + sum(_weigh(each, weights) for each in inner)
+    return weight
 
 
 def named(names: Names) -> str:
@@ -129,10 +129,10 @@ def parse(path: Path) -> list[Any]:
     except RecursionError as error:
         raise SettingError(str(path), "is nested too deeply to be a pipeline's") from error
     except yaml.YAMLError as error:
-        raise SettingError(str(path), f"is not YAML: {_told(error)}") from error
+        raise SettingError(str(path), f"is not YAML: {_yaml_error_text(error)}") from error
 
 
-def _told(error: yaml.YAMLError) -> str:
+def _yaml_error_text(error: yaml.YAMLError) -> str:
     """Return what PyYAML says, in one line."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"{error.problem or error.context} (line {error.problem_mark.line + 1})"

@@ -27,11 +27,11 @@ def check_templates(value: object, names: Names = ()) -> None:
         SettingError: there is one; its key and the template are named.
     """
     for keys, text in texts_of(value, names):
-        for found in _TEMPLATE.finditer(text):
-            if found["known"] is None:
+        for match in _TEMPLATE.finditer(text):
+            if match["known"] is None:
                 raise SettingError(
                     ".".join(keys),
-                    f"holds the template {found[0]!r}, which is not evaluated; only environment variables "
+                    f"holds the template {match[0]!r}, which is not evaluated; only environment variables "
                     "are: {{ env.X }}, or {{ env('X', 'VALUE') }} with a default",
                 )
 

@@ -1,6 +1,6 @@
 """A bank in Spanner: accounts, transfers, and one rule: no transaction changes the sum of all balances.
 
-As a program it writes transfers until it is told to stop:
+As a program it writes transfers until it is stopped:
 `python -m cdc_platform.demo.bank --host localhost:9010 --rate 300`.
 """
 
@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from cdc_platform.demo.ledger import (
+from cdc_platform.demo.bookings import (
     ACCOUNT_COLUMNS,
     ACCOUNTS,
     TRANSFERS,
+    BankAccounts,
     Booking,
-    Ledger,
     account_row,
 )
 from cdc_platform.sources.channels import keep_out_of_forks
@@ -133,7 +133,7 @@ def create_bank(settings: BankSettings, accounts: int = 100) -> None:
         create_instance(settings, client)
         _create(client.instance(settings.instance).database(settings.database, (*DDL, stream)))
     with open_database(settings) as database:
-        if not read_ledger(database).balances:
+        if not read_accounts(database).balances:
             rows = [account_row(key, OPENING_BALANCE) for key in range(accounts)]
             with database.batch() as batch:
                 batch.insert(ACCOUNTS, ACCOUNT_COLUMNS, rows)
@@ -145,7 +145,7 @@ def create_instance(settings: BankSettings, client: Any) -> None:
     _create(client.instance(settings.instance, configuration, display_name="bank", node_count=1))
 
 
-def read_ledger(database: Any) -> Ledger:
+def read_accounts(database: Any) -> BankAccounts:
     """Return the balances of a strong read; account numbers go on above all that were ever used."""
     sql = (
         "SELECT account_id, balance FROM accounts UNION ALL "
@@ -154,7 +154,7 @@ def read_ledger(database: Any) -> Ledger:
     with database.snapshot() as snapshot:
         rows = [(key, balance) for key, balance in snapshot.execute_sql(sql) if key is not None]
     balances = {int(key): int(balance) for key, balance in rows if balance is not None}
-    return Ledger(balances, max((int(key) for key, _ in rows), default=-1) + 1)
+    return BankAccounts(balances, max((int(key) for key, _ in rows), default=-1) + 1)
 
 
 def sum_of_balances(database: Any) -> int:
@@ -180,11 +180,11 @@ def write_transfers(
     transactions = aborted = 0
     begin_s = time.monotonic()
     with open_database(settings) as database:
-        ledger = read_ledger(database)
+        bank_accounts = read_accounts(database)
         while not stop.is_set() and (seconds is None or time.monotonic() - begin_s < seconds):
-            booking = ledger.next_booking(dice)
+            booking = bank_accounts.next_booking(dice)
             aborted += _commit(database, booking)
-            ledger.apply(booking)
+            bank_accounts.apply(booking)
             transactions += 1
             if rate is not None:
                 stop.wait(max(0.0, begin_s + transactions / rate - time.monotonic()))
@@ -226,13 +226,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rate", type=float, help="transactions a second; as many as possible without it")
     parser.add_argument("--seconds", type=float, help="how long to write; until a signal without it")
     parser.add_argument("--seed", type=int, help="makes the transfers repeatable")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    settings = BankSettings(given.host, given.project, given.instance, given.database)
-    written = write_transfers(settings, seconds=given.seconds, rate=given.rate, seed=given.seed, stop=stop)
-    sys.stdout.write(json.dumps(asdict(written)) + "\n")
+    settings = BankSettings(options.host, options.project, options.instance, options.database)
+    totals = write_transfers(
+        settings, seconds=options.seconds, rate=options.rate, seed=options.seed, stop=stop
+    )
+    sys.stdout.write(json.dumps(asdict(totals)) + "\n")
     return 0
 
 

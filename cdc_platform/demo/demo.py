@@ -20,9 +20,9 @@ from cdc_platform.demo.ports import LOOPBACK, answers, free_port
 from cdc_platform.demo.processes import Children
 from cdc_platform.demo.servers import DemoServer, open_bank, start_writer, stop_writer
 from cdc_platform.errors import SetupError
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.pipeline.schema.evolve import find_exclusions
 from cdc_platform.printing import print_line, print_text
 from cdc_platform.spark.session.connect_server import start_connect_server, wait_until_ready
@@ -88,7 +88,7 @@ def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bo
         )
         start_writer(options.server, bank, children, options.rate)
         stage = Stage(options, tools, home, bank, children, _for_seconds(options.seconds, wants_more))
-        return _run_with_ui(stage, wants_more) if options.ui else _run_here(stage, wants_more)
+        return _run_with_ui(stage, wants_more) if options.ui else _run_locally(stage, wants_more)
 
 
 def _for_seconds(seconds: float | None, wants_more: Callable[[], bool]) -> Callable[[], bool]:
@@ -98,13 +98,13 @@ def _for_seconds(seconds: float | None, wants_more: Callable[[], bool]) -> Calla
     return lambda: wants_more() and time.monotonic() < end
 
 
-def _run_here(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
+def _run_locally(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     settings = stage.tools.load_settings(stage.home.defs)
     pipeline, spark = open_pipeline(settings), stage.tools.start_spark(settings)
-    # A client that outlives its server tells so on the last line.
+    # A client that outlives its server says so on the last line.
     with closing(pipeline.source):
-        _tell_exclusions(pipeline)
-        for _outcome in follow_source(pipeline, spark, stage.wants_more, _tell_error):
+        _report_exclusions(pipeline)
+        for _outcome in follow_source(pipeline, spark, stage.wants_more, _as_fault):
             stage.children.check()
             show(describe_live(pipeline))
         return _finish(stage, pipeline, spark, is_wanted)
@@ -116,7 +116,7 @@ def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     settings = replace(settings, spark=replace(settings.spark, remote=remote))
     pipeline = open_pipeline(settings)
     with closing(pipeline.source):
-        _tell_exclusions(pipeline)
+        _report_exclusions(pipeline)
         _start_dagster(stage, remote)
         while stage.wants_more():
             stage.children.check()
@@ -133,7 +133,7 @@ def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
             spark.stop()
 
 
-def _tell_exclusions(pipeline: Pipeline) -> None:
+def _report_exclusions(pipeline: Pipeline) -> None:
     for finding in find_exclusions(pipeline):
         print_line(f"Note: {finding}", fg="yellow")
 
@@ -203,7 +203,7 @@ def _catch_up(pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[],
     def wants_more() -> bool:
         return is_wanted() and time.monotonic() < deadline
 
-    for outcome in follow_source(pipeline, spark, wants_more, _tell_error):
+    for outcome in follow_source(pipeline, spark, wants_more, _as_fault):
         show(describe_live(pipeline))
         if outcome.cut is not None and outcome.cut.position_micros >= target_micros:
             return
@@ -215,12 +215,14 @@ def _check_balances(pipeline: Pipeline, expected: int) -> bool:
     """Look at the sum of all balances at every published cut; before the bank opened there is no account."""
     cuts = wrong = 0
     is_open = False
-    for found in balances_at_all_cuts(pipeline):
+    for balances in balances_at_all_cuts(pipeline):
         cuts += 1
-        is_open = is_open or found.accounts > 0
-        if is_open and found.total != expected:
+        is_open = is_open or balances.accounts > 0
+        if is_open and balances.total != expected:
             wrong += 1
-            click.secho(f"Cut {found.cut.cut}: sum of balances {found.total:,}, not {expected:,}", fg="red")
+            click.secho(
+                f"Cut {balances.cut.cut}: sum of balances {balances.total:,}, not {expected:,}", fg="red"
+            )
     holds = wrong == 0 and cuts > 0 and is_open
     click.secho(
         f"Sum of balances: {expected:,} in Spanner, and at {cuts - wrong} of {cuts} published cuts.",
@@ -229,5 +231,5 @@ def _check_balances(pipeline: Pipeline, expected: int) -> bool:
     return holds
 
 
-def _tell_error(error: Exception) -> None:
+def _as_fault(error: Exception) -> None:
     print_text(f"{type(error).__name__}: {error}", fg="yellow", err=True)

@@ -41,9 +41,9 @@ def find_emulator(environment: Mapping[str, str] = os.environ) -> Path:
     for candidate in _candidates(environment):
         if candidate.is_file() and os.access(candidate, os.X_OK):
             return candidate
-    told = environment.get(PROGRAM_VARIABLE)
+    program = environment.get(PROGRAM_VARIABLE)
     raise EmulatorMissing(
-        (f"{PROGRAM_VARIABLE} names no program that can be run: {told}. " if told else "")
+        (f"{PROGRAM_VARIABLE} names no program that can be run: {program}. " if program else "")
         + "No Spanner emulator was found. Either run `gcloud components install cloud-spanner-emulator` "
         "(with gcloud from a package manager: install its package google-cloud-cli-spanner-emulator), "
         f"or set {PROGRAM_VARIABLE} to the path of `{PROGRAM}` or put it on the PATH, "

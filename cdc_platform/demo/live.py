@@ -1,4 +1,4 @@
-"""What readers of the demo's lake see while it runs: pyiceberg alone, no Spark."""
+"""The lake of the demo as readers see it while it runs: pyiceberg alone, no Spark."""
 
 import sys
 import time
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import click
 import pyarrow.compute as pc
 
-from cdc_platform.demo.ledger import ACCOUNTS
+from cdc_platform.demo.bookings import ACCOUNTS
 from cdc_platform.lake.state.cuts import Cut, list_cuts
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.on_demand.status import read_status
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ def balances_at(pipeline: Pipeline, cut: Cut) -> Balances | None:
 def balances_at_all_cuts(pipeline: Pipeline) -> Iterator[Balances]:
     """Yield the accounts at every cut that can still be read, oldest first."""
     for cut in list_cuts(pipeline.lake):
-        found = balances_at(pipeline, cut)
-        if found is not None:
-            yield found
+        balances = balances_at(pipeline, cut)
+        if balances is not None:
+            yield balances
 
 
 def show(line: str) -> None:
@@ -54,10 +54,10 @@ def describe_live(pipeline: Pipeline) -> str:
     if status.watermark_micros is None:
         return f"{time.strftime('%H:%M:%S')}  waiting for the first cycle"
     rows = ", ".join(f"{name} {table.rows or 0:,}" for name, table in status.tables.items())
-    found = balances_at(pipeline, status.cut) if status.cut is not None else None
+    balances = balances_at(pipeline, status.cut) if status.cut is not None else None
     return (
         f"{time.strftime('%H:%M:%S')}  watermark {to_rfc3339(status.watermark_micros)[11:23]}  "
         f"lag {status.lag_s or 0:5.1f} s  partitions {len(status.live_partitions)} live, "
         f"{status.finished_partitions} finished  cut {status.cut.cut if status.cut is not None else '-'}  "
-        f"rows {rows or '-'}  sum of balances {f'{found.total:,}' if found is not None else '-'}"
+        f"rows {rows or '-'}  sum of balances {f'{balances.total:,}' if balances is not None else '-'}"
     )

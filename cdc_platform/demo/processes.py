@@ -86,7 +86,7 @@ class Children:
         """Look whether all are alive.
 
         Raises:
-            SetupError: one has ended; the end of its log is told.
+            SetupError: one has ended; the message has the end of its log.
         """
         for name, process in self._processes.items():
             if process.poll() is not None:
@@ -125,9 +125,9 @@ def _end_all(*marks: str) -> None:
 
 def _marked(*marks: str) -> Iterator[int]:
     """Yield the processes that carry all marks in their environment; none where there is no /proc."""
-    wanted = {mark.encode() for mark in marks}
+    encoded = {mark.encode() for mark in marks}
     for environ in Path("/proc").glob("[0-9]*/environ"):
         pid = int(environ.parent.name)
         with suppress(OSError):
-            if pid not in (os.getpid(), os.getppid()) and wanted <= set(environ.read_bytes().split(b"\0")):
+            if pid not in (os.getpid(), os.getppid()) and encoded <= set(environ.read_bytes().split(b"\0")):
                 yield pid

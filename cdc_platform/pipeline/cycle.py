@@ -12,10 +12,10 @@ from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.pipeline.checks.running_checks import Guard
 from cdc_platform.pipeline.copying.copy import NOTHING_COPIED, CopyOutcome, copy_tables
-from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.histories.history import extend_histories
+from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import OrderOutcome, order_changes
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.pipeline.publishing.publish import publish_cut
@@ -79,7 +79,7 @@ def run_cycle(
         order = order_changes(pipeline, spark)
     if guard is not None:
         with watch.measure("check"):
-            guard.look()
+            guard.run_due()
     with watch.measure("merge"):
         merges = _bring_up(pipeline, spark)
     with watch.measure("publish"):

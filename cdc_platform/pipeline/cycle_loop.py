@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from cdc_platform.errors import CdcError
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.checks.running_checks import CheckListener, Guard
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.cycle import CycleOutcome, finish_cycle, run_cycle
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 PAUSE_S: Final = 0.1
 """How often a pause looks whether it should go on."""
@@ -73,7 +73,8 @@ def follow_source(
 ) -> Iterator[CycleOutcome]:
     """Yield the outcome of each cycle, until no more is wanted; rests after a cycle that found no change.
 
-    Whoever starts this may have mended what kept files from being read: the first cycle tries them at once.
+    Anyone who starts this may have mended what kept files from being read: the first cycle tries them at
+    once.
 
     Args:
         pipeline: the pipeline.
@@ -97,7 +98,7 @@ def follow_source(
             if guard is None:
                 guard = Guard(pipeline, spark, check_listener)
                 # Before anything is added to what may have stopped the run before.
-                guard.look()
+                guard.run_due()
                 finish_cycle(pipeline, spark)
             outcome = run_cycle(pipeline, spark, ends_pauses=is_first, guard=guard)
         except CdcError as error:
@@ -125,5 +126,5 @@ def is_idle(outcome: CycleOutcome) -> bool:
 def pause(duration_s: float, wants_more: Callable[[], bool]) -> None:
     """Wait, but not longer than more is wanted."""
     end = time.monotonic() + duration_s
-    while (left := end - time.monotonic()) > 0 and wants_more():
-        time.sleep(min(PAUSE_S, left))
+    while (remaining_s := end - time.monotonic()) > 0 and wants_more():
+        time.sleep(min(PAUSE_S, remaining_s))

@@ -166,7 +166,7 @@ class Simulator:
         return Hours.always(self.settings, origin_micros)
 
     def _go_on(self) -> None:
-        # Nobody need ask for the history to go on: whoever asks finds it there.
+        # Nobody need ask for the history to go on: anyone who asks finds it there.
         is_over = False
         while not is_over:
             is_over = self._is_over.wait(_CYCLE_S)
@@ -208,7 +208,7 @@ def _streaming(service: SpannerService, name: str, request_name: str) -> Any:
 
 
 def _failure(name: str, error: Exception) -> Refusal:
-    """Return what a caller is told of a mistake of the simulator, and log where it happened."""
+    """Return the error that a caller gets for a mistake of the simulator, and log where it happened."""
     _LOG.error("%s failed", name, exc_info=error)
     return Refusal("INTERNAL", f"The simulator failed in {name}: {type(error).__name__}: {error}")
 

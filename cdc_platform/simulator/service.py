@@ -81,9 +81,9 @@ class SpannerService:
         """Answer BatchCreateSessions."""
         from google.cloud.spanner_v1.types import BatchCreateSessionsResponse, CreateSessionRequest
 
-        one = CreateSessionRequest.pb(CreateSessionRequest(database=request.database))
+        single = CreateSessionRequest.pb(CreateSessionRequest(database=request.database))
         response = BatchCreateSessionsResponse.pb(BatchCreateSessionsResponse())
-        response.session.extend(self.create_session(one) for _ in range(request.session_count))
+        response.session.extend(self.create_session(single) for _ in range(request.session_count))
         return response
 
     def get_session(self, request: Any) -> Any:
@@ -164,8 +164,8 @@ class SpannerService:
     def _partitions(self, total: int, request: Any, reading: Reading) -> Any:
         from google.cloud.spanner_v1.types import Partition, PartitionResponse
 
-        wanted = request.partition_options.max_partitions or _PARTITIONS
-        parts = max(1, min(wanted, total // _ROWS_PER_PARTITION))
+        count = request.partition_options.max_partitions or _PARTITIONS
+        parts = max(1, min(count, total // _ROWS_PER_PARTITION))
         cuts = [total * number // parts for number in range(parts + 1)]
         tokens = [json.dumps(pair).encode() for pair in pairwise(cuts)]
         partitions = [Partition(partition_token=token) for token in tokens]
@@ -184,8 +184,8 @@ class SpannerService:
 
     def _stream(self, call: StreamCall, request: Any, is_over: threading.Event) -> Iterator[bytes]:
         fate = self._database.faults.fate(call.query)
-        found = self._database.stream.rows(call.query, bytes(request.resume_token), is_over)
-        batches: Iterator[list[Row]] = befall(fate, found, self._settings.stall_s, is_over)
+        rows = self._database.stream.rows(call.query, bytes(request.resume_token), is_over)
+        batches: Iterator[list[Row]] = befall(fate, rows, self._settings.stall_s, is_over)
         metadata = self._record_metadata(call) + self._read_timestamp(fate, request)
         return messages(metadata, batches, self._settings.chunk_bytes, has_tokens=fate.has_tokens)
 
@@ -244,12 +244,12 @@ def _part(result: Result, partition_token: bytes) -> Result:
         raise problems.Refusal("INVALID_ARGUMENT", "Invalid partition token.") from error
 
     def rows(skip: int) -> Iterator[list[Row]]:
-        left = end - first - skip
+        remaining = end - first - skip
         for batch in result.rows(first + skip):
-            if left > 0:
-                yield [Row(row.values, _moved(row, first)) for row in batch[:left]]
-            left -= len(batch)
-            if left <= 0:
+            if remaining > 0:
+                yield [Row(row.values, _moved(row, first)) for row in batch[:remaining]]
+            remaining -= len(batch)
+            if remaining <= 0:
                 return
 
     return Result(result.columns, rows)
@@ -266,11 +266,11 @@ def _nested_type(fields: Mapping[str, Any]) -> Any:
     members = []
     for name, of_type in fields.items():
         if isinstance(of_type, Mapping):
-            found = _nested_type(of_type)
+            nested = _nested_type(of_type)
         elif isinstance(of_type, list):
-            found = Type(code=TypeCode.ARRAY, array_element_type=to_proto(of_type[0]))
+            nested = Type(code=TypeCode.ARRAY, array_element_type=to_proto(of_type[0]))
         else:
-            found = to_proto(of_type)
-        members.append(StructType.Field(name=name, type_=found))
+            nested = to_proto(of_type)
+        members.append(StructType.Field(name=name, type_=nested))
     struct = Type(code=TypeCode.STRUCT, struct_type=StructType(fields=members))
     return Type(code=TypeCode.ARRAY, array_element_type=struct)

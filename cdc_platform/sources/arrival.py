@@ -1,12 +1,12 @@
-"""What all sources have in common whose events belong to the cycle that reads them."""
+"""The protocol that sources share whose events belong to the cycle that reads them."""
 
 import json
 import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from cdc_platform.model.schema.observed_columns import SeenColumn
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.observed_columns import ObservedColumn
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.files import are_few, files_from_json
 from cdc_platform.model.stream.read_windows import ReadPlan
 from cdc_platform.sources.spark_source import SparkSource
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class SourceOfArrivals(SparkSource):
     """A source that tells no time and no schema of its own: its clock is this machine's."""
 
-    def look(self, micros: int) -> Look:
+    def read_schema(self, micros: int) -> SchemaRead:
         """Return nothing: what there is of a schema, events tell."""
-        return Look(micros, (), {}, {}, is_exact=False)
+        return SchemaRead(micros, (), {}, {}, is_exact=False)
 
     def clock_micros(self) -> int:
         """Return the time of this machine."""
@@ -30,11 +30,11 @@ class SourceOfArrivals(SparkSource):
         """Return the beginning of time: whatever has been written belongs to the first cut."""
         return 1
 
-    def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
+    def as_stored(self, _table: str, _name: str, column: ObservedColumn) -> ObservedColumn:
         """Return a column as it is."""
         return column
 
-    def read_here(
+    def read_locally(
         self, cycle: int, plan: ReadPlan, most_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
         """Yield the raw records of the files of a plan; None where they are large, or many."""

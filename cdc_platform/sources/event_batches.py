@@ -27,7 +27,7 @@ _NEW_VALUES: Final = ValueCaptureType.NEW_VALUES.value
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """An event, and how many events its transaction has; ``fault`` tells why it must not enter the log."""
+    """An event, and how many events its transaction has; ``fault`` says why it must not enter the log."""
 
     event: SourceEvent | FaultyEvent
     transaction_id: str
@@ -37,7 +37,7 @@ class Released:
 
 @dataclass
 class FileCounts:
-    """What one file held."""
+    """Counts of one file."""
 
     events: int = 0
     faults: int = 0
@@ -70,8 +70,8 @@ class EventBatches:
 
     def add_message(self, message: SourceMessage, window: ReadWindow, file: SourceFile) -> None:
         """Take a message of a file."""
-        told = {"prefix": message.prefix, "content": message.content, "lsn": message.lsn}
-        told |= {"transaction": message.transaction_id or None}
+        fields = {"prefix": message.prefix, "content": message.content, "lsn": message.lsn}
+        fields |= {"transaction": message.transaction_id or None}
         event_id, transaction_id = escaped(message.event_id), escaped(message.transaction_id)
         row = self._row(RecordKind.MESSAGE, window)
         row |= {"record_sequence": event_id, "record_order": message.ordering_key}
@@ -81,7 +81,7 @@ class EventBatches:
             event_id=event_id,
             origin=file.path,
             position=message.position,
-            metadata=escaped(json.dumps(told, ensure_ascii=False)),
+            metadata=escaped(json.dumps(fields, ensure_ascii=False)),
         )
         self._rows.append(row)
 
@@ -99,16 +99,16 @@ class EventBatches:
         Args:
             window: the window that the file belongs to.
             file: the file.
-            counts: what it held.
+            counts: of its events.
             error: why it could not be read.
             version: what the read progress has of it; None means the file's own version.
             further: what else it tells, by name; None and what is empty say nothing.
         """
-        told = {"version": version or file.version, "is_read": error is None, "events": counts.events}
-        told |= {"faults": counts.faults, "size_bytes": file.size_bytes, "error": error}
-        told |= {name: one for name, one in further.items() if one not in (None, [])}
+        fields = {"version": version or file.version, "is_read": error is None, "events": counts.events}
+        fields |= {"faults": counts.faults, "size_bytes": file.size_bytes, "error": error}
+        fields |= {name: value for name, value in further.items() if value not in (None, [])}
         row = self._row(RecordKind.FILE, window)
-        row["event"] = _event(origin=file.path, metadata=json.dumps(told))
+        row["event"] = _event(origin=file.path, metadata=json.dumps(fields))
         self._rows.append(row)
 
     def report_window(self, report: WindowReport, records: int, announced: int = 0) -> None:

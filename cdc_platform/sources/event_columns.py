@@ -64,13 +64,13 @@ def to_batches(cycle: int, rows: Sequence[ChangeRow]) -> Iterator[pa.RecordBatch
 
 def _fault(row: ChangeRow, error: Exception) -> ChangeRow:
     """Return the fault that keeps what is known of a change, with its values as text."""
-    told = row._asdict()
-    place = {name: safe_value(value) for name, value in told.items() if name not in _CHANGE}
+    fields = row._asdict()
+    place = {name: safe_value(value) for name, value in fields.items() if name not in _CHANGE}
     if row.source_timestamp is not None and not is_moment(row.source_timestamp):
         place["source_timestamp"] = None
     if row.metadata is not None:
         place["metadata"] = safe_text(row.metadata, MOST_TEXT_CHARACTERS)
-    values = {name: value for name, value in told.items() if value is not None}
+    values = {name: value for name, value in fields.items() if value is not None}
     text = row.text or json.dumps(values, default=str)
     return ChangeRow(
         **place,
@@ -89,29 +89,29 @@ _CHANGE: Final = frozenset(
 
 
 def _batch(cycle: int, rows: Sequence[ChangeRow]) -> pa.RecordBatch:
-    given = zip(_FIELDS, zip(*rows, strict=True), strict=True)
-    told = {name: _array(values, _TYPES[name]) for name, values in given}
-    told["event_id"] = told["record_sequence"]
+    values_by_field = zip(_FIELDS, zip(*rows, strict=True), strict=True)
+    by_name = {name: _array(values, _TYPES[name]) for name, values in values_by_field}
+    by_name["event_id"] = by_name["record_sequence"]
     count = len(rows)
-    columns = {name: told[name] for name in _PLAIN}
+    columns = {name: by_name[name] for name in _PLAIN}
     columns["cycle"] = pa.repeat(pa.scalar(cycle, pa.int64()), count)
     columns["kind"] = pa.repeat(RecordKind.DATA_CHANGE.value, count)
     each_one = pa.array(np.arange(count + 1, dtype=np.int32))
-    columns["mods"] = pa.ListArray.from_arrays(each_one, _struct(told, MOD), type=_MODS)
-    columns["event"] = _struct(told, EVENT)
+    columns["mods"] = pa.ListArray.from_arrays(each_one, _struct(by_name, MOD), type=_MODS)
+    columns["event"] = _struct(by_name, EVENT)
     arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in RAW_EVENT_RECORDS]
     return pa.RecordBatch.from_arrays(arrays, schema=RAW_EVENT_RECORDS)
 
 
-def _struct(told: Mapping[str, pa.Array], struct: pa.StructType) -> pa.StructArray:
+def _struct(arrays: Mapping[str, pa.Array], struct: pa.StructType) -> pa.StructArray:
     fields = list(struct)
-    return pa.StructArray.from_arrays([told[field.name] for field in fields], fields=fields)
+    return pa.StructArray.from_arrays([arrays[field.name] for field in fields], fields=fields)
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if kind != TIMESTAMP:
         return pa.array(values, kind)
     moments = pa.array(values, pa.int64())
-    if not all(one is None or is_moment(one) for one in pc.min_max(moments).as_py().values()):
+    if not all(bound is None or is_moment(bound) for bound in pc.min_max(moments).as_py().values()):
         raise OverflowError("`source_timestamp` is outside the years 1 to 9999")
     return moments.cast(kind)

@@ -1,4 +1,4 @@
-"""Tables as events tell of them."""
+"""Tables as events report them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -17,10 +17,10 @@ def storable(events: Iterable[object]) -> Iterator[SourceEvent]:
 
 
 def table_of(event: SourceEvent) -> TableSchema:
-    """Return the columns of the table that an event is of, as it tells them."""
+    """Return the columns of the table that an event is of, as it has them."""
     columns = [
-        Column(name, seen.type, seen.is_primary_key, seen.ordinal)
-        for name, seen in (parse_column_types(event.column_types) or {}).items()
+        Column(name, column.type, column.is_primary_key, column.ordinal)
+        for name, column in (parse_column_types(event.column_types) or {}).items()
     ]
     keys = [column for column in columns if column.is_primary_key]
     numbered = [replace(column, ordinal=number) for number, column in enumerate(keys, start=1)]

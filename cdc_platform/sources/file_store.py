@@ -23,7 +23,7 @@ TIME_PATH: Final = re.compile(r"(?:/|^)\d{4}/\d{2}/\d{2}/\d{2}/\d{2}$")
 _TIME_PREFIX: Final = re.compile(r"(?:/|^)\d{4}(?:/\d{2}){0,4}$")
 _DENIALS: Final = ("Permission denied", "403", "ACCESS_DENIED")
 _LACKS_LIBRARY: Final = re.compile(r"load lib(?:jvm|hdfs)")
-HERE: Final = "."
+ROOT_FOLDER: Final = "."
 """Folder of files that lie in the source's folder itself."""
 
 Opened = tuple[fs.FileSystem, str]
@@ -51,7 +51,7 @@ class FileStore:
     def list_files(self) -> Iterator[SourceFile]:
         """Yield every file whose name ends as wanted, with its folder: of dated ones, that which they are in.
 
-        A folder in it that may not be listed is yielded as a file is: to read it tells why.
+        A folder in it that may not be listed is yielded as a file is: to read it says why.
 
         Raises:
             SourceNotFound: there is no such folder.
@@ -59,12 +59,12 @@ class FileStore:
             SourceUnreachable: the store does not answer.
         """
         try:
-            found: Iterable[fs.FileInfo] = self._list(self._root, is_recursive=True)
+            infos: Iterable[fs.FileInfo] = self._list(self._root, is_recursive=True)
         except (OSError, pa.ArrowException):
-            found = self._list_by_folder()
-        for info in found:
+            infos = self._list_by_folder()
+        for info in infos:
             if info.type is fs.FileType.Directory:
-                folder = _TIME_PREFIX.sub("", self._relative(info.path)) or HERE
+                folder = _TIME_PREFIX.sub("", self._relative(info.path)) or ROOT_FOLDER
                 yield SourceFile(f"{self._scheme}{info.path}", folder, 0, 0)
             elif info.path.endswith(self._suffixes):
                 yield SourceFile(
@@ -75,16 +75,16 @@ class FileStore:
                 )
 
     def _list(self, folder: str, *, is_recursive: bool) -> list[fs.FileInfo]:
-        found = self._system.get_file_info(fs.FileSelector(folder, recursive=is_recursive))
-        wanted = fs.FileType.File
-        return [info for info in found if not is_recursive or info.type is wanted]
+        infos = self._system.get_file_info(fs.FileSelector(folder, recursive=is_recursive))
+        file_type = fs.FileType.File
+        return [info for info in infos if not is_recursive or info.type is file_type]
 
     def _list_by_folder(self) -> Iterator[fs.FileInfo]:
         """Yield all files, and the folders that cannot be listed; slow, but such a folder hides no other."""
         try:
             waiting = self._list(self._root, is_recursive=False)
         except (OSError, pa.ArrowException) as error:
-            raise told_error(error, self.location) from error
+            raise store_error_of(error, self.location) from error
         while waiting:
             info = waiting.pop()
             if info.type is not fs.FileType.Directory:
@@ -107,11 +107,11 @@ class FileStore:
         """
         within = sorted(paths)
         try:
-            found = self._system.get_file_info([path.removeprefix(self._scheme) for path in within])
+            infos = self._system.get_file_info([path.removeprefix(self._scheme) for path in within])
         except (OSError, pa.ArrowException) as error:
-            raise told_error(error, self.location) from error
+            raise store_error_of(error, self.location) from error
         return frozenset(
-            path for path, info in zip(within, found, strict=True) if info.type is fs.FileType.File
+            path for path, info in zip(within, infos, strict=True) if info.type is fs.FileType.File
         )
 
     def read(self, path: str) -> bytes:
@@ -126,7 +126,7 @@ class FileStore:
             with self._system.open_input_stream(path.removeprefix(self._scheme), compression=None) as stream:
                 data: bytes = stream.read()
         except (OSError, pa.ArrowException) as error:
-            raise told_error(error, path) from error
+            raise store_error_of(error, path) from error
         return data
 
 
@@ -148,13 +148,13 @@ def _ask(location: str, deadline_s: float) -> Opened:
                 f"Files of HDFS need Java and Hadoop's libhdfs on each machine that reads; set JAVA_HOME, "
                 f"HADOOP_HOME and CLASSPATH (`hadoop classpath --glob`): {location} ({error})"
             ) from error
-        raise told_error(error, location) from error
+        raise store_error_of(error, location) from error
     try:
         system.get_file_info(root)
     except (OSError, pa.ArrowException) as error:
-        told = told_error(error, location)
-        if isinstance(told, SourceUnreachable):
-            raise told from error
+        store_error = store_error_of(error, location)
+        if isinstance(store_error, SourceUnreachable):
+            raise store_error from error
     return system, root
 
 
@@ -164,7 +164,7 @@ def _answer(ask: Callable[[], Opened], location: str, deadline_s: float) -> Open
     def wait() -> None:
         try:
             answer.set_result(ask())
-        except Exception as error:  # noqa: BLE001  whoever waits raises it
+        except Exception as error:  # noqa: BLE001  anyone who waits raises it
             answer.set_exception(error)
 
     # Nothing ends a call of Arrow's, and no process should wait for it to end.
@@ -181,10 +181,10 @@ def _answer(ask: Callable[[], Opened], location: str, deadline_s: float) -> Open
 def _undated(relative: str) -> str:
     """Return the folder of a file: what lies before its minutes, where it is in a folder of minutes."""
     folder = relative.rpartition("/")[0]
-    return TIME_PATH.sub("", folder) or HERE
+    return TIME_PATH.sub("", folder) or ROOT_FOLDER
 
 
-def told_error(error: Exception, place: str) -> AccessDenied | SourceNotFound | SourceUnreachable:
+def store_error_of(error: Exception, place: str) -> AccessDenied | SourceNotFound | SourceUnreachable:
     """Return our own error for what a file system says."""
     text = str(error)
     if isinstance(error, FileNotFoundError) or "does not exist" in text:

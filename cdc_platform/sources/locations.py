@@ -1,4 +1,4 @@
-"""Where files are: the schemes that are read, and how Arrow, which reads them, spells them."""
+"""Locations of files: the schemes that are read, and their spelling for Arrow, which reads them."""
 
 import re
 from typing import Final
@@ -37,10 +37,10 @@ def check_location(setting: str, location: str) -> None:
     """
     scheme = scheme_of(location)
     if scheme is not None and scheme not in _ARROW_SCHEMES:
-        known = ", ".join(f"{name}{_SEPARATOR}" for name in _ARROW_SCHEMES)
+        schemes = ", ".join(f"{name}{_SEPARATOR}" for name in _ARROW_SCHEMES)
         raise SettingError(
             setting,
-            f"has the scheme `{scheme}`, which cannot be read; write a folder, or one of {known}. A store "
+            f"has the scheme `{scheme}`, which cannot be read; write a folder, or one of {schemes}. A store "
             "that speaks S3 is `s3://BUCKET/PREFIX?endpoint_override=HOST`, any other one can be mounted as "
             f"a folder. It is: {location}",
         )
@@ -53,8 +53,8 @@ def arrow_location(location: str, deadline_s: float) -> str:
         location: with a scheme that can be read.
         deadline_s: Google's client, which tries again for a quarter of an hour else, gives up before it.
     """
-    given, _, rest = location.partition(_SEPARATOR)
-    scheme = _ARROW_SCHEMES[given]
+    prefix, _, rest = location.partition(_SEPARATOR)
+    scheme = _ARROW_SCHEMES[prefix]
     if scheme.startswith("abfs"):
         # Under the host of blobs Arrow takes what stands before it for an account, and not for a container.
         rest = _BLOB_HOST.sub(r"\1.dfs.", rest)

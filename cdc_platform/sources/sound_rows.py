@@ -44,7 +44,7 @@ def sound_batches(
 
 def unfit_reason(values: Mapping[str, Any], error: Exception) -> str:
     """Return why Arrow refuses a row of these values."""
-    texts = [name for name in (_half_in(*one) for one in values.items()) if name is not None]
+    texts = [name for name in (_half_in(*item) for item in values.items()) if name is not None]
     numbers = [name for name, value in values.items() if isinstance(value, int) and value not in _INT64]
     problems = [
         *(f"{_LABELS.get(name, f'`{name}`')} {NOT_UNICODE}" for name in texts),

@@ -1,4 +1,4 @@
-"""What status codes of gRPC mean, whichever API of Google sent them."""
+"""Status codes of gRPC and their meaning, for every API of Google."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _TRANSPORT_TEXTS: Final = ("RST_STREAM", "EOS on DATA frame", "GOAWAY", "Stream 
 
 
 @dataclass(frozen=True)
-class Meaning:
+class StatusMeaning:
     """What a status code means when the message contains the text; `advice` tells the operator what to do."""
 
     code: str
@@ -45,7 +45,9 @@ class Meaning:
     advice: str
 
 
-def find_meaning(meanings: Sequence[Meaning], code: str, text: str, *, passing: str, refused: str) -> Meaning:
+def find_meaning(
+    meanings: Sequence[StatusMeaning], code: str, text: str, *, passing: str, refused: str
+) -> StatusMeaning:
     """Return the first meaning that fits a status; else what can be said of any.
 
     Args:
@@ -59,8 +61,8 @@ def find_meaning(meanings: Sequence[Meaning], code: str, text: str, *, passing: 
         if meaning.code == code and meaning.text in text:
             return meaning
     if may_pass(code, text):
-        return Meaning(code, text, SourceUnreachable, passing)
-    return Meaning(code, text, SourceError, refused)
+        return StatusMeaning(code, text, SourceUnreachable, passing)
+    return StatusMeaning(code, text, SourceError, refused)
 
 
 def may_pass(code: str, text: str) -> bool:

@@ -54,8 +54,8 @@ def _decompressed(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
 
 def _after_member(stream: BinaryIO, chunk: bytes) -> bytes:
     """Return where the next member begins; devices with blocks of one size leave zeros before it."""
-    while not (found := chunk.lstrip(b"\0")):
+    while not (rest := chunk.lstrip(b"\0")):
         chunk = stream.read(CHUNK_BYTES)
         if not chunk:
             break
-    return found
+    return rest

@@ -1,4 +1,4 @@
-"""What Spark's Python workers are told before they read."""
+"""Settings of Spark's Python workers, applied before they read."""
 
 import gc
 import sys

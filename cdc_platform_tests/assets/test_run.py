@@ -18,7 +18,7 @@ from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.partitions import change_stream_partitions
 from cdc_platform.pipeline import cycle
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import OrderOutcome, order_changes
 from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running
 from cdc_platform_tests.pipeline.bank import (
@@ -111,7 +111,7 @@ def answer_with(pipeline: Pipeline, until_micros: int, *records: RawRow) -> None
     source = source_of(pipeline)
     source.now_micros = until_micros + 1
     source.answer = lambda cycle, windows: [
-        {**row, "cycle": cycle} for row in (*records, *(_report(found, len(records)) for found in windows))
+        {**row, "cycle": cycle} for row in (*records, *(_report(window, len(records)) for window in windows))
     ]
 
 
@@ -143,30 +143,30 @@ def test_all_assets_make_a_cycle(bench: Bench, names_partitions: bool) -> None:
     assert balances(bench.pipeline) == {1: 100, 2: 100}
     assert materialized(result) == [key.path[-1] for key in bench.assets.all_keys]
     assert {
-        found.check_name for found in result.get_asset_check_evaluations() if found.passed
+        evaluation.check_name for evaluation in result.get_asset_check_evaluations() if evaluation.passed
     } == CYCLE_CHECKS
 
 
-def test_a_cycle_tells_numbers(bench: Bench) -> None:
+def test_a_cycle_reports_numbers(bench: Bench) -> None:
     """Materialisations carry counts, positions and lags as numbers that the UI can plot."""
     begun = source_of(bench.pipeline).first_micros
     answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
     result = bench.run(bench.assets.all_keys)
-    found = {
+    metadata = {
         event.asset_key.path[-1]: plain(event.step_materialization_data.materialization.metadata)
         for event in result.get_asset_materialization_events()
         if event.asset_key is not None
     }
-    assert found["raw_change_records"]["data_change_records"] == 1
-    assert found["raw_change_records"]["position_lag_s"] < 1
-    assert found["partition_lineage"]["running_partitions"] == 1
-    assert "`root` live" in found["partition_lineage"]["partition_tree"]
-    assert (found["change_log"]["changes"], found["change_log"]["dagster/row_count"]) == (1, 1)
-    assert found["change_log"]["watermark_lag_s"] < 1
-    assert (found["accounts"]["rows_appended"], found["accounts"]["dagster/row_count"]) == (1, 1)
-    columns = [(column.name, column.type) for column in found["accounts"]["dagster/column_schema"].columns]
+    assert metadata["raw_change_records"]["data_change_records"] == 1
+    assert metadata["raw_change_records"]["position_lag_s"] < 1
+    assert metadata["partition_lineage"]["running_partitions"] == 1
+    assert "`root` live" in metadata["partition_lineage"]["partition_tree"]
+    assert (metadata["change_log"]["changes"], metadata["change_log"]["dagster/row_count"]) == (1, 1)
+    assert metadata["change_log"]["watermark_lag_s"] < 1
+    assert (metadata["accounts"]["rows_appended"], metadata["accounts"]["dagster/row_count"]) == (1, 1)
+    columns = [(column.name, column.type) for column in metadata["accounts"]["dagster/column_schema"].columns]
     assert columns == [("id", "bigint"), ("owner", "string"), ("balance", "bigint")]
-    assert found["cut"]["cut"] == 1
+    assert metadata["cut"]["cut"] == 1
 
 
 def test_a_run_claims_its_pipeline(bench: Bench) -> None:
@@ -184,8 +184,10 @@ def follow(bench: Bench) -> dg.ExecuteInProcessResult:
 
     def answer(cycle: int, windows: Sequence[ReadWindow]) -> list[RawRow]:
         source_of(bench.pipeline).now_micros += SECOND
-        rows = [opening(next(opened), 100, found.start_exclusive_micros + 1) for found in windows]
-        return [{**row, "cycle": cycle} for row in (*rows, *(_report(found, len(rows)) for found in windows))]
+        rows = [opening(next(opened), 100, window.start_exclusive_micros + 1) for window in windows]
+        return [
+            {**row, "cycle": cycle} for row in (*rows, *(_report(window, len(rows)) for window in windows))
+        ]
 
     source_of(bench.pipeline).now_micros = begun + SECOND
     source_of(bench.pipeline).answer = answer
@@ -202,7 +204,9 @@ def test_a_run_follows_the_source(bench: Bench) -> None:
     assert materialized(result).count("accounts") == len(cuts)
     assert materialized(result).count("raw_change_records") == len(cuts)
     evaluations = result.get_asset_check_evaluations()
-    assert len(CYCLE_CHECKS) * len(cuts) < len([found for found in evaluations if found.passed])
+    assert len(CYCLE_CHECKS) * len(cuts) < len(
+        [evaluation for evaluation in evaluations if evaluation.passed]
+    )
 
 
 def test_a_failing_check_ends_the_following(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,8 +253,10 @@ def test_what_a_check_has_refused_no_other_run_publishes(bench: Bench, *, rebuil
     result = bench.run(chosen, config)
     assert not result.success
     assert balances(bench.pipeline) == {1: 100}
-    told = {one.check_name for one in result.get_asset_check_evaluations() if not one.passed}
-    assert "exactly_once" in told
+    failed = {
+        evaluation.check_name for evaluation in result.get_asset_check_evaluations() if not evaluation.passed
+    }
+    assert "exactly_once" in failed
 
 
 def _damage_log(pipeline: Pipeline) -> None:

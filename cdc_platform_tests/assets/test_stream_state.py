@@ -24,15 +24,15 @@ from cdc_platform_tests.stream_runs import StreamBench, table
 @pytest.fixture
 def server() -> Iterator[DatastreamServer]:
     """A server that holds nothing yet."""
-    with datastream_server() as held:
-        yield held
+    with datastream_server() as stream_server:
+        yield stream_server
 
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
     """An instance of Dagster, which keeps what all tests of the module do."""
-    with dg.DagsterInstance.ephemeral() as found:
-        yield found
+    with dg.DagsterInstance.ephemeral() as dagster:
+        yield dagster
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_each_run_observes_again(server: DatastreamServer, bench: StreamBench) -
         assert bench.run().success
     records = bench.instance.fetch_observations(bench.stream.key, limit=3).records
     observations = [record.asset_observation for record in records]
-    states = [found.metadata["state"].value for found in observations if found is not None]
+    states = [observation.metadata["state"].value for observation in observations if observation is not None]
     assert states == ["running", "paused", "running"]
 
 
@@ -156,10 +156,10 @@ def test_a_server_that_is_down_stops_no_run(server: DatastreamServer, bench: Str
 
 
 def test_a_missing_library_fails_the_run(bench: StreamBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever wants the state must install what tells it; no run claims to have looked."""
+    """Anyone who wants the state must install what tells it; no run claims to have looked."""
     monkeypatch.setitem(sys.modules, "google.cloud.datastream_v1", None)
     result = bench.run()
     assert not result.success
     failures = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
-    told = " ".join(found.to_string() for found in failures if found is not None)
-    assert "pip install 'cdc_platform[datastream]'" in told
+    text = " ".join(failure.to_string() for failure in failures if failure is not None)
+    assert "pip install 'cdc_platform[datastream]'" in text

@@ -7,12 +7,12 @@ from typing import Any, Final
 import pytest
 
 from benchmarks.soaked import Sample, Soaked, judge, markdown
-from cdc_platform_tests.support.footprint import Held, Memory, Tree
+from cdc_platform_tests.support.footprint import Footprint, Memory, Tree
 from cdc_platform_tests.support.soak import Cycle
 
 CYCLES: Final = 1000
 EVERY: Final = 20
-HELD: Final = Held(0, 0, 20, 20, 330, 30, 60, 200, 1, 0, 1.0)
+FOOTPRINT: Final = Footprint(0, 0, 20, 20, 330, 30, 60, 200, 1, 0, 1.0)
 MEMORY: Final = Memory(100_000_000, 1, 1, 1, 1, 1)
 TREE: Final = Tree(7, 70, 1000)
 
@@ -20,17 +20,17 @@ TREE: Final = Tree(7, 70, 1000)
 def steady() -> Soaked:
     """Return a run in which nothing grows once it is warm."""
     cycles = [
-        Cycle(number, "bank", 100, 9.0 if number < 50 else 1.5, 2.0, {}, HELD)
+        Cycle(number, "bank", 100, 9.0 if number < 50 else 1.5, 2.0, {}, FOOTPRINT)
         for number in range(1, CYCLES + 1)
     ]
     samples = [Sample(number, MEMORY, TREE, TREE, 50, 100) for number in range(EVERY, CYCLES + 1, EVERY)]
     return Soaked("spanner", cycles, samples, [])
 
 
-def with_held(run: Soaked, number: int, **held: int) -> Soaked:
+def with_footprint(run: Soaked, number: int, **numbers: int) -> Soaked:
     """Return the run with other counts from one of its cycles on."""
     changed = [
-        replace(cycle, held=replace(cycle.held, **held)) if cycle.number >= number else cycle
+        replace(cycle, footprint=replace(cycle.footprint, **numbers)) if cycle.number >= number else cycle
         for cycle in run.cycles
     ]
     return replace(run, cycles=changed)
@@ -50,7 +50,7 @@ def test_a_steady_run_meets_every_criterion() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "expected"),
+    ("numbers", "expected"),
     [
         ({"cached_plans": 1}, "cache manager empty"),
         ({"persisted_rdds": 1}, "no RDD persisted"),
@@ -60,16 +60,16 @@ def test_a_steady_run_meets_every_criterion() -> None:
         ({"java_threads": 71}, "at most 10 more threads of Java"),
     ],
 )
-def test_what_is_held_in_the_end_is_a_leak(held: dict[str, int], expected: str) -> None:
+def test_what_is_cached_in_the_end_is_a_leak(numbers: dict[str, int], expected: str) -> None:
     """Each count that has grown by the last hundred cycles fails its criterion, and no other."""
-    assert [expected] == unmet(with_held(steady(), 901, **held))
+    assert [expected] == unmet(with_footprint(steady(), 901, **numbers))
 
 
 def test_one_plan_left_after_one_cycle_is_a_leak() -> None:
     """The cache manager is empty after every cycle, not only after the last one."""
     run = steady()
     cycles = [*run.cycles]
-    cycles[3] = replace(cycles[3], held=replace(HELD, cached_plans=1))
+    cycles[3] = replace(cycles[3], footprint=replace(FOOTPRINT, cached_plans=1))
     assert unmet(replace(run, cycles=cycles)) == ["cache manager empty"]
 
 
@@ -78,7 +78,7 @@ def test_the_heap_is_flat_within_a_tenth(factor: float, expected: list[str]) -> 
     """The medians of the windows decide."""
     run = steady()
     grown = replace(MEMORY, heap_bytes=int(MEMORY.heap_bytes * factor))
-    samples = [replace(one, memory=grown) if one.cycle > 900 else one for one in run.samples]
+    samples = [replace(sample, memory=grown) if sample.cycle > 900 else sample for sample in run.samples]
     assert expected == unmet(replace(run, samples=samples))
 
 
@@ -86,7 +86,7 @@ def test_the_heap_is_flat_within_a_tenth(factor: float, expected: list[str]) -> 
 def test_cycles_stay_as_quick(seconds: float, expected: list[str]) -> None:
     """The means of the windows decide."""
     run = steady()
-    cycles = [replace(one, whole_s=seconds) if one.number > 900 else one for one in run.cycles]
+    cycles = [replace(cycle, whole_s=seconds) if cycle.number > 900 else cycle for cycle in run.cycles]
     assert expected == unmet(replace(run, cycles=cycles))
 
 

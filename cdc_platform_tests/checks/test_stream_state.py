@@ -25,15 +25,15 @@ BROKEN = Error(reason="CONNECTION", message="No route to the host")
 @pytest.fixture
 def server() -> Iterator[DatastreamServer]:
     """A server that holds nothing yet."""
-    with datastream_server() as held:
-        yield held
+    with datastream_server() as stream_server:
+        yield stream_server
 
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
     """An instance of Dagster, which keeps what all tests of the module do."""
-    with dg.DagsterInstance.ephemeral() as found:
-        yield found
+    with dg.DagsterInstance.ephemeral() as dagster:
+        yield dagster
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def evaluation(bench: StreamBench) -> dg.AssetCheckEvaluation:
     """Return the check's result of a run of the check alone."""
     result = bench.run(check_alone=True)
     assert result.success
-    (found,) = result.get_asset_check_evaluations()
-    return found
+    (evaluation,) = result.get_asset_check_evaluations()
+    return evaluation
 
 
 @pytest.mark.parametrize(
@@ -73,27 +73,27 @@ def test_a_stream_that_stands_still_does_not_pass(
 ) -> None:
     """Severity says whether somebody wanted it so, the description what to do."""
     server.hold(state)
-    found = judged(server)
-    assert (False, severity) == (found.passed, found.severity)
-    assert advice in (found.description or "")
+    result = judged(server)
+    assert (False, severity) == (result.passed, result.severity)
+    assert advice in (result.description or "")
 
 
 def test_a_running_stream_passes(server: DatastreamServer, bench: StreamBench) -> None:
     """A stream without errors, whose backfills are not over yet, is as it should be."""
     server.hold("RUNNING", table("accounts"), table("cards", "ACTIVE"), table("users", "NOT_STARTED"))
-    found = evaluation(bench)
-    assert found.passed
-    assert "the source has no changes" in (found.description or "")
+    actual = evaluation(bench)
+    assert actual.passed
+    assert "the source has no changes" in (actual.description or "")
 
 
 def test_errors_of_a_running_stream_are_a_warning(server: DatastreamServer, bench: StreamBench) -> None:
     """They are told with the object and the text, and counted."""
     server.hold("RUNNING", table("cards", "UNSUPPORTED"), table("users", "ACTIVE", BROKEN), errors=[BROKEN])
-    found = evaluation(bench)
-    assert (found.passed, found.severity) == (False, WARN)
-    assert "Errors (1): CONNECTION: No route to the host." in (found.description or "")
-    assert "public.cards (backfill unsupported); public.users" in (found.description or "")
-    counts = {name: found.metadata[name].value for name in ("stream_errors", "objects_in_trouble")}
+    actual = evaluation(bench)
+    assert (actual.passed, actual.severity) == (False, WARN)
+    assert "Errors (1): CONNECTION: No route to the host." in (actual.description or "")
+    assert "public.cards (backfill unsupported); public.users" in (actual.description or "")
+    counts = {name: actual.metadata[name].value for name in ("stream_errors", "objects_in_trouble")}
     assert counts == {"stream_errors": 1, "objects_in_trouble": 2}
 
 
@@ -106,9 +106,9 @@ def test_a_stream_that_cannot_be_asked_does_not_pass(
     """What may pass by itself is a warning, what somebody has to change an error."""
     server.hold("RUNNING")
     server.refusals = [Refusal(grpc.StatusCode[code], "no")] * 3
-    found = judged(server)
-    assert (False, severity) == (found.passed, found.severity)
-    assert (found.description or "").startswith("Whether the stream is running is not known. Cannot read")
+    result = judged(server)
+    assert (False, severity) == (result.passed, result.severity)
+    assert (result.description or "").startswith("Whether the stream is running is not known. Cannot read")
 
 
 def test_a_check_that_is_asked_for_alone_asks_the_stream(
@@ -116,12 +116,12 @@ def test_a_check_that_is_asked_for_alone_asks_the_stream(
 ) -> None:
     """It needs no observation that came before."""
     server.hold("FAILED", errors=[BROKEN])
-    found = evaluation(bench)
-    assert (found.passed, found.severity) == (False, ERROR)
+    actual = evaluation(bench)
+    assert (actual.passed, actual.severity) == (False, ERROR)
 
 
 def test_verdict_and_observation_are_kept_on_disk(server: DatastreamServer, tmp_path: Path) -> None:
-    """Whoever opens the instance later, as the UI does, finds what the run has seen."""
+    """Anyone who opens the instance later, as the UI does, finds what the run has seen."""
     server.hold("FAILED", errors=[BROKEN])
     with dg.DagsterInstance.local_temp(str(tmp_path)) as written:
         assert StreamBench(server.settings(), written).run().success

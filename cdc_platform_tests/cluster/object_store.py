@@ -34,14 +34,14 @@ class ObjectStore:
     def object_keys(self, bucket: str = BUCKET) -> list[str]:
         """Return the keys of all objects of a bucket."""
         pages = self._client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket)
-        return [found["Key"] for page in pages for found in page.get("Contents", ())]
+        return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
 
     def _client(self, service: str) -> Any:
         return _client(service, self.endpoint, self.access_key_id, self.secret_access_key)
 
 
 def is_installed() -> bool:
-    """Tell whether the server and what it needs are there."""
+    """Return whether the server and what it needs are there."""
     return all(find_spec(name) is not None for name in ("moto", "flask", "flask_cors"))
 
 

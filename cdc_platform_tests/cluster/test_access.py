@@ -1,4 +1,4 @@
-"""What keeps a lake from being reached is told in words of its settings, and tells no secret."""
+"""Errors of an unreachable lake are in words of its settings, and contain no secret."""
 
 import secrets
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Case:
     """What is wrong, and what is told."""
 
     error: type[CdcError]
-    told: str
+    message: str
     variables: Mapping[str, str] = field(default_factory=dict)
     changes: Mapping[str, str] = field(default_factory=dict)
 
@@ -45,8 +45,8 @@ CASES: Final = (
 )
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.told)
-def test_what_refuses_the_lake_is_told_by_its_setting(
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.message)
+def test_what_refuses_the_lake_is_named_by_its_setting(
     services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case
 ) -> None:
     """A wrong password, key, bucket or address is an error that names the setting, and no secret."""
@@ -57,11 +57,11 @@ def test_what_refuses_the_lake_is_told_by_its_setting(
     lake = Lake(settings.lake, f"refused_{secrets.token_hex(4)}")
     with pytest.raises(case.error) as caught:
         _ = lake.catalog
-    assert case.told in str(caught.value)
+    assert case.message in str(caught.value)
     assert set() == services.leaks_in(str(caught.value))
 
 
-def test_a_database_that_does_not_exist_is_told(
+def test_a_database_that_does_not_exist_is_an_error(
     services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server answers, but has no such database."""
@@ -81,7 +81,7 @@ def test_a_database_that_does_not_exist_is_told(
         ("LAKE_SECRET_ACCESS_KEY", "lake.catalog.s3.secret-access-key"),
     ],
 )
-def test_a_variable_that_is_not_set_is_told(
+def test_a_variable_that_is_not_set_is_an_error(
     services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, setting: str
 ) -> None:
     """The error names the setting and the variable, and none of the others' values."""

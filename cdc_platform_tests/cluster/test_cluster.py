@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from cdc_platform.cli import main
 from cdc_platform.components.loading import load_settings
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.settings import SimulatorSettings
 from cdc_platform_tests.cluster.services import Services, write_defs
@@ -62,26 +62,26 @@ class Driver:
 
     def files(self) -> set[str]:
         """Return the names of all its files but those of Spark's event log."""
-        found = (path.relative_to(self.folder) for path in self.folder.rglob("*") if path.is_file())
-        return {str(path) for path in found if path.parts[0] != "events"}
+        paths = (path.relative_to(self.folder) for path in self.folder.rglob("*") if path.is_file())
+        return {str(path) for path in paths if path.parts[0] != "events"}
 
 
 def command_lines() -> str:
     """Return the command lines of all processes of this machine, where it tells them."""
-    found = []
+    lines = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            found.append(path.read_bytes().decode(errors="replace"))
+            lines.append(path.read_bytes().decode(errors="replace"))
         except OSError:
             continue  # it has ended meanwhile
-    return "\n".join(found)
+    return "\n".join(lines)
 
 
 def all_text(*folders: Path) -> str:
     """Return the contents of all files below folders that are not archives."""
     files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
-    wanted = (path for path in files if path.suffix not in {".jar", ".zip"})
-    return "\n".join(path.read_bytes().decode(errors="replace") for path in wanted)
+    text_files = (path for path in files if path.suffix not in {".jar", ".zip"})
+    return "\n".join(path.read_bytes().decode(errors="replace") for path in text_files)
 
 
 def test_a_pipeline_on_a_cluster(services: Services, tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_a_pipeline_on_a_cluster(services: Services, tmp_path: Path) -> None:
         assert "Running task" in log
         assert "Fetching spark://127.0.0.1" in log
     assert "(redacted)" in all_text(second.folder / "events")
-    told = all_text(cluster.folder)
-    assert not [folder for folder in (first.folder, second.folder) if str(folder) in told]
-    assert set() == services.leaks_in("\n".join((said, told, all_text(second.folder), repr(settings))))
+    text = all_text(cluster.folder)
+    assert not [folder for folder in (first.folder, second.folder) if str(folder) in text]
+    assert set() == services.leaks_in("\n".join((said, text, all_text(second.folder), repr(settings))))
 
 
 def make_driver(

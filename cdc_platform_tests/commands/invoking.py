@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from cdc_platform.cli import main
 from cdc_platform.components.loading import load_each
-from cdc_platform.pipeline.core.pipeline import open_pipeline
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
 
 
 def run(*arguments: str | Path) -> tuple[int, str, str]:

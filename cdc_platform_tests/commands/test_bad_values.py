@@ -19,7 +19,7 @@ import yaml
 
 from cdc_platform.components.loading import load_settings
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.pipeline.core.pipeline import open_pipeline
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.read import open_tables
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.settings import Dialect, SimulatorSettings
@@ -72,16 +72,18 @@ def _debezium_rows() -> Rows:
 
 
 def _debezium(source: dict[str, Any], reasons: list[str], unread: str = "") -> Sent:
-    told = {"input": source, "columns": hostile_debezium.DECLARED}
+    fields = {"input": source, "columns": hostile_debezium.DECLARED}
     tables = {TABLE: ("id", _debezium_rows())}
-    return Sent("debezium.DebeziumPipeline", told, reasons, tables, unread=unread)
+    return Sent("debezium.DebeziumPipeline", fields, reasons, tables, unread=unread)
 
 
 def _among(good: list[bytes], bad: list[bytes]) -> list[bytes]:
     """Return good lines before, between and behind bad ones."""
     step = len(bad) // (len(good) - 1)
     return [
-        line for place, one in enumerate(good) for line in (one, *bad[place * step : (place + 1) * step])
+        line
+        for place, good_line in enumerate(good)
+        for line in (good_line, *bad[place * step : (place + 1) * step])
     ] + (bad[len(good) * step :] and [*bad[len(good) * step :], good[0]])
 
 
@@ -91,13 +93,13 @@ def debezium_files(folder: Path, _request: pytest.FixtureRequest) -> Iterator[Se
     bad = list(hostile_debezium.BAD_LINES.values())
     octets, reason = hostile_debezium.NOT_UTF8
     good = [line.encode() for line in hostile_debezium.good_lines()]
-    lines = _among(good, [*(one.sent.encode() for one in bad), octets])
+    lines = _among(good, [*(record.sent.encode() for record in bad), octets])
     (folder / "a.jsonl").write_bytes(b"\n".join([*lines, b""]))
     (folder / "b.jsonl.gz").write_bytes(gzip.compress(b" " * 2**23))
     files = {"path": str(folder), "most_unpacked_bytes": 2**22}
     yield _debezium(
         {"files": files},
-        [*(one.reason for one in bad), reason],
+        [*(record.reason for record in bad), reason],
         f"The gzip has more than {2**22} bytes of text",
     )
 
@@ -112,10 +114,10 @@ def debezium_topics(folder: Path, request: pytest.FixtureRequest) -> Iterator[Se
     bad = list(hostile_debezium.BAD_MESSAGES.values())
     octets, reason = hostile_debezium.NOT_UTF8
     good = [line.encode() for line in hostile_debezium.good_lines()]
-    lines = _among(good, [*(one.sent.encode() for one in bad), octets])
+    lines = _among(good, [*(record.sent.encode() for record in bad), octets])
     kafka.send_octets(topic, [message_of(line) for line in lines])
     place = {"bootstrap_servers": kafka.address, "topics_pattern": topic.replace(".", "[.]")}
-    reasons = [one.reason.replace(hostile_debezium.OF_LINE, hostile_debezium.OF_MESSAGE) for one in bad]
+    reasons = [record.reason.replace(hostile_debezium.OF_LINE, hostile_debezium.OF_MESSAGE) for record in bad]
     reasons.append(reason.replace(hostile_debezium.OF_LINE, hostile_debezium.OF_MESSAGE))
     yield _debezium({"kafka": place}, reasons)
 
@@ -133,11 +135,11 @@ def datastream_json(folder: Path, _request: pytest.FixtureRequest) -> Iterator[S
     bad = list(hostile_datastream.BAD_LINES.values())
     octets, reason = hostile_datastream.NOT_UTF8
     good = hostile_datastream.good_lines()
-    lines = _among([line.encode() for line, _ in good], [*(one.sent.encode() for one in bad), octets])
+    lines = _among([line.encode() for line, _ in good], [*(record.sent.encode() for record in bad), octets])
     (folder / "lines.jsonl").write_bytes(b"\n".join(lines))
     (folder / "long.jsonl.gz").write_bytes(hostile_datastream.gzip_of_a_long_line())
     rows = [row for _, row in good] + hostile_datastream.GZIPPED
-    reasons = [*(one.reason for one in bad), reason, hostile_datastream.TOO_LONG]
+    reasons = [*(record.reason for record in bad), reason, hostile_datastream.TOO_LONG]
     tables: dict[str, tuple[str, Rows]] = {hostile_datastream.TABLE: ("id", {row["id"]: row for row in rows})}
     yield Sent(
         "datastream.DatastreamPipeline", {"path": str(folder), **hostile_datastream.SETTINGS}, reasons, tables
@@ -155,14 +157,14 @@ def datastream_avro(folder: Path, _request: pytest.FixtureRequest) -> Iterator[S
     documents[1]["payload"]["_id"] = json.dumps(HALF)
     write_avro(folder / "documents.avro", documents)
     reasons = [reason for _, _, reason in hostile_datastream.AVRO_FILES.values()]
-    found = {
+    by_id = {
         event["payload"]["_id"]: {
             "_id": event["payload"]["_id"],
             "data": json.dumps(event["payload"]["data"], separators=(",", ":")),
         }
         for event in (documents[0], documents[2])
     }
-    tables: dict[str, tuple[str, Rows]] = {"s.t": ("c0", rows), "shop.items": ("_id", found)}
+    tables: dict[str, tuple[str, Rows]] = {"s.t": ("c0", rows), "shop.items": ("_id", by_id)}
     columns = {"s.t": hostile_datastream.COLUMNS["s.t"]}
     source = {"path": str(folder), **hostile_datastream.SETTINGS, "columns": columns}
     yield Sent("datastream.DatastreamPipeline", source, [*reasons, hostile_datastream.BAD_KEY], tables)
@@ -172,7 +174,7 @@ def datastream_avro(folder: Path, _request: pytest.FixtureRequest) -> Iterator[S
 def spanner(dialect: Dialect) -> Iterator[Sent]:
     """Records among those of a simulator."""
     bad = bad_records(dialect)
-    additions = Additions([one.beside(name) for name, one in bad.items()], is_of_accounts)
+    additions = Additions([record.beside(name) for name, record in bad.items()], is_of_accounts)
     settings = SimulatorSettings(seed=3, dialect=dialect, accounts=40, rate=30, partitions=3, history_s=10)
     with (
         Simulator(settings) as simulator,
@@ -182,7 +184,9 @@ def spanner(dialect: Dialect) -> Iterator[Sent]:
         names = ("project", "instance", "database", "change_stream")
         source = {name: getattr(settings, name) for name in names} | {"emulator_host": host}
         server = Server(SIMULATOR, dialect, simulator.host, database, simulator.origin_micros, simulator)
-        yield Sent("spanner.SpannerPipeline", source, [one.reason for one in bad.values()], server=server)
+        yield Sent(
+            "spanner.SpannerPipeline", source, [record.reason for record in bad.values()], server=server
+        )
         assert additions.left == []
 
 
@@ -237,35 +241,35 @@ def held_of(defs: Path) -> list[dict[str, Any]]:
     return list(json.loads(output))
 
 
-def assert_held(reasons: list[str], held: list[dict[str, Any]]) -> None:
+def assert_held(reasons: list[str], records: list[dict[str, Any]]) -> None:
     """Each reason is that of one record, and no record is left over."""
-    left = [one["reason"] for one in held]
+    reasons_left = [record["reason"] for record in records]
     missing = []
     for reason in sorted(reasons, key=len, reverse=True):
-        found = next((one for one in left if reason in one), None)
-        if found is None:
+        matching = next((record for record in reasons_left if reason in record), None)
+        if matching is None:
             missing.append(reason)
         else:
-            left.remove(found)
-    assert (missing, [one[:300] for one in left]) == ([], [])
+            reasons_left.remove(matching)
+    assert (missing, [record[:300] for record in reasons_left]) == ([], [])
 
 
 def assert_published(sent: Sent, defs: Path) -> None:
     """The tables have exactly the good rows."""
     tables = open_tables(defs).at()
     for table, (key, rows) in sent.tables.items():
-        found = tables.arrow(table).to_pylist()
+        published = tables.arrow(table).to_pylist()
         named = [
             {name: value for name, value in row.items() if value is not None and not name.startswith("__")}
-            for row in found
+            for row in published
         ]
         assert rows == {row[key]: row for row in named}
-        assert len(rows) == len(found)
+        assert len(rows) == len(published)
     if sent.server is not None:
         sql = "SELECT account_id, owner, balance FROM accounts ORDER BY account_id"
         there = sent.server.select(sql, read_timestamp=tables.position)
-        found = tables.arrow("accounts", columns=["account_id", "owner", "balance"]).to_pylist()
-        assert [tuple(row) for row in there] == sorted(tuple(row.values()) for row in found)
+        published = tables.arrow("accounts", columns=["account_id", "owner", "balance"]).to_pylist()
+        assert [tuple(row) for row in there] == sorted(tuple(row.values()) for row in published)
         assert there
 
 
@@ -298,8 +302,8 @@ def test_bad_values_are_quarantined_and_all_else_is_published(
         assert code == 0, said
         count = len(sent.reasons)
         assert f"quarantine {count} new, {count} open" in said
-        held = held_of(defs)
-        assert_held(sent.reasons, held)
+        records = held_of(defs)
+        assert_held(sent.reasons, records)
         listed = run("quarantine", "list", defs)[1]
         assert listed.count("  open ") == min(count, 50)
         assert_published(sent, defs)
@@ -312,6 +316,6 @@ def test_bad_values_are_quarantined_and_all_else_is_published(
         state = _state(sent, defs)
         code, said = synced(defs, is_own=False)
         assert code == 0, said
-        assert held == held_of(defs)
+        assert records == held_of(defs)
         assert_published(sent, defs)
         assert state == _state(sent, defs)

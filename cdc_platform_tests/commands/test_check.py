@@ -14,7 +14,7 @@ from cdc_platform.pipeline.checks.check_result import Check, CheckResult
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_platform.pipeline.core.pipeline import Pipeline
+    from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
 @pytest.fixture(autouse=True)
@@ -26,12 +26,12 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_check(name: str, *, passes: bool, error: Exception | None = None) -> Check:
     """Return a check with a known end."""
 
-    def look(*_args: object) -> CheckResult:
+    def run(*_args: object) -> CheckResult:
         if error is not None:
             raise error
         return CheckResult(passes, f"{name} was looked at", {"rows": 3})
 
-    return Check(name, "change_log", f"Promise of {name}.", every_cycle=True, run=look)
+    return Check(name, "change_log", f"Promise of {name}.", every_cycle=True, run=run)
 
 
 def test_checks_print_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +72,7 @@ def test_what_breaks_after_a_signal_is_no_check_result(capsys: pytest.CaptureFix
     assert capsys.readouterr().out == ""
 
 
-def test_junit_tells_what_failed() -> None:
+def test_junit_names_what_failed() -> None:
     """The JUnit file has a suite for each pipeline, a case for each check, and what those say that failed."""
     passed, failed = a_check("good", passes=True), a_check("bad", passes=False)
     results = [(check, check.run(None, None, None), 0.5) for check in (passed, failed)]  # type: ignore[arg-type]  # they look at nothing

@@ -33,7 +33,7 @@ def parsed(line: str) -> click.Context:
 
 @pytest.mark.parametrize("name", main.commands)
 def test_every_command_has_examples(name: str) -> None:
-    """Whoever asks for help sees how the command is used."""
+    """Anyone who asks for help sees how the command is used."""
     assert any(line.split()[1] == name for line in examples_of(main.commands[name]))
 
 

@@ -29,8 +29,8 @@ def test_a_negative_number_is_a_key(
         raise RowNotFound(text)
 
     monkeypatch.setattr("cdc_platform.pipeline.on_demand.explain.explain_row", look_up)
-    found = run("explain", begin(write_defs(tmp_path)), "accounts", *arguments)
-    assert found == (1, "", f"RowNotFound: {key}\n")
+    actual = run("explain", begin(write_defs(tmp_path)), "accounts", *arguments)
+    assert actual == (1, "", f"RowNotFound: {key}\n")
 
 
 @pytest.mark.parametrize("option", ["--jsn", "-j"])

@@ -21,24 +21,24 @@ SMALL_DISK: Final = (
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("merge_here_bytes", [67_108_864, 0])
-def test_a_full_disk_is_told_in_a_line(tmp_path: Path, merge_here_bytes: int) -> None:
+@pytest.mark.parametrize("local_merge_bytes", [67_108_864, 0])
+def test_a_full_disk_is_an_error_of_one_line(tmp_path: Path, local_merge_bytes: int) -> None:
     """One line says what to do, whether this process or Spark writes; with room the next start continues."""
     require_java()
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode:
         pytest.skip("No small disk can be mounted here: this user may have no namespace of its own")
     shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)
-    defs, disk, kept = tmp_path / "defs.yaml", tmp_path / "lake", tmp_path / "kept"
+    defs, disk, folder = tmp_path / "defs.yaml", tmp_path / "lake", tmp_path / "kept"
     document = yaml.safe_load(defs.read_text(encoding="utf-8"))
-    here = {"read_here_s": 15 if merge_here_bytes else 0, "merge_here_bytes": merge_here_bytes}
+    here = {"local_read_s": 15 if local_merge_bytes else 0, "local_merge_bytes": local_merge_bytes}
     document["attributes"] |= {**here, "lake": {"path": str(disk)}}
     defs.write_text(yaml.safe_dump(document), encoding="utf-8")
     disk.mkdir()
-    kept.mkdir()
+    folder.mkdir()
     shell = ["unshare", "-rm", "sh", "-c", SMALL_DISK, str(disk), "450k", str(disk)]
     sync = [PROGRAM, "sync", str(defs), "--until-caught-up"]
     ended = subprocess.run(
-        [*shell, *sync], capture_output=True, text=True, env={**os.environ, "OUT": str(kept)}, check=False
+        [*shell, *sync], capture_output=True, text=True, env={**os.environ, "OUT": str(folder)}, check=False
     )
     assert ended.returncode == 1, ended.stderr
     errors = [
@@ -47,7 +47,7 @@ def test_a_full_disk_is_told_in_a_line(tmp_path: Path, merge_here_bytes: int) ->
     assert len(errors) == 1, ended.stderr
     assert "Traceback" not in ended.stderr
     assert "\tat " not in ended.stderr
-    shutil.copytree(kept, disk, dirs_exist_ok=True)
+    shutil.copytree(folder, disk, dirs_exist_ok=True)
     for command in (sync, [PROGRAM, "check", str(defs)]):
         again = subprocess.run(command, capture_output=True, text=True, check=False)
         assert again.returncode == 0, again.stderr + again.stdout

@@ -12,10 +12,10 @@ from cdc_platform.lake.catalog.lake import QUARANTINED, Lake
 from cdc_platform.lake.state.quarantine import untaken_records
 from cdc_platform.lake.state.read_progress import load_read_progress, waiting_texts
 from cdc_platform.model.stream.files import READ_AGAIN
-from cdc_platform.pipeline.core.pipeline import open_pipeline
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.read import open_tables
 from cdc_platform_tests.commands.invoking import begin, run
-from cdc_platform_tests.lake.held_rows import held_row, hold, note_read
+from cdc_platform_tests.lake.quarantine_entries import note_read, quarantine, quarantine_entry
 from cdc_platform_tests.yaml_files import write_defs
 
 DEFS = """\
@@ -40,12 +40,12 @@ def defs(tmp_path: Path) -> Path:
         "record": '{"event":{"fault":"cut","text":"x"}}',
         "reason": "The file is corrupt",
     }
-    hold(
+    quarantine(
         lake,
         1,
-        held_row("a", f"{stream}/there.jsonl"),
-        held_row("b", f"{stream}/gone.jsonl"),
-        held_row("c", f"{stream}/corrupt.avro", table_name=None, **corrupt),
+        quarantine_entry("a", f"{stream}/there.jsonl"),
+        quarantine_entry("b", f"{stream}/gone.jsonl"),
+        quarantine_entry("c", f"{stream}/corrupt.avro", table_name=None, **corrupt),
     )
     note_read(lake, 1, *(f"{stream}/{name}" for name in ("there.jsonl", "gone.jsonl", "corrupt.avro")))
     return file
@@ -61,8 +61,8 @@ def test_records_are_listed(defs: Path) -> None:
     code, output, _ = run("quarantine", "list", defs)
     assert (code, output.count("  open "), "     2  The event has no ordering key" in output) == (0, 3, True)
     _, output, _ = run("quarantine", "list", defs, "--reason", "corrupt", "--cycle", "1", "--json")
-    (found,) = json.loads(output)
-    assert (found["record"], found["table"], found["replayed"]) == ("c", None, None)
+    (record,) = json.loads(output)
+    assert (record["record"], record["table"], record["replayed"]) == ("c", None, None)
     assert run("quarantine", "list", defs, "--table", "orders")[1].strip() == "no record found in quarantine"
 
 
@@ -79,8 +79,8 @@ def test_a_record_is_shown_whole(defs: Path) -> None:
 def test_where_all_is_in_quarantine_no_cycle_is_asked_for(defs: Path, command: str) -> None:
     """Users who find no cut and no table learn why, and where to look, and are not sent to run a cycle."""
     _, output, errors = run(*(str(defs) if word == "DEFS" else word for word in command.split()))
-    told = "all records read so far are in quarantine (3); `cdc-platform quarantine list` shows"
-    assert told in output + errors
+    text = "all records read so far are in quarantine (3); `cdc-platform quarantine list` shows"
+    assert text in output + errors
     with pytest.raises(CutNotFound, match="a cut yet; all records read so far are in quarantine"):
         open_tables(defs).at()
 
@@ -96,7 +96,7 @@ def test_a_replay_is_asked_for(defs: Path) -> None:
     assert [version for path, version in load_read_progress(lake).items() if "there" in path] == [READ_AGAIN]
     waiting = waiting_texts(lake)
     assert waiting is not None
-    assert [held.name for held in waiting[1]] == ["b"]
+    assert [record.name for record in waiting[1]] == ["b"]
     assert "quarantine  1 open" in run("status", defs)[1]
     assert run("quarantine", "list", defs, "--all")[1].count("  replayed ") == 2
     # Nothing has been read since: what waits for its file still does, and the rest is as it was.
@@ -119,9 +119,14 @@ def test_transactions_of_a_change_stream_are_replayed_whole(tmp_path: Path) -> N
     file = begin(write_defs(tmp_path))
     lake = lake_of(file)
     both: dict[str, Any] = {"transaction_id": "t"}
-    hold(lake, 1, held_row("a", **both), held_row("b", **both), held_row("c", None))
+    quarantine(
+        lake, 1, quarantine_entry("a", **both), quarantine_entry("b", **both), quarantine_entry("c", None)
+    )
     outcome = json.loads(run("quarantine", "replay", file, "--record", "a", "--json")[1])
     assert outcome["from_records"] == ["a", "b"]
-    assert [held.name for held in untaken_records(lake, lake.system_table(QUARANTINED), None)] == ["a", "b"]
+    assert [record.name for record in untaken_records(lake, lake.system_table(QUARANTINED), None)] == [
+        "a",
+        "b",
+    ]
     assert "1 record: the next cycle reads whole transactions again" in run("quarantine", "replay", file)[1]
     assert run("quarantine", "replay", file)[1].strip() == "nothing to replay"

@@ -7,10 +7,10 @@ import pytest
 
 from cdc_platform.commands.common import share_spark
 from cdc_platform.components.loading import load_each, load_settings
-from cdc_platform.pipeline.core.pipeline import open_pipeline
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.spark.session.settings import DEFAULT_PACKAGES
 from cdc_platform_tests.commands.invoking import begin, run
-from cdc_platform_tests.lake.held_rows import held_row, hold
+from cdc_platform_tests.lake.quarantine_entries import quarantine, quarantine_entry
 from cdc_platform_tests.yaml_files import bank_attributes, write_two
 
 REPORTS = ("status", "quarantine list", "cuts")
@@ -20,7 +20,7 @@ def several_lakes(folder: Path) -> Path:
     """Return the file of two pipelines, each with a lake and a record in quarantine."""
     defs = begin(write_two(folder, bank_attributes(name="shop", lake={"path": "other"})))
     for name in ("bank", "shop"):
-        hold(open_pipeline(load_settings(defs, name)).lake, 1, held_row(f"of {name}"))
+        quarantine(open_pipeline(load_settings(defs, name)).lake, 1, quarantine_entry(f"of {name}"))
     return defs
 
 
@@ -38,11 +38,14 @@ def test_reports_cover_all_pipelines_or_the_one_of_a_name(tmp_path: Path, comman
 def test_json_names_the_pipeline_of_everything_in_it(tmp_path: Path) -> None:
     """It is one array, whether the file declares several pipelines or one is chosen."""
     defs = several_lakes(tmp_path)
-    assert [found["pipeline"] for found in json.loads(run("status", defs, "--json")[1])] == ["bank", "shop"]
-    held = json.loads(run("quarantine", "list", defs, "--json")[1])
-    assert [(one["pipeline"], one["record"]) for one in held] == [("bank", "of bank"), ("shop", "of shop")]
-    (one,) = json.loads(run("quarantine", "list", defs, "--name", "shop", "--json")[1])
-    assert held[1] == one
+    assert [status["pipeline"] for status in json.loads(run("status", defs, "--json")[1])] == ["bank", "shop"]
+    records = json.loads(run("quarantine", "list", defs, "--json")[1])
+    assert [(record["pipeline"], record["record"]) for record in records] == [
+        ("bank", "of bank"),
+        ("shop", "of shop"),
+    ]
+    (record,) = json.loads(run("quarantine", "list", defs, "--name", "shop", "--json")[1])
+    assert records[1] == record
     assert json.loads(run("cuts", defs, "--json")[1]) == []
 
 

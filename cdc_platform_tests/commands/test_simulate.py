@@ -67,9 +67,9 @@ def test_it_serves_and_writes_the_truth(tmp_path: Path, preloaded: int) -> None:
 @pytest.mark.integration
 def test_a_taken_port_is_said(tmp_path: Path) -> None:
     """Two simulators never share a port."""
-    with start(tmp_path / "one", COMMAND_LINE, "simulate") as one:
-        one.wait_for("SPANNER_EMULATOR_HOST=", WITHIN_S)
-        port = one.said().rsplit(":", 1)[1].strip()
+    with start(tmp_path / "one", COMMAND_LINE, "simulate") as program:
+        program.wait_for("SPANNER_EMULATOR_HOST=", WITHIN_S)
+        port = program.said().rsplit(":", 1)[1].strip()
         with start(tmp_path / "two", COMMAND_LINE, "simulate", "--port", port) as two:
             assert two.ends_with(WITHIN_S) == 1
             assert f"Port {port} is taken" in two.said()
@@ -86,12 +86,12 @@ def test_faults_by_name() -> None:
 
 def test_every_fault_may_be_asked_for() -> None:
     """Each fault has a name that is taken and told by the help, and an unknown one is told all of them."""
-    told = CliRunner().invoke(main, ["simulate", "--faults", "typhoon"]).stderr
-    told_by_help = "".join(CliRunner().invoke(main, ["simulate", "--help"]).stdout.split())
+    text = CliRunner().invoke(main, ["simulate", "--faults", "typhoon"]).stderr
+    help_text = "".join(CliRunner().invoke(main, ["simulate", "--help"]).stdout.split())
 
     assert [(fault,) for fault in Fault] == [parse_faults(fault.value) for fault in Fault]
-    assert all(fault.value in told for fault in Fault)
-    assert all(fault.value in told_by_help for fault in Fault)
+    assert all(fault.value in text for fault in Fault)
+    assert all(fault.value in help_text for fault in Fault)
     assert Fault.EXPIRED not in PASSING_FAULTS
 
 

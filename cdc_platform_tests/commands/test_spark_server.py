@@ -35,8 +35,8 @@ def test_cycles_run_on_the_server_until_it_is_interrupted(tmp_path: Path) -> Non
         command = [sys.executable, "-m", module, str(tmp_path / "lake"), remote]
         cycles = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert cycles.returncode == 0, cycles.stderr[-5000:]
-        found = json.loads(cycles.stdout.splitlines()[-1])
-        assert {**expected_balances(2), 5: 500} == {int(one): balance for one, balance in found.items()}
+        statuses = json.loads(cycles.stdout.splitlines()[-1])
+        assert {**expected_balances(2), 5: 500} == {int(item): balance for item, balance in statuses.items()}
         _check_others_are_refused(tmp_path, defs)
         server.process.send_signal(signal.SIGINT)
         assert server.ends_with(within_s=60) == 0
@@ -61,7 +61,7 @@ def _check_others_are_refused(folder: Path, defs: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spark", "told"),
+    ("spark", "text"),
     [
         ({}, "is missing"),
         ({"remote": "sc://spark.example.com:15002/;token=abc"}, "must be of this machine"),
@@ -69,16 +69,18 @@ def _check_others_are_refused(folder: Path, defs: Path) -> None:
         ({"remote": "sc://127.0.0.1"}, "must be of this machine"),
     ],
 )
-def test_an_address_that_no_server_can_have_is_told(tmp_path: Path, spark: dict[str, str], told: str) -> None:
+def test_an_address_that_no_server_can_have_is_an_error(
+    tmp_path: Path, spark: dict[str, str], text: str
+) -> None:
     """The error names the setting, and never a token."""
     code, _, said = run("spark-server", write_defs(tmp_path, bank_attributes(spark=spark)))
     assert code == 1
     assert "spark.remote" in said
-    assert told in said
+    assert text in said
     assert "abc" not in said
 
 
-def test_an_address_that_is_taken_is_told(tmp_path: Path) -> None:
+def test_an_address_that_is_taken_is_an_error(tmp_path: Path) -> None:
     """Runs would otherwise go to whatever answers there."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

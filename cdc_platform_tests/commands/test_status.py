@@ -10,7 +10,7 @@ import pytest
 from cdc_platform.components.loading import COMPONENTS, load_settings
 from cdc_platform.lake.state.control import save_lineage
 from cdc_platform.model.stream.lineage import begin as begin_lineage
-from cdc_platform.pipeline.core.pipeline import open_pipeline
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
@@ -41,15 +41,15 @@ def test_before_the_first_cycle_there_is_no_watermark(
     save_lineage(open_pipeline(load_settings(defs)).lake, begin_lineage(start_micros))
     _, output, _ = run("status", defs)
     assert output.startswith("pipeline    new, no cycle yet\nwatermark   none yet\nlag         -\n")
-    (found,) = json.loads(run("status", defs, "--json")[1])
-    assert [found[name] for name in ("watermark", "lag_s", "silence_s")] == [None, None, None]
+    (status,) = json.loads(run("status", defs, "--json")[1])
+    assert [status[name] for name in ("watermark", "lag_s", "silence_s")] == [None, None, None]
 
 
 def test_status_as_json(tmp_path: Path) -> None:
     """`--json` prints an array with an object for each pipeline, and everything in it."""
     _, output, _ = run("status", begin(write_defs(tmp_path)), "--json")
-    (found,) = json.loads(output)
-    assert (found["pipeline"], found["cycle"], found["cut"], found["tables"]) == ("bank", 0, None, {})
+    (status,) = json.loads(output)
+    assert (status["pipeline"], status["cycle"], status["cut"], status["tables"]) == ("bank", 0, None, {})
 
 
 def test_status_starts_no_spark(tmp_path: Path) -> None:

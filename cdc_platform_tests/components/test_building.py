@@ -1,4 +1,4 @@
-"""Which tables and histories are assets."""
+"""The tables and histories that are assets."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from cdc_platform.components.building import find_histories
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 
 

@@ -36,10 +36,13 @@ def test_a_stream_that_is_named_is_observed_and_checked(tmp_path: Path) -> None:
         dg.Definitions.validate_loadable(definitions)
         assert STREAM_KEY in definitions.resolve_asset_graph().get(RAW_KEY).parent_keys
         with dg.DagsterInstance.ephemeral() as instance:
-            asked = request(definitions, instance)
-            assert asked.asset_selection is not None
-            assert asked.asset_check_keys is not None
-            assert (STREAM_KEY in asked.asset_selection, CHECK_KEY in asked.asset_check_keys) == (True, True)
+            run_request = request(definitions, instance)
+            assert run_request.asset_selection is not None
+            assert run_request.asset_check_keys is not None
+            assert (STREAM_KEY in run_request.asset_selection, CHECK_KEY in run_request.asset_check_keys) == (
+                True,
+                True,
+            )
             job = definitions.resolve_job_def("shop_sync")
             part = job.get_subset(asset_selection={STREAM_KEY}, asset_check_selection={CHECK_KEY})
             result = part.execute_in_process(instance=instance)
@@ -51,29 +54,29 @@ def test_a_stream_that_is_named_is_observed_and_checked(tmp_path: Path) -> None:
 def request(definitions: dg.Definitions, instance: dg.DagsterInstance) -> dg.RunRequest:
     """Return the run that the pipeline's sensor asks for."""
     with dg.build_sensor_context(instance=instance, definitions=definitions) as context:
-        found = definitions.resolve_sensor_def("shop_sync_sensor")(context)
-    assert isinstance(found, dg.SensorResult)
-    assert found.run_requests is not None
-    (asked,) = found.run_requests
-    return asked
+        actual = definitions.resolve_sensor_def("shop_sync_sensor")(context)
+    assert isinstance(actual, dg.SensorResult)
+    assert actual.run_requests is not None
+    (run_request,) = actual.run_requests
+    return run_request
 
 
 def test_without_a_stream_nothing_is_asked(tmp_path: Path) -> None:
-    """Whoever reads files only needs no access to the stream, and no library for it."""
+    """Anyone who reads files only needs no access to the stream, and no library for it."""
     graph = load(tmp_path).resolve_asset_graph()
     assert STREAM_KEY not in graph.get_all_asset_keys()
-    # Files do not tell what the tables are, so nothing is compared with the source.
+    # Files do not state what the tables are, so nothing is compared with the source.
     names = {key.name for key in graph.asset_check_keys}
     assert ("exactly_once" in names, "tables_equal_source" in names) == (True, False)
 
 
-def test_assets_tell_the_columns_that_events_have(tmp_path: Path) -> None:
+def test_assets_show_the_columns_that_events_have(tmp_path: Path) -> None:
     """What is kept of an event beyond a change record is among the columns of the raw layer and the log."""
     graph = load(tmp_path).resolve_asset_graph()
 
-    told = {key.path[-1]: graph.get(key).metadata["dagster/column_schema"] for key in (RAW_KEY, LOG_KEY)}
+    schemas = {key.path[-1]: graph.get(key).metadata["dagster/column_schema"] for key in (RAW_KEY, LOG_KEY)}
 
-    names = {asset: {column.name for column in schema.columns} for asset, schema in told.items()}
+    names = {asset: {column.name for column in schema.columns} for asset, schema in schemas.items()}
     assert {"event", "mods"} <= names["raw_change_records"]
     assert {"source_timestamp", "keys"} <= names["change_log"]
 

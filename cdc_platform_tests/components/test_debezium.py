@@ -8,7 +8,7 @@ import pytest
 from cdc_platform.components.debezium import DebeziumPipeline
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import SettingError
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
 from cdc_platform.spark.session.settings import KAFKA_CONNECTOR
@@ -29,7 +29,7 @@ def load(folder: Path, place: dict[str, Any], **source: Any) -> PipelineSettings
 
 def test_topics_are_read_with_a_source_for_them(tmp_path: Path) -> None:
     """What the file says of topics arrives as it is; Spark gets the package where topics are read, only."""
-    told = {
+    kafka = {
         "bootstrap_servers": "localhost:9092",
         "topics_pattern": "shop[.].*",
         "options": {"kafka.security.protocol": "SSL"},
@@ -38,9 +38,9 @@ def test_topics_are_read_with_a_source_for_them(tmp_path: Path) -> None:
         "transaction_patience_s": 60.0,
         "start_offsets": {"shop.public.a/0": 7},
     }
-    settings = load(tmp_path, {"kafka": told})
+    settings = load(tmp_path, {"kafka": kafka})
     assert isinstance(settings.source, DebeziumSettings)
-    assert KafkaInput(**told) == settings.source.input  # type: ignore[arg-type]  # a test's mapping
+    assert KafkaInput(**kafka) == settings.source.input  # type: ignore[arg-type]  # a test's mapping
     assert DebeziumSettings.from_options(settings.source.to_options()) == settings.source
     assert KAFKA_CONNECTOR in settings.spark.packages
     assert KAFKA_CONNECTOR not in load(tmp_path, {"files": {"path": "files"}}).spark.packages
@@ -48,9 +48,9 @@ def test_topics_are_read_with_a_source_for_them(tmp_path: Path) -> None:
 
 def test_mistakes_are_named_as_in_the_file(tmp_path: Path) -> None:
     """A setting that cannot be used is found by its place in the file."""
-    told = {"bootstrap_servers": "localhost:9092", "topics_pattern": "shop[.].*", "most_messages": 0}
+    kafka = {"bootstrap_servers": "localhost:9092", "topics_pattern": "shop[.].*", "most_messages": 0}
     with pytest.raises(SettingError) as raised:
-        load(tmp_path, {"kafka": told})
+        load(tmp_path, {"kafka": kafka})
     assert raised.value.setting.endswith("source.input.kafka.most_messages")
 
 
@@ -74,8 +74,8 @@ def test_modes_of_the_connector_are_a_group(
 def test_logins_stay_with_the_driver(tmp_path: Path) -> None:
     """Workers are told what they need to know: neither options nor properties of clients."""
     secret = {"kafka.sasl.jaas.config": 'required username="me" password="hush";'}
-    told = {"bootstrap_servers": "localhost:9092", "topics_pattern": ".*", "options": secret}
-    source = load(tmp_path, {"kafka": told}).source
+    kafka = {"bootstrap_servers": "localhost:9092", "topics_pattern": ".*", "options": secret}
+    source = load(tmp_path, {"kafka": kafka}).source
     assert isinstance(source, DebeziumSettings)
     assert "hush" not in source.without_password().to_options()
     assert "hush" not in repr(source)

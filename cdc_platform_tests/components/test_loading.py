@@ -71,8 +71,14 @@ def test_names_of_the_source_stay_as_they_are(
         source={**source, "database_role": name}, tables=[name, "{{ env.BANK_NAME }}"]
     )
     settings = load_settings(write_defs(tmp_path, attributes))
-    found = change_stream_of(settings)
-    assert {name} == {found.project, found.instance, found.database, found.change_stream, found.database_role}
+    actual = change_stream_of(settings)
+    assert {name} == {
+        actual.project,
+        actual.instance,
+        actual.database,
+        actual.change_stream,
+        actual.database_role,
+    }
     assert settings.tables == (name, name)
 
 
@@ -92,7 +98,7 @@ def test_a_variable_may_hold_all_of_a_list_or_group(tmp_path: Path, monkeypatch:
 
 
 def test_the_request_tag_names_the_pipeline(tmp_path: Path) -> None:
-    """Spanner's statistics tell which pipeline made a request."""
+    """Spanner's statistics say which pipeline made a request."""
     assert change_stream_of(load_settings(write_defs(tmp_path))).request_tag == "cdc_platform/bank"
 
 
@@ -130,9 +136,9 @@ BAD_VALUES: list[tuple[dict[str, Any], str, str]] = [
     ({"max_window_s": float("nan")}, "max_window_s", "finite"),
     ({"idle_interval_s": float("inf")}, "idle_interval_s", "finite"),
     ({"idle_interval_s": -1}, "idle_interval_s", "negative"),
-    ({"read_here_s": -1}, "read_here_s", "negative"),
+    ({"local_read_s": -1}, "local_read_s", "negative"),
     ({"runs": {"follow_s": float("nan")}}, "runs.follow_s", "finite"),
-    ({"merge_here_bytes": -1}, "merge_here_bytes", "negative"),
+    ({"local_merge_bytes": -1}, "local_merge_bytes", "negative"),
     # a name that cannot be a namespace
     ({"name": "My Bank"}, "name", "lower-case"),
 ]
@@ -227,7 +233,7 @@ def test_dagster_runs_no_code_of_templates_either() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "sentence"),
     [
         ("a: " + "[" * 3000, "is nested too deeply"),
         ("a: " + "[" * 300 + "]" * 300, r"type` must be"),
@@ -239,11 +245,11 @@ def test_dagster_runs_no_code_of_templates_either() -> None:
         ("a0: &a0 [x]\n" + "".join(f"a{i + 1}: &a{i + 1} [*a{i}, *a{i}]\n" for i in range(40)), "more than"),
     ],
 )
-def test_a_bomb_is_refused_in_a_line(tmp_path: Path, text: str, told: str) -> None:
+def test_a_bomb_is_refused_in_a_line(tmp_path: Path, text: str, sentence: str) -> None:
     """Depth, self-reference and what grows by references end in one error that names the file."""
     path = tmp_path / "defs.yaml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(SettingError, match=told) as caught:
+    with pytest.raises(SettingError, match=sentence) as caught:
         load_settings(path)
     assert str(path) in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1

@@ -10,7 +10,7 @@ from cdc_platform.components.loading import load_settings
 from cdc_platform.components.schemas import group_of
 from cdc_platform.components.spanner import SpannerPipeline
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sensors import Running
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform_tests.yaml_files import write_defs
@@ -26,9 +26,9 @@ def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def test_every_setting_is_described() -> None:
     """Editors, `dg list components` and the UI say what each setting means."""
     schema = SpannerPipeline.model().model_json_schema()
-    found = dict(properties(schema))
-    assert [name for name, described in found.items() if not described.get("description")] == []
-    assert len(found) > 30
+    by_name = dict(properties(schema))
+    assert [name for name, described in by_name.items() if not described.get("description")] == []
+    assert len(by_name) > 30
 
 
 def test_a_misspelled_setting_is_an_error_of_the_schema() -> None:
@@ -55,5 +55,5 @@ def test_what_a_file_leaves_out_is_what_the_settings_say(
 
 def test_runs_have_the_defaults_of_the_sensor() -> None:
     """The group `runs` says what `Running` says."""
-    given = group_of(Running, "Runs")().model_dump()
-    assert Running() == Running(**{**given, "owners": tuple(given["owners"])})
+    defaults = group_of(Running, "Runs")().model_dump()
+    assert Running() == Running(**{**defaults, "owners": tuple(defaults["owners"])})

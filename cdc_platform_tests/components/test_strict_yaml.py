@@ -13,7 +13,7 @@ NINES = "9" * 5000
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "text"),
     [
         (NINES, "YAML's type `int`"),
         (f"{NINES}:59", "YAML's type `int`"),
@@ -34,11 +34,11 @@ NINES = "9" * 5000
         ("=", "tag `!!value`"),
     ],
 )
-def test_a_value_that_is_none_is_named(tmp_path: Path, value: str, told: str) -> None:
+def test_a_value_that_is_none_is_named(tmp_path: Path, value: str, text: str) -> None:
     """The error names the file, the setting, its line and the type that the value should have."""
     path = tmp_path / "defs.yaml"
     path.write_text(f"type: {TYPE}\nattributes:\n  spark:\n    driver_memory: {value}\n", encoding="utf-8")
-    with pytest.raises(SettingError, match=told) as caught:
+    with pytest.raises(SettingError, match=text) as caught:
         load_settings(path)
     assert caught.value.setting == f"{path}: spark.driver_memory (line 4)"
     assert len(str(caught.value)) < 500

@@ -11,7 +11,7 @@ import pytest
 from cdc_platform.demo.bank import (
     create_bank,
     open_database,
-    read_ledger,
+    read_accounts,
     sum_of_balances,
     write_transfers,
 )
@@ -57,14 +57,14 @@ def test_bank_is_made_once(emulator: str) -> None:
     bank = make_bank(emulator, "old-bank").bank
     write_transfers(bank, seconds=1.0, seed=3)
     with open_database(bank) as database:
-        before = read_ledger(database)
+        before = read_accounts(database)
 
         create_bank(bank, accounts=5)
 
-        assert read_ledger(database) == before
+        assert read_accounts(database) == before
 
 
-def test_program_writes_until_it_is_told_to_stop(emulator: str) -> None:
+def test_program_writes_until_it_is_stopped(emulator: str) -> None:
     """As a program the bank writes, ends at a signal, and says what it did."""
     bank = make_bank(emulator, "program-bank").bank
     command = [sys.executable, "-m", "cdc_platform.demo.bank", "--host", emulator, "--rate", "100"]

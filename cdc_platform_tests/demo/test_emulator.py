@@ -83,7 +83,7 @@ def test_program_that_does_not_start_is_quoted(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_emulators_are_apart_and_end(emulator: str) -> None:
+def test_emulators_are_separate_and_end(emulator: str) -> None:
     """Each emulator has a port of its own, and is gone after its context."""
     with open_emulator(60, {"PATH": os.environ["PATH"]}) as other:
         assert other != emulator

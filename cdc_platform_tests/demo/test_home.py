@@ -32,9 +32,9 @@ class Stream:
 @pytest.fixture
 def stream(monkeypatch: pytest.MonkeyPatch) -> Stream:
     """The stream of the bank that answers; it was made a minute ago."""
-    found = Stream(home_module.time.time_ns() // 1000 - MINUTE)  # type: ignore[attr-defined]  # the module's own clock
-    monkeypatch.setattr(home_module, "_may_start_at", found.may_start_at)
-    return found
+    stream = Stream(home_module.time.time_ns() // 1000 - MINUTE)  # type: ignore[attr-defined]  # the module's own clock
+    monkeypatch.setattr(home_module, "_may_start_at", stream.may_start_at)
+    return stream
 
 
 def start_of(home: DemoHome) -> int:

@@ -66,15 +66,15 @@ def has_ended(pid: int) -> bool:
 def marked(home: Path) -> list[int]:
     """Return the living processes that carry a home's mark."""
     mark = f"{HOME_VARIABLE}={home}".encode()
-    found = []
+    processes = []
     for environ in Path("/proc").glob("[0-9]*/environ"):
         try:
             is_marked = mark in environ.read_bytes().split(b"\0")
         except OSError:
             continue
         if is_marked and is_alive(int(environ.parent.name)):
-            found.append(int(environ.parent.name))
-    return found
+            processes.append(int(environ.parent.name))
+    return processes
 
 
 def check_for_a_while(children: Children) -> None:

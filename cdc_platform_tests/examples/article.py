@@ -22,8 +22,8 @@ FOLDER: Final = Path(__file__).parents[2] / "examples" / "debezium" / "events"
 
 def biography(name: str) -> str:
     """Return an expression for a text of 2 kB, which PostgreSQL stores out of line."""
-    told = f"'Chapter ' || i || ' of the life of {name}, as she or he has told it. '"
-    return f"(SELECT string_agg({told}, '' ORDER BY i) FROM generate_series(1, 40) i)"
+    expression = f"'Chapter ' || i || ' of the life of {name}, as she or he has told it. '"
+    return f"(SELECT string_agg({expression}, '' ORDER BY i) FROM generate_series(1, 40) i)"
 
 
 CUSTOMERS: Final = """
@@ -62,10 +62,10 @@ ARTICLE: Final = Case(
 )
 
 
-def told(messages: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the messages of the table and of its transactions, without what tells of the engine itself."""
+def numbered(messages: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the messages of the table and of its transactions, without what says of the engine itself."""
     of_table = [message for message in messages if message["topic"] == TABLE]
-    transactions = {str(one["value"]["source"]["txId"]) for one in of_table if one["value"]}
+    transactions = {str(message["value"]["source"]["txId"]) for message in of_table if message["value"]}
     for message in messages:
         is_transaction = message["topic"] == TRANSACTIONS
         if message in of_table or (is_transaction and message["key"]["id"].split(":")[0] in transactions):
@@ -78,11 +78,11 @@ def main() -> None:
         with cluster(require_postgresql(), Path(own) / "cluster", None, LOGICAL) as server:
             capture_case(server, ARTICLE, Path(own))
         lines = (Path(own) / "sourcedb.jsonl").read_text(encoding="utf-8").splitlines()
-    messages = list(told([json.loads(line) for line in lines]))
-    rows = [one for one in messages if (one["value"] or {}).get("op") == "r"]
+    messages = list(numbered([json.loads(line) for line in lines]))
+    rows = [message for message in messages if (message["value"] or {}).get("op") == "r"]
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, found in (("0001-snapshot", rows), ("0002-changes", messages[len(rows) :])):
-        text = "".join(f"{json.dumps(message)}\n" for message in found)
+    for name, messages_of_file in (("0001-snapshot", rows), ("0002-changes", messages[len(rows) :])):
+        text = "".join(f"{json.dumps(message)}\n" for message in messages_of_file)
         (FOLDER / f"{name}.jsonl").write_text(text, encoding="utf-8")
     sys.stdout.write(f"{len(messages)} messages in {FOLDER}\n")
 

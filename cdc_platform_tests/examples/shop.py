@@ -106,7 +106,7 @@ FILES: Final = (
             Change(12, "DELETE", 60_112, 486, customer(3, "Cleo", "cleo@example.com", "12.50", CLEO)),
         ),
     ),
-    # It came last, into the folder of an earlier minute, and tells of what the file above has overtaken.
+    # It came last, into the folder of an earlier minute, and reports what the file above has overtaken.
     ExampleFile(
         "customers",
         482,

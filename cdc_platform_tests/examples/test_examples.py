@@ -19,7 +19,7 @@ from cdc_platform.commands import check, sync
 from cdc_platform.components.loading import find_pipelines, load_each
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import ORDER_KEY
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.examples import article, shop
@@ -47,8 +47,8 @@ def test_the_files_of_the_shop_are_those_of_the_program(file: shop.ExampleFile) 
 
 def test_no_other_files_are_there() -> None:
     """A file that was renamed does not stay behind."""
-    found = {path.relative_to(shop.FOLDER) for path in shop.FOLDER.rglob("*") if path.is_file()}
-    assert {file.path for file in shop.FILES} == found
+    paths = {path.relative_to(shop.FOLDER) for path in shop.FOLDER.rglob("*") if path.is_file()}
+    assert {file.path for file in shop.FILES} == paths
 
 
 def test_the_events_of_the_article_are_marked() -> None:
@@ -87,7 +87,7 @@ class Synced:
     errors: str
 
     def without_spaces(self) -> str:
-        """Return the output with its words one space apart."""
+        """Return the output with single spaces between its words."""
         return " ".join(self.output.split())
 
 
@@ -96,7 +96,7 @@ def examples(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Synced]]:
     """Both examples after `sync`, in the lake of the test run."""
-    found = {}
+    synced = {}
     with pytest.MonkeyPatch.context() as patch:
         # A process has one session, and the tests share it.
         for command in (sync, check):
@@ -106,8 +106,8 @@ def examples(
             _write_copy(EXAMPLES / name / "defs.yaml", defs, session_lake.path)
             code, output, errors = run("sync", defs, "--until-caught-up")
             assert code == 0, errors
-            found[name] = Synced(defs, output, errors)
-        yield found
+            synced[name] = Synced(defs, output, errors)
+        yield synced
 
 
 @pytest.fixture(scope="module")
@@ -145,8 +145,8 @@ def test_the_shop(pipelines: dict[str, Pipeline]) -> None:
         (2002, Decimal("120.00"), "new"),
     ] == orders
     assert len(log_rows(pipeline)) == 15
-    (held,) = quarantined_rows(pipeline)
-    assert "The line is no JSON" in held["reason"]
+    (record,) = quarantined_rows(pipeline)
+    assert "The line is no JSON" in record["reason"]
 
 
 @pytest.mark.integration
@@ -189,7 +189,9 @@ def test_every_pipeline_of_a_file_is_checked(examples: dict[str, Synced], tmp_pa
     suites = ET.parse(report).getroot()  # noqa: S314  our own text
     assert [suite.get("name") for suite in suites] == [f"cdc-platform check {name}" for name in names]
     shown = json.loads(run("status", defs, "--json")[1])
-    assert {one["pipeline"]: list(one["tables"]) for one in shown} == {name: ["customers"] for name in names}
+    assert {item["pipeline"]: list(item["tables"]) for item in shown} == {
+        name: ["customers"] for name in names
+    }
 
 
 def _without_order(row: dict[str, Any]) -> dict[str, Any]:

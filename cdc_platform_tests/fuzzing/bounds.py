@@ -1,4 +1,4 @@
-"""What one input may take: time and memory, in this process, or in one that may die of it."""
+"""Bounds of one input: time and memory, in this process, or in one that may die of it."""
 
 import hashlib
 import multiprocessing
@@ -110,9 +110,9 @@ def check_in_child(
     if child.exitcode == 0:
         current.unlink()
         return None
-    kept = folder / hashlib.sha256(current.read_bytes()).hexdigest()[:16]
-    current.rename(kept)
-    return Killed(_ending(child.exitcode, most_seconds, is_late=is_late), kept)
+    input_file = folder / hashlib.sha256(current.read_bytes()).hexdigest()[:16]
+    current.rename(input_file)
+    return Killed(_ending(child.exitcode, most_seconds, is_late=is_late), input_file)
 
 
 def _age_s(current: Path) -> float:

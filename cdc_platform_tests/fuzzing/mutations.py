@@ -31,10 +31,10 @@ TEXTS: Final = (
 
 def nested(depth: int) -> Tree:
     """Return arrays and objects in each other."""
-    found: Tree = 1
+    tree: Tree = 1
     for level in range(depth):
-        found = [found] if level % 2 else {"a": found}
-    return found
+        tree = [tree] if level % 2 else {"a": tree}
+    return tree
 
 
 def _wrong() -> st.SearchStrategy[Any]:
@@ -56,9 +56,9 @@ def steps() -> st.SearchStrategy[list[Step]]:
 
 def changed(tree: Tree, made: Sequence[Step]) -> Tree:
     """Return a tree with parts replaced, left out, or called otherwise."""
-    found = deepcopy(tree)
+    tree_copy = deepcopy(tree)
     for number, wrong in made:
-        places = list(_places(found))
+        places = list(_places(tree_copy))
         if not places:
             return wrong if wrong is not _GONE else None
         holder, key = places[number // 2 % len(places)]
@@ -68,20 +68,20 @@ def changed(tree: Tree, made: Sequence[Step]) -> Tree:
             holder[wrong.removeprefix(_RAW)] = holder.pop(key)
         else:
             holder[key] = deepcopy(wrong)
-    return found
+    return tree_copy
 
 
 def _places(tree: Tree) -> "list[tuple[Any, Any]]":
     """Return every part of a tree, as what holds it and its key there."""
-    found, held = [], [tree]
-    while held:
-        holder = held.pop()
+    places, trees = [], [tree]
+    while trees:
+        holder = trees.pop()
         parts = holder.items() if isinstance(holder, dict) else enumerate(holder)
         for key, part in parts:
-            found.append((holder, key))
+            places.append((holder, key))
             if isinstance(part, dict | list):
-                held.append(part)
-    return found
+                trees.append(part)
+    return places
 
 
 def written(tree: Tree) -> str:
@@ -123,10 +123,10 @@ def bent(seeds: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     chunks: st.SearchStrategy[Callable[[bytes], bytes]] = st.one_of(
         st.floats(0, 1).map(lambda at: lambda data: data[: int(len(data) * at)]),
         st.tuples(st.floats(0, 1), st.binary(min_size=1, max_size=9)).map(
-            lambda told: lambda data: _replaced(data, *told)
+            lambda edit: lambda data: _replaced(data, *edit)
         ),
         st.tuples(st.floats(0, 1), st.binary(min_size=1, max_size=9)).map(
-            lambda told: lambda data: _inserted(data, *told)
+            lambda edit: lambda data: _inserted(data, *edit)
         ),
     )
     return st.builds(_bend, seeds, st.lists(chunks, min_size=1, max_size=3))

@@ -31,14 +31,14 @@ from cdc_platform.lake.commits.commits import (
 from cdc_platform.lake.state.copies import COPY, ChunkBatch
 from cdc_platform.lake.state.markers import marker_of
 from cdc_platform.lake.state.read_progress import read_report
-from cdc_platform.lake.state.schema_history import fold_stored
+from cdc_platform.lake.state.schema_history import build_stored_history
 from cdc_platform.model.base.stored_texts import read_stored
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.rows.keyless import keys_text, row_of
 from cdc_platform.model.schema.schema_events import SchemaChange, SchemaEvent, describe_event
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.model.stream.file_reports import FileReport, Waiting
-from cdc_platform.model.stream.quarantined_records import HeldRecord
+from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.unread import FailedRead
 from cdc_platform.pipeline.ordering.addresses import read_notes
 from cdc_platform.pipeline.versions.branch import COMPLETE, finished_head
@@ -50,7 +50,7 @@ from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.transactions.arrivals import PassedUntil
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress
 from cdc_platform.sources.spanner.client.query import Parameter, Query
-from cdc_platform.sources.spanner.copying.copy_bounds import KeyColumn, KeyRange
+from cdc_platform.sources.spanner.copying.copy_bounds import KeyRange, OrderedKeyColumn
 from cdc_platform.sources.spanner.copying.copy_chunks import (
     Chunk,
     PartitionToken,
@@ -79,12 +79,14 @@ class Kind(NamedTuple):
 def table_with(summary: dict[str, str], ref: str = "main") -> Table:
     """Return a table with one snapshot upon an empty one, whose summary has these entries."""
     common = {"timestamp-ms": 1, "manifest-list": "lake/p/t/metadata/snap.avro", "schema-id": 0}
-    told = {"operation": "append", **summary}
+    summary_fields = {"operation": "append", **summary}
     metadata = new_table_metadata(Schema(), UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, "lake/p/t")
     changes = {
         "snapshots": [
             Snapshot.model_validate({"snapshot-id": 1, "summary": {"operation": "append"}, **common}),
-            Snapshot.model_validate({"snapshot-id": 2, "parent-snapshot-id": 1, "summary": told, **common}),
+            Snapshot.model_validate(
+                {"snapshot-id": 2, "parent-snapshot-id": 1, "summary": summary_fields, **common}
+            ),
         ],
         "refs": {ref: SnapshotRef.model_validate({"snapshot-id": 2, "type": "branch"})},
     }
@@ -92,9 +94,9 @@ def table_with(summary: dict[str, str], ref: str = "main") -> Table:
 
 
 def _chunk_batch(text: str) -> ChunkBatch:
-    found = ChunkBatch.of(table_with({COPY: text}).metadata.snapshots[1])
-    assert found is not None
-    return found
+    batch = ChunkBatch.of(table_with({COPY: text}).metadata.snapshots[1])
+    assert batch is not None
+    return batch
 
 
 def _stats(text: str) -> object:
@@ -110,9 +112,9 @@ def _completion(text: str) -> object:
 
 
 def _position(text: str) -> str:
-    found = table_with({CYCLE: text, POSITION: text, BYTES: text})
-    bytes_since(found, 0)
-    return to_rfc3339(read_mark(found).position_micros or 0)
+    table = table_with({CYCLE: text, POSITION: text, BYTES: text})
+    bytes_since(table, 0)
+    return to_rfc3339(read_mark(table).position_micros or 0)
 
 
 # The read progress
@@ -139,7 +141,7 @@ def _failed(text: str) -> FailedRead:
 
 def _report(text: str) -> FileReport:
     report = read_report({"origin": "file", "metadata": text})
-    moments = [report.again_since_micros, *(one.since_micros for one in report.waiting)]
+    moments = [report.again_since_micros, *(waiting.since_micros for waiting in report.waiting)]
     assert all(to_rfc3339(micros) for micros in moments if micros is not None)
     FailedRead.of_report(report.version, str(report.error))
     return report
@@ -148,9 +150,9 @@ def _report(text: str) -> FileReport:
 # Quarantine, the schema's history, plans of copies
 
 
-def _held(text: str) -> object:
-    held = HeldRecord(1, "why", "", 0, None, "a", "t", text)
-    return held.place, dict(held.event)
+def _quarantined(text: str) -> object:
+    record = QuarantinedRecord(1, "why", "", 0, None, "a", "t", text)
+    return record.place, dict(record.event)
 
 
 _HISTORY: Final = (
@@ -175,7 +177,7 @@ def _schema_value(change: SchemaChange) -> Callable[[str], object]:
 
     def read(text: str) -> object:
         event = SchemaEvent(2, change, "t" if name else None, name, text, since_micros=1)
-        return fold_stored([*_HISTORY, event]).tables, describe_event(event)
+        return build_stored_history([*_HISTORY, event]).tables, describe_event(event)
 
     return read
 
@@ -191,7 +193,7 @@ def _chunk(text: str) -> Chunk:
 
 
 _ACCOUNTS: Final = table("accounts", {"id": "INT64"}, {"owner": "STRING(MAX)", "xs": "ARRAY<INT64>"})
-_KEY: Final = (KeyColumn(_ACCOUNTS.key_columns[0]),)
+_KEY: Final = (OrderedKeyColumn(_ACCOUNTS.key_columns[0]),)
 _RANGE: Final = KeyRange(("1",), ("2",))
 _CHUNKS: Final = (
     Chunk(Query("SELECT 1", _RANGE.parameters(_KEY), 5)),
@@ -220,7 +222,7 @@ def _written_report() -> str:
 def kinds() -> dict[str, Kind]:
     """Return all kinds of texts, by their names."""
     passed = PassedUntil("0001 0002", 3, {"t": "a#b"}, 4)
-    held = {"record_order": "a b c", "event": {"metadata": '{"row_id": "A"}', "position": 3}}
+    record_fields = {"record_order": "a b c", "event": {"metadata": '{"row_id": "A"}', "position": 3}}
     message = json.dumps({"prefix": "p", "content": "c", "lsn": 1, "transaction": None})
     batch = ChunkBatch(1, 2, frozenset({0, 1, 2, 7}), 3, 4)
     whole = json.dumps({"base": 1, "commits": 1, "matched": None})
@@ -234,7 +236,7 @@ def kinds() -> dict[str, Kind]:
         "file_report": Kind((_written_report(),), _report, lambda report: json.dumps(asdict(report))),
         "message": Kind((message,), lambda text: marker_of({**event, "event": {"metadata": text}})),
         "notes": Kind(('{"row_id": "A"}',), lambda text: dict(read_notes("e", text))),
-        "held_record": Kind((json.dumps(held),), _held),
+        "quarantined_record": Kind((json.dumps(record_fields),), _quarantined),
         "keyless_key": Kind((keys_text("ab", 0),), row_of),
         "chunk_batch": Kind((batch.to_text(),), _chunk_batch, ChunkBatch.to_text),
         "statistics": Kind(('{"t": [1, 0, 2]}',), _stats),
@@ -277,11 +279,11 @@ def _texts(name: str, kind: Kind) -> st.SearchStrategy[bytes]:
     """Return texts of a kind with something wrong in them."""
     good = st.sampled_from([text.encode() for text in kind.texts])
     wrong = st.sampled_from(TEXTS).map(lambda text: text.encode("utf-8", "surrogatepass"))
-    found = [wrong, bent(good), good]
+    texts = [wrong, bent(good), good]
     parsed = [_json(text) for text in kind.texts]
     if all(isinstance(tree, dict | list) for tree in parsed):
-        found.append(trees(parsed).map(lambda tree: written(tree).encode()))
-    return st.one_of(*found).map(lambda text: name.encode() + _SEPARATOR + text)
+        texts.append(trees(parsed).map(lambda tree: written(tree).encode()))
+    return st.one_of(*texts).map(lambda text: name.encode() + _SEPARATOR + text)
 
 
 def _json(text: str) -> Any:

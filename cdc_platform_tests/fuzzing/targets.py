@@ -1,4 +1,4 @@
-"""What is fuzzed: pipelines' files, each decoder, its rows in Arrow, and the neighbours of bad input."""
+"""The targets of fuzzing: pipelines' files, each decoder, its rows in Arrow, and neighbours of bad input."""
 
 import gzip
 import json
@@ -97,12 +97,12 @@ _ROW_2: Final = {**_ROW, "t": "2026-01-31T08:00:00.123456Z", "b": "AAEC"}
 
 def _captured() -> list[Any]:
     """Return messages that the connector has written, a few of each capture."""
-    found = []
+    captured_lines = []
     for path in sorted((GOLDEN / "debezium").glob("*.jsonl.gz")):
         with gzip.open(path, "rt", encoding="utf-8") as opened:
             lines = [text for text in opened if len(text) < 20_000]
-        found += [json.loads(text) for text in lines[:: max(1, len(lines) // 5)]]
-    return found
+        captured_lines += [json.loads(text) for text in lines[:: max(1, len(lines) // 5)]]
+    return captured_lines
 
 
 def _debezium_seeds() -> list[Any]:
@@ -139,8 +139,8 @@ def check_debezium(data: bytes) -> None:
     """Check that a file with good lines around some octets gives both of them, and faults for the rest."""
     text = b"\n".join([_GOOD[0].encode(), data.replace(b"\n", b" "), _GOOD[1].encode(), b""])
     decoder, buffer = Decoder(_DEBEZIUM), TransactionBuffer(is_one_stream=True)
-    told = decoder.decode_lines(whole_lines(text))
-    buffer.take(Arrival(one, "file", place) for place, one in enumerate(told))
+    decoded = decoder.decode_lines(whole_lines(text))
+    buffer.take(Arrival(event, "file", place) for place, event in enumerate(decoded))
     passed = settled(buffer.let_pass(), decoder)
     rows = _rows(released.event for released, _ in passed.events)
     good = [row for row in rows if row["table_name"] == "public.good" and not row["event"]["fault"]]
@@ -155,12 +155,12 @@ def check_debezium(data: bytes) -> None:
 def check_debezium_topics(data: bytes) -> None:
     """Check the same of messages of topics, whose transactions are kept."""
     good = [json.loads(text) for text in _GOOD]
-    raw = [RawMessage("t", json.dumps(one["key"]), json.dumps(one["value"]), offset=0) for one in good]
+    raw = [RawMessage("t", json.dumps(event["key"]), json.dumps(event["value"]), offset=0) for event in good]
     bad = [RawMessage("t", data, data, {"h": data}), RawMessage("t", b'{"id":1}', _value_of(data))]
     decoder = Decoder(replace(_DEBEZIUM, has_transaction_topic=True))
     buffer = TransactionBuffer(is_one_stream=False, patience_micros=0)
-    for place, one in enumerate(decoder.decode_raw([raw[0], *bad, raw[1]])):
-        buffer.take([Arrival(one, "t/0", place, place)])
+    for place, event in enumerate(decoder.decode_raw([raw[0], *bad, raw[1]])):
+        buffer.take([Arrival(event, "t/0", place, place)])
     passed = refuse_truncated(settled(buffer.open_up(), decoder))
     rows = _rows(released.event for released, _ in passed.events)
     arrived = {row["mods"][0]["keys"] for row in rows if row["table_name"] == "public.good"}
@@ -182,7 +182,11 @@ def check_debezium_file(data: bytes) -> None:
         lines = whole_lines(data, 2**20)
     except FileDamaged:
         return
-    _rows(one for one in Decoder(_DEBEZIUM).decode_lines(lines) if isinstance(one, SourceEvent | FaultyEvent))
+    _rows(
+        event
+        for event in Decoder(_DEBEZIUM).decode_lines(lines)
+        if isinstance(event, SourceEvent | FaultyEvent)
+    )
 
 
 # Datastream
@@ -226,9 +230,9 @@ def _avro_files() -> list[bytes]:
 
 def _texted(text: str, name: str) -> bytes:
     """Return an Avro file with a text as a value, a JSON document or the name of a column."""
-    told = text.encode("utf-8", "replace").decode()
+    decoded = text.encode("utf-8", "replace").decode()
     types: dict[str, Any] = {"c0": "long", "json": _JSON, "text": "string", name: "string"}
-    row = {"c0": 1, "json": told, "text": told, name: told}
+    row = {"c0": 1, "json": decoded, "text": decoded, name: decoded}
     return avro_file(event_schema([*types.items()]), [row, {"c0": 2}])
 
 
@@ -247,7 +251,7 @@ def check_avro_events(data: bytes) -> None:
     """Check that the neighbours of a bad event of an Avro file arrive, as far as the format lets them.
 
     A value that is Avro and no value of its column costs only its own event: those before and after it
-    arrive. Where the encoding itself is damaged, nothing tells where the next value of the block begins, so
+    arrive. Where the encoding itself is damaged, nothing shows where the next value of the block begins, so
     that what follows in the block is lost; the events before it arrive, with one fault for the file.
     """
     text = data.decode("utf-8", "replace")
@@ -290,10 +294,10 @@ _COMMIT: Final = "2026-11-21T06:00:01.000001Z"
 
 
 def _check_spanner(rows: list[RecordRow], good: RecordRow) -> None:
-    found = to_batch(1, "token", [tuple(good), *map(tuple, rows), tuple(good)]).to_pylist()
-    assert len(found) == len(rows) + 2
-    assert found[0] == found[-1]
-    assert found[0]["number_of_records_in_transaction"] == 1
+    rows_read = to_batch(1, "token", [tuple(good), *map(tuple, rows), tuple(good)]).to_pylist()
+    assert len(rows_read) == len(rows) + 2
+    assert rows_read[0] == rows_read[-1]
+    assert rows_read[0]["number_of_records_in_transaction"] == 1
 
 
 def check_googlesql(data: bytes) -> None:

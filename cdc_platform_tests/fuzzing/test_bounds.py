@@ -66,12 +66,12 @@ def test_an_input_that_ends_its_process_is_kept(check: object, ending: str, tmp_
     """It lies in a file, and what asked for the check goes on."""
     assert callable(check)
     target = Target(st.sampled_from([b"good", b"bad"]), check)
-    found = check_in_child(target, 1, 50, tmp_path, most_seconds=2)
-    assert found is not None
-    assert found.file.read_bytes() == b"bad"
-    assert ending in found.ending
-    assert found.text == "YmFk"
-    assert [found.file] == list(tmp_path.iterdir())
+    killed = check_in_child(target, 1, 50, tmp_path, most_seconds=2)
+    assert killed is not None
+    assert killed.file.read_bytes() == b"bad"
+    assert ending in killed.ending
+    assert killed.text == "YmFk"
+    assert [killed.file] == list(tmp_path.iterdir())
 
 
 def test_inputs_with_outcomes_leave_nothing(tmp_path: Path) -> None:

@@ -5,16 +5,16 @@ from dataclasses import replace
 from functools import reduce
 
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.observed_columns import Sighting, parse_column_types
+from cdc_platform.model.schema.observed_columns import ObservedColumns, parse_column_types
 from cdc_platform.model.schema.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schema.schema_finder import find_events
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.support.history import column_types_json
 
 Change = tuple[SchemaChange, str | None, int | None]
-Window = tuple[list[Sighting], Look | None]
+Window = tuple[list[ObservedColumns], SchemaRead | None]
 
 
 def notes(**values: str) -> TableSchema:
@@ -22,18 +22,20 @@ def notes(**values: str) -> TableSchema:
     return table("notes", {"id": "INT64"}, values)
 
 
-def look(micros: int, *tables: TableSchema, is_exact: bool = True, **options: str) -> Look:
+def read_at(micros: int, *tables: TableSchema, is_exact: bool = True, **options: str) -> SchemaRead:
     """Return a look at a source that watches these tables whole."""
-    return Look(micros, tables, {}, options, is_exact)
+    return SchemaRead(micros, tables, {}, options, is_exact)
 
 
-def sighting(micros: int, schema: TableSchema, *, is_whole: bool = True, is_sure: bool = False) -> Sighting:
+def observation(
+    micros: int, schema: TableSchema, *, is_whole: bool = True, is_sure: bool = False
+) -> ObservedColumns:
     """Return what a record of a table with these columns says."""
     columns = parse_column_types(
         column_types_json(schema, frozenset(column.name for column in schema.value_columns))
     )
     assert columns is not None
-    return Sighting(micros, columns, is_whole, is_sure)
+    return ObservedColumns(micros, columns, is_whole, is_sure)
 
 
 def follow(
@@ -44,15 +46,15 @@ def follow(
     `unwatched` are the columns that a look back finds to be there and not watched.
     """
 
-    def look_back(micros: int) -> Look:
-        return Look(micros, (), {"notes": unwatched}, {}, is_exact)
+    def read_back(micros: int) -> SchemaRead:
+        return SchemaRead(micros, (), {"notes": unwatched}, {}, is_exact)
 
     history, events = SchemaHistory(), list[SchemaEvent]()
-    for cycle, (seen, looked) in enumerate(windows, start=1):
-        sightings = {"notes": seen} if seen else {}
-        found = find_events(history, cycle, sightings, looked, look_back=look_back)
-        events += found
-        history = replace(reduce(SchemaHistory.after, found, history), cycle=cycle)
+    for cycle, (window_observations, schema_read) in enumerate(windows, start=1):
+        observations = {"notes": window_observations} if window_observations else {}
+        actual = find_events(history, cycle, observations, schema_read, read_back=read_back)
+        events += actual
+        history = replace(reduce(SchemaHistory.after, actual, history), cycle=cycle)
     return history, events
 
 

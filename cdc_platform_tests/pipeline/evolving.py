@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform_tests.support.history import JsonValue, RawRow, column_types_json
@@ -25,13 +25,13 @@ CAPTURES: Final = (
     ValueCaptureType.NEW_ROW,
     ValueCaptureType.NEW_ROW_AND_OLD_VALUES,
 )
-PATCHES: Final = CAPTURES[:2]
+PARTIAL_CAPTURES: Final = CAPTURES[:2]
 
 Row = dict[str, JsonValue]
 
 
 @dataclass
-class Source:
+class EvolvingSource:
     """A table's columns and rows; `past` has both after each step, `records` what the stream tells.
 
     `unwatched` are the columns that the stream does not watch, and `left` those that it has ever not watched.
@@ -67,13 +67,13 @@ class Source:
         columns, _ = self.state_at(micros)
         return as_schema(self.name, columns)
 
-    def look(self, micros: int) -> Look:
+    def read_schema(self, micros: int) -> SchemaRead:
         """Return what a look at the source tells."""
         unwatched = self.past_unwatched[(micros - START) // STEP]
         schema = self.schema_at(micros)
         watched = tuple(column for column in schema.columns if column.name not in unwatched)
         named = {self.name: sorted(unwatched)} if unwatched else {}
-        return Look(micros, (TableSchema(self.name, watched),), named, {})
+        return SchemaRead(micros, (TableSchema(self.name, watched),), named, {})
 
     def typed_rows_at(self, micros: int) -> list[dict[str, Any]]:
         """Return the rows as the lake must have them, without columns that the stream has not watched."""
@@ -86,23 +86,23 @@ class Source:
 
     def alter(self, kind: str, name: str, code: str) -> None:
         """Add, drop, retype or (un)watch a column, where that is possible; values follow as in Spanner."""
-        known = self.columns.get(name)
-        if kind == "watch" and known is not None:
+        previous = self.columns.get(name)
+        if kind == "watch" and previous is not None:
             self.unwatched ^= {name}
             self.left.add(name)
-        elif kind == "add" and known is None:
+        elif kind == "add" and previous is None:
             self.columns[name] = code
             for row in self.rows.values():
                 row[name] = None
-        elif kind == "drop" and known is not None:
+        elif kind == "drop" and previous is not None:
             del self.columns[name]
             self.unwatched.discard(name)
             for row in self.rows.values():
                 del row[name]
-        elif kind == "retype" and known in {"STRING", "BYTES"}:
-            self.columns[name] = "BYTES" if known == "STRING" else "STRING"
+        elif kind == "retype" and previous in {"STRING", "BYTES"}:
+            self.columns[name] = "BYTES" if previous == "STRING" else "STRING"
             for row in self.rows.values():
-                row[name] = _converted(known, row[name])
+                row[name] = _converted(previous, row[name])
 
     def write(self, key: str, number: int, capture: ValueCaptureType, named: tuple[str, ...]) -> None:
         """Insert, update or delete a row, and let the change stream record it."""
@@ -117,7 +117,7 @@ class Source:
         else:
             changed = {name: value_of(self.columns[name], number) for name in names}
             old.update(changed)
-            shown = changed if capture in PATCHES else old
+            shown = changed if capture in PARTIAL_CAPTURES else old
             self._record(ModType.UPDATE, key, shown, capture)
 
     def _record(
@@ -171,12 +171,12 @@ def _converted(code: str, value: JsonValue) -> JsonValue:
 
 
 @st.composite
-def lives(draw: st.DrawFn, max_steps: int = 14) -> tuple[Source, list[int]]:
+def lives(draw: st.DrawFn, max_steps: int = 14) -> tuple[EvolvingSource, list[int]]:
     """A source that has lived, and the moments up to which it is read; the last one is its end.
 
     Something was written at each of these: a cycle without changes does not look at the source's schema.
     """
-    source = Source()
+    source = EvolvingSource()
     gone: dict[str, str] = {}
     steps = draw(st.integers(4, max_steps))
     for step in range(steps):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.pipeline.core.pipeline import open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.debezium.settings.settings import FilesInput
 from cdc_platform.spark.log.faults import LONG_FAULT
@@ -41,9 +41,9 @@ def test_debezium_goes_on(spark: "SparkSession", session_lake: LakeSettings, tmp
     source = settings_with(input=FilesInput(str(tmp_path)), columns=dict.fromkeys(tables, columns))
     pipeline = sync(open_pipeline(PipelineSettings("bad_debezium", source, session_lake)), spark)
     assert {101, 102} <= {row["id"] for row in rows_of(pipeline, TABLE)}
-    held = quarantined_rows(pipeline)
-    assert len(bad) - 3 <= len(held) <= len(bad)
-    assert all(row["reason"] for row in held)
+    quarantined = quarantined_rows(pipeline)
+    assert len(bad) - 3 <= len(quarantined) <= len(bad)
+    assert all(row["reason"] for row in quarantined)
     assert set(failed_checks(pipeline, spark)) <= {"quarantine_empty"}
 
 
@@ -57,16 +57,16 @@ def test_datastream_goes_on(spark: "SparkSession", session_lake: LakeSettings, t
     source = DatastreamSettings(str(tmp_path), most_block_bytes=2**20, most_digits=200, most_depth=40)
     pipeline = sync(open_pipeline(PipelineSettings("bad_datastream", source, session_lake)), spark)
     assert {"1", "2"} <= {str(row["id"]) for row in rows_of(pipeline, "shop.items")}
-    held = quarantined_rows(pipeline)
-    assert len(held) >= len(corpus("datastream_avro"))
-    assert all(row["reason"] for row in held)
+    quarantined = quarantined_rows(pipeline)
+    assert len(quarantined) >= len(corpus("datastream_avro"))
+    assert all(row["reason"] for row in quarantined)
     assert set(failed_checks(pipeline, spark)) <= {"quarantine_empty"}
 
 
 LONG = "n" * 60_000
 
 
-@pytest.mark.parametrize("options", [{}, {"merge_here_bytes": 0}], ids=["local", "distributed"])
+@pytest.mark.parametrize("options", [{}, {"local_merge_bytes": 0}], ids=["local", "distributed"])
 def test_a_name_that_spark_does_not_read_spoils_no_row_of_datastream(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, options: dict[str, Any]
 ) -> None:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
-from cdc_platform.pipeline.checks.table_checks import check_fold, check_histories
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.checks.table_checks import check_histories, check_tables_equal_log
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.pipelines import (
@@ -43,7 +43,7 @@ def changing(lake: LakeSettings, before: TableSchema, after: TableSchema) -> Pip
     """Return a pipeline on a table that has another key behind its first second, with a history."""
     pipeline = make_pipeline(lake, (), options={"notes": TableOptions(history=True)})
     source_of(pipeline).schemas = (before,)
-    source_of(pipeline).look_at = lambda micros: Look(
+    source_of(pipeline).schema_at = lambda micros: SchemaRead(
         micros, (before if micros < START + 2 * SECOND else after,), {}, {}
     )
     return pipeline
@@ -62,7 +62,7 @@ def write(schema: TableSchema, mod_type: ModType, key: str, value: str, second: 
 
 def assert_equals_log(pipeline: Pipeline, spark: "SparkSession") -> None:
     """Assert that table and history are what the whole log makes of them."""
-    for check in (check_fold, check_histories):
+    for check in (check_tables_equal_log, check_histories):
         result = check(pipeline, spark, EVERYTHING)
         assert result.passed, result.summary
 
@@ -128,8 +128,8 @@ def test_a_table_recreated_with_another_key_begins_empty(
     expected[0]["v"] = "newer"
     stored = [{name: row[name] for name in names} for row in rows_of(pipeline, "notes")]
     assert expected == sorted(stored, key=lambda row: str(row[names[0]]))
-    found = pipeline.table("notes").key_columns
-    assert [column.name for column in after.key_columns] == [column.name for column in found]
+    key_columns = pipeline.table("notes").key_columns
+    assert [column.name for column in after.key_columns] == [column.name for column in key_columns]
     assert_equals_log(pipeline, spark)
     rebuild_table(pipeline, spark, "notes")
     assert sorted(map(repr, stored)) == sorted(

@@ -13,9 +13,9 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import BRANCH, read_mark
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.stream.read_windows import ReadWindow
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging import build, merge
 from cdc_platform.pipeline.merging.merge import merge_table, merge_tables
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering import change_streams, log_commit
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing import publish
@@ -57,13 +57,13 @@ def unchanged(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-@pytest.mark.parametrize("read_here_s", [0.0, 15.0])
+@pytest.mark.parametrize("local_read_s", [0.0, 15.0])
 def test_two_reads_cannot_both_commit_a_cycle(
-    spark: "SparkSession", session_lake: LakeSettings, read_here_s: float
+    spark: "SparkSession", session_lake: LakeSettings, local_read_s: float
 ) -> None:
     """The second of two runs that planned on the same lineage fails, and its records are read once."""
     pipeline = bank_pipeline(session_lake)
-    pipeline = replace(pipeline, settings=replace(pipeline.settings, read_here_s=read_here_s))
+    pipeline = replace(pipeline, settings=replace(pipeline.settings, local_read_s=local_read_s))
     source = source_of(pipeline)
     source.now_micros = START + SECOND
     rivals = [lambda: read_windows(pipeline, spark)]

@@ -9,14 +9,14 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.cuts import Cut, list_cuts
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
-from cdc_platform.pipeline.checks.table_checks import check_fold
+from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
 from cdc_platform.pipeline.copying import copy
 from cdc_platform.pipeline.copying.copy import copy_tables
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
-from cdc_platform_tests.pipeline.evolving import Source
+from cdc_platform_tests.pipeline.evolving import EvolvingSource
 from cdc_platform_tests.support.copied_columns import (
     COPIED,
     END,
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 
-def end_table(source: Source) -> None:
+def end_table(source: EvolvingSource) -> None:
     """Drop the table."""
     source.columns, source.rows = {}, {}
 
 
-def make_table(source: Source) -> None:
+def make_table(source: EvolvingSource) -> None:
     """Recreate the table, with another column."""
     source.columns = {"a": "INT64"}
 
@@ -109,20 +109,20 @@ def test_a_copy_has_the_columns_of_its_moment(
     assert {moment(COPIED)} == {plan.position_micros for plan in load_plans(pipeline.lake).values()}
     for source in sources:
         assert_rows(pipeline, source, cut)
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
 
 
 def _die(*_args: object) -> None:
     raise KeyboardInterrupt
 
 
-def assert_rows(pipeline: Pipeline, source: Source, cut: Cut) -> None:
+def assert_rows(pipeline: Pipeline, source: EvolvingSource, cut: Cut) -> None:
     """Compare a table at a cut with its source, in the columns that this had then."""
     expected = source.typed_rows_at(cut.position_micros)
     names = ["id", *source.state_at(cut.position_micros)[0]]
     rows = rows_of(pipeline, source.name, cut.tables[source.name])
-    found = [{name: row.get(name, "no such column") for name in names} for row in rows]
-    assert (source.name, expected) == (source.name, sorted(found, key=lambda row: int(str(row["id"]))))
+    actual = [{name: row.get(name, "no such column") for name in names} for row in rows]
+    assert (source.name, expected) == (source.name, sorted(actual, key=lambda row: int(str(row["id"]))))
 
 
 def test_a_table_is_copied_though_nothing_changes_any_more(
@@ -142,4 +142,4 @@ def test_a_table_is_copied_though_nothing_changes_any_more(
 
     assert_rows(pipeline, source, list_cuts(pipeline.lake)[-1])
     assert "added" in {column.name for column in pipeline.table("notes").columns}
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed

@@ -11,11 +11,11 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import BRANCH, read_mark
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.stream.read_windows import ReadWindow
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.merging import build
 from cdc_platform.pipeline.merging.merge import merge_table, merge_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing import publish
 from cdc_platform.pipeline.publishing.publish import publish_cut

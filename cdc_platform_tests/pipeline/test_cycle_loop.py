@@ -9,8 +9,8 @@ from cdc_platform.errors import CdcError, CommitConflict, LakeError
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline import cycle_loop
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.cycle_loop import follow_source
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_cycle
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def run(monkeypatch: pytest.MonkeyPatch, error: CdcError, most_failures: int | None) -> list[CdcError]:
     """Follow a source whose cycles always fail, for ten tries at most, and return what was told."""
-    told: list[CdcError] = []
+    errors: list[CdcError] = []
 
     def fail(*_: object, **_named: object) -> None:
         raise error
@@ -28,10 +28,10 @@ def run(monkeypatch: pytest.MonkeyPatch, error: CdcError, most_failures: int | N
     monkeypatch.setattr(cycle_loop, "run_cycle", fail)
     monkeypatch.setattr(cycle_loop, "finish_cycle", lambda *_: None)
     monkeypatch.setattr(cycle_loop, "pause", lambda *_: None)
-    monkeypatch.setattr(cycle_loop, "Guard", lambda *_: SimpleNamespace(look=lambda: None))
+    monkeypatch.setattr(cycle_loop, "Guard", lambda *_: SimpleNamespace(run_due=lambda: None))
     pipeline, spark = cast("Pipeline", None), cast("SparkSession", None)
-    assert list(follow_source(pipeline, spark, lambda: len(told) < 10, told.append, most_failures)) == []
-    return told
+    assert list(follow_source(pipeline, spark, lambda: len(errors) < 10, errors.append, most_failures)) == []
+    return errors
 
 
 def test_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

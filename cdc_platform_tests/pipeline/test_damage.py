@@ -15,8 +15,8 @@ from cdc_platform.lake.state.copies import CopyPlan
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.pipeline.checks.event_checks import check_arrival
-from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.pipeline.reading.read_reports import repeated_from
 from cdc_platform.pipeline.reading.unread_files import list_unread
 from cdc_platform.pipeline.schema.planned_columns import planned_columns
@@ -45,7 +45,7 @@ REPORTS: Final = "kind = 'file'"
 def test_a_damaged_report_names_its_file(
     tmp_path: Path, metadata: str, read: Callable[[Pipeline], object]
 ) -> None:
-    """Whoever reads the reports of a cycle names the file of one that is none."""
+    """Anyone who reads the reports of a cycle names the file of one that is none."""
     (tmp_path / "events").mkdir()
     source = DebeziumSettings(FilesInput(str(tmp_path / "events")), has_transaction_topic=True)
     settings = PipelineSettings(name="p", source=source, lake=LakeSettings(str(tmp_path / "lake")))

@@ -13,13 +13,13 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.cuts import append_cut, newest_cut
-from cdc_platform.lake.state.quarantine import count_quarantined, load_held
+from cdc_platform.lake.state.quarantine import count_quarantined, load_quarantined
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_histories
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
 from cdc_platform_tests.support.datastream.files import ORIGIN, MadeEvent, StreamFolder, end_state
@@ -109,7 +109,7 @@ def test_a_file_that_is_mended_at_the_source(
         pipeline = sync(pipeline, spark)
         assert count_quarantined(pipeline.lake) == (1 if is_whole else 4)
     assert [row["id"] for row in found_rows(pipeline, "users")] == [1, 2, 4, 5, 6]
-    (left,) = load_held(pipeline.lake)
+    (left,) = load_quarantined(pipeline.lake)
     assert left.name == "shop.users/c"
     assert [row["record_id"] for row in quarantined_rows(pipeline)].count("shop.users/b/shop.users/b") == 1
     assert failed_checks(pipeline, spark) == {}
@@ -155,8 +155,8 @@ def test_history_and_deleted_rows_of_late_changes(
     moved = replace(user("f", "UPDATE-INSERT", 140, 3), at_s=141)
     folder.write([moved, replace(user("g", "UPDATE-INSERT", 141, 3), at_s=140), user("h", "DELETE", 150, 3)])
     pipeline = sync(pipeline, spark)
-    found = rows_of(pipeline, "users__history")
-    versions = sorted(found, key=lambda row: (row["id"], row["valid_from"], str(row["valid_to"])))
+    history_rows = rows_of(pipeline, "users__history")
+    versions = sorted(history_rows, key=lambda row: (row["id"], row["valid_from"], str(row["valid_to"])))
     assert [(row["id"], row["name"], row[IS_CURRENT]) for row in versions] == [
         (1, "a", False),
         (1, "b", False),
@@ -167,7 +167,7 @@ def test_history_and_deleted_rows_of_late_changes(
         (3, "g", False),
     ]
     assert [(row["valid_to"] - row["valid_from"]).seconds for row in versions[5:]] == [0, 9]
-    assert all(one["valid_to"] == two["valid_from"] for one, two in itertools.pairwise(versions[:3]))
+    assert all(item["valid_to"] == two["valid_from"] for item, two in itertools.pairwise(versions[:3]))
     rows = {row["id"]: (row["name"], row[DELETED]) for row in found_rows(pipeline, "users")}
     assert rows == {1: ("c", False), 2: ("d2", True), 3: ("g", True)}
     assert failed_checks(pipeline, spark) == {}
@@ -218,14 +218,14 @@ def test_a_backfill_moves_no_version_of_a_captured_change(
 
 def versions_in_seconds(pipeline: Pipeline) -> dict[int, list[tuple[str, int, int | None]]]:
     """Return the versions of the users by key: name, and bounds in seconds after the source began."""
-    found: dict[int, list[tuple[str, int, int | None]]] = {}
+    by_id: dict[int, list[tuple[str, int, int | None]]] = {}
     for row in rows_of(pipeline, "users__history"):
         since, until = (
             None if moment is None else (from_datetime(moment) - ORIGIN) // 10**6
             for moment in (row["valid_from"], row["valid_to"])
         )
-        found.setdefault(row["id"], []).append((row["name"], since or 0, until))
-    return {key: sorted(versions) for key, versions in found.items()}
+        by_id.setdefault(row["id"], []).append((row["name"], since or 0, until))
+    return {key: sorted(versions) for key, versions in by_id.items()}
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -48,8 +48,8 @@ def test_a_key_of_the_metadata_is_that_of_the_payload(
     """Metadata know no types and write keys in their own way; the older insert brings nothing back."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path, columns=TYPES)
-    for table, (gone, kept) in KEYS.items():
-        insert(folder, table, 100, kept)
+    for table, (gone, remaining) in KEYS.items():
+        insert(folder, table, 100, remaining)
         delete_by_metadata(folder, table, 200, gone)
     pipeline = sync(pipeline, spark)
     for table, (gone, _) in KEYS.items():

@@ -11,8 +11,8 @@ import pytest
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline import cycle
-from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform.pipeline.cycle import run_cycle
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.pipeline.ordering import log_commit
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder, end_state

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.lake.state.quarantine import load_held
+from cdc_platform.lake.state.quarantine import load_quarantined
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_options import DELETED_AT, TableOptions
-from cdc_platform.model.stream.quarantined_records import HeldFilter
+from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
 from cdc_platform_tests.support.datastream.files import ORIGIN, StreamFolder
@@ -79,21 +79,24 @@ def test_a_rollback_finds_the_row_that_it_takes_away(
         folder.put(tmp_path / FOLDER / f"{name}.jsonl", data)
     pipeline = sync(pipeline, spark)
     assert found_rows(pipeline, "JOBS") == [{"id": 2}, {"id": 3}]
-    assert sorted(held.name.rpartition("/")[2] for held in load_held(pipeline.lake)) == ["e-", "f-"]
+    assert sorted(record.name.rpartition("/")[2] for record in load_quarantined(pipeline.lake)) == [
+        "e-",
+        "f-",
+    ]
 
     folder.put(tmp_path / FOLDER / "five.jsonl", rollback("b-", 120, "R2"))
     # Late: the row had the address after the older one was gone.
     folder.put(tmp_path / FOLDER / "six.jsonl", line("e", "INSERT", 110, "R4", {"id": 5}))
     pipeline = sync(pipeline, spark)
     assert found_rows(pipeline, "JOBS") == [{"id": 3}]
-    assert [held.name.rpartition("/")[2] for held in load_held(pipeline.lake)] == ["f-"]
+    assert [record.name.rpartition("/")[2] for record in load_quarantined(pipeline.lake)] == ["f-"]
 
-    # Nobody need ask, and whoever does changes nothing.
-    replay_records(pipeline, HeldFilter(table="JOBS"))
+    # Nobody need ask, and anyone who does changes nothing.
+    replay_records(pipeline, QuarantineFilter(table="JOBS"))
     folder.put(tmp_path / FOLDER / "seven.jsonl", line("g", "INSERT", 200, "R6", {"id": 6}))
     pipeline = sync(pipeline, spark)
     assert found_rows(pipeline, "JOBS") == [{"id": 3}, {"id": 6}]
-    assert [held.name.rpartition("/")[2] for held in load_held(pipeline.lake)] == ["f-"]
+    assert [record.name.rpartition("/")[2] for record in load_quarantined(pipeline.lake)] == ["f-"]
     assert failed_checks(pipeline, spark) == {}
 
 
@@ -101,15 +104,15 @@ def test_a_rollback_happened_when_the_source_says(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
     """Log, history and the deleted row have the moment of the rollback, not that of the cycle."""
-    kept = {"JOBS": TableOptions(history=True, soft_delete=True)}
-    pipeline = make_pipeline(session_lake, tmp_path, kept)
+    table_options = {"JOBS": TableOptions(history=True, soft_delete=True)}
+    pipeline = make_pipeline(session_lake, tmp_path, table_options)
     data = line("m", "INSERT", 90, "R1", {"id": 1}) + rollback("m-", 110, "R1")
     StreamFolder(tmp_path).put(tmp_path / FOLDER / "one.jsonl", data)
     pipeline = sync(pipeline, spark)
-    born, gone = (to_datetime(ORIGIN + scn * 1_000_000) for scn in (90, 110))
-    assert [born, gone] == [row["source_timestamp"] for row in log_rows(pipeline)]
+    inserted, gone = (to_datetime(ORIGIN + scn * 1_000_000) for scn in (90, 110))
+    assert [inserted, gone] == [row["source_timestamp"] for row in log_rows(pipeline)]
     (version,) = rows_of(pipeline, "JOBS__history")
-    assert (born, gone) == (version["valid_from"], version["valid_to"])
+    assert (inserted, gone) == (version["valid_from"], version["valid_to"])
     assert [gone] == [row[DELETED_AT] for row in rows_of(pipeline, "JOBS")]
 
 
@@ -151,9 +154,11 @@ def test_a_key_that_is_used_twice_for_a_while_has_no_row(
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path, {}, source="oracle")
     names = {1: "A", 2: "B", 3: "C", 4: "D", 5: "E", 6: "F", 7: "G", 8: "H"}
-    born = [line(f"i{key}", "INSERT", 100, name, {"id": key, "name": name}) for key, name in names.items()]
+    inserted = [
+        line(f"i{key}", "INSERT", 100, name, {"id": key, "name": name}) for key, name in names.items()
+    ]
     at_once, parted = swaps(-1, 1, list("ABCD")), swaps(-5, 5, list("EFGH"))
-    folder.put(tmp_path / FOLDER / "one.jsonl", b"".join(born))
+    folder.put(tmp_path / FOLDER / "one.jsonl", b"".join(inserted))
     sync(pipeline, spark)
     folder.put(tmp_path / FOLDER / "two.jsonl", b"".join([*at_once, *(parted[place] for place in first)]))
     sync(pipeline, spark)
@@ -168,11 +173,11 @@ def test_a_key_that_is_used_twice_for_a_while_has_no_row(
 
 def swaps(free: int, begin: int, names: list[str]) -> list[bytes]:
     """Return the halves of a transaction that swaps two rows over a free key, and then two more."""
-    one, two, three, four = names
+    item, two, three, four = names
     a, b, c, d = range(begin, begin + 4)
-    moves = [(one, a, free), (two, b, a), (one, free, b), (three, c, free), (four, d, c), (three, free, d)]
+    moves = [(item, a, free), (two, b, a), (item, free, b), (three, c, free), (four, d, c), (three, free, d)]
     return [
-        line(f"w{one}-{place}-{change}", change, 200 + place, name, {"id": key, "name": name}, one)
+        line(f"w{item}-{place}-{change}", change, 200 + place, name, {"id": key, "name": name}, item)
         for place, (name, *keys) in enumerate(moves)
         for change, key in zip(("UPDATE-DELETE", "UPDATE-INSERT"), keys, strict=True)
     ]

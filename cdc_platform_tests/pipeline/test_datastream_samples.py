@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.lake.state.quarantine import load_held
+from cdc_platform.lake.state.quarantine import load_quarantined
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform_tests.support.cycles import sync
 from cdc_platform_tests.support.datastream.samples import CASES, SAMPLES, SETTINGS, Sample, interpreted
 from cdc_platform_tests.support.pipelines import log_rows, rows_of
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.integration
 
 KEYLESS: Final = "keyless books"
 """Of a table that has its name in common with one that has a key."""
-APART: Final[Sequence[Sequence[Sample]]] = (
+ONE_BY_ONE: Final[Sequence[Sequence[Sample]]] = (
     [sample for name, sample in CASES.items() if name != KEYLESS],
     [CASES[KEYLESS]],
 )
@@ -56,8 +56,8 @@ def ids_of(samples: Iterable[Sample], kind: type[SourceEvent | FaultyEvent]) -> 
     return {str(event.event_id).rpartition("/")[2] for event in events if isinstance(event, kind)}
 
 
-def found(pipeline: Pipeline, sample: Sample) -> dict[str, str]:
-    """Return the column of a table that its sample tells of, as texts, by key."""
+def actual_values(pipeline: Pipeline, sample: Sample) -> dict[str, str]:
+    """Return the column of a table that its sample shows, as texts, by key."""
     rows = rows_of(pipeline, sample.table)
     names = next(tuple(json.loads(key)) for key in sample.expected)
     return {_key(row, names): str(row[sample.column]) for row in rows}
@@ -72,7 +72,7 @@ def test_the_samples_end_as_their_sources_did(
 ) -> None:
     """All objects are in one lake; their files come shuffled, some twice, over two cycles."""
     choice = random.Random(1)  # noqa: S311  no secret
-    for number, samples in enumerate(APART):
+    for number, samples in enumerate(ONE_BY_ONE):
         folder = tmp_path / str(number)
         settings = PipelineSettings(f"samples_{number}", replace(SETTINGS, path=str(folder)), session_lake)
         pipeline = open_pipeline(settings)
@@ -83,8 +83,8 @@ def test_the_samples_end_as_their_sources_did(
         # Of a table's samples the last one tells its end.
         for sample in {sample.table: sample for sample in samples}.values():
             expected = {key: str(value) for key, value in sample.expected.items()}
-            assert expected == found(pipeline, sample)
-        held = {record.record_id.rpartition("/")[2] for record in load_held(pipeline.lake)}
-        assert ids_of(samples, FaultyEvent) == held
+            assert expected == actual_values(pipeline, sample)
+        quarantined = {record.record_id.rpartition("/")[2] for record in load_quarantined(pipeline.lake)}
+        assert ids_of(samples, FaultyEvent) == quarantined
         logged = [row["record_id"].rpartition("/")[2] for row in log_rows(pipeline)]
         assert sorted(ids_of(samples, SourceEvent)) == sorted(logged)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.lake.state.quarantine import load_held
+from cdc_platform.lake.state.quarantine import load_quarantined
 from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions
-from cdc_platform.model.stream.quarantined_records import HeldFilter
+from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.file_checks import check_files
-from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.cycle_loop import is_idle
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.on_demand.status import read_status
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
@@ -128,8 +128,8 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
         {"id": 4, "amount": Decimal("1.50"), "note": None, "added": None, "comment": "c4"},
         {"id": 5, "amount": Decimal("8.00"), "note": "n5", "added": "x", "comment": None},
     ]
-    found = [{name: row[name] for name in free[0]} for row in found_rows(pipeline, "free")]
-    assert found == free
+    rows = [{name: row[name] for name in free[0]} for row in found_rows(pipeline, "free")]
+    assert rows == free
     first, last = {"id": 1, "amount": 5, "note": "n1"}, {"id": 4, "amount": 8, "note": "n4"}
     assert found_rows(pipeline, "frozen") == [first, {"id": 2, "amount": 6, "note": "n2"}, last]
     assert found_rows(pipeline, "held") == [first, last]
@@ -186,16 +186,16 @@ def test_a_float_is_no_key_of_integers(
     assert [(row["id"], row["note"]) for row in found_rows(pipeline, "floating")] == [
         (key, "old") for key in sorted(keys)
     ]
-    (held,) = quarantined_rows(pipeline)
-    assert "`id` is no float, bytes or array, and in the event it is a float:" in held["reason"]
+    (quarantined,) = quarantined_rows(pipeline)
+    assert "`id` is no float, bytes or array, and in the event it is a float:" in quarantined["reason"]
     source = pipeline.settings.source
     assert isinstance(source, DatastreamSettings)
     declared = replace(source, columns={"shop.floating": {"id": "INT64"}})
     pipeline = open_pipeline(replace(pipeline.settings, source=declared))
-    replay_records(pipeline, HeldFilter())
+    replay_records(pipeline, QuarantineFilter())
     pipeline = sync(pipeline, spark)
-    found = {row["id"]: row["note"] for row in found_rows(pipeline, "floating")}
-    assert found == {5: "new", 2**53: "old", 2**53 + 1: "old"}
+    actual = {row["id"]: row["note"] for row in found_rows(pipeline, "floating")}
+    assert actual == {5: "new", 2**53: "old", 2**53 + 1: "old"}
     assert failed_checks(pipeline, spark) == {}
 
 
@@ -209,8 +209,8 @@ def test_bytes_are_no_key_of_texts(spark: "SparkSession", session_lake: LakeSett
     write(folder, "binary", "b5", 2, "AP8=", "new")
     pipeline = sync(pipeline, spark)
     assert [(row["id"], row["note"]) for row in rows_of(pipeline, "binary")] == [(b"\x00\xff", "old")]
-    (held,) = quarantined_rows(pipeline)
-    assert "`id` is bytes, and in the event it is no float, bytes or array:" in held["reason"]
+    (quarantined,) = quarantined_rows(pipeline)
+    assert "`id` is bytes, and in the event it is no float, bytes or array:" in quarantined["reason"]
     assert failed_checks(pipeline, spark) == {}
 
 
@@ -261,11 +261,11 @@ def test_keys_that_widen_are_those_that_were_deleted(
     pipeline = sync(pipeline, spark)
     put("a2", ("UPDATE-INSERT", 49, "3", "late"))
     pipeline = sync(pipeline, spark)
-    found = {
+    actual = {
         table: sorted((row["id"], row[ODD_NAME]) for row in rows_of(pipeline, table)) for table in tables
     }
     living = [("2", "new"), ("4x", "d")]
-    assert found == {
+    assert actual == {
         "plain": living,
         "kept": sorted([("1", "later"), ("3", "late"), *living]),
         "past": living,
@@ -301,14 +301,14 @@ def test_a_deletion_counts_for_a_key_of_a_narrower_file(
         folder.write([older], name="older_mysql-cdc-binlog_1.jsonl")
     pipeline = sync(pipeline, spark)
     assert found_rows(pipeline, "plain") == [{"id": "1", "v": "b"}]
-    kept = {row["id"]: (row["v"], row[DELETED]) for row in rows_of(pipeline, "kept")}
-    assert kept == {"1": ("b", False), "3": ("a", True)}
+    rows_by_id = {row["id"]: (row["v"], row[DELETED]) for row in rows_of(pipeline, "kept")}
+    assert rows_by_id == {"1": ("b", False), "3": ("a", True)}
     current = {row["id"]: row[IS_CURRENT] for row in rows_of(pipeline, "kept__history")}
     assert current == {"1": True, "3": False}
     assert failed_checks(pipeline, spark) == {}
 
 
-def test_events_of_another_key_are_held(
+def test_events_of_another_key_are_quarantined(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
     """The key is that of the first cycle's earliest event; the same one in other letters can be declared."""
@@ -338,10 +338,10 @@ def test_events_of_another_key_are_held(
     assert isinstance(source, DatastreamSettings)
     declared = replace(source, keys={"shop.keyed": ("id",)})
     pipeline = open_pipeline(replace(pipeline.settings, source=declared))
-    replay_records(pipeline, HeldFilter())
+    replay_records(pipeline, QuarantineFilter())
     pipeline = sync(pipeline, spark)
     assert found_rows(pipeline, "keyed") == [{"id": 1, "v": "d"}]
-    assert [held.reason for held in load_held(pipeline.lake)] == [
+    assert [record.reason for record in load_quarantined(pipeline.lake)] == [
         "The event has no value for a column of the key of `keyed`: id"
     ]
     assert failed_checks(pipeline, spark) == {}
@@ -368,8 +368,8 @@ def test_a_file_that_cannot_be_read_is_named(
     # So `sync` ends although it has tried.
     assert (outcome.read.committed, is_idle(outcome)) == (True, True)
     assert [row["id"] for row in found_rows(pipeline, "free")] == [1]
-    (told,) = read_status(pipeline).unread_files
-    assert (str(unread), 2) == (told.path, told.tries)
+    (file,) = read_status(pipeline).unread_files
+    assert (str(unread), 2) == (file.path, file.tries)
     assert "tried 2 times, again at 20" in check_files(pipeline, spark, EVERYTHING).summary
     # No cycle is needed to see it, nor one of other files to go on.
     write(folder, "free", "a1", 120, 3, 5, "n3")

@@ -1,4 +1,4 @@
-"""What a real connector sent of a real database, through all steps of a cycle: the lake is the database."""
+"""Events of a real connector of a real database, through all steps of a cycle: the lake is the database."""
 
 import itertools
 import json
@@ -14,15 +14,15 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.lake.state.markers import list_markers, markers_of
 from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
-from cdc_platform.model.stream.quarantined_records import HeldFilter
+from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, Scope
 from cdc_platform.pipeline.checks.event_checks import check_values
 from cdc_platform.pipeline.checks.log_checks import check_nothing_lost
-from cdc_platform.pipeline.core.pipeline import open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.on_demand.status import read_status
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.settings import FilesInput, NullPolicy
 from cdc_platform.spark.log.event_order import HALF_FAULT
@@ -96,27 +96,27 @@ def test_what_events_leave_in_doubt(
     """
     captures = ("identities", "no_snapshot")
     truths = {name: truth for capture in captures for name, truth in truth_of(capture).items()}
-    told = settings_for(truths, input=FilesInput(str(tmp_path)), has_transaction_topic=True)
-    told = replace(told, columns={**told.columns, **COLUMNS})
-    pipeline = open_pipeline(PipelineSettings(free_name(), told, session_lake))
+    source_settings = settings_for(truths, input=FilesInput(str(tmp_path)), has_transaction_topic=True)
+    source_settings = replace(source_settings, columns={**source_settings.columns, **COLUMNS})
+    pipeline = open_pipeline(PipelineSettings(free_name(), source_settings, session_lake))
     identities, unseen = (lines_of(capture) for capture in captures)
-    sent = Connector(commit=2**62, lsn=2**62)
-    sent.begin()
-    sent.update(50, n=1, big=DEFAULT_PLACEHOLDER)
-    sent.end()
-    unknown = len(sent.lines)
-    sent.begin()
-    sent.move(50, 51, n=2, big=DEFAULT_PLACEHOLDER)
-    sent.end()
-    sent.emit("c29vbg==", transactional=False)
-    sent.begin()
-    sent.insert(99)
+    connector = Connector(commit=2**62, lsn=2**62)
+    connector.begin()
+    connector.update(50, n=1, big=DEFAULT_PLACEHOLDER)
+    connector.end()
+    unknown = len(connector.lines)
+    connector.begin()
+    connector.move(50, 51, n=2, big=DEFAULT_PLACEHOLDER)
+    connector.end()
+    connector.emit("c29vbg==", transactional=False)
+    connector.begin()
+    connector.insert(99)
     ends = [number for number, line in enumerate(identities, start=1) if '"status":"END"' in line]
     half = ends[len(ends) // 2]
     for is_end, portions in enumerate(
         (
-            (identities[:half], unseen[:8], [*snapshot(100, [1, 2, 3]), *sent.lines[:unknown]]),
-            (identities[half:], unseen[8:], [*snapshot(800, [2, 5]), *sent.lines[unknown:]]),
+            (identities[:half], unseen[:8], [*snapshot(100, [1, 2, 3]), *connector.lines[:unknown]]),
+            (identities[half:], unseen[8:], [*snapshot(800, [2, 5]), *connector.lines[unknown:]]),
         )
     ):
         for name, lines in zip((*captures, "orders"), portions, strict=True):
@@ -146,7 +146,7 @@ def test_what_events_leave_in_doubt(
         truth = truths[f"public.{name}"]
         assert texts(truth.rows, truth) == texts(rows_of(pipeline, f"public.{name}"), truth), name
     markers = markers_of(list_cuts(pipeline.lake), list_markers(pipeline.lake))
-    assert [[marker.content for marker in found] for found in markers.values()][-1] == ["soon"]
+    assert [[marker.content for marker in cut_markers] for cut_markers in markers.values()][-1] == ["soon"]
 
 
 def test_what_comes_again_later_than_anybody_expects(
@@ -154,21 +154,21 @@ def test_what_comes_again_later_than_anybody_expects(
 ) -> None:
     """A transaction from before what has passed is looked for in all of the log, and changes nothing."""
     columns = {**COLUMNS, "public.items": {"n": "integer"}}
-    told = settings_with(
+    source_settings = settings_with(
         input=FilesInput(str(tmp_path)), has_transaction_topic=True, columns=columns, dedup_window_s=0.001
     )
-    pipeline = open_pipeline(PipelineSettings(free_name(), told, session_lake))
-    sent = Connector()
-    sent.begin()
-    sent.insert(1, 1)
-    sent.insert(None, 7)
-    sent.lines[-1] = sent.lines[-1].replace('"orders"', '"items"')
-    sent.end()
-    begun = len(sent.lines)
-    sent.begin()
-    sent.update(1, n=2)
-    sent.end()
-    lines = [f"{one}\n" for one in sent.lines]
+    pipeline = open_pipeline(PipelineSettings(free_name(), source_settings, session_lake))
+    connector = Connector()
+    connector.begin()
+    connector.insert(1, 1)
+    connector.insert(None, 7)
+    connector.lines[-1] = connector.lines[-1].replace('"orders"', '"items"')
+    connector.end()
+    begun = len(connector.lines)
+    connector.begin()
+    connector.update(1, n=2)
+    connector.end()
+    lines = [f"{item}\n" for item in connector.lines]
     until = None
     for portion in (lines[:begun], lines[begun:], lines[:begun]):
         until = read_status(pipeline).watermark_micros
@@ -187,31 +187,31 @@ def test_changes_that_cycles_part(spark: "SparkSession", session_lake: LakeSetti
     The row takes along what was not sent, and versions are those of transactions, also where the source's
     clock has gone back.
     """
-    sent = Connector()
-    sent.begin()
+    connector = Connector()
+    connector.begin()
     for key in (1, 2, 3):
-        sent.insert(key, 1)
-        sent.update(key, n=1, big=f"text {key}")
-    sent.delete(3)
-    sent.begin()
-    sent.move(1, 5, n=1, big=DEFAULT_PLACEHOLDER)
-    sent.update(5, n=2, big=DEFAULT_PLACEHOLDER)
-    sent.update(5, n=3, big=DEFAULT_PLACEHOLDER)
-    sent.transaction -= 100
-    sent.begin()
-    sent.update(2, n=2, big=DEFAULT_PLACEHOLDER)
-    lines = [line for line in sent.lines if "BEGIN" not in line]
-    told = settings_with(input=FilesInput(str(tmp_path)), strategy="veto")
+        connector.insert(key, 1)
+        connector.update(key, n=1, big=f"text {key}")
+    connector.delete(3)
+    connector.begin()
+    connector.move(1, 5, n=1, big=DEFAULT_PLACEHOLDER)
+    connector.update(5, n=2, big=DEFAULT_PLACEHOLDER)
+    connector.update(5, n=3, big=DEFAULT_PLACEHOLDER)
+    connector.transaction -= 100
+    connector.begin()
+    connector.update(2, n=2, big=DEFAULT_PLACEHOLDER)
+    lines = [line for line in connector.lines if "BEGIN" not in line]
+    source_settings = settings_with(input=FilesInput(str(tmp_path)), strategy="veto")
     options = {TABLE: TableOptions(history=True, soft_delete=True)}
-    settings = PipelineSettings(free_name(), told, session_lake, table_options=options)
+    settings = PipelineSettings(free_name(), source_settings, session_lake, table_options=options)
     pipeline = open_pipeline(settings)
     for begun, end in itertools.pairwise((0, 6, 8, 10, len(lines))):
         append(tmp_path / "events.jsonl", [f"{line}\n" for line in lines[begun:end]])
         pipeline = sync(pipeline, spark)
     expected = {2: (2, "text 2"), 5: (3, "text 1")}
-    found = {row["id"]: (row["n"], row["big"]) for row in rows_of(pipeline, TABLE)}
+    actual = {row["id"]: (row["n"], row["big"]) for row in rows_of(pipeline, TABLE)}
     living = {row["id"] for row in rows_of(pipeline, TABLE) if not row["__deleted"]}
-    assert {**expected, 1: (1, "text 1"), 3: (1, "text 3")} == found
+    assert {**expected, 1: (1, "text 1"), 3: (1, "text 3")} == actual
     assert expected.keys() == living
     versions = rows_of(pipeline, f"{TABLE}__history")
     current = {row["id"]: (row["n"], row["big"]) for row in versions if row[IS_CURRENT]}
@@ -236,35 +236,35 @@ def test_a_row_whose_key_changes_is_never_gone(
     Under REPLICA IDENTITY FULL the row has its nulls under the new key.
     """
     columns = {TABLE: {"id": "integer", "n": "numeric(5,2)", "v": "bit varying"}, ITEMS: COLUMNS[TABLE]}
-    told = settings_with(input=FilesInput(str(tmp_path)), columns=columns, full_identity=(TABLE,))
-    pipeline = open_pipeline(PipelineSettings(free_name(), told, session_lake))
+    source_settings = settings_with(input=FilesInput(str(tmp_path)), columns=columns, full_identity=(TABLE,))
+    pipeline = open_pipeline(PipelineSettings(free_name(), source_settings, session_lake))
     five, large = "AfQ=", "D0JA"
-    sent = Connector()
-    sent.insert(7, 7, xs=[7])
-    sent.move(7, 17, n=7, xs=None)
-    doubtful, sent.lines = items(sent.lines), []
+    connector = Connector()
+    connector.insert(7, 7, xs=[7])
+    connector.move(7, 17, n=7, xs=None)
+    doubtful, connector.lines = items(connector.lines), []
     for key in (1, 2, 3, 4):
-        sent.insert(key, five, v="BQ==")
-    sent.move(1, 11, n=five, v=None)
-    sent.move(2, 12, n="no decimal", v=None)
-    sent.move(3, 13, n=large, v=None)
-    sent.move(4, 14, n=five, v=None)
-    lost = sent.lines.pop()
-    sent.insert(5, five)
-    append(tmp_path / "events.jsonl", [f"{line}\n" for line in (*doubtful, *sent.lines)])
+        connector.insert(key, five, v="BQ==")
+    connector.move(1, 11, n=five, v=None)
+    connector.move(2, 12, n="no decimal", v=None)
+    connector.move(3, 13, n=large, v=None)
+    connector.move(4, 14, n=five, v=None)
+    lost = connector.lines.pop()
+    connector.insert(5, five)
+    append(tmp_path / "events.jsonl", [f"{line}\n" for line in (*doubtful, *connector.lines)])
     pipeline = sync(pipeline, spark)
-    found = {row["id"]: (str(row["n"]), row["v"]) for row in rows_of(pipeline, TABLE)}
-    assert found == {11: ("5.00", None), 2: ("5.00", "101"), 3: ("5.00", "101"), 5: ("5.00", None)}
+    actual = {row["id"]: (str(row["n"]), row["v"]) for row in rows_of(pipeline, TABLE)}
+    assert actual == {11: ("5.00", None), 2: ("5.00", "101"), 3: ("5.00", "101"), 5: ("5.00", None)}
     assert [row["id"] for row in rows_of(pipeline, ITEMS)] == [7]
     reasons = Counter(row["reason"] for row in quarantined_rows(pipeline))
     assert reasons[HALF_FAULT] == 3
     assert len(reasons) == 4
-    told = replace(told, null_policies={"smallint[]": NullPolicy.NULL})
-    pipeline = open_pipeline(replace(pipeline.settings, source=told))
-    replay_records(pipeline, HeldFilter(reason="`null_policies`"))
-    sent = Connector(lsn=10**6)
-    sent.insert(6, five)
-    append(tmp_path / "events.jsonl", [f"{line}\n" for line in sent.lines])
+    source_settings = replace(source_settings, null_policies={"smallint[]": NullPolicy.NULL})
+    pipeline = open_pipeline(replace(pipeline.settings, source=source_settings))
+    replay_records(pipeline, QuarantineFilter(reason="`null_policies`"))
+    connector = Connector(lsn=10**6)
+    connector.insert(6, five)
+    append(tmp_path / "events.jsonl", [f"{line}\n" for line in connector.lines])
     pipeline = sync(pipeline, spark)
     assert [(row["id"], row["xs"]) for row in rows_of(pipeline, ITEMS)] == [(17, None)]
     warned = failed_checks(pipeline, spark)
@@ -277,22 +277,24 @@ def test_a_row_whose_key_changes_is_never_gone(
     assert "gave up" not in check_values(pipeline, spark, EVERYTHING).summary
 
 
-def test_what_a_connector_should_be_told(
+def test_the_recommended_settings_of_a_connector(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
     """REPLICA IDENTITY FULL is advised where most updates lack values, until it is there.
 
     Rows of a table of which the snapshot that the connector began with has no row may be gone.
     """
-    told = settings_with(input=FilesInput(str(tmp_path)), strategy="enrich", snapshots="replace")
-    told = replace(told, columns={**COLUMNS, ITEMS: COLUMNS[TABLE]})
-    pipeline = open_pipeline(PipelineSettings(free_name(), told, session_lake))
-    sent = Connector()
+    source_settings = settings_with(input=FilesInput(str(tmp_path)), strategy="enrich", snapshots="replace")
+    source_settings = replace(source_settings, columns={**COLUMNS, ITEMS: COLUMNS[TABLE]})
+    pipeline = open_pipeline(PipelineSettings(free_name(), source_settings, session_lake))
+    connector = Connector()
     for number in range(120):
-        sent.update(1, n=number, big=DEFAULT_PLACEHOLDER)
+        connector.update(1, n=number, big=DEFAULT_PLACEHOLDER)
     rows = [*snapshot(WAL_BEFORE, [1, 2]), *items(snapshot(WAL_BEFORE, [7, 8]))]
     rows = [text.replace('"n": 1', '"n": 1, "big": "large"') for text in rows]
-    append(tmp_path / "events.jsonl", [f"{line}\n" for line in (*_run("a", rows), *_run("a", sent.lines))])
+    append(
+        tmp_path / "events.jsonl", [f"{line}\n" for line in (*_run("a", rows), *_run("a", connector.lines))]
+    )
     pipeline = sync(pipeline, spark)
     result = check_values(pipeline, spark, EVERYTHING)
     advice = f"With REPLICA IDENTITY FULL `{TABLE}`, where 120 of 120 updates lack values, would send all"

@@ -16,9 +16,9 @@ import pytest
 from cdc_platform.errors import CaptureStopped
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.markers import list_markers
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.cycle import run_cycle
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.source import DebeziumSource
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
@@ -57,8 +57,8 @@ def settings_of(server: Cluster, name: str, spool: Path, lake: LakeSettings) -> 
         properties=everything,
         keep_spool_s=0,
     )
-    told = DebeziumSettings(place, strategy=Strategy.ENRICH, full_identity=(WHOLE,))
-    return PipelineSettings(name, told, lake)
+    settings = DebeziumSettings(place, strategy=Strategy.ENRICH, full_identity=(WHOLE,))
+    return PipelineSettings(name, settings, lake)
 
 
 @contextmanager
@@ -90,22 +90,26 @@ def kill_engine(pipeline: Pipeline) -> None:
         engine.wait(60)
 
 
-def told(columns: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def types_of(columns: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the columns that are compared, and their types."""
-    return {str(one["name"]): str(one["type"]) for one in columns if not one["name"].startswith(UNTOLD)}
+    return {
+        str(column["name"]): str(column["type"])
+        for column in columns
+        if not column["name"].startswith(UNTOLD)
+    }
 
 
 def true_rows(checkpoint: Checkpoint, table: str) -> list[Row]:
     """Return the rows of a table at a checkpoint, their values as the log has them."""
-    found = checkpoint.tables[table]
-    names, types = [column["name"] for column in found["columns"]], told(found["columns"])
-    rows = [dict(zip(names, row, strict=True)) for row in found["rows"]]
+    table_rows = checkpoint.tables[table]
+    names, types = [column["name"] for column in table_rows["columns"]], types_of(table_rows["columns"])
+    rows = [dict(zip(names, row, strict=True)) for row in table_rows["rows"]]
     return _sorted({name: canonical(kind, row[name]) for name, kind in types.items()} for row in rows)
 
 
 def folded_rows(log: Iterable[Mapping[str, Any]], checkpoint: Checkpoint, table: str) -> list[Row]:
     """Return the rows of a table that changes of the log make."""
-    types = told(checkpoint.tables[table]["columns"])
+    types = types_of(checkpoint.tables[table]["columns"])
     rows: dict[str, Row] = {}
     for change in log:
         assert not change["unavailable_columns"]
@@ -122,7 +126,7 @@ def folded_rows(log: Iterable[Mapping[str, Any]], checkpoint: Checkpoint, table:
 
 def stored_rows(pipeline: Pipeline, checkpoint: Checkpoint, table: str) -> list[Row]:
     """Return the rows of a table of the lake, their values as the log writes them."""
-    types = told(checkpoint.tables[table]["columns"])
+    types = types_of(checkpoint.tables[table]["columns"])
     rows = rows_of(pipeline, f"public.{table}")
     return _sorted({name: _written(row[name]) for name in types} for row in rows)
 
@@ -135,12 +139,12 @@ def _written(value: Any) -> Any:
     return value if value is None or isinstance(value, int | str | list) else str(value)
 
 
-def difference(expected: list[Row], found: list[Row]) -> list[tuple[Any, ...]]:
+def difference(expected: list[Row], actual: list[Row]) -> list[tuple[Any, ...]]:
     """Return what differs: rows that are on one side only, as far as they fit on a line."""
-    sides = ({json.dumps(row, sort_keys=True) for row in rows} for rows in (expected, found))
+    sides = ({json.dumps(row, sort_keys=True) for row in rows} for rows in (expected, actual))
     missing, extra = sides
     only = sorted(missing ^ extra)
-    if not only and len(expected) == len(found):
+    if not only and len(expected) == len(actual):
         return []
     return [("missing" if text in missing else "extra", re.sub(r"(\w{20})\w+", r"\1", text)) for text in only]
 
@@ -189,6 +193,6 @@ def test_the_lake_is_the_database(
         limit = markers[str(checkpoint.number)].ordering_key
         before = [change for change in log if change["ordering_key"] < limit]
         for table in TABLES:
-            found = folded_rows(before, checkpoint, table)
-            assert difference(true_rows(checkpoint, table), found) == [], checkpoint.number
+            actual = folded_rows(before, checkpoint, table)
+            assert difference(true_rows(checkpoint, table), actual) == [], checkpoint.number
     assert failed_checks(pipeline, spark) == {}

@@ -14,8 +14,8 @@ from confluent_kafka import TopicPartition as Place
 
 from cdc_platform.errors import OffsetsLost, SourceUnreachable
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.cycle import run_cycle
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition
 from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
@@ -169,8 +169,8 @@ def test_a_compacted_topic_and_one_whose_messages_were_deleted(
         run_cycle(pipeline, kafka_spark)
     source: Any = pipeline.settings.source
     skipping = replace(place, start_offsets={f"{topic}/0": end - 1})
-    told = replace(pipeline.settings, source=replace(source, input=skipping))
-    assert run_cycle(open_pipeline(told), kafka_spark).read.committed
+    settings = replace(pipeline.settings, source=replace(source, input=skipping))
+    assert run_cycle(open_pipeline(settings), kafka_spark).read.committed
     assert texts(truth.rows, truth) == texts(rows_of(pipeline, "public.accounts"), truth)
 
 
@@ -185,8 +185,8 @@ def test_brokers_that_go_away_within_a_cycle_are_named(
     """A broker's failure is an error of the source in either way of reading, and the cycle is tried again."""
     soon = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "1000"}
     place = KafkaInput(f"127.0.0.1:{free_port()}", "cdc[.].*", options=soon, timeout_s=2.0)
-    found = [TopicPartition(ACCOUNTS, 0, "1", 0, 5)]
-    monkeypatch.setattr(KafkaClient, "partitions", lambda _client: found)
+    partitions = [TopicPartition(ACCOUNTS, 0, "1", 0, 5)]
+    monkeypatch.setattr(KafkaClient, "partitions", lambda _client: partitions)
     monkeypatch.setattr(KafkaClient, "beginnings", lambda _client, _most: iter(()))
     pipeline = reading_by_turns(make_pipeline(session_lake, place, CAPTURE), turn)
     with pytest.raises(SourceUnreachable, match=f"{place.bootstrap_servers}: {said}") as raised:
@@ -196,12 +196,12 @@ def test_brokers_that_go_away_within_a_cycle_are_named(
 
 def _renamed(topic: str, name: str) -> list[str]:
     """Return a topic's messages for a topic of another name, a second apart."""
-    found = [json.loads(line) for line in lines_of(CAPTURE) if f'"topic":"{topic}"' in line]
-    return [_shifted({**told, "topic": name}, number) for number, told in enumerate(found)]
+    messages = [json.loads(line) for line in lines_of(CAPTURE) if f'"topic":"{topic}"' in line]
+    return [_shifted({**settings, "topic": name}, number) for number, settings in enumerate(messages)]
 
 
-def _shifted(told: dict[str, Any], seconds: int) -> str:
-    return json.dumps({**told, "timestamp": told["timestamp"] + 1000 * seconds})
+def _shifted(settings: dict[str, Any], seconds: int) -> str:
+    return json.dumps({**settings, "timestamp": settings["timestamp"] + 1000 * seconds})
 
 
 def _end_of(pipeline: Pipeline) -> int:

@@ -11,8 +11,8 @@ from hypothesis import given
 
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.settings import FilesInput, Strategy
 from cdc_platform_tests.sources.debezium.cycles import append
@@ -31,12 +31,15 @@ _serial: Final = itertools.count(1)
 @pytest.mark.integration
 @pytest.mark.parametrize("strategy", Strategy)
 @spark_cases(2)
-@given(told=stories())
+@given(drawn=stories())
 def test_tables_histories_and_log_have_every_value(
-    spark: "SparkSession", session_lake: LakeSettings, told: tuple[Story, list[list[str]]], strategy: Strategy
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    drawn: tuple[Story, list[list[str]]],
+    strategy: Strategy,
 ) -> None:
     """In portions of any size, repeated from anywhere, by each strategy; and nowhere is a marker."""
-    story, portions = told
+    story, portions = drawn
     options = {TABLE: TableOptions(history=True)}
     with TemporaryDirectory() as folder:
         source = settings_with(input=FilesInput(folder), has_transaction_topic=True, strategy=strategy)

@@ -14,9 +14,9 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.event_checks import check_values
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, NullPolicy
@@ -59,11 +59,11 @@ AFTER: Final = {"id": "bigint", "n": "integer", **{name: case[1] for name, case 
 
 def make_pipeline(lake: LakeSettings, folder: Path, columns: Mapping[str, str], **rest: Any) -> Pipeline:
     """Return a pipeline over the files of a folder, whose table has these columns and a history."""
-    told = settings_with(
+    settings = settings_with(
         input=FilesInput(str(folder)), has_transaction_topic=True, columns={TABLE: columns}, **rest
     )
     options = {TABLE: TableOptions(history=True)}
-    return open_pipeline(PipelineSettings(f"retyped_{next(_serial)}", told, lake, table_options=options))
+    return open_pipeline(PipelineSettings(f"retyped_{next(_serial)}", settings, lake, table_options=options))
 
 
 def with_columns(pipeline: Pipeline, columns: Mapping[str, str]) -> Pipeline:
@@ -73,13 +73,13 @@ def with_columns(pipeline: Pipeline, columns: Mapping[str, str]) -> Pipeline:
     return open_pipeline(replace(pipeline.settings, source=replace(source, columns={TABLE: columns})))
 
 
-def write(folder: Path, sent: Connector, key: int, **row: Any) -> None:
+def write(folder: Path, connector: Connector, key: int, **row: Any) -> None:
     """Write a transaction that updates a row."""
-    begun = len(sent.lines)
-    sent.begin()
-    sent.update(key, **row)
-    sent.end()
-    append(folder / "events.jsonl", sent.lines[begun:])
+    begun = len(connector.lines)
+    connector.begin()
+    connector.update(key, **row)
+    connector.end()
+    append(folder / "events.jsonl", connector.lines[begun:])
 
 
 @pytest.mark.parametrize("strategy", ["omit", "enrich"])
@@ -89,12 +89,12 @@ def test_what_is_stored_when_columns_change_their_types(
     """A wider type takes stored values over, by either strategy, in history and rebuild; others do not."""
     policies = {"*": NullPolicy.NULL}
     pipeline = make_pipeline(session_lake, tmp_path, BEFORE, strategy=strategy, null_policies=policies)
-    sent, values = Connector(), {name: case[2] for name, case in CASES.items()}
+    connector, values = Connector(), {name: case[2] for name, case in CASES.items()}
     for key in (1, 2):
-        write(tmp_path, sent, key, n=0, **values)
+        write(tmp_path, connector, key, n=0, **values)
     pipeline = with_columns(sync(pipeline, spark), AFTER)
     unsent = dict.fromkeys(("digits", "shown", "hex", "parsed"), DEFAULT_PLACEHOLDER)
-    write(tmp_path, sent, 1, n=1, **{**dict.fromkeys(CASES), **unsent})
+    write(tmp_path, connector, 1, n=1, **{**dict.fromkeys(CASES), **unsent})
     before = len(load_table(pipeline, TABLE).snapshots())
     pipeline = sync(pipeline, spark)
     # All columns are converted at once, and the change is merged.
@@ -113,7 +113,7 @@ def test_what_is_stored_when_columns_change_their_types(
         former = next(row for row in versions if row["id"] == 1 and not row[IS_CURRENT])
         assert widened | aside == {name: former[name] for name in (widened | aside)}
     assert failed_checks(pipeline, spark).keys() == {"values_resolved"}
-    write(tmp_path, sent, 1, n=2, **{**dict.fromkeys(CASES), **unsent})
+    write(tmp_path, connector, 1, n=2, **{**dict.fromkeys(CASES), **unsent})
     pipeline = sync(pipeline, spark)
     result = check_values(pipeline, spark, EVERYTHING)
     assert result.facts["unresolved"] == 2
@@ -126,19 +126,19 @@ def test_a_value_under_another_name_is_unresolved(
 ) -> None:
     """A row that was written before its column was renamed has told nothing of what is there by that name."""
     columns = {"id": "bigint", "n": "integer", "big": "text", "renamed": "text"}
-    pipeline, sent = make_pipeline(session_lake, tmp_path, columns, strategy=strategy), Connector()
+    pipeline, connector = make_pipeline(session_lake, tmp_path, columns, strategy=strategy), Connector()
     for key in (1, 2):
-        write(tmp_path, sent, key, n=0, big="large")
+        write(tmp_path, connector, key, n=0, big="large")
     if not is_one_cycle:
         pipeline = sync(pipeline, spark)
-    write(tmp_path, sent, 1, n=1, renamed=DEFAULT_PLACEHOLDER)
+    write(tmp_path, connector, 1, n=1, renamed=DEFAULT_PLACEHOLDER)
     for n in (2, 3):
         pipeline = sync(pipeline, spark)
         result = check_values(pipeline, spark, EVERYTHING)
         assert result.facts["unresolved"] == 1
         assert f'`{TABLE}` {{"id":1}}: renamed' in result.summary
-        write(tmp_path, sent, 1, n=n, renamed=DEFAULT_PLACEHOLDER)
-    write(tmp_path, sent, 1, n=4, renamed="large")
+        write(tmp_path, connector, 1, n=n, renamed=DEFAULT_PLACEHOLDER)
+    write(tmp_path, connector, 1, n=4, renamed="large")
     pipeline = sync(pipeline, spark)
     assert check_values(pipeline, spark, EVERYTHING).facts["unresolved"] == 0
 
@@ -150,14 +150,16 @@ def test_a_row_of_a_snapshot_moves_no_version_of_a_change(
     begun_s = 1_700_000_000
 
     def event(op: str, key: int, n: int, at_s: int, lsn: int, snapshot: str = "false") -> str:
-        told = {"lsn": lsn, "txId": lsn, "sequence": f'["{lsn}","{lsn}"]', "snapshot": snapshot}
-        source = {**told, "ts_ms": (begun_s + at_s) * 1000}
+        block = {"lsn": lsn, "txId": lsn, "sequence": f'["{lsn}","{lsn}"]', "snapshot": snapshot}
+        source = {**block, "ts_ms": (begun_s + at_s) * 1000}
         return line(envelope(op, after={"id": key, "n": n}, source=source), {"id": key})
 
-    told = settings_with(input=FilesInput(str(tmp_path)), columns={TABLE: {"id": "bigint", "n": "integer"}})
+    settings = settings_with(
+        input=FilesInput(str(tmp_path)), columns={TABLE: {"id": "bigint", "n": "integer"}}
+    )
     options = {TABLE: TableOptions(history=True)}
     name = f"snapshot_{next(_serial)}"
-    pipeline = open_pipeline(PipelineSettings(name, told, session_lake, table_options=options))
+    pipeline = open_pipeline(PipelineSettings(name, settings, session_lake, table_options=options))
     for lines in (
         [event("r", 1, 0, 100, 500, "first"), event("r", 2, 0, 100, 500, "last"), event("u", 1, 1, 10, 600)],
         [event("u", 2, 2, 20, 700), event("u", 1, 3, 110, 800), event("r", 2, 2, 200, 800, "incremental")],
@@ -166,12 +168,12 @@ def test_a_row_of_a_snapshot_moves_no_version_of_a_change(
         append(tmp_path / "events.jsonl", lines)
         pipeline = sync(pipeline, spark)
     assert failed_checks(pipeline, spark) == {}
-    found = [
+    versions = [
         (row["id"], row["n"], *(moment and int(moment.timestamp()) - begun_s for moment in bounds))
         for row in rows_of(pipeline, f"{TABLE}__history")
         if (bounds := (row["valid_from"], row["valid_to"]))
     ]
-    assert sorted(found, key=repr) == [
+    assert sorted(versions, key=repr) == [
         (1, 0, 10, 10),
         (1, 1, 10, 110),
         (1, 3, 110, None),

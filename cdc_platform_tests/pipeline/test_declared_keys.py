@@ -37,17 +37,17 @@ Key = tuple[set[str], set[str]]
 NOTHING: Final[Key] = (set(), set())
 
 
-def key_of(found: Table) -> Key:
+def key_of(table: Table) -> Key:
     """Return the required columns of a table, and its identifier fields."""
-    schema = found.schema()
+    schema = table.schema()
     return {field.name for field in schema.fields if field.required}, schema.identifier_field_names()
 
 
-def undeclare(found: Table) -> None:
+def undeclare(table: Table) -> None:
     """Let a table be as an earlier version of the platform has made it."""
-    with found.update_schema() as update:
+    with table.update_schema() as update:
         update.set_identifier_fields()
-        for field in found.schema().fields:
+        for field in table.schema().fields:
             update.make_column_optional((field.name,))
 
 
@@ -59,13 +59,13 @@ def inserted(schema: TableSchema, number: int, keys: dict[str, str | None], **va
     return data_change(schema.name, ModType.INSERT, mod, at_micros=at_micros, transaction=name, schema=schema)
 
 
-@pytest.mark.parametrize(("version", "is_here"), [(3, True), (3, False), (2, False)])
+@pytest.mark.parametrize(("version", "is_local"), [(3, True), (3, False), (2, False)])
 def test_engines_see_the_key(
-    spark: "SparkSession", session_lake: LakeSettings, version: int, *, is_here: bool
+    spark: "SparkSession", session_lake: LakeSettings, version: int, *, is_local: bool
 ) -> None:
     """Key columns are required and are the identifier fields, whatever merges; all readers read the table."""
     pipeline = bank_pipeline(replace(session_lake, table_format_version=version))
-    pipeline = pipeline if is_here else merging_by_spark(pipeline)
+    pipeline = pipeline if is_local else merging_by_spark(pipeline)
     for number in (1, 2):
         feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
@@ -90,10 +90,10 @@ def test_a_table_without_changes_has_its_key_from_the_first_snapshot(
     pipeline = bank_pipeline(session_lake)
     feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
-    found = found_table(pipeline, "transfers")
-    assert ({"tid"}, {"tid"}) == key_of(found)
-    (only,) = found.metadata.snapshots
-    assert found.metadata.current_schema_id == only.schema_id
+    table = found_table(pipeline, "transfers")
+    assert ({"tid"}, {"tid"}) == key_of(table)
+    (only,) = table.metadata.snapshots
+    assert table.metadata.current_schema_id == only.schema_id
 
 
 def test_a_table_of_an_earlier_version_gets_its_key(
@@ -113,14 +113,14 @@ def test_a_table_of_an_earlier_version_gets_its_key(
     assert expected_balances(2) == dict(rows)
 
 
-@pytest.mark.parametrize("is_here", [True, False])
+@pytest.mark.parametrize("is_local", [True, False])
 def test_a_null_in_a_key_takes_the_declaration_back(
-    spark: "SparkSession", session_lake: LakeSettings, *, is_here: bool
+    spark: "SparkSession", session_lake: LakeSettings, *, is_local: bool
 ) -> None:
     """Iceberg knows no optional identifier: the key is not declared any more, and the row is there."""
     schema = table("t", {"g": "STRING(9)", "id": "INT64"}, {"a": "INT64"})
     pipeline = make_pipeline(session_lake, (schema,))
-    pipeline = pipeline if is_here else merging_by_spark(pipeline)
+    pipeline = pipeline if is_local else merging_by_spark(pipeline)
     for number, group in enumerate(("x", None, "y")):
         feed(pipeline, START + number * SECOND, inserted(schema, number, {"g": group, "id": "1"}, a="7"))
         run_steps(pipeline, spark)

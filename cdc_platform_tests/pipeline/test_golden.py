@@ -34,8 +34,8 @@ def test_a_stream_becomes_its_log_and_tables(
             run_steps(pipeline, spark)
     cut = run_steps(pipeline, spark)
     assert list(stream.log) == [log_row(row) for row in log_rows(pipeline)]
-    held = {tuple(quarantine_row(row).items()) for row in quarantined_rows(pipeline)}
-    assert {tuple(row.items()) for row in stream.quarantine} == held
+    quarantined = {tuple(quarantine_row(row).items()) for row in quarantined_rows(pipeline)}
+    assert {tuple(row.items()) for row in stream.quarantine} == quarantined
     for table in stream.schemas:
         stored = rows_of(pipeline, table.name, cut.tables[table.name])
         assert stream.tables[table.name] == sorted_by_key(table, stored)

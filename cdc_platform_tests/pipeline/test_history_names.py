@@ -9,10 +9,10 @@ import pytest
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
-from cdc_platform.pipeline.checks.table_checks import check_fold, check_histories
+from cdc_platform.pipeline.checks.table_checks import check_histories, check_tables_equal_log
 from cdc_platform.pipeline.copying.copy import copy_tables
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform_tests.support.copied_columns import (
     END,
@@ -120,10 +120,10 @@ def test_columns_of_a_history_that_are_copied_and_change(
     assert expected == [(row["id"], *(row[name] for name in names)) for row in rows]
     for _ in range(2):
         current = [row for row in rows_of(pipeline, "notes__history") if row[IS_CURRENT]]
-        found = [(row["id"], *(row[name] for name in names.values())) for row in current]
-        assert expected == sorted(found)
+        current_rows = [(row["id"], *(row[name] for name in names.values())) for row in current]
+        assert expected == sorted(current_rows)
         for name in ("valid_to__string", "is_current__string"):
             assert {(row["id"], row[name]) for row in rows} == {(row["id"], row[name]) for row in current}
         assert check_histories(pipeline, spark, EVERYTHING).passed
         rebuild_table(pipeline, spark, "notes__history")
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed

@@ -12,15 +12,15 @@ from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
-from cdc_platform.pipeline.checks.table_checks import check_fold, check_histories
+from cdc_platform.pipeline.checks.table_checks import check_histories, check_tables_equal_log
 from cdc_platform.pipeline.copying.copy import copy_tables
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.on_demand.explain import explain_row
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.pipeline.bank import NOW, bank_of, closing, opening, transfer
-from cdc_platform_tests.pipeline.evolving import STEP, Source, lives
+from cdc_platform_tests.pipeline.evolving import STEP, EvolvingSource, lives
 from cdc_platform_tests.strategies import spark_cases
-from cdc_platform_tests.support.evolving_pipelines import look_at, read_until, retyped_source
+from cdc_platform_tests.support.evolving_pipelines import read_until, retyped_source, schema_read_at
 from cdc_platform_tests.support.pipelines import START, feed, make_pipeline, rows_of, run_steps, source_of
 
 if TYPE_CHECKING:
@@ -36,21 +36,23 @@ def with_options(pipeline: Pipeline, **options: TableOptions) -> Pipeline:
     return replace(pipeline, settings=replace(pipeline.settings, table_options=options))
 
 
-def keeping(lake: LakeSettings, *sources: Source) -> Pipeline:
+def keeping(lake: LakeSettings, *sources: EvolvingSource) -> Pipeline:
     """Return a pipeline that keeps all versions and all deleted rows of these tables."""
     pipeline = make_pipeline(lake, (), options={source.name: KEEPS_ALL for source in sources})
-    source_of(pipeline).look_at = lambda micros: look_at(sources, micros)
+    source_of(pipeline).schema_at = lambda micros: schema_read_at(sources, micros)
     return pipeline
 
 
 def are_sound(pipeline: Pipeline, spark: "SparkSession") -> bool:
     """Return whether tables and histories are what log and copies make."""
-    return all(check(pipeline, spark, EVERYTHING).passed for check in (check_fold, check_histories))
+    return all(
+        check(pipeline, spark, EVERYTHING).passed for check in (check_tables_equal_log, check_histories)
+    )
 
 
 def versions(pipeline: Pipeline, name: str, *columns: str) -> list[tuple[Any, ...]]:
     """Return columns of all versions, and their interval in microseconds."""
-    found = [
+    rows = [
         (
             *(row[column] for column in columns),
             from_datetime(row["valid_from"]),
@@ -58,7 +60,7 @@ def versions(pipeline: Pipeline, name: str, *columns: str) -> list[tuple[Any, ..
         )
         for row in rows_of(pipeline, f"{name}__history")
     ]
-    return sorted(found, key=repr)
+    return sorted(rows, key=repr)
 
 
 def test_copied_rows_are_the_first_versions(spark: "SparkSession", session_lake: LakeSettings) -> None:
@@ -85,16 +87,19 @@ def test_copied_rows_are_the_first_versions(spark: "SparkSession", session_lake:
     authors = {(row["id"], row["transaction_id"]) for row in rows_of(pipeline, "accounts__history")}
     moved = f"transfer-{position + 1}"
     assert {(1, None), (1, moved), (2, None), (2, moved), (3, None)} == authors
-    kept = {row["id"]: (row["balance"], row["__deleted"]) for row in rows_of(pipeline, "accounts")}
-    assert kept == {1: (90, False), 2: (110, True), 3: (100, False)}
+    rows_by_id = {row["id"]: (row["balance"], row["__deleted"]) for row in rows_of(pipeline, "accounts")}
+    assert rows_by_id == {1: (90, False), 2: (110, True), 3: (100, False)}
     assert are_sound(pipeline, spark)
     rebuild_table(pipeline, spark, "accounts__history")
     assert sorted(expected, key=repr) == versions(pipeline, "accounts", "id", "balance")
-    told = explain_row(pipeline, "accounts", "1")
-    assert told.story.values == {"owner": "owner 1", "balance": "90"}
-    assert told.story.set_by == {"owner": 0, "balance": 1}
+    explanation = explain_row(pipeline, "accounts", "1")
+    assert explanation.provenance.values == {"owner": "owner 1", "balance": "90"}
+    assert explanation.provenance.set_by == {"owner": 0, "balance": 1}
     untouched = explain_row(pipeline, "accounts", "3")
-    assert (len(untouched.story.steps), untouched.story.values) == (0, {"owner": "owner 3", "balance": "100"})
+    assert (len(untouched.provenance.steps), untouched.provenance.values) == (
+        0,
+        {"owner": "owner 3", "balance": "100"},
+    )
 
 
 def test_options_switched_on_later_count_the_copy(spark: "SparkSession", session_lake: LakeSettings) -> None:
@@ -105,8 +110,8 @@ def test_options_switched_on_later_count_the_copy(spark: "SparkSession", session
     run_steps(plain, spark)
     pipeline = with_options(plain, accounts=KEEPS_ALL)
     run_steps(pipeline, spark)
-    kept = {row["id"]: (row["balance"], row["__deleted"]) for row in rows_of(pipeline, "accounts")}
-    assert kept == {1: (90, False), 2: (110, True)}
+    rows_by_id = {row["id"]: (row["balance"], row["__deleted"]) for row in rows_of(pipeline, "accounts")}
+    assert rows_by_id == {1: (90, False), 2: (110, True)}
     assert len(versions(pipeline, "accounts", "id")) == 4
     assert are_sound(pipeline, spark)
 
@@ -115,7 +120,7 @@ def test_options_switched_on_later_count_the_copy(spark: "SparkSession", session
 @given(life=lives())
 @example(life=(retyped_source(), [START + STEP, START + 3 * STEP]))
 def test_whatever_changes_all_versions_are_kept(
-    spark: "SparkSession", session_lake: LakeSettings, life: tuple[Source, list[int]]
+    spark: "SparkSession", session_lake: LakeSettings, life: tuple[EvolvingSource, list[int]]
 ) -> None:
     """Columns come, go and change their type: the versions of each moment are the source's rows of then."""
     source, ends = life
@@ -126,12 +131,12 @@ def test_whatever_changes_all_versions_are_kept(
         cycles[end] = run_steps(pipeline, spark).cycle
         assert are_sound(pipeline, spark)
     rows = rows_of(pipeline, "notes__history")
-    known = pipeline.schema_history.tables["notes"]
+    columns = pipeline.schema_history.tables["notes"]
     for end, cycle in cycles.items():
         # What each of the source's columns of then is called by now.
         names = {
             version.name: version.lake_name
-            for version in known.versions
+            for version in columns.versions
             if version.since.cycle <= cycle and (version.until is None or version.until.cycle > cycle)
         }
         then = [
@@ -147,7 +152,7 @@ def test_a_table_that_is_recreated_ends_all_versions(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """The rows of the dropped table stay in the history, and end when the new one begins."""
-    notes, tags = Source("notes"), Source("tags", columns={})
+    notes, tags = EvolvingSource("notes"), EvolvingSource("tags", columns={})
     pipeline = with_options(keeping(session_lake, notes, tags), tags=KEEPS_ALL)
     steps: list[tuple[dict[str, str], list[str]]] = [
         ({"a": "STRING"}, ["1", "2"]),
@@ -168,7 +173,9 @@ def test_a_table_that_is_recreated_ends_all_versions(
     expected = [(1, "v1", START, again), (2, "v1", START, again), (2, "v3", again, None)]
     assert expected == versions(pipeline, "tags", "id", "a")
     assert [row["id"] for row in rows_of(pipeline, "tags")] == [2]
-    assert [step.change.commit_micros for step in explain_row(pipeline, "tags", "2").story.steps] == [again]
+    assert [step.change.commit_micros for step in explain_row(pipeline, "tags", "2").provenance.steps] == [
+        again
+    ]
     with pytest.raises(RowNotFound, match="since it was recreated"):
         explain_row(pipeline, "tags", "1")
     assert are_sound(pipeline, spark)

@@ -14,8 +14,8 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.model.schema.schema_events import SchemaChange
-from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform.pipeline.cycle import run_cycle
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.simulator.wire.settings import SimulatorSettings
 from cdc_platform_tests.support.traffic import SECOND, Traffic, changing_columns, prove_end
 
@@ -62,11 +62,11 @@ class Executioner:
             with self.lock:
                 if self.commits >= self.after:
                     raise Killed
-                found = commit(*args, **named)
+                outcome = commit(*args, **named)
                 self.commits += 1
                 if self.commits >= self.after:
                     raise Killed
-                return found
+                return outcome
 
         return run
 

@@ -8,16 +8,16 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.errors import CutNotFound
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.lake.state.quarantine import count_quarantined, load_held
+from cdc_platform.lake.state.quarantine import count_quarantined, load_quarantined
 from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
-from cdc_platform.model.stream.quarantined_records import HeldFilter
+from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.invariants import QUARANTINE_EMPTY, checks_of
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.on_demand.explain import explain_row
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.on_demand.replay import replay_records
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.spark.log.faults import fault_of
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, opening
@@ -59,7 +59,7 @@ def failures(pipeline: Pipeline, spark: "SparkSession") -> dict[str, str]:
     return {name: result.summary for name, result in results.items() if not result.passed}
 
 
-def found(pipeline: Pipeline, name: str, *more: str) -> list[tuple[Any, ...]]:
+def table_rows(pipeline: Pipeline, name: str, *more: str) -> list[tuple[Any, ...]]:
     """Return the rows of the accounts or of their history."""
     return sorted(
         tuple(row[column] for column in ("id", "owner", "balance", *more)) for row in rows_of(pipeline, name)
@@ -96,10 +96,10 @@ def test_a_replayed_transaction_overrides_nothing_newer(
         opening(3, 50, START + 2 * SECOND + 2),
     )
     cut = run_steps(pipeline, spark)
-    assert found(pipeline, "accounts") == [(1, "owner 1", 7), (2, "owner 2", 100), (3, "owner 3", 50)]
+    assert table_rows(pipeline, "accounts") == [(1, "owner 1", 7), (2, "owner 2", 100), (3, "owner 3", 50)]
 
-    assert len(replay_records(pipeline, HeldFilter(record="refused/00000000")).from_records) == 2
-    assert len(replay_records(pipeline, HeldFilter()).from_records) == 1
+    assert len(replay_records(pipeline, QuarantineFilter(record="refused/00000000")).from_records) == 2
+    assert len(replay_records(pipeline, QuarantineFilter()).from_records) == 1
     assert count_quarantined(pipeline.lake) == 0
     feed(pipeline, START + 4 * SECOND, change(ModType.UPDATE, 2, 3 * SECOND + 1, "newest", balance="120"))
     order_changes(pipeline, spark)
@@ -116,24 +116,24 @@ def test_a_replayed_transaction_overrides_nothing_newer(
         (3, "owner 3", 50, True),
         (3, "owner 3", 100, False),
     ]
-    assert rows == found(pipeline, "accounts")
-    assert versions == found(pipeline, "accounts__history", IS_CURRENT)
-    (held,) = load_held(pipeline.lake)
-    assert (held.transaction_id, held.cycle) == ("broken", 4)
+    assert rows == table_rows(pipeline, "accounts")
+    assert versions == table_rows(pipeline, "accounts__history", IS_CURRENT)
+    (record,) = load_quarantined(pipeline.lake)
+    assert (record.transaction_id, record.cycle) == ("broken", 4)
 
     # Nothing is taken twice, ordinary cycles go on, and a second rebuild gives the same.
     feed(pipeline, START + 5 * SECOND, change(ModType.UPDATE, 3, 4 * SECOND + 1, "after", balance="51"))
     run_steps(pipeline, spark)
     assert [row["transaction_id"] for row in log_rows(pipeline)].count("refused") == 2
     for name in ("accounts", "accounts__history"):
-        before = found(pipeline, name)
+        before = table_rows(pipeline, name)
         rebuild_table(pipeline, spark, name)
-        assert before == found(pipeline, name)
-    assert (3, "owner 3", 51) in found(pipeline, "accounts")
+        assert before == table_rows(pipeline, name)
+    assert (3, "owner 3", 51) in table_rows(pipeline, "accounts")
     with pytest.raises(CutNotFound, match="replayed"):
         rebuild_table(pipeline, spark, "accounts", at_cut=cut.cut)
-    story = explain_row(pipeline, "accounts", "1").story
-    assert [step.change.transaction_id for step in story.steps][1:] == ["refused", "later"]
+    provenance = explain_row(pipeline, "accounts", "1").provenance
+    assert [step.change.transaction_id for step in provenance.steps][1:] == ["refused", "later"]
     assert failures(pipeline, spark) == {}
 
 

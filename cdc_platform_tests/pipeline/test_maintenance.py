@@ -20,9 +20,9 @@ from cdc_platform.lake.commits.commits import fact, head, read_mark
 from cdc_platform.lake.commits.maintenance import compact_small_files
 from cdc_platform.lake.state.cut_states import cut_states
 from cdc_platform.lake.state.cuts import list_cuts
-from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.core.settings import MaintenanceSettings
 from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.settings import MaintenanceSettings
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing import maintain
 from cdc_platform.pipeline.publishing.maintain import Chore, MaintenanceOutcome, choose_chores, maintain_lake
@@ -157,14 +157,14 @@ def test_maintenance_deletes_old_metadata_files(spark: "SparkSession", session_l
         feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
     accounts, cuts = found_table(pipeline, "accounts"), pipeline.lake.system_table(CUT)
-    for found in (accounts, cuts):
-        with found.transaction() as transaction:
+    for table in (accounts, cuts):
+        with table.transaction() as transaction:
             transaction.set_properties({"write.metadata.previous-versions-max": "2"})
-    before = [len(metadata_files_of(found)) for found in (accounts, cuts)]
+    before = [len(metadata_files_of(table)) for table in (accounts, cuts)]
     maintain_lake(pipeline, spark, thorough=True)
-    assert all(map(le, before, [len(metadata_files_of(found)) for found in (accounts, cuts)]))
+    assert all(map(le, before, [len(metadata_files_of(table)) for table in (accounts, cuts)]))
     maintain_lake(with_maintenance(pipeline, keep_metadata_s=0), spark, thorough=True)
-    assert [len(metadata_files_of(found)) for found in (accounts, cuts)] == [3, 3]
+    assert [len(metadata_files_of(table)) for table in (accounts, cuts)] == [3, 3]
     assert expected_balances(2) == balances(pipeline)
 
 
@@ -235,8 +235,8 @@ def make_chores(urgencies: Iterable[float]) -> list[Chore]:
 )
 def test_a_cycle_takes_the_most_urgent_chores(chosen: list[str], urgencies: list[float]) -> None:
     """Of what is due one is done at a time, as long as all have their turn that way."""
-    found = choose_chores(MaintenanceSettings(minor_every_cycles=6), make_chores(urgencies))
-    assert chosen == [chore.table for chore in found]
+    chores = choose_chores(MaintenanceSettings(minor_every_cycles=6), make_chores(urgencies))
+    assert chosen == [chore.table for chore in chores]
 
 
 @given(tables=st.integers(1, 60), every=st.integers(1, 20))

@@ -10,7 +10,7 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.rows.changes import ChangeKind
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.fake_stream import FakeChangeStream, Slicing, raw_rows
 from cdc_platform_tests.strategies import spark_cases, streams
 from cdc_platform_tests.support.history import History, LogEntry, tables_at

@@ -7,10 +7,10 @@ import pytest
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
-from cdc_platform.pipeline.checks.table_checks import check_fold
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
-from cdc_platform_tests.pipeline.evolving import STEP, Source
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform_tests.pipeline.evolving import STEP, EvolvingSource
 from cdc_platform_tests.support.evolving_pipelines import follow, live_rows, read_until
 from cdc_platform_tests.support.pipelines import START, rows_of, run_steps
 
@@ -22,19 +22,19 @@ pytestmark = pytest.mark.integration
 WHOLE = ValueCaptureType.NEW_ROW
 
 
-def write(source: Source, number: int) -> None:
+def write(source: EvolvingSource, number: int) -> None:
     """Let a row be written with all columns that the table has, and a step end."""
     source.write(str(number), number, WHOLE, tuple(source.columns))
     source.end_step()
 
 
-def alter(source: Source, kind: str, name: str, code: str = "") -> None:
+def alter(source: EvolvingSource, kind: str, name: str, code: str = "") -> None:
     """Let a column be altered, and a step end."""
     source.alter(kind, name, code)
     source.end_step()
 
 
-def catch_up(pipeline: Pipeline, spark: "SparkSession", source: Source) -> int:
+def catch_up(pipeline: Pipeline, spark: "SparkSession", source: EvolvingSource) -> int:
     """Let a cycle read all that has happened, and return its moment."""
     now = START + (source.step - 1) * STEP
     read_until(pipeline, now, source)
@@ -42,10 +42,10 @@ def catch_up(pipeline: Pipeline, spark: "SparkSession", source: Source) -> int:
     return now
 
 
-def assert_proven(pipeline: Pipeline, spark: "SparkSession", source: Source, now: int) -> None:
+def assert_proven(pipeline: Pipeline, spark: "SparkSession", source: EvolvingSource, now: int) -> None:
     """Assert that the table equals the source and the log, and goes on to do so when it is recreated."""
     assert source.typed_rows_at(now) == live_rows(pipeline, source, now)
-    result = check_fold(pipeline, spark, EVERYTHING)
+    result = check_tables_equal_log(pipeline, spark, EVERYTHING)
     assert result.passed, result.summary
     rebuild_table(pipeline, spark, source.name)
     assert source.typed_rows_at(now) == live_rows(pipeline, source, now)
@@ -56,7 +56,7 @@ def test_a_column_comes_back_in_another_case(
     spark: "SparkSession", session_lake: LakeSettings, *, has_cycle_between: bool
 ) -> None:
     """It is another column without the values of before, which are set aside."""
-    source = Source(columns={"Note": "STRING", "b": "STRING"})
+    source = EvolvingSource(columns={"Note": "STRING", "b": "STRING"})
     pipeline = follow(session_lake, source)
     write(source, 1)
     if has_cycle_between:
@@ -77,7 +77,7 @@ def test_a_new_column_has_the_name_of_what_was_set_aside(
     spark: "SparkSession", session_lake: LakeSettings, code: str
 ) -> None:
     """It has its own values only, and those of before stand under a further name."""
-    source = Source(columns={"note": "STRING", "b": "STRING"})
+    source = EvolvingSource(columns={"note": "STRING", "b": "STRING"})
     pipeline = follow(session_lake, source)
     write(source, 1)
     catch_up(pipeline, spark, source)

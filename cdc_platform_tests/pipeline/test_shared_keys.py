@@ -7,8 +7,8 @@ import pytest
 
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions
-from cdc_platform.pipeline.core.pipeline import open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.settings import FilesInput, Strategy
 from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.deferred import FIRST, DeferredConnector, without_headers
@@ -27,32 +27,32 @@ def test_no_row_is_lost_to_the_one_that_had_its_key(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, strategy: str, has_headers: bool
 ) -> None:
     """Table and history have every row under its new key, whole, also among keys that tables know."""
-    sent = DeferredConnector()
-    sent.insert_all(FIRST)
+    connector = DeferredConnector()
+    connector.insert_all(FIRST)
     source = settings_with(
         input=FilesInput(str(tmp_path)), has_transaction_topic=True, strategy=Strategy(strategy)
     )
     options = {TABLE: TableOptions(history=True, soft_delete=True)}
     settings = PipelineSettings(f"shared_keys_{strategy}", source, session_lake, table_options=options)
-    append(tmp_path / "events.jsonl", sent.lines)
+    append(tmp_path / "events.jsonl", connector.lines)
     pipeline = sync(open_pipeline(settings), spark)
 
-    sent.lines.clear()
+    connector.lines.clear()
     for first in (1, 2):
-        sent.begin()
-        sent.move_all({key: key + 1 for key in range(first, first + 6)})
-        sent.end()
-    sent.begin()
-    sent.move_all({4: 5, 5: 4})
-    sent.change(5, n=1)
-    sent.end()
-    append(tmp_path / "events.jsonl", sent.lines if has_headers else without_headers(sent.lines))
+        connector.begin()
+        connector.move_all({key: key + 1 for key in range(first, first + 6)})
+        connector.end()
+    connector.begin()
+    connector.move_all({4: 5, 5: 4})
+    connector.change(5, n=1)
+    connector.end()
+    append(tmp_path / "events.jsonl", connector.lines if has_headers else without_headers(connector.lines))
     pipeline = sync(pipeline, spark)
     names = ("id", "n", "big", "xs")
     living = [row for row in rows_of(pipeline, TABLE) if not row[DELETED]]
     current = [row for row in rows_of(pipeline, f"{TABLE}__history") if row[IS_CURRENT]]
     for rows in (living, current):
-        assert sent.found() == sorted(
+        assert connector.rows_sent() == sorted(
             ({name: row[name] for name in names} for row in rows), key=lambda row: int(row["id"])
         )
     assert failed_checks(pipeline, spark) == {}

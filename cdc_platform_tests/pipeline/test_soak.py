@@ -1,4 +1,4 @@
-"""What some cycles of each source leave behind; `python -m benchmarks.soak` runs a thousand of them."""
+"""Some cycles of each source leave nothing behind; `python -m benchmarks.soak` runs a thousand of them."""
 
 import itertools
 from pathlib import Path
@@ -49,14 +49,18 @@ def test_cycles_leave_nothing_behind(
     place = Place(tmp_path / "in", session_lake, f"soak_{next(_serial)}", CHANGES, has_histories=True)
     with WORKLOADS[name](place, broker) as workload:
         soak = Soak(workload, spark)
-        held = [cycle.held for cycle in soak.run(CYCLES)]
+        footprints = [cycle.footprint for cycle in soak.run(CYCLES)]
         faults = soak.faults()
         soak.close()
-    left = {number: one.cached_plans for number, one in enumerate(held, 1) if one.cached_plans}
+    left = {
+        number: footprint.cached_plans
+        for number, footprint in enumerate(footprints, 1)
+        if footprint.cached_plans
+    }
     assert left == {}, "entries of Spark's cache manager after cycles"
-    assert {one.persisted_rdds for one in held} == {0}
+    assert {footprint.persisted_rdds for footprint in footprints} == {0}
     assert faults == []
-    warm, last = held[WARM_UP - 1], held[-1]
+    warm, last = footprints[WARM_UP - 1], footprints[-1]
     assert last.executions <= EXECUTIONS_MAX
     assert warm.allocators == last.allocators
     assert last.python_handles - warm.python_handles <= MORE_HANDLES

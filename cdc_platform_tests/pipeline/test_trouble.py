@@ -16,11 +16,11 @@ from cdc_platform.model.stream.lineage import Partition
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.invariants import CHECKS
 from cdc_platform.pipeline.checks.reconciliation import prove_tables
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.on_demand.status import read_status
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.settings import Dialect, Fault, SimulatorSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
@@ -86,15 +86,15 @@ def test_a_stuck_partition_is_noticed(
         stuck = partition_of(pipeline)
         simulator.inject(Fault.STALLED, times=2, token=stuck.token)
         with caplog.at_level(logging.WARNING):
-            held = bench.cycle(pipeline, spark, 30)
-        assert held.order.watermark_micros == first.order.watermark_micros
-        assert len(held.read.windows) == 3
+            position = bench.cycle(pipeline, spark, 30)
+        assert position.order.watermark_micros == first.order.watermark_micros
+        assert len(position.read.windows) == 3
         sentence = f"Partition `{stuck.key}` is stuck: it sent nothing when it was asked twice"
         assert sentence in caplog.text
         assert "30.0 s behind the end of the cycle" in caplog.text
         status = read_status(pipeline)
         assert sentence in describe_status(status)
-        assert [found["age_s"] for found in status.to_dict()["stuck_partitions"]] == [30.0]
+        assert [partition["age_s"] for partition in status.to_dict()["stuck_partitions"]] == [30.0]
         result = check.run(pipeline, spark, EVERYTHING)
         assert not result.passed
         assert sentence in result.summary
@@ -109,7 +109,7 @@ def test_a_stuck_partition_is_noticed(
 def test_a_partition_that_is_refused_for_good_ends_the_tries(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """While the others are read; whoever goes on without end goes on, and status and check say why."""
+    """While the others are read; anyone who goes on without end goes on, and status and check say why."""
     bench = Bench(session_lake, Dialect.GOOGLESQL)
     check = next(check for check in CHECKS if check.name == "partitions_alive")
     with bench.open() as (simulator, pipeline):

@@ -14,8 +14,8 @@ from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.schema.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.on_demand.explain import explain_row
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.sources.spanner.copying.columns import to_arrow
 from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 from cdc_platform.sources.spanner.settings import Dialect
@@ -78,7 +78,7 @@ class Writer:
     dialect: Dialect
     rows: dict[str, dict[str, FormRow]] = field(default_factory=dict)
     old: dict[str, dict[str, JsonValue]] = field(default_factory=dict)
-    """What records of updates and deletes tell of before, by transaction."""
+    """What records of updates and deletes say of before, by transaction."""
 
     def write(
         self, table: TableSchema, mod: ModType, capture: ValueCaptureType, row: FormRow, *named: str
@@ -133,7 +133,7 @@ class Writer:
         return dict(to_batch(0, "", [tuple(row) for row in decode(value)]).to_pylist()[0])
 
     def _row_value(self, table: TableSchema, fields: dict[str, Any]) -> Plain:
-        types = [(column.name, told_type(column.type), column.is_primary_key) for column in table.columns]
+        types = [(column.name, block_type(column.type), column.is_primary_key) for column in table.columns]
         if self.dialect is Dialect.POSTGRESQL:
             named = ("name", "type", "is_primary_key", "ordinal_position")
             described = [dict(zip(named, (*about, n), strict=True)) for n, about in enumerate(types, start=1)]
@@ -164,10 +164,10 @@ def _in_records(row: FormRow) -> dict[str, JsonValue]:
     return {name: form for name, (form, _) in row.items()}
 
 
-def told_type(column_type: ColumnType) -> dict[str, Any]:
+def block_type(column_type: ColumnType) -> dict[str, Any]:
     """Return a type as records tell it: they know nothing of the setting for nanoseconds."""
     if column_type.element is not None:
-        return {"code": column_type.code, "array_element_type": told_type(column_type.element)}
+        return {"code": column_type.code, "array_element_type": block_type(column_type.element)}
     if column_type.annotation == NANOSECONDS:
         return {"code": column_type.code}
     return type_json(column_type)
@@ -215,7 +215,7 @@ def later_records(writer: Writer) -> Iterator[RawRow]:
             elif number % 3 == 1:
                 yield writer.write(table, ModType.UPDATE, capture, whole, *named)
             else:
-                for name in named:  # each record a patch of one column
+                for name in named:  # each record a partial update of one column
                     yield writer.write(table, ModType.UPDATE, capture, whole, name)
     for number, (capture, row) in enumerate(
         zip(itertools.cycle(CAPTURES), key_rows(writer.dialect), strict=False)
@@ -226,9 +226,9 @@ def later_records(writer: Writer) -> Iterator[RawRow]:
 
 def key_of_each_type(dialect: Dialect) -> Iterator[FormRow]:
     """Yield, of the keys that are updated and not deleted, one for each type."""
-    kept = list(key_rows(dialect))[::2]
+    key_values = list(key_rows(dialect))[::2]
     for case in key_cases(dialect):
-        yield next(row for row in kept if row[case.name] != kept[0][case.name])
+        yield next(row for row in key_values if row[case.name] != key_values[0][case.name])
 
 
 def assert_explained(pipeline: Pipeline, writer: Writer) -> None:
@@ -236,25 +236,25 @@ def assert_explained(pipeline: Pipeline, writer: Writer) -> None:
     table = keys_table(writer.dialect)
     for row in key_of_each_type(writer.dialect):
         typed = [row[column.name][1] for column in table.key_columns]
-        told = explain_row(pipeline, table.name, json.dumps(typed)).to_dict()
-        assert [change["kind"] for change in told["changes"]] == ["insert", "update"], typed
-        assert told["values"] == {"v": "old"}, typed
+        explanation = explain_row(pipeline, table.name, json.dumps(typed)).to_dict()
+        assert [change["kind"] for change in explanation["changes"]] == ["insert", "update"], typed
+        assert explanation["values"] == {"v": "old"}, typed
 
 
 def assert_old_values(pipeline: Pipeline, writers: Mapping[Dialect, Writer]) -> None:
     """Compare what the log has of the values before with what the records told."""
-    told = {key: values for writer in writers.values() for key, values in writer.old.items()}
-    found = {
+    expected = {key: values for writer in writers.values() for key, values in writer.old.items()}
+    actual = {
         row["transaction_id"]: json.loads(row["old_values"] or "{}")
         for row in log_rows(pipeline)
         if row["change_kind"] != "insert"
     }
-    assert told == found
-    assert any(told.values())
+    assert expected == actual
+    assert any(expected.values())
 
 
 def test_every_type_arrives_as_the_source_has_it(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """From the bytes of records to tables that equal plain reads: inserts, updates, patches and deletes."""
+    """Records become tables that equal plain reads: inserts, whole and partial updates, deletes."""
     writers = {dialect: Writer(dialect) for dialect in Dialect}
     tables = {
         table.name: (table, writer)
@@ -262,11 +262,11 @@ def test_every_type_arrives_as_the_source_has_it(spark: "SparkSession", session_
         for table in (values_table(dialect), keys_table(dialect))
     }
     pipeline = make_pipeline(session_lake, [table for table, _ in tables.values()])
-    kept = [f"{name}.{text}" for name in tables for text in ("nanoseconds", "nanosecondss")]
-    told = replace(change_stream_of(pipeline.settings), nanosecond_columns=tuple(kept))
-    pipeline = replace(pipeline, settings=replace(pipeline.settings, source=told))
+    columns = [f"{name}.{text}" for name in tables for text in ("nanoseconds", "nanosecondss")]
+    settings = replace(change_stream_of(pipeline.settings), nanosecond_columns=tuple(columns))
+    pipeline = replace(pipeline, settings=replace(pipeline.settings, source=settings))
     source = source_of(pipeline)
-    source.nanosecond_columns = tuple(kept)
+    source.nanosecond_columns = tuple(columns)
     source.rows_at = lambda name, _micros: iter([tables[name][1].batch(tables[name][0])])
     for records in (first_records, later_records):
         rows = [row for writer in writers.values() for row in records(writer)]
@@ -275,7 +275,9 @@ def test_every_type_arrives_as_the_source_has_it(spark: "SparkSession", session_
         assert [row["reason"] for row in quarantined_rows(pipeline)] == []
     results = {check.name: check.run(pipeline, spark, EVERYTHING) for check in CHECKS}
     assert [
-        (name, found.summary) for name, found in results.items() if not found.passed and name not in WARNINGS
+        (name, result.summary)
+        for name, result in results.items()
+        if not result.passed and name not in WARNINGS
     ] == []
     assert_old_values(pipeline, writers)
     for writer in writers.values():

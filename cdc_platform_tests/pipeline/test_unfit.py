@@ -9,9 +9,9 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.on_demand.status import read_status
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, opening
@@ -76,7 +76,7 @@ def test_a_transaction_with_an_unfit_value_is_quarantined(
     assert proof.summary.endswith("2 records in quarantine are missing from the tables")
 
 
-def test_a_value_whose_type_its_record_does_not_tell_is_judged_by_the_table(
+def test_a_value_whose_type_its_record_lacks_is_judged_by_the_table(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """A record without column types is taken for one of the table as it is; what misfits is set aside."""
@@ -86,14 +86,14 @@ def test_a_value_whose_type_its_record_does_not_tell_is_judged_by_the_table(
     feed(pipeline, START + SECOND, record)
     order_changes(pipeline, spark)
     merge_tables(pipeline, spark, pipeline.tables)
-    (held,) = quarantined_rows(pipeline)
-    assert held["reason"] == "`balance` of `accounts` is INT64, which cannot hold: a lot"
+    (quarantined,) = quarantined_rows(pipeline)
+    assert quarantined["reason"] == "`balance` of `accounts` is INT64, which cannot hold: a lot"
     assert log_rows(pipeline) == []
     assert rows_of(pipeline, "accounts") == []
     # There is no cut, and another cycle would make none: the checks of tables say so.
     for name in ("tables_equal_log", "keys_unique", "tables_equal_source"):
-        found = result(pipeline, spark, name)
-        assert (found.passed, "all records read so far are in quarantine (1)" in found.summary) == (
+        actual = result(pipeline, spark, name)
+        assert (actual.passed, "all records read so far are in quarantine (1)" in actual.summary) == (
             (False, True)
         )
 
@@ -124,7 +124,7 @@ def test_a_row_whose_deletion_is_quarantined_is_not_there_twice(
     assert result(pipeline, spark, "histories_sound").passed
 
 
-def test_what_is_quarantined_tells_of_its_columns_all_the_same(
+def test_what_is_quarantined_shows_its_columns_all_the_same(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """The table has a column from the first record on that names it, though its cycle brought no change."""

@@ -70,21 +70,21 @@ log.initial.task.delay.ms=100
 def fetch_jars(packages: Sequence[str], *, with_dependencies: bool) -> tuple[str, ...]:
     """Return the jars of packages, from the cache that Spark's packages are in, or fetched into it."""
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
-    wanted = "default->default" if with_dependencies else "default->master"
+    configuration = "default->default" if with_dependencies else "default->master"
     lines = [
-        '<dependency org="{}" name="{}" rev="{}" conf="{}"/>'.format(*package.split(":"), wanted)
+        '<dependency org="{}" name="{}" rev="{}" conf="{}"/>'.format(*package.split(":"), configuration)
         for package in packages
     ]
     with TemporaryDirectory() as folder:
-        module, found = Path(folder) / "ivy.xml", Path(folder) / "classpath"
+        module, classpath = Path(folder) / "ivy.xml", Path(folder) / "classpath"
         module.write_text(MODULE.format("".join(lines)), encoding="utf-8")
-        command = ["java", "-jar", str(ivy), "-error", "-ivy", str(module), "-cachepath", str(found)]
+        command = ["java", "-jar", str(ivy), "-error", "-ivy", str(module), "-cachepath", str(classpath)]
         # Two at a time would write the same files.
         with (Path(gettempdir()) / f"cdc_platform_tests-{os.getuid()}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             command += ["-cache", str(Path.home() / ".ivy2.5.2" / "cache")]
             subprocess.run(command, check=True, capture_output=True, timeout=300, stdin=subprocess.DEVNULL)
-        jars = found.read_text(encoding="utf-8").strip().split(os.pathsep)
+        jars = classpath.read_text(encoding="utf-8").strip().split(os.pathsep)
     assert len(jars) >= len(packages), f"not all of {packages} could be fetched: {jars}"
     return tuple(jars)
 
@@ -180,15 +180,15 @@ class Broker:
         """
         producer = Producer({"bootstrap.servers": self.address, "linger.ms": 5})
         for line in lines:
-            told = json.loads(line)
-            key = _encoded(told["key"])
+            message = json.loads(line)
+            key = _encoded(message["key"])
             producer.produce(
-                told["topic"],
-                value=_encoded(told["value"]),
+                message["topic"],
+                value=_encoded(message["value"]),
                 key=key,
-                partition=zlib.crc32(key or b"") % partitions.get(told["topic"], 1),
-                headers=[(name, _encoded(value)) for name, value in (told.get("headers") or {}).items()],
-                timestamp=told["timestamp"],
+                partition=zlib.crc32(key or b"") % partitions.get(message["topic"], 1),
+                headers=[(name, _encoded(value)) for name, value in (message.get("headers") or {}).items()],
+                timestamp=message["timestamp"],
             )
         assert producer.flush(ANSWERED_WITHIN_S) == 0
 
@@ -215,13 +215,13 @@ def broker(folder: Path) -> Iterator[Broker]:
     """Run a private broker in a folder."""
     jars = require_jars(BROKER, with_dependencies=True)
     folder.mkdir(parents=True)
-    found = Broker(folder, os.pathsep.join(jars))
-    found.format()
-    found.start()
+    broker = Broker(folder, os.pathsep.join(jars))
+    broker.format()
+    broker.start()
     try:
-        yield found
+        yield broker
     finally:
-        found.stop()
+        broker.stop()
 
 
 @dataclass

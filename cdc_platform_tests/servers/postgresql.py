@@ -50,12 +50,12 @@ class Cluster:
     def start(self, settings: dict[str, str] | None = None) -> None:
         """Start the server and wait until it answers."""
         data = self.folder / "data"
-        given = {
+        parameters = {
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": str(data),
             "fsync": "off",
         } | (settings or {})
-        options = " ".join([f"-p {self.port}", *(f"-c {name}={value}" for name, value in given.items())])
+        options = " ".join([f"-p {self.port}", *(f"-c {name}={value}" for name, value in parameters.items())])
         self._control("-w", "-o", options, "-l", str(self.folder / "log"), "start")
 
     def stop(self, mode: str = "immediate") -> None:
@@ -68,9 +68,9 @@ class Cluster:
 
 def postgresql_programs() -> Path | None:
     """Return the folder of PostgreSQL's programs: on the PATH, or the newest of Debian's."""
-    found = shutil.which("initdb")
-    if found is not None:
-        return Path(found).resolve().parent
+    program = shutil.which("initdb")
+    if program is not None:
+        return Path(program).resolve().parent
     return max((path.parent for path in Path("/").glob(DEBIAN_PROGRAMS)), default=None)
 
 

@@ -54,17 +54,19 @@ def simulated(seconds: float = 5.0, **settings: Any) -> Simulated:
 def follow(database: Simulated) -> dict[str, list[RecordRow]]:
     """Return the records of every partition up to the present, each read after all its parents."""
     end = database.now_micros
-    found: dict[str, list[RecordRow]] = {"": database.records(None, ORIGIN, None)}
-    waiting = announced(found[""])
+    records_by_token: dict[str, list[RecordRow]] = {"": database.records(None, ORIGIN, None)}
+    waiting = announced(records_by_token[""])
     while waiting:
         token = next(
-            token for token, (_, parents) in waiting.items() if all(parent in found for parent in parents)
+            token
+            for token, (_, parents) in waiting.items()
+            if all(parent in records_by_token for parent in parents)
         )
         start, _ = waiting.pop(token)
         if start <= end:
-            found[token] = database.records(token, start, end)
-            waiting |= announced(found[token])
-    return found
+            records_by_token[token] = database.records(token, start, end)
+            waiting |= announced(records_by_token[token])
+    return records_by_token
 
 
 def announced(records: list[RecordRow]) -> dict[str, tuple[int, list[str]]]:

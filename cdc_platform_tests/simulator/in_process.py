@@ -123,9 +123,9 @@ class Reading:
     @property
     def watermark_micros(self) -> int:
         """The watermark; a simulated stream never ends."""
-        found = watermark_micros(self.lineage)
-        assert found is not None
-        return found
+        actual = watermark_micros(self.lineage)
+        assert actual is not None
+        return actual
 
     def cycle(self, skipped: str | None = None) -> list[WindowReport]:
         """Read the live partitions, but one, up to the database's clock, and write the log."""
@@ -187,8 +187,10 @@ class Reading:
     def truth(self) -> list[Logged]:
         """Return the log that is right at the watermark."""
         history, watermark = self.database.history, self.watermark_micros
-        committed = (one for one in history.serial() if one.commit_micros <= watermark)
-        return sorted(_logged(one, history) for one in committed)
+        committed = (
+            transaction for transaction in history.serial() if transaction.commit_micros <= watermark
+        )
+        return sorted(_logged(transaction, history) for transaction in committed)
 
 
 def reading(database: Simulated, **settings: Any) -> Reading:
@@ -221,7 +223,7 @@ def _changes(records: list[RawRow]) -> tuple[LoggedChange, ...]:
 
 
 def _logged(transaction: Transaction, history: Any) -> Logged:
-    told = json.loads(transaction_line(transaction, history))
+    line = json.loads(transaction_line(transaction, history))
     changes = [
         (
             change["table"],
@@ -229,7 +231,7 @@ def _logged(transaction: Transaction, history: Any) -> Logged:
             change["mod_type"],
             None if change["new"] is None else _sorted_json(change["new"]),
         )
-        for change in told["changes"]
+        for change in line["changes"]
     ]
     return transaction.commit_micros, transaction.id, tuple(sorted(changes, key=lambda change: change[:2]))
 

@@ -107,12 +107,12 @@ def to_change(event: dict[str, Any]) -> ReadChange:
 
 def wait_for_events(engine: Program, path: Path, expected: int) -> None:
     """Return when so many change events were there, and no more came for a second."""
-    give_up_at, found, before = time.monotonic() + WITHIN_S, 0, -1
-    while found < expected or found > before:
+    give_up_at, count, before = time.monotonic() + WITHIN_S, 0, -1
+    while count < expected or count > before:
         assert engine.process.poll() is None, engine.said()[-3000:]
-        assert time.monotonic() < give_up_at, f"{found} of {expected} events:\n{engine.said()[-3000:]}"
+        assert time.monotonic() < give_up_at, f"{count} of {expected} events:\n{engine.said()[-3000:]}"
         time.sleep(1)
-        before, found = found, sum(1 for _ in events_of(path))
+        before, count = count, sum(1 for _ in events_of(path))
 
 
 @contextmanager
@@ -124,8 +124,8 @@ def connector(simulator: Simulator, kafka: Broker, end_micros: int, folder: Path
         str(folder / "events"),
         str(folder / "java.log"),
     )
-    written = order.write(folder / "order.json")
-    with start(folder / "log", "cdc_platform_tests.support.debezium.embedded_connector", written) as engine:
+    path = order.write(folder / "order.json")
+    with start(folder / "log", "cdc_platform_tests.support.debezium.embedded_connector", path) as engine:
         yield engine
 
 

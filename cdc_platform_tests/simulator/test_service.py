@@ -30,8 +30,8 @@ def ask(
 ) -> list[bytes]:
     """Return the answer to the first of all change stream queries, with some of it changed."""
     names, service = database.settings, SpannerService(database.database)
-    wanted = CreateSessionRequest(database=names.database_path)
-    session = service.create_session(CreateSessionRequest.pb(wanted)).name
+    create_request = CreateSessionRequest(database=names.database_path)
+    session = service.create_session(CreateSessionRequest.pb(create_request)).name
     settings = SpannerSettings(names.project, names.instance, names.database, names.change_stream)
     query = change_stream_query(names.change_stream, "", ORIGIN, ORIGIN + SECOND, 1000)
     request = to_request(query, settings, session)
@@ -103,7 +103,7 @@ def test_parameters_have_the_types_of_the_signature(
 
 
 @pytest.mark.integration
-def test_a_mistake_of_the_simulator_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_of_the_simulator_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller reads what failed, as INTERNAL, and not that some exception was thrown."""
     with Simulator(SimulatorSettings(rate=5, accounts=20)) as simulator, connected(simulator) as stock:
         monkeypatch.setattr(simulator.database, "answer", None)

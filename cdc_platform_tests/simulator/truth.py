@@ -28,11 +28,11 @@ def changes_until(simulator: Simulator, end_micros: int) -> "Counter[ReadChange]
 
     The columns are those that the stream watches; an update of none of them is no change.
     """
-    found = Counter[ReadChange]()
+    counts = Counter[ReadChange]()
     for transaction in simulator.history.serial():
         if transaction.commit_micros <= end_micros:
-            found.update(_changes_of(transaction, simulator.history))
-    return found
+            counts.update(_changes_of(transaction, simulator.history))
+    return counts
 
 
 def _changes_of(transaction: Transaction, history: History) -> Iterator[ReadChange]:
@@ -61,9 +61,9 @@ def object_text(value: Any) -> str:
 
 def assert_same_changes(expected: "Counter[ReadChange]", read: "Iterable[ReadChange]") -> None:
     """Fail unless a reader gave every change, each once, and no other."""
-    found = Counter(read)
-    missing, extra = expected - found, Counter(set(found) - set(expected))
-    doubled = [change for change, times in found.items() if times > expected[change] > 0]
+    actual = Counter(read)
+    missing, extra = expected - actual, Counter(set(actual) - set(expected))
+    doubled = [change for change, times in actual.items() if times > expected[change] > 0]
     counts = (missing.total(), extra.total(), len(doubled))
     assert counts == (0, 0, 0), (
         f"{counts} missing, extra, doubled; {[*missing][:2]} {[*extra][:2]} {doubled[:2]}"

@@ -32,7 +32,7 @@ def test_every_field_of_an_event_has_its_place() -> None:
     batches = EventBatches(3)
     batches.add(event, ReadWindow("the token", 0, 4), SourceFile("the file", "the token", 5, 6))
     (row,) = pa.Table.from_batches(batches.take()).to_pylist()
-    told = {name: value for name, value in row.items() if value is not None}
+    values = {name: value for name, value in row.items() if value is not None}
     assert {
         "cycle": 3,
         "kind": "data_change",
@@ -57,4 +57,4 @@ def test_every_field_of_an_event_has_its_place() -> None:
             "fault": None,
             "text": None,
         },
-    } == told
+    } == values

@@ -50,8 +50,8 @@ def root(tmp_path: Path) -> Path:
 
 def listed(root: Path) -> dict[str, str]:
     """Return the object of each file."""
-    found = FileStore(str(root), (".jsonl",)).list_files()
-    return {Path(file.path).relative_to(root).as_posix(): file.folder for file in found}
+    files = FileStore(str(root), (".jsonl",)).list_files()
+    return {Path(file.path).relative_to(root).as_posix(): file.folder for file in files}
 
 
 def lock(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -99,7 +99,7 @@ def test_a_store_that_does_not_answer_holds_nobody() -> None:
         assert time.monotonic() - begun_s < 5.0
 
 
-def test_a_store_that_cannot_be_reached_is_told() -> None:
+def test_a_store_that_cannot_be_reached_is_reported() -> None:
     """Google's client gives up within the deadline, too, and its reason is told."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

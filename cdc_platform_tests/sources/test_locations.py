@@ -1,4 +1,4 @@
-"""Where files are: what is read, under which name, and what is refused before anybody is asked."""
+"""Locations of files: what is read, under which name, and what is refused before any request."""
 
 import pytest
 

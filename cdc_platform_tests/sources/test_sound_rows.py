@@ -23,8 +23,8 @@ def built(values: Sequence[Any]) -> pa.RecordBatch:
 def test_only_bad_rows_are_replaced(bad: Sequence[int]) -> None:
     """Wherever rows are that Arrow refuses, all others keep their values and the order."""
     rows: list[Any] = [None if place in bad else place for place in range(8)]
-    given = ["x" if row is None else row for row in rows]
-    batches = sound_batches(built, given, lambda _row, _error: None)
+    sound = ["x" if row is None else row for row in rows]
+    batches = sound_batches(built, sound, lambda _row, _error: None)
     assert rows == list(chain.from_iterable(batch.column(0).to_pylist() for batch in batches))
 
 
@@ -56,6 +56,6 @@ def test_a_fault_is_safe_and_short(changes: dict[str, Any], reason: str) -> None
     ) == ("event", "transaction", "order")
 
 
-def test_long_names_stay_apart() -> None:
+def test_long_names_stay_different() -> None:
     """Texts that share a long beginning are still two."""
     assert safe_text("x" * 2000 + "a") != safe_text("x" * 2000 + "b")

@@ -37,12 +37,12 @@ def test_cycles_run_on_a_connect_server(server: str, session_lake: LakeSettings)
     command = [sys.executable, "-m", "cdc_platform_tests.spark.connect_run", session_lake.path, server]
     run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert run.returncode == 0, run.stderr[-5000:]
-    found = {int(account): balance for account, balance in json.loads(run.stdout.splitlines()[-1]).items()}
-    assert {**expected_balances(2), 5: 500} == found
+    balances = {int(account): balance for account, balance in json.loads(run.stdout.splitlines()[-1]).items()}
+    assert {**expected_balances(2), 5: 500} == balances
 
 
 @pytest.mark.integration
-def test_a_server_that_stops_while_starting_is_told(tmp_path: Path) -> None:
+def test_a_server_that_stops_while_starting_is_reported(tmp_path: Path) -> None:
     """The error names the log, where the reason is; the file with its secrets is gone, and no other one."""
     require_java()
     log = tmp_path / "server.log"
@@ -64,7 +64,7 @@ def test_a_server_that_stops_while_starting_is_told(tmp_path: Path) -> None:
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-def test_a_server_that_does_not_answer_is_told(tmp_path: Path) -> None:
+def test_a_server_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     """Waiting ends, and says how long it took."""
     with subprocess.Popen(["sleep", "60"]) as process:
         server = ConnectServer(process, free_port(), tmp_path / "server.log", tmp_path / "secrets")

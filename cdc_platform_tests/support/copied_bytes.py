@@ -8,7 +8,7 @@ from typing import Self
 class MeasuredStream(BytesIO):
     """A stream that adds up what is allocated between its reads, be it freed again or not.
 
-    Whoever copies what it has read so far at each read allocates that much again each time. Use it as a
+    Anyone who copies what it has read so far at each read allocates that much again each time. Use it as a
     context manager.
     """
 

@@ -6,14 +6,14 @@ from typing import Final
 import pyarrow as pa
 
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.records import ValueCaptureType
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
-from cdc_platform_tests.pipeline.evolving import STEP, Source, value_of
+from cdc_platform_tests.pipeline.evolving import STEP, EvolvingSource, value_of
 from cdc_platform_tests.support.pipelines import START, feed, make_pipeline, source_of
 
-Deed = Callable[[Source], None]
+Deed = Callable[[EvolvingSource], None]
 
 
 KEYS: Final = "12346"
@@ -31,9 +31,9 @@ END: Final = 9
 
 
 def add(name: str, code: str, number: int | None = None) -> Deed:
-    """Add a column; with a number all rows have a value of it, as by a default, and no record tells so."""
+    """Add a column; with a number all rows have a value of it, as by a default, and no record says so."""
 
-    def deed(source: Source) -> None:
+    def deed(source: EvolvingSource) -> None:
         source.alter("add", name, code)
         for row in source.rows.values():
             row[name] = None if number is None else value_of(code, number)
@@ -56,10 +56,10 @@ def write(number: int, key: str = "1") -> Deed:
     return lambda source: source.write(key, number, ValueCaptureType.NEW_ROW, tuple(source.columns))
 
 
-def live(name: str, deeds: Mapping[int, tuple[Deed, ...]]) -> Source:
+def live(name: str, deeds: Mapping[int, tuple[Deed, ...]]) -> EvolvingSource:
     """Return a source that has lived."""
     names = ("a", "dropped", "retyped", "twice", "renewed", "third")
-    source = Source(name, dict.fromkeys(names, "STRING"))
+    source = EvolvingSource(name, dict.fromkeys(names, "STRING"))
     for step in range(END + 1):
         for key in KEYS if step == 0 else ():
             write(int(key) + 10, key)(source)
@@ -69,22 +69,22 @@ def live(name: str, deeds: Mapping[int, tuple[Deed, ...]]) -> Source:
     return source
 
 
-def watch(lake: LakeSettings, *sources: Source) -> Pipeline:
+def watch(lake: LakeSettings, *sources: EvolvingSource) -> Pipeline:
     """Return a pipeline whose log is at the step `KNOWN`, of a source whose present is `COPIED`."""
     pipeline = make_pipeline(lake, (), copy_chunk_rows=len(KEYS) - 1)
     fake, by_name = source_of(pipeline), {source.name: source for source in sources}
 
-    def look(micros: int) -> Look:
-        found = [source.schema_at(micros) for source in sources if source.state_at(micros)[0]]
-        return Look(micros, tuple(found), {}, {})
+    def read_schema(micros: int) -> SchemaRead:
+        tables = [source.schema_at(micros) for source in sources if source.state_at(micros)[0]]
+        return SchemaRead(micros, tuple(tables), {}, {})
 
     def rows_at(table: str, micros: int) -> Iterator[pa.RecordBatch]:
         source = by_name[table]
         rows, schema = source.typed_rows_at(micros), table_arrow_schema(source.schema_at(micros))
         yield pa.RecordBatch.from_pylist(rows, schema)
 
-    fake.look_at, fake.rows_at, fake.now_micros = look, rows_at, moment(COPIED) + 1
-    fake.schemas = look(moment(KNOWN)).tables
+    fake.schema_at, fake.rows_at, fake.now_micros = read_schema, rows_at, moment(COPIED) + 1
+    fake.schemas = read_schema(moment(KNOWN)).tables
     read_until(pipeline, KNOWN, *sources)
     return pipeline
 
@@ -94,7 +94,7 @@ def moment(step: int) -> int:
     return START + step * STEP
 
 
-def read_until(pipeline: Pipeline, step: int, *sources: Source) -> None:
+def read_until(pipeline: Pipeline, step: int, *sources: EvolvingSource) -> None:
     """Let another process take what the stream has told until a step into the log."""
     due = [row for source in sources for at, row in source.records if at <= moment(step)]
     for source in sources:

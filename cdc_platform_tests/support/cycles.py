@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 from cdc_platform.model.schema.table_options import ORDER_KEY
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.invariants import QUARANTINE_EMPTY, checks_of
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.cycle import run_cycle
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform_tests.support.pipelines import rows_of
 
 if TYPE_CHECKING:

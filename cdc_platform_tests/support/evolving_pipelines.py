@@ -3,28 +3,30 @@
 from typing import Any
 
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.records import ValueCaptureType
-from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform_tests.pipeline.evolving import Source
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform_tests.pipeline.evolving import EvolvingSource
 from cdc_platform_tests.support.pipelines import feed, make_pipeline, rows_of, source_of
 
 
-def follow(lake: LakeSettings, *sources: Source) -> Pipeline:
+def follow(lake: LakeSettings, *sources: EvolvingSource) -> Pipeline:
     """Return a pipeline on these tables, told of each as long as it exists."""
     pipeline = make_pipeline(lake, ())
-    source_of(pipeline).look_at = lambda micros: look_at(sources, micros)
+    source_of(pipeline).schema_at = lambda micros: schema_read_at(sources, micros)
     return pipeline
 
 
-def look_at(sources: tuple[Source, ...], micros: int) -> Look:
+def schema_read_at(sources: tuple[EvolvingSource, ...], micros: int) -> SchemaRead:
     """Return a look at several tables; one without columns does not exist."""
-    looks = [source.look(micros) for source in sources if source.state_at(micros)[0]]
-    unwatched = {name: columns for look in looks for name, columns in look.unwatched.items()}
-    return Look(micros, tuple(table for look in looks for table in look.tables), unwatched, {})
+    looks = [source.read_schema(micros) for source in sources if source.state_at(micros)[0]]
+    unwatched = {name: columns for schema_read in looks for name, columns in schema_read.unwatched.items()}
+    return SchemaRead(
+        micros, tuple(table for schema_read in looks for table in schema_read.tables), unwatched, {}
+    )
 
 
-def read_until(pipeline: Pipeline, until_micros: int, *sources: Source) -> None:
+def read_until(pipeline: Pipeline, until_micros: int, *sources: EvolvingSource) -> None:
     """Commit the records up to a moment that have not been read yet."""
     due = [row for source in sources for at, row in source.records if at <= until_micros]
     for source in sources:
@@ -32,16 +34,16 @@ def read_until(pipeline: Pipeline, until_micros: int, *sources: Source) -> None:
     feed(pipeline, until_micros, *due)
 
 
-def live_rows(pipeline: Pipeline, source: Source, micros: int) -> list[dict[str, Any]]:
+def live_rows(pipeline: Pipeline, source: EvolvingSource, micros: int) -> list[dict[str, Any]]:
     """Return the lake's rows at a moment, in the columns that the stream has always watched."""
     names = ["id", *(name for name in source.state_at(micros)[0] if name not in source.left)]
     rows = [{name: row[name] for name in names} for row in rows_of(pipeline, source.name)]
     return sorted(rows, key=lambda row: int(row["id"]))
 
 
-def retyped_source() -> Source:
+def retyped_source() -> EvolvingSource:
     """Return rows that are written, retyped, then partly written again."""
-    source = Source()
+    source = EvolvingSource()
     capture = ValueCaptureType.NEW_ROW
     for key in ("1", "2"):
         source.write(key, int(key), capture, ("a",))

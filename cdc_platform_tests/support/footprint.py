@@ -28,7 +28,7 @@ SETTLED: Final = 0.98
 
 
 @dataclass(frozen=True)
-class Held:
+class Footprint:
     """Resources that are cheap to count.
 
     Args:
@@ -107,12 +107,12 @@ class Session:
         classic: Any = spark
         return cls(classic, int(classic._jvm.java.lang.ProcessHandle.current().pid()))  # noqa: SLF001  the gateway has no other name
 
-    def held(self) -> Held:
+    def measure(self) -> Footprint:
         """Count what is cheap to count."""
         workers = list(_descendants(self.java))
         mine, threads = os.getpid(), _threads(self.java)
         pooled = sum(name.startswith(POOLS) for name in threads)
-        return Held(
+        return Footprint(
             cached_plans=int(self._shared_state().cacheManager().numCachedEntries()),
             persisted_rdds=int(self.spark._jsc.getPersistentRDDs().size()),  # noqa: SLF001  as above
             executions=int(self._shared_state().statusStore().executionsCount()),
@@ -180,10 +180,10 @@ def tree_of(*folders: Path) -> Tree:
     """Count what is below folders; what vanishes meanwhile does not count."""
     files = directories = size = 0
     for folder in folders:
-        for root, names, found in os.walk(folder):
+        for root, names, file_names in os.walk(folder):
             directories += len(names)
-            files += len(found)
-            size += sum(_size_of(Path(root) / name) for name in found)
+            files += len(file_names)
+            size += sum(_size_of(Path(root) / name) for name in file_names)
     return Tree(files, directories, size)
 
 
@@ -221,10 +221,10 @@ def _descendants(process: int) -> Iterator[int]:
 def _processor_s(process: int) -> float:
     try:
         # The name, in parentheses, may hold spaces.
-        told = (PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
+        fields = (PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
-    return sum(map(int, told[11:15])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _rss_bytes(process: int) -> int:

@@ -240,24 +240,24 @@ def _records_of(history: History, transaction: Transaction, locate: Locate) -> l
     for position, change in enumerate(transaction.changes):
         token = locate(change.table, change.key, transaction.commit_micros)
         by_token.setdefault(token, []).append((position, change))
-    found: list[tuple[int, DataRecord]] = []
+    records: list[tuple[int, DataRecord]] = []
     for token, changes in by_token.items():
         for _, group in groupby(changes, key=lambda c: (c[1].table, c[1].mod_type, c[1].named)):
             members = list(group)
             table = history.table(members[0][1].table)
             record = DataRecord(token, transaction, table, tuple(change for _, change in members), number=0)
-            found.append((members[0][0], record))
-    found.sort(key=lambda item: item[0])
-    last = {record.token: number for number, (_, record) in enumerate(found)}
+            records.append((members[0][0], record))
+    records.sort(key=lambda item: item[0])
+    last = {record.token: number for number, (_, record) in enumerate(records)}
     return [
         replace(
             record,
             number=number,
             is_last_in_partition=last[record.token] == number,
-            records_in_transaction=len(found),
+            records_in_transaction=len(records),
             partitions_in_transaction=len(last),
         )
-        for number, (_, record) in enumerate(found)
+        for number, (_, record) in enumerate(records)
     ]
 
 

@@ -45,11 +45,11 @@ _PLAIN: Final = json_event(story("mysql")[5])
 
 def _event(metadata: Payload | None = None, payload: Payload | None = None, **changes: Any) -> str:
     """Return the line of a written row with other values, an identity and a place of its own."""
-    found, serial = deepcopy(_PLAIN), next(_SERIAL)
-    found |= {"uuid": f"event-{serial}", "sort_keys": [1_762_000_001_000, "mysql-bin.999999", serial]}
-    found["source_metadata"] |= {"log_position": serial, **(metadata or {})}
-    found["payload"] = {"id": serial, "v": 1, "t": "a", "note": {"a": 1}, **(payload or {})}
-    return json.dumps(found | changes)
+    event, serial = deepcopy(_PLAIN), next(_SERIAL)
+    event |= {"uuid": f"event-{serial}", "sort_keys": [1_762_000_001_000, "mysql-bin.999999", serial]}
+    event["source_metadata"] |= {"log_position": serial, **(metadata or {})}
+    event["payload"] = {"id": serial, "v": 1, "t": "a", "note": {"a": 1}, **(payload or {})}
+    return json.dumps(event | changes)
 
 
 def _row(**values: Any) -> str:
@@ -114,14 +114,17 @@ def good_lines() -> list[tuple[str, Payload]]:
         ({"id": 3, "": "none"}, {"_e3b0c4": "none"}),
         ({"id": 4, "bell\x07": "rings"}, {"bell\x07": "rings"}),
         *(
-            ({"id": 5 + place, one: "x", other: "y"}, {_apart(one): "x", _apart(other): "y"})
-            for place, (one, other) in enumerate(COLLIDING.values())
+            ({"id": 5 + place, first: "x", other: "y"}, {_apart(first): "x", _apart(other): "y"})
+            for place, (first, other) in enumerate(COLLIDING.values())
         ),
     ]
     plain = {"v": 1, "t": "a", "note": '{"a":1}'}
     return [
-        (_row(**sent), {**plain, **{name: sent[name] for name in ("id", "t") if name in sent}, **kept})
-        for sent, kept in rows
+        (
+            _row(**sent_value),
+            {**plain, **{name: sent_value[name] for name in ("id", "t") if name in sent_value}, **kept_value},
+        )
+        for sent_value, kept_value in rows
     ]
 
 
@@ -159,18 +162,18 @@ def _among_good(first: int, **bad: Any) -> bytes:
 
 
 def _nested_type(depth: int) -> Any:
-    found: Any = "int"
+    nested: Any = "int"
     for _ in range(depth):
-        found = {"type": "array", "items": found}
-    return found
+        nested = {"type": "array", "items": nested}
+    return nested
 
 
 def _array(depth: int) -> Payload:
     """Return arrays in each other, as Avro stores them."""
-    found: Payload = {"nestedArray": None, "elementValue": 1}
+    payload: Payload = {"nestedArray": None, "elementValue": 1}
     for _ in range(depth):
-        found = {"nestedArray": [found], "elementValue": None}
-    return found
+        payload = {"nestedArray": [payload], "elementValue": None}
+    return payload
 
 
 def _deflated(data: bytes) -> bytes:

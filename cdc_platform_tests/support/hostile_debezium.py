@@ -41,7 +41,7 @@ def inserted(key: Any = 2, *, text: Any = "a", **rest: Any) -> str:
 def _event(source: dict[str, Any] | None = None, /, **changes: Any) -> str:
     """Return the line of an inserted row with other values, and a place in the log of its own."""
     lsn = next(_LSN)
-    told = {"lsn": lsn, "sequence": None, "txId": lsn, **(source or {})}
+    block = {"lsn": lsn, "sequence": None, "txId": lsn, **(source or {})}
     rest = {
         name: changes.pop(name)
         for name in ("transaction", "timestamp", "offset", "partition")
@@ -49,7 +49,7 @@ def _event(source: dict[str, Any] | None = None, /, **changes: Any) -> str:
     }
     around = {name: rest.pop(name) for name in tuple(rest) if name != "transaction"}
     row = {"id": lsn, "n": 1, "big": "a", **changes}
-    return line(envelope("c", after=row, source=told, **rest), {"id": row["id"]}, **around)
+    return line(envelope("c", after=row, source=block, **rest), {"id": row["id"]}, **around)
 
 
 def _no_value(column: str, kind: str) -> str:

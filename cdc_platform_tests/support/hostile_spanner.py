@@ -41,14 +41,14 @@ class BadRecord(NamedTuple):
         """Return what makes the record, which inserts a row, of a good one."""
 
         def make(good: Record) -> str:
-            found = deepcopy(good)
+            record = deepcopy(good)
             key = str(next(_NEW))
-            (first, *_) = found["mods"]
+            (first, *_) = record["mods"]
             mod = {**first, "keys": {"account_id": key} | dict(self.keys)}
             mod["new_values"] = {**first["new_values"], **self.values}
-            found |= {"server_transaction_id": f"bad {name}", "mods": [mod], "mod_type": "INSERT"}
-            found |= {"number_of_records_in_transaction": 1, "number_of_partitions_in_transaction": 1}
-            text = json.dumps({DATA: {**found, **self.changes}})
+            record |= {"server_transaction_id": f"bad {name}", "mods": [mod], "mod_type": "INSERT"}
+            record |= {"number_of_records_in_transaction": 1, "number_of_partitions_in_transaction": 1}
+            text = json.dumps({DATA: {**record, **self.changes}})
             return text if self.raw is None else written(self.raw, text)
 
         return make

@@ -19,8 +19,8 @@ from cdc_platform.lake.commits.commits import CYCLE, POSITION, head, read_mark
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.base.timestamps import to_datetime
-from cdc_platform.model.schema.observed_columns import SeenColumn
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.observed_columns import ObservedColumn
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.lineage import Lineage, plan_requested
@@ -29,10 +29,10 @@ from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, ReadWi
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 from cdc_platform.pipeline.checks.invariants import checks_of
-from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.core.settings import MaintenanceSettings, PipelineSettings
-from cdc_platform.pipeline.histories.history import extend_histories
+from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.settings import MaintenanceSettings, PipelineSettings
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.sources.loading import load_with, read_with
@@ -77,7 +77,7 @@ class FakeSource:
     now_micros: int = START
     answer: Answer = field(default=lambda _cycle, _windows: ())
     rows_at: RowsAt = field(default=lambda _table, _micros: iter(()))
-    look_at: Callable[[int], Look] | None = None
+    schema_at: Callable[[int], SchemaRead] | None = None
     plans: FakePlans = field(default_factory=FakePlans)
     nanosecond_columns: tuple[str, ...] = ()
 
@@ -85,9 +85,11 @@ class FakeSource:
         """Return the watched tables."""
         return FakeDescription(self.schemas)
 
-    def look(self, micros: int) -> Look:
+    def read_schema(self, micros: int) -> SchemaRead:
         """Return the schema at a moment."""
-        return self.look_at(micros) if self.look_at is not None else Look(micros, self.schemas, {}, {})
+        return (
+            self.schema_at(micros) if self.schema_at is not None else SchemaRead(micros, self.schemas, {}, {})
+        )
 
     def start_micros(self) -> int:
         """Return the beginning of the stream."""
@@ -121,7 +123,7 @@ class FakeSource:
         """Return the windows of a cycle."""
         return ReadPlan(plan_requested(lineage, request))
 
-    def as_stored(self, table: str, name: str, column: SeenColumn) -> SeenColumn:
+    def as_stored(self, table: str, name: str, column: ObservedColumn) -> ObservedColumn:
         """Return a column as the lake keeps it."""
         is_kept = f"{table}.{name}" in self.nanosecond_columns
         return replace(column, type=column.type.with_nanoseconds()) if is_kept else column
@@ -134,7 +136,7 @@ class FakeSource:
         """Return a context that changes nothing."""
         return nullcontext()
 
-    def read_here(
+    def read_locally(
         self, cycle: int, plan: ReadPlan, most_s: float
     ) -> Generator[pa.RecordBatch, None, None] | None:
         """Yield the answers to a cycle's windows, unless one is long."""
@@ -228,13 +230,13 @@ def reading_by_turns(pipeline: Pipeline, turn: int) -> Pipeline:
 
     At even turns its own process does that.
     """
-    read_here_s = 0.0 if turn % 2 else PipelineSettings.read_here_s
-    return replace(pipeline, settings=replace(pipeline.settings, read_here_s=read_here_s))
+    local_read_s = 0.0 if turn % 2 else PipelineSettings.local_read_s
+    return replace(pipeline, settings=replace(pipeline.settings, local_read_s=local_read_s))
 
 
 def merging_by_spark(pipeline: Pipeline) -> Pipeline:
-    """Return a pipeline whose patches are merged by Spark, however small they are."""
-    return replace(pipeline, settings=replace(pipeline.settings, merge_here_bytes=0))
+    """Return a pipeline whose net changes are merged by Spark, however few they are."""
+    return replace(pipeline, settings=replace(pipeline.settings, local_merge_bytes=0))
 
 
 def source_of(pipeline: Pipeline) -> FakeSource:
@@ -343,9 +345,9 @@ def run_steps(pipeline: Pipeline, spark: SparkSession) -> Cut:
 
 def found_table(pipeline: Pipeline, table: str) -> Table:
     """Return a table that must be in the lake."""
-    found = pipeline.lake.table(table)
-    assert found is not None
-    return found
+    actual = pipeline.lake.table(table)
+    assert actual is not None
+    return actual
 
 
 def rows_of(pipeline: Pipeline, table: str, snapshot_id: int | None = None) -> list[dict[str, Any]]:
@@ -383,5 +385,5 @@ def state_of(pipeline: Pipeline) -> dict[str, object]:
 
 def snapshot_id_of(pipeline: Pipeline, table: str, ref: str = "main") -> int | None:
     """Return the snapshot that a branch of a table points at."""
-    found = head(found_table(pipeline, table), ref)
-    return found.snapshot_id if found is not None else None
+    snapshot = head(found_table(pipeline, table), ref)
+    return snapshot.snapshot_id if snapshot is not None else None

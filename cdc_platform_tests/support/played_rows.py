@@ -31,7 +31,7 @@ def change(mod_type: ModType, number: int, values: Values | None = None, **rest:
 
 @dataclass
 class Database:
-    """A table that writes down what a source tells of it, and what is true after each change."""
+    """A table that writes down what a source says of it, and what is true after each change."""
 
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     changes: list[RowChange] = field(default_factory=list)
@@ -84,11 +84,11 @@ class Database:
             row,
         )
 
-    def swap(self, one: int, other: int) -> None:
+    def swap(self, item: int, other: int) -> None:
         """Swap the keys of two rows."""
-        if one != other and {one, other} <= self.rows.keys():
-            self.move(one, TEMPORARY)
-            self.move(other, one)
+        if item != other and {item, other} <= self.rows.keys():
+            self.move(item, TEMPORARY)
+            self.move(other, item)
             self.move(TEMPORARY, other)
 
     def truncate(self, _number: int) -> None:

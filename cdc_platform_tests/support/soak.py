@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.invariants import checks_of
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.cycle_loop import follow_source, is_idle
-from cdc_platform_tests.support.footprint import Held, Session
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform_tests.support.footprint import Footprint, Session
 from cdc_platform_tests.support.workload import Workload
 
 LAST_CYCLES_MAX: Final = 10
@@ -29,7 +29,7 @@ class Cycle:
         whole_s: seconds from the arrival of its input to its end.
         processor_s: processor time meanwhile, of this process, of Java and of Spark's workers.
         steps_s: seconds of each step, as the platform reports them.
-        held: what is held after it.
+        footprint: what is held after it.
     """
 
     number: int
@@ -38,7 +38,7 @@ class Cycle:
     whole_s: float
     processor_s: float
     steps_s: Mapping[str, float]
-    held: Held
+    footprint: Footprint
 
 
 class Soak:
@@ -57,13 +57,13 @@ class Soak:
     def run_cycle(self, number: int) -> Cycle:
         """Send input and run a cycle, which is counted as the given number."""
         self._workload.send()
-        before_s, begun = self._session.held().processor_s, time.perf_counter()
+        before_s, begun = self._session.measure().processor_s, time.perf_counter()
         outcome = next(self._outcomes)
         whole_s = time.perf_counter() - begun
-        held = self._session.held()
-        processor_s = held.processor_s - before_s
+        footprint = self._session.measure()
+        processor_s = footprint.processor_s - before_s
         name, changes = self.pipeline.settings.name, outcome.order.changes
-        return Cycle(number, name, changes, whole_s, processor_s, outcome.seconds, held)
+        return Cycle(number, name, changes, whole_s, processor_s, outcome.seconds, footprint)
 
     def faults(self) -> list[str]:
         """Read what is left, and return what is wrong: differing tables, and checks that fail."""

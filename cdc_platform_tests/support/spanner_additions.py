@@ -59,24 +59,24 @@ class Additions:
 
     def to(self, message: bytes) -> bytes:
         """Return a message of a query with what is added to its rows."""
-        told = PartialResultSet.pb(PartialResultSet.deserialize(message))
-        rows = list(told.values)
-        del told.values[:]
+        answer = PartialResultSet.pb(PartialResultSet.deserialize(message))
+        rows = list(answer.values)
+        del answer.values[:]
         for row in rows:
             for is_json, record in _records(row):
                 added = self.before(record)
                 if added is not None:
-                    told.values.append(to_value(added if is_json else _structs(json.loads(added))))
-            told.values.append(row)
-        return bytes(told.SerializeToString())
+                    answer.values.append(to_value(added if is_json else _structs(json.loads(added))))
+            answer.values.append(row)
+        return bytes(answer.SerializeToString())
 
 
 def _records(row: Any) -> Iterator[tuple[bool, Record]]:
     """Yield the data change records of a row, and whether it is one of JSON."""
     if row.HasField("string_value"):
-        found = json.loads(row.string_value) if row.string_value.startswith(f'{{"{DATA}"') else {}
-        if found:
-            yield True, found[DATA]
+        members = json.loads(row.string_value) if row.string_value.startswith(f'{{"{DATA}"') else {}
+        if members:
+            yield True, members[DATA]
         return
     for part in row.list_value.values:
         if part.HasField("list_value") and len(part.list_value.values) == 3:
@@ -86,15 +86,15 @@ def _records(row: Any) -> Iterator[tuple[bool, Record]]:
 
 def _members(values: Sequence[Any]) -> Record:
     texts = [_plain(value) for value in values]
-    found = dict(zip(MEMBERS, texts, strict=True))
+    members = dict(zip(MEMBERS, texts, strict=True))
     names = ("name", "type", "is_primary_key", "ordinal_position")
-    found["column_types"] = [
+    members["column_types"] = [
         dict(zip(names, [name, json.loads(kind), *rest], strict=True))
-        for name, kind, *rest in found["column_types"]
+        for name, kind, *rest in members["column_types"]
     ]
     parts = ("keys", "new_values", "old_values")
-    found["mods"] = [dict(zip(parts, map(json.loads, mod), strict=True)) for mod in found["mods"]]
-    return found
+    members["mods"] = [dict(zip(parts, map(json.loads, mod), strict=True)) for mod in members["mods"]]
+    return members
 
 
 def _plain(value: Any) -> Any:
@@ -104,17 +104,22 @@ def _plain(value: Any) -> Any:
     return None if kind == "null_value" else getattr(value, kind)
 
 
-def _structs(told: Record) -> Any:
+def _structs(record_members: Record) -> Any:
     """Return the row of a record as the dialect of Google has it."""
-    record = told[DATA]
+    record = record_members[DATA]
     columns = [
-        [one["name"], json.dumps(one["type"]), one["is_primary_key"], str(one["ordinal_position"])]
-        for one in record["column_types"]
+        [
+            column["name"],
+            json.dumps(column["type"]),
+            column["is_primary_key"],
+            str(column["ordinal_position"]),
+        ]
+        for column in record["column_types"]
     ]
     mods = [[json.dumps(part) for part in mod.values()] for mod in record["mods"]]
     counts = {name: str(record[name]) for name in _TEXT_OF_COUNTS}
-    found = {**record, "column_types": columns, "mods": mods, **counts}
-    return [[[[found[name] for name in MEMBERS]], [], []]]
+    struct = {**record, "column_types": columns, "mods": mods, **counts}
+    return [[[[struct[name] for name in MEMBERS]], [], []]]
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cdc_platform.lake.state.cuts import newest_cut
-from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.settings import SimulatorSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings

@@ -20,9 +20,9 @@ from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.checks.reconciliation import Proof, prove_tables
 from cdc_platform.pipeline.checks.source_checks import describe_proof
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.cycle import run_cycle
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.stream.records import watched_changes
 from cdc_platform.simulator.wire.settings import (
@@ -43,14 +43,14 @@ EACH_OPENED_WITH: Final = 1000
 MOST_TRIES: Final = 5
 """A cycle that no window of gets through is tried again, as continuous running does."""
 
-Told = list[tuple[str, int]]
+GroupCounts = list[tuple[str, int]]
 """Transactions in their order: id, and number of changes."""
 
 
 def changing_columns(every_s: float, laps: int) -> tuple[SchemaChange, ...]:
     """Return schema changes that leave what is watched as it is, however long the cycles are that meet them.
 
-    Of a table that the change stream does not watch for a while, between two cycles, nothing tells.
+    Of a table that the change stream does not watch for a while, between two cycles, nothing shows.
     """
     kinds = SchemaChangeKind
     changes = [
@@ -204,23 +204,25 @@ def prove_log(simulator: Simulator, pipeline: Pipeline, cut: Cut, after_micros: 
     history, last = simulator.history, cut.position_micros
     true = sorted(
         (
-            one.commit_micros,
-            one.id,
-            sum(1 for _ in watched_changes(one, history.schemas.at(one.commit_micros))),
+            transaction.commit_micros,
+            transaction.id,
+            sum(1 for _ in watched_changes(transaction, history.schemas.at(transaction.commit_micros))),
         )
         for number in history.blocks(after_micros, last)
-        for one in history.block(number)
-        if after_micros < one.commit_micros <= last
+        for transaction in history.block(number)
+        if after_micros < transaction.commit_micros <= last
     )
-    expected: Told = [(identifier, changes) for _, identifier, changes in true if changes]
+    expected: GroupCounts = [(identifier, changes) for _, identifier, changes in true if changes]
     log = pipeline.lake.system_table(LOG).scan(
         row_filter=f"commit_timestamp > '{_iso(after_micros)}' and commit_timestamp <= '{_iso(last)}'",
         selected_fields=("ordinal", "transaction_id", "commit_timestamp"),
     )
     rows = sorted((row["ordinal"], row["transaction_id"]) for row in log.to_arrow().to_pylist())
-    found: Told = [(name, len(list(group))) for name, group in groupby(rows, key=lambda row: str(row[1]))]
-    assert expected == found, f"transactions of cut {cut.cut}"
-    return len(found)
+    counts: GroupCounts = [
+        (name, len(list(group))) for name, group in groupby(rows, key=lambda row: str(row[1]))
+    ]
+    assert expected == counts, f"transactions of cut {cut.cut}"
+    return len(counts)
 
 
 def prove_end(pipeline: Pipeline, spark: SparkSession) -> None:

@@ -9,9 +9,9 @@ from typing import Any, Final, Protocol
 
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
-from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
-from cdc_platform.pipeline.core.source import SourceSettings
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.source import SourceSettings
 from cdc_platform.sources.debezium.settings.settings import Strategy
 from cdc_platform_tests.servers.kafka import Broker
 from cdc_platform_tests.support.pipelines import rows_of
@@ -52,7 +52,7 @@ class Place:
             table_options={table: TableOptions(history=True)} if self.has_histories else {},
             idle_interval_s=0,
         )
-        return replace(settings, read_here_s=0, merge_here_bytes=0) if self.is_spark_only else settings
+        return replace(settings, local_read_s=0, local_merge_bytes=0) if self.is_spark_only else settings
 
 
 class Workload(Protocol):
@@ -140,11 +140,11 @@ def stored_rows(pipeline: Pipeline, table: str, columns: Iterable[str]) -> Rows:
     return Counter(tuple(row[name] for name in names) for row in rows_of(pipeline, table))
 
 
-def describe_difference(table: str, expected: Rows, found: Rows) -> list[str]:
+def describe_difference(table: str, expected: Rows, actual: Rows) -> list[str]:
     """Return a sentence if the rows of a table are not as expected."""
-    if expected == found:
+    if expected == actual:
         return []
-    missing, extra = expected - found, found - expected
+    missing, extra = expected - actual, actual - expected
     lacks = f"lacks {missing.total()} of {expected.total()} rows, such as {[*missing][:SHOWN_ROWS]}"
     has = f"has {extra.total()} that it should not have, such as {[*extra][:SHOWN_ROWS]}"
     return [f"`{table}` {lacks}, and {has}"]

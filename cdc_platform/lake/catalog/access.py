@@ -1,4 +1,4 @@
-"""Why a lake cannot be reached, in words of its settings."""
+"""Errors of an unreachable lake, in words of its settings."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,10 +43,10 @@ def reaching(settings: LakeSettings) -> Iterator[None]:
     except CdcError:
         raise
     except Exception as error:
-        found = _explain(settings, error)
-        if found is None:
+        explained = _explain(settings, error)
+        if explained is None:
             raise
-        raise found from error
+        raise explained from error
 
 
 def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
@@ -61,8 +61,8 @@ def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
             "pip install 'pyiceberg[hive]' or 'pyiceberg[glue]'"
         )
     if isinstance(error, DBAPIError):
-        file, told = settings.catalog_file, str(error.orig).strip()
-        return _explain_database(told) if file is None else _explain_file(file, told)
+        file, text = settings.catalog_file, str(error.orig).strip()
+        return _explain_database(text) if file is None else _explain_file(file, text)
     if isinstance(error, iceberg.UnauthorizedError | iceberg.ForbiddenError | iceberg.OAuthError):
         return LakeAccessDenied(
             "The lake's catalog refuses us; look at `credential` or `token` in the setting `lake.catalog`: "
@@ -76,39 +76,39 @@ def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
     return _explain_store(settings, str(error)) if isinstance(error, OSError) else None
 
 
-def _explain_file(file: Path, told: str) -> CdcError | None:
-    if any(sign in told for sign in _NO_CATALOG):
-        return LakeDamaged(f"its catalog {file}", told)
+def _explain_file(file: Path, text: str) -> CdcError | None:
+    if any(sign in text for sign in _NO_CATALOG):
+        return LakeDamaged(f"its catalog {file}", text)
     return None
 
 
-def _explain_database(told: str) -> CdcError:
-    if any(sign in told for sign in _WRONG_LOGIN):
+def _explain_database(text: str) -> CdcError:
+    if any(sign in text for sign in _WRONG_LOGIN):
         return LakeAccessDenied(
             "The lake's catalog refuses the login; look at `user` and `password` in the setting "
-            f"`lake.catalog`, or at those in its `uri`: {told}"
+            f"`lake.catalog`, or at those in its `uri`: {text}"
         )
-    if any(sign in told for sign in _NO_DATABASE):
-        return SettingError("lake.catalog.uri", f"names what the server does not have: {told}")
+    if any(sign in text for sign in _NO_DATABASE):
+        return SettingError("lake.catalog.uri", f"names what the server does not have: {text}")
     return LakeUnreachable(
-        f"The lake's catalog does not answer; look at the setting `lake.catalog.uri`: {told}"
+        f"The lake's catalog does not answer; look at the setting `lake.catalog.uri`: {text}"
     )
 
 
-def _explain_store(settings: LakeSettings, told: str) -> CdcError | None:
+def _explain_store(settings: LakeSettings, text: str) -> CdcError | None:
     if settings.store is None:
         return None
-    if any(sign in told for sign in _NO_BUCKET):
-        return SettingError("lake.path", f"is in a bucket that does not exist, {settings.warehouse}: {told}")
-    if any(sign in told for sign in _DENIED):
+    if any(sign in text for sign in _NO_BUCKET):
+        return SettingError("lake.path", f"is in a bucket that does not exist, {settings.warehouse}: {text}")
+    if any(sign in text for sign in _DENIED):
         names = ", ".join(f"`{name}`" for name in settings.store.credentials)
         return LakeAccessDenied(
             f"The object store refuses us at {settings.warehouse}; look at {names} in the setting "
-            f"`lake.catalog`, or at the credentials of this machine where they are not set: {told}"
+            f"`lake.catalog`, or at the credentials of this machine where they are not set: {text}"
         )
-    if any(sign in told for sign in _SILENT):
+    if any(sign in text for sign in _SILENT):
         return LakeUnreachable(
             f"The object store does not answer for {settings.warehouse}; look at the setting `lake.path`, "
-            f"and at `s3.endpoint` or its like in `lake.catalog`: {told}"
+            f"and at `s3.endpoint` or its like in `lake.catalog`: {text}"
         )
     return None

@@ -24,14 +24,14 @@ _FULL: Final = re.compile(
 def find_full(error: BaseException | None) -> DiskFull | None:
     """Return the full disk that an error or one of its causes reports; None for other errors."""
     while error is not None:
-        found = _FULL.search(str(error))
-        if found is not None:
-            return DiskFull(found[0].strip(" :\t"))
+        match = _FULL.search(str(error))
+        if match is not None:
+            return DiskFull(match[0].strip(" :\t"))
         error = error.__cause__ or error.__context__
     return None
 
 
 def find_damage(error: Exception) -> LakeDamaged | None:
     """Return the damage that a Java stack reports, a missing file of a table; None for other errors."""
-    found = _MISSING.search(str(error))
-    return LakeDamaged.missing(found["file"]) if found is not None else None
+    match = _MISSING.search(str(error))
+    return LakeDamaged.missing(match["file"]) if match is not None else None

@@ -1,4 +1,4 @@
-"""The lake's files as pyiceberg reads them: one that is missing is told as damage, with its name."""
+"""The lake's files as pyiceberg reads them: a missing one is reported as damage, with its name."""
 
 from pyiceberg.io import InputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
@@ -26,6 +26,6 @@ class LakeFiles(PyArrowFileIO):
 
     def new_input(self, location: str) -> LakeFile:
         """Return a file that can be opened for reading."""
-        found = super().new_input(location)
-        system, path, buffered = found._filesystem, found._path, found._buffer_size  # noqa: SLF001  told by nothing else
+        file = super().new_input(location)
+        system, path, buffered = file._filesystem, file._path, file._buffer_size  # noqa: SLF001  known from nothing else
         return LakeFile(location, path, system, buffered)

@@ -174,7 +174,7 @@ class Lake:
             raise LakeDamaged(f"its catalog {file}", "it is not there any more, and the tables are")
 
     def require(self) -> None:
-        """Make sure that the pipeline is in the lake already; whoever only reads must not make a new one.
+        """Make sure that the pipeline is in the lake already; anyone who only reads must not make a new one.
 
         Raises:
             PipelineNotFound: it is not, or there is no lake.
@@ -245,27 +245,27 @@ def _listed(catalog: Catalog) -> str:
 
 
 def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
-    wanted = {
+    table_properties = {
         **(COMPARE_AND_SET if identifier.endswith(COMPARED) else {}),
         **({} if identifier.endswith(SELDOM) else KEPT_BY_TIME),
     }
     try:
-        found = _load(catalog, identifier)
+        table = _load(catalog, identifier)
     except NoSuchTableError:
         fixed = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)}
-        properties = fixed | SMALL_COMMITS | _plain_columns(identifier, schema) | wanted
+        properties = fixed | SMALL_COMMITS | _plain_columns(identifier, schema) | table_properties
         try:
             catalog.create_table(identifier, schema=schema, properties=properties)
         except TableAlreadyExistsError:
             return
     else:
-        version = found.properties.get(FORMAT_PROPERTY, "1")
+        version = table.properties.get(FORMAT_PROPERTY, "1")
         if int(version) > FORMAT_VERSION:
             raise LakeFormatUnknown(
                 f"Table `{identifier}` has format version {version}, this platform knows {FORMAT_VERSION}. "
                 "Upgrade cdc_platform, or name another lake."
             )
-        _complete(found, schema, wanted)
+        _complete(table, schema, table_properties)
 
 
 def _plain_columns(identifier: str, schema: pa.Schema) -> dict[str, str]:

@@ -49,14 +49,14 @@ def find_store(location: str) -> ObjectStore | None:
 
 def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return a catalog's properties under the names that Iceberg's Java side gives to the same things."""
-    found = dict(properties)
-    region = found.pop("s3.region", None)
+    java = dict(properties)
+    region = java.pop("s3.region", None)
     if region is not None:
-        found.setdefault("client.region", region)
-    if "s3.endpoint" in found and found.get("s3.force-virtual-addressing", "").lower() != "true":
+        java.setdefault("client.region", region)
+    if "s3.endpoint" in java and java.get("s3.force-virtual-addressing", "").lower() != "true":
         # As pyarrow does: a server of one's own rarely has a name for each bucket.
-        found.setdefault("s3.path-style-access", "true")
-    if {"adls.account-name", "adls.account-key"} <= found.keys():
-        found.setdefault("adls.auth.shared-key.account.name", found["adls.account-name"])
-        found.setdefault("adls.auth.shared-key.account.key", found["adls.account-key"])
-    return found
+        java.setdefault("s3.path-style-access", "true")
+    if {"adls.account-name", "adls.account-key"} <= java.keys():
+        java.setdefault("adls.auth.shared-key.account.name", java["adls.account-name"])
+        java.setdefault("adls.auth.shared-key.account.key", java["adls.account-key"])
+    return java

@@ -1,4 +1,4 @@
-"""Where a lake is, and how Spark and pyiceberg reach its catalog through one block of settings."""
+"""Settings of a lake: its place, and one block for its catalog that Spark and pyiceberg share."""
 
 import re
 from collections.abc import Mapping
@@ -123,15 +123,15 @@ class LakeSettings:
 
 
 def is_secret(name: str, value: str = "") -> bool:
-    """Tell whether nobody may see the value of a catalog's property: it is not known to be harmless."""
+    """Return whether nobody may see the value of a catalog's property: it is not known to be harmless."""
     is_harmless = re.fullmatch(_HARMLESS, name) is not None
     return not is_harmless or holds_secret(name, value)
 
 
 def holds_secret(name: str, value: str) -> bool:
     """Return whether the name of any property, or an address in its value, indicates a secret."""
-    found = re.search(HIDDEN_NAMES, name) or re.search(_SECRET_VALUES, value, re.IGNORECASE)
-    return found is not None
+    match = re.search(HIDDEN_NAMES, name) or re.search(_SECRET_VALUES, value, re.IGNORECASE)
+    return match is not None
 
 
 def _with_login(catalog: Mapping[str, str]) -> str:
@@ -151,11 +151,11 @@ def _with_login(catalog: Mapping[str, str]) -> str:
 
 def _translate(catalog: Mapping[str, str], warehouse: str) -> dict[str, str]:
     kind, uri = require_kind(catalog), catalog.get("uri", "")
-    others = {key: value for key, value in catalog.items() if key not in {"type", "uri", "warehouse"}}
+    further = {key: value for key, value in catalog.items() if key not in {"type", "uri", "warehouse"}}
     if kind == "sql":
-        others = {key: value for key, value in others.items() if key not in _LOGIN}
-        return _jdbc_of_sqlalchemy(_with_login(catalog), warehouse) | others
-    return {"type": kind, "warehouse": warehouse, **({"uri": uri} if uri else {}), **others}
+        further = {key: value for key, value in further.items() if key not in _LOGIN}
+        return _jdbc_of_sqlalchemy(_with_login(catalog), warehouse) | further
+    return {"type": kind, "warehouse": warehouse, **({"uri": uri} if uri else {}), **further}
 
 
 def require_kind(catalog: Mapping[str, str]) -> str:

@@ -35,29 +35,29 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
         Raises:
             NoSuchTableError: there is none.
         """
-        known = self._known.get(Catalog.identifier_to_tuple(identifier))
-        if known is None or known.metadata_location != self._location(identifier):
-            known = self._read(identifier)
-        return Table(known.name(), known.metadata, known.metadata_location, known.io, self, known.config)
+        cached = self._known.get(Catalog.identifier_to_tuple(identifier))
+        if cached is None or cached.metadata_location != self._location(identifier):
+            cached = self._read(identifier)
+        return Table(cached.name(), cached.metadata, cached.metadata_location, cached.io, self, cached.config)
 
     def _read(self, identifier: str | Identifier) -> Table:
-        found = super().load_table(identifier)
-        found.metadata = share_logs(found.metadata)
+        table = super().load_table(identifier)
+        table.metadata = share_logs(table.metadata)
         with self._lock:
             if len(self._known) >= TABLES_MAX:
                 self._known.clear()
-            self._known[found.name()] = found
-        return found
+            self._known[table.name()] = table
+        return table
 
     def _location(self, identifier: str | Identifier) -> str | None:
         namespace = Catalog.namespace_to_string(Catalog.namespace_from(identifier))
-        wanted = select(IcebergTables.metadata_location).where(
+        query = select(IcebergTables.metadata_location).where(
             IcebergTables.catalog_name == self.name,
             IcebergTables.table_namespace == namespace,
             IcebergTables.table_name == Catalog.table_name_from(identifier),
         )
         with self.engine.connect() as connection:
-            return connection.scalar(wanted)
+            return connection.scalar(query)
 
 
 class _Shared(list[Any]):

@@ -1,4 +1,4 @@
-"""What a snapshot says about the cycle that made it; no other state is kept about progress."""
+"""Facts in the summary of a snapshot about the cycle that made it; the only state kept about progress."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -131,17 +131,17 @@ def cycles_between(table: Table, after_exclusive: int, until_inclusive: int) -> 
 
 
 def bytes_since(table: Table, position_micros: int | None) -> int | None:
-    """Return what the cycles that reach beyond a position took in memory, None where one does not tell."""
+    """Return what the cycles that reach beyond a position took in memory, None where one does not say."""
     total = 0
     for snapshot in ancestors_of(table, head(table)):
         if fact(snapshot, CYCLE) is None:
             continue
         if position_micros is not None and (position_of(snapshot) or 0) <= position_micros:
             break
-        held_bytes = number_of(snapshot, BYTES)
-        if held_bytes is None:
+        snapshot_bytes = number_of(snapshot, BYTES)
+        if snapshot_bytes is None:
             return None
-        total += held_bytes
+        total += snapshot_bytes
     return total
 
 

@@ -51,22 +51,18 @@ def declare_key(table: Table, columns: Collection[str]) -> Table:
     """
     names = {case_key(name) for name in columns}
     fields = [field for field in table.schema().fields if case_key(field.name) in names]
-    now, wanted = _declared(table), _declarable(fields)
+    now, key = _declared(table), _declarable(fields)
     reason = table.properties.get(DECLARED)
-    if now == wanted:
+    if now == key:
         return table
     compaction = _newest_compaction(table)
     if reason in (HAS_NULLS, compaction):
-        wanted = NO_KEY
+        key = NO_KEY
     elif not _has_all_values(table, [field for field in fields if not field.required]):
-        wanted, reason = NO_KEY, compaction
+        key, reason = NO_KEY, compaction
     else:
         reason = None
-    return (
-        table
-        if now == wanted and reason == table.properties.get(DECLARED)
-        else _commit(table, wanted, reason)
-    )
+    return table if now == key and reason == table.properties.get(DECLARED) else _commit(table, key, reason)
 
 
 def allow_null_keys(table: Table) -> None:
@@ -112,7 +108,7 @@ def _has_all_values(table: Table, fields: Collection[NestedField]) -> bool:
 def _files(table: Table) -> Iterator[DataFile]:
     """Yield the data files of all branches, including those without live rows, which readers open, too."""
     listed = (snapshot.manifests(table.io) for snapshot in _branch_heads(table))
-    manifests = {manifest.manifest_path: manifest for found in listed for manifest in found}
+    manifests = {manifest.manifest_path: manifest for files in listed for manifest in files}
     for manifest in manifests.values():
         if manifest.content == ManifestContent.DATA:
             yield from (entry.data_file for entry in manifest.fetch_manifest_entry(table.io))

@@ -50,37 +50,37 @@ def _rewrite(spark: SparkSession, table: str, options: dict[str, str]) -> int:
 
 
 def find_expendable(
-    table: Table, before_micros: int, keep_newest: int, kept: Collection[int] = ()
+    table: Table, before_micros: int, keep_newest: int, protected: Collection[int] = ()
 ) -> tuple[int, ...]:
     """Return the snapshots of before a moment that may expire, oldest first.
 
     What a tag names stays, and what a branch of somebody else was built upon; of the branches of cycles the
-    newest snapshots, which tell how far a pipeline has come.
+    newest snapshots, which say how far a pipeline has come.
 
     Args:
         table: the table as it is now.
         before_micros: younger snapshots stay.
         keep_newest: how many of the newest snapshots stay whatever their age.
-        kept: further snapshots that stay.
+        protected: further snapshots that stay.
     """
-    known = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
-    stay = set(kept)
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    stay = set(protected)
     for name, ref in table.metadata.refs.items():
         is_tag = ref.snapshot_ref_type is SnapshotRefType.TAG
         most = 1 if is_tag else keep_newest if name in (MAIN, BRANCH) else None
-        stay.update(islice(_chain(known, ref.snapshot_id), most))
+        stay.update(islice(_chain(snapshots, ref.snapshot_id), most))
     return tuple(
         snapshot.snapshot_id
-        for snapshot in sorted(known.values(), key=lambda snapshot: snapshot.timestamp_ms)
+        for snapshot in sorted(snapshots.values(), key=lambda snapshot: snapshot.timestamp_ms)
         if snapshot.timestamp_ms * 1000 < before_micros and snapshot.snapshot_id not in stay
     )
 
 
-def _chain(known: Mapping[int, Snapshot], newest: int) -> Iterator[int]:
-    found: int | None = newest
-    while found is not None and found in known:
-        yield found
-        found = known[found].parent_snapshot_id
+def _chain(snapshots: Mapping[int, Snapshot], newest: int) -> Iterator[int]:
+    snapshot_id: int | None = newest
+    while snapshot_id is not None and snapshot_id in snapshots:
+        yield snapshot_id
+        snapshot_id = snapshots[snapshot_id].parent_snapshot_id
 
 
 def expire_snapshots(spark: SparkSession, table: str, snapshot_ids: Sequence[int]) -> int:

@@ -89,19 +89,19 @@ def _existing(io: FileIO, paths: Iterable[str]) -> Iterator[str]:
 def _unlogged(table: Table) -> Iterator[tuple[str, int]]:
     """Yield the files before those in the log, newest first, each with the time of its replacement in ms."""
     log = tuple(table.metadata.metadata_log)
-    known = {entry.metadata_file for entry in log}
+    files = {entry.metadata_file for entry in log}
     while log:
         # A file that another tool has deleted does not hide those before it: its successors name them, too.
         logs = ((entry, _read_log(_File(entry.metadata_file, table.io))) for entry in log[:MISSING_IN_A_ROW])
-        reader, log = next((found for found in logs if found[1]), (log[0], ()))
+        reader, log = next((pair for pair in logs if pair[1]), (log[0], ()))
         for after, entry in pairwise((reader, *reversed(log))):
-            if entry.metadata_file not in known:
-                known.add(entry.metadata_file)
+            if entry.metadata_file not in files:
+                files.add(entry.metadata_file)
                 yield entry.metadata_file, after.timestamp_ms
 
 
 @lru_cache(maxsize=READ_LOGS)
 def _read_log(file: _File) -> tuple[MetadataLogEntry, ...]:
     """Return the log of a metadata file, empty where the file has been deleted."""
-    found = file.io.new_input(file.path)
-    return tuple(FromInputFile.table_metadata(found).metadata_log) if found.exists() else ()
+    source = file.io.new_input(file.path)
+    return tuple(FromInputFile.table_metadata(source).metadata_log) if source.exists() else ()

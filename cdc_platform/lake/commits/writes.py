@@ -25,7 +25,7 @@ class CycleStep:
 
 CONFLICT_SIGNS = (
     "CommitFailedException",
-    # Iceberg's ValidationException tells of much else, too, such as of a name that no column can have.
+    # Iceberg's ValidationException reports much else, too, such as of a name that no column can have.
     "Found conflicting ",
     "Found new conflicting ",
     "Found concurrently added ",

@@ -43,26 +43,26 @@ _NUMBERS: Final = (IntegerType, LongType, DateType, TimestampType, TimestamptzTy
 
 
 @dataclass(frozen=True)
-class FoundRows:
+class MatchedRows:
     """Rows of one data file that have some of the keys that were looked for.
 
     Args:
         file: the data file.
         positions: where they lie in it, ascending.
         keys: which key each of them has, by its number among the keys.
-        gone: positions of the file's rows that are deleted already.
+        deleted: positions of the file's rows that are deleted already.
     """
 
     file: DataFile
     positions: Positions
     keys: Codes
-    gone: BitMap64
+    deleted: BitMap64
 
     def __len__(self) -> int:
         """Return how many rows these are."""
         return len(self.positions)
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> "FoundRows":
+    def where(self, chosen: npt.NDArray[np.bool_]) -> "MatchedRows":
         """Return some of them."""
         return replace(self, positions=self.positions[chosen], keys=self.keys[chosen])
 
@@ -101,8 +101,8 @@ class KeyIndex:
         return _codes(pc.index_in(pa.array(codes), value_set=self._combined[place - 1]))
 
 
-def _codes(found: pa.Array | pa.ChunkedArray) -> Codes:
-    filled = pc.fill_null(found, MISSING)
+def _codes(values: pa.Array | pa.ChunkedArray) -> Codes:
+    filled = pc.fill_null(values, MISSING)
     chunk = filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled
     codes: Codes = chunk.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes
@@ -132,8 +132,8 @@ def _extent(column: pa.ChunkedArray, kind: IcebergType) -> tuple[Bound, Bound] |
         column = column.cast(pa.int32())
     elif not isinstance(kind, StringType):
         column = column.cast(pa.int64())
-    found = pc.min_max(column).as_py()
-    return found["min"], found["max"]
+    extremes = pc.min_max(column).as_py()
+    return extremes["min"], extremes["max"]
 
 
 def _reaches(file: DataFile, field_id: int, kind: IcebergType, low: Bound, high: Bound) -> bool:
@@ -149,7 +149,9 @@ def _bound(stored: bytes, kind: IcebergType) -> Bound:
     return stored.decode() if isinstance(kind, StringType) else int.from_bytes(stored, "little", signed=True)
 
 
-def find_rows(table: Table, files: TableFiles, within: Sequence[DataFile], keys: pa.Table) -> list[FoundRows]:
+def find_rows(
+    table: Table, files: TableFiles, within: Sequence[DataFile], keys: pa.Table
+) -> list[MatchedRows]:
     """Return the rows that have some keys, of each data file that has any.
 
     Args:
@@ -160,28 +162,28 @@ def find_rows(table: Table, files: TableFiles, within: Sequence[DataFile], keys:
     """
     seek = partial(_find_in, table, files, _scan(table, keys.column_names), KeyIndex(keys))
     with ThreadPoolExecutor(max_workers=cpu_count()) as pool:
-        return [found for found in pool.map(seek, within) if len(found)]
+        return [rows for rows in pool.map(seek, within) if len(rows)]
 
 
-def read_rows(table: Table, found: Sequence[FoundRows], columns: Sequence[str]) -> pa.Table:
+def read_rows(table: Table, found_rows: Sequence[MatchedRows], columns: Sequence[str]) -> pa.Table:
     """Return columns of rows that were found, in their order, as the table has them now, and their row ids.
 
     The id of a row, in the column `_row_id`, is its own, else the one that its place gives it.
     """
     scan = _scan(table, columns, ROW_ID)
 
-    def read(rows: FoundRows) -> pa.Table:
+    def read(rows: MatchedRows) -> pa.Table:
         chosen = np.zeros(rows.file.record_count, dtype=np.bool_)
         chosen[rows.positions] = True
         # To take rows by their numbers, Arrow would put all texts of a file into one array.
         stored = scan.to_table([FileScanTask(rows.file)]).filter(pa.array(chosen))
         first = rows.file[FILE_FIRST_ROW_ID]
-        given = pa.array(rows.positions + first) if first is not None else pa.nulls(len(rows), pa.int64())
+        row_ids = pa.array(rows.positions + first) if first is not None else pa.nulls(len(rows), pa.int64())
         place = stored.schema.get_field_index(ROW_ID.name)
-        return stored.set_column(place, ROW_ID.name, pc.coalesce(stored[ROW_ID.name], given))
+        return stored.set_column(place, ROW_ID.name, pc.coalesce(stored[ROW_ID.name], row_ids))
 
     with ThreadPoolExecutor(max_workers=cpu_count()) as pool:
-        parts = [scan.to_table([]), *pool.map(read, found)]
+        parts = [scan.to_table([]), *pool.map(read, found_rows)]
     return pa.concat_tables(parts, promote_options="permissive")
 
 
@@ -190,13 +192,15 @@ def _scan(table: Table, columns: Sequence[str], *further: NestedField) -> ArrowS
     return ArrowScan(table.metadata, table.io, Schema(*fields, *further), AlwaysTrue())
 
 
-def _find_in(table: Table, files: TableFiles, scan: ArrowScan, index: KeyIndex, file: DataFile) -> FoundRows:
+def _find_in(
+    table: Table, files: TableFiles, scan: ArrowScan, index: KeyIndex, file: DataFile
+) -> MatchedRows:
     codes = index.find(scan.to_table([FileScanTask(file)]))
-    found = FoundRows(file, np.flatnonzero(codes != MISSING), codes[codes != MISSING], BitMap64())
+    rows = MatchedRows(file, np.flatnonzero(codes != MISSING), codes[codes != MISSING], BitMap64())
     vector = files.vectors.get(file.file_path)
-    if vector is None or not len(found):
-        return found
-    gone = read_vector(table.io, vector.data_file)
+    if vector is None or not len(rows):
+        return rows
+    deleted = read_vector(table.io, vector.data_file)
     is_gone = np.zeros(file.record_count, dtype=np.bool_)
-    is_gone[np.array(gone.to_array(), dtype=np.int64)] = True
-    return replace(found, gone=gone).where(~is_gone[found.positions])
+    is_gone[np.array(deleted.to_array(), dtype=np.int64)] = True
+    return replace(rows, deleted=deleted).where(~is_gone[rows.positions])

@@ -18,7 +18,7 @@ from pyiceberg.table.snapshots import Snapshot
 from cdc_platform.lake.local_writer.key_lookup import (
     ROW_ID,
     Codes,
-    FoundRows,
+    MatchedRows,
     files_in_reach,
     find_rows,
     read_rows,
@@ -35,7 +35,7 @@ NO_KEYS: Final[Codes] = np.array([], dtype=np.int64)
 class KeyRows:
     """The rows of a table that have some keys, file by file."""
 
-    parts: Sequence[FoundRows]
+    parts: Sequence[MatchedRows]
 
     @cached_property
     def keys(self) -> Codes:
@@ -51,8 +51,8 @@ class KeyRows:
         if not self.parts:
             return self
         ends = np.cumsum([len(part) for part in self.parts])[:-1]
-        kept = [part.where(flags) for part, flags in zip(self.parts, np.split(chosen, ends), strict=True)]
-        return KeyRows([part for part in kept if len(part)])
+        parts = [part.where(flags) for part, flags in zip(self.parts, np.split(chosen, ends), strict=True)]
+        return KeyRows([part for part in parts if len(part)])
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ class LocalTable:
         """Return columns of rows in their order, and their ids in the column `_row_id`."""
         return read_rows(self.table, rows.parts, columns)
 
-    def commit(self, gone: KeyRows, rows: pa.Table, branch: str, properties: Mapping[str, str]) -> int:
+    def commit(self, key_rows: KeyRows, rows: pa.Table, branch: str, properties: Mapping[str, str]) -> int:
         """Take rows out and put others in by one commit, and return the snapshot's id.
 
         Args:
-            gone: the rows that are taken out.
+            key_rows: the rows that are taken out.
             rows: those that come in, in the types of the table; ids of rows that they stand for in `_row_id`.
             branch: the branch, which is at the base.
             properties: entries of the snapshot's summary.
@@ -102,7 +102,7 @@ class LocalTable:
         Raises:
             CommitConflict: another run has changed the branch; nothing was committed.
         """
-        delta = RowDelta(self.base, self.files, gone.parts, rows, properties)
+        delta = RowDelta(self.base, self.files, key_rows.parts, rows, properties)
         return commit_row_delta(self.table, delta, branch)
 
 

@@ -157,8 +157,8 @@ class ManifestWriterV3(ManifestWriterV2):
 
     def to_manifest_file(self) -> ManifestFile:
         """Return what the list of manifests has of it."""
-        found = super().to_manifest_file()
-        return ManifestFile(*(found[place] for place in range(FIRST_ROW_ID)), None)
+        manifest = super().to_manifest_file()
+        return ManifestFile(*(manifest[place] for place in range(FIRST_ROW_ID)), None)
 
 
 def with_version_3(file: DataFile) -> DataFile:
@@ -183,15 +183,15 @@ def number_manifests(
     numbered: list[ManifestFile] = []
     next_row_id = numbering.next_row_id
     for manifest in manifests:
-        known = ManifestFile(*(manifest[place] for place in range(len(manifest))))
-        if known.sequence_number == UNASSIGNED_SEQ:
-            known.sequence_number = numbering.sequence_number
-        if known.min_sequence_number == UNASSIGNED_SEQ:
-            known.min_sequence_number = numbering.sequence_number
-        if known.content == ManifestContent.DATA and known[FIRST_ROW_ID] is None:
-            known[FIRST_ROW_ID] = next_row_id
-            next_row_id += (known.added_rows_count or 0) + (known.existing_rows_count or 0)
-        numbered.append(known)
+        copy = ManifestFile(*(manifest[place] for place in range(len(manifest))))
+        if copy.sequence_number == UNASSIGNED_SEQ:
+            copy.sequence_number = numbering.sequence_number
+        if copy.min_sequence_number == UNASSIGNED_SEQ:
+            copy.min_sequence_number = numbering.sequence_number
+        if copy.content == ManifestContent.DATA and copy[FIRST_ROW_ID] is None:
+            copy[FIRST_ROW_ID] = next_row_id
+            next_row_id += (copy.added_rows_count or 0) + (copy.existing_rows_count or 0)
+        numbered.append(copy)
     return numbered, next_row_id - numbering.next_row_id
 
 
@@ -199,7 +199,7 @@ def write_manifest_list(
     output: OutputFile, manifests: Sequence[ManifestFile], numbering: Numbering, parent_id: int | None
 ) -> None:
     """Write the list of a snapshot's manifests."""
-    told: dict[str, Any] = {
+    properties: dict[str, Any] = {
         "snapshot-id": str(numbering.snapshot_id),
         "parent-snapshot-id": str(parent_id) if parent_id is not None else "null",
         "sequence-number": str(numbering.sequence_number),
@@ -211,6 +211,6 @@ def write_manifest_list(
         output_file=output,
         file_schema=MANIFEST_LIST_FILE_SCHEMAS[V3],
         schema_name="manifest_file",
-        metadata=told,
+        metadata=properties,
     ) as writer:
         writer.write_block(list(manifests))

@@ -33,7 +33,7 @@ from pyroaring import BitMap64
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.local_writer.deletion_vectors import write_vectors
-from cdc_platform.lake.local_writer.key_lookup import ROW_ID, FoundRows
+from cdc_platform.lake.local_writer.key_lookup import ROW_ID, MatchedRows
 from cdc_platform.lake.local_writer.manifests import (
     ManifestWriterV3,
     Numbering,
@@ -61,7 +61,7 @@ class RowDelta:
 
     base: Snapshot
     files: TableFiles
-    gone: Sequence[FoundRows]
+    deleted: Sequence[MatchedRows]
     rows: pa.Table
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -132,23 +132,23 @@ class _Commit:
         self.table = table
         self.added = [with_version_3(file) for file in _write_rows(table, delta.rows, self.uuid)]
         self.vectors = self._write_vectors()
-        taken = {vector_place(vector).data_file for vector in self.vectors}
+        replaced = {vector_place(vector).data_file for vector in self.vectors}
         self.outdated = {
             vector_place(entry.data_file): entry.data_file
             for path, entry in delta.files.vectors.items()
-            if path in taken
+            if path in replaced
         }
         rewritten = [manifest for manifest in delta.files.manifests if self._is_rewritten(manifest)]
-        kept = [manifest for manifest in delta.files.manifests if manifest not in rewritten]
-        self.manifests = [*self._new_data(), *self._new_deletes(rewritten), *kept]
+        unchanged = [manifest for manifest in delta.files.manifests if manifest not in rewritten]
+        self.manifests = [*self._new_data(), *self._new_deletes(rewritten), *unchanged]
 
     def metadata_path(self, name: str) -> str:
         return self.table.location_provider().new_metadata_location(name)
 
     def _write_vectors(self) -> list[DataFile]:
         positions = {
-            found.file.file_path: found.gone | BitMap64(found.positions.astype("uint64"))
-            for found in self.delta.gone
+            rows.file.file_path: rows.deleted | BitMap64(rows.positions.astype("uint64"))
+            for rows in self.delta.deleted
         }
         if not positions:
             return []
@@ -188,28 +188,32 @@ class _Commit:
         return [writer.to_manifest_file()]
 
     def summary(self) -> Summary:
-        """Return what the snapshot tells of itself, with the totals of the base brought further."""
+        """Return what the snapshot says of itself, with the totals of the base brought further."""
         collector = SnapshotSummaryCollector()
         for file in self.added:
             collector.add_file(file, self.table.schema())
-        told = collector.build()
+        totals = collector.build()
         for word, vectors in (("added", self.vectors), ("removed", list(self.outdated.values()))):
             # Each takes its part of a file only.
-            size = int(told.get(f"{word}-files-size", 0)) + sum(vector_place(one).length for one in vectors)
-            rows = sum(one.record_count for one in vectors)
+            size = int(totals.get(f"{word}-files-size", 0)) + sum(
+                vector_place(file).length for file in vectors
+            )
+            rows = sum(file.record_count for file in vectors)
             numbers = {"delete-files": len(vectors), "dvs": len(vectors), "position-deletes": rows}
             numbers["files-size"] = size
-            told |= {f"{word}-{name}": str(number) for name, number in numbers.items() if number}
+            totals |= {f"{word}-{name}": str(number) for name, number in numbers.items() if number}
         deletes = Operation.OVERWRITE if self.added else Operation.DELETE
         operation = deletes if self.vectors else Operation.APPEND
-        summary = Summary(operation=operation, **told, **{"engine-name": ENGINE}, **self.delta.properties)
+        summary = Summary(operation=operation, **totals, **{"engine-name": ENGINE}, **self.delta.properties)
         return update_snapshot_summaries(summary, self.delta.base.summary)
 
     def take_back(self) -> None:
         """Delete the files of a commit that has failed for good."""
         files = {file.file_path for file in (*self.added, *self.vectors)}
-        written = [manifest for manifest in self.manifests if manifest.added_snapshot_id == self.snapshot_id]
-        self._delete([*files, *(manifest.manifest_path for manifest in written), *self.lists])
+        manifests_added = [
+            manifest for manifest in self.manifests if manifest.added_snapshot_id == self.snapshot_id
+        ]
+        self._delete([*files, *(manifest.manifest_path for manifest in manifests_added), *self.lists])
 
     def drop_former_lists(self) -> None:
         """Delete the lists of tries before the one that was committed."""
@@ -251,8 +255,8 @@ class _Update(UpdateTableMetadata["_Update"]):
             }
         )
         # Without them the branch would lose what somebody has set of how long its snapshots stay.
-        kept = metadata.refs[made.branch].model_dump(by_alias=True, exclude_none=True)
-        moved = {**kept, "snapshot-id": made.snapshot_id, "ref-name": made.branch}
+        reference = metadata.refs[made.branch].model_dump(by_alias=True, exclude_none=True)
+        moved = {**reference, "snapshot-id": made.snapshot_id, "ref-name": made.branch}
         unmoved = _AssertUnmoved.model_validate({"snapshot-id": parent, "ref": made.branch})
         updates = AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(moved)
         return updates, (unmoved.numbered(numbering.sequence_number),)

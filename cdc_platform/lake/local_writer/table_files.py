@@ -1,4 +1,4 @@
-"""What a snapshot of a merged table consists of: data files, and the vectors of their deleted rows."""
+"""The files of a snapshot of a merged table: data files, and the vectors of their deleted rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

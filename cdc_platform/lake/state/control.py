@@ -160,5 +160,5 @@ def _as_table(partitions: Collection[Partition]) -> pa.Table:
 
 
 def _micros(moments: pa.ChunkedArray) -> list[int]:
-    found: list[int] = moments.cast(TIMESTAMP).cast(pa.int64()).to_pylist()
-    return found
+    micros: list[int] = moments.cast(TIMESTAMP).cast(pa.int64()).to_pylist()
+    return micros

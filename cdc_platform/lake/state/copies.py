@@ -54,7 +54,7 @@ class Batch:
 class CopyProgress:
     """How much of a plan a table's branch holds.
 
-    ``head`` is the newest commit of the plan that counts, None before the first. ``is_mixed`` tells that
+    ``head`` is the newest commit of the plan that counts, None before the first. ``is_mixed`` means that
     the branch holds something else upon it: what two runs at once have left, or an earlier plan.
     ``batches`` are the last commits of the plan, at most two, the newest first.
     """
@@ -108,8 +108,8 @@ class ChunkBatch:
         ends = [end for first, last in stored.done for end in (first, last + 1)]
         if ends != sorted(ends) or not all(0 <= end <= MOST_CHUNKS for end in ends):
             raise ValueError(f"{stored.done} are no ranges of chunks")
-        done = frozenset(chunk for first, last in stored.done for chunk in range(first, last + 1))
-        return cls(stored.number, stored.base, done, stored.own, stored.begun_micros)
+        chunks = frozenset(chunk for first, last in stored.done for chunk in range(first, last + 1))
+        return cls(stored.number, stored.base, chunks, stored.own, stored.begun_micros)
 
 
 @dataclass(frozen=True)
@@ -178,9 +178,9 @@ def save_plans(lake: Lake, plans: Sequence[CopyPlan]) -> None:
         return
     # One and the same version of the table tells the newest plans and takes the next ones.
     table = lake.system_table(COPIED)
-    known = _plans_of(table)
+    plans_before = _plans_of(table)
     conflict = "Another run has planned the same initial copies; the next cycle goes on with its plan."
-    if any(plan.table in known and known[plan.table].number >= plan.number for plan in plans):
+    if any(plan.table in plans_before and plans_before[plan.table].number >= plan.number for plan in plans):
         raise CommitConflict(conflict)
     rows = [
         {
@@ -220,11 +220,11 @@ def load_copy_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
 
 
 def _last_batches(table: Table, newest: Snapshot, plan: CopyPlan) -> tuple[Batch, ...]:
-    found = []
+    batches = []
     for snapshot in islice(ancestors_of(table, newest), 2):
         chunk_batch = ChunkBatch.of(snapshot)
         if chunk_batch is None or chunk_batch.number != plan.number:
             break
         seconds = snapshot.timestamp_ms / 1e3 - chunk_batch.begun_micros / 1e6
-        found.append(Batch(chunk_batch.own, chunk_batch.begun_micros, seconds))
-    return tuple(found)
+        batches.append(Batch(chunk_batch.own, chunk_batch.begun_micros, seconds))
+    return tuple(batches)

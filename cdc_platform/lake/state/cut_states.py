@@ -1,4 +1,4 @@
-"""What has become of cuts: which can still be read, and which are pinned."""
+"""States of cuts: readable or expired, and pinned or not."""
 
 from dataclasses import dataclass
 
@@ -47,14 +47,14 @@ def cut_state(lake: Lake, cut: Cut) -> CutState:
 
 
 def _state(cut: Cut, tables: "dict[str, Table | None]") -> CutState:
-    found = {name: tables[name] for name in cut.tables}
+    present = {name: tables[name] for name in cut.tables}
     expired = tuple(
         name
-        for name, table in found.items()
+        for name, table in present.items()
         if table is None or table.metadata.snapshot_by_id(cut.tables[name]) is None
     )
-    pinned = all(table is not None and is_tagged(table, cut, name) for name, table in found.items())
-    return CutState(cut, expired, bool(found) and pinned)
+    pinned = all(table is not None and is_tagged(table, cut, name) for name, table in present.items())
+    return CutState(cut, expired, bool(present) and pinned)
 
 
 def is_tagged(table: Table, cut: Cut, name: str) -> bool:

@@ -33,10 +33,10 @@ def list_markers(lake: Lake, after_cycle: int = 0, until_cycle: int | None = Non
         window += f" and cycle <= {until_cycle}"
     columns = ("kind", "cycle", "record_order", "record_sequence", "event")
     rows = lake.system_table(RAW).scan(row_filter=window, selected_fields=columns).to_arrow().to_pylist()
-    found: dict[str, Marker] = {}
+    markers: dict[str, Marker] = {}
     for row in sorted(rows, key=lambda row: (row["cycle"], row["record_order"])):
-        found.setdefault(row["record_sequence"], marker_of(row))
-    return tuple(found.values())
+        markers.setdefault(row["record_sequence"], marker_of(row))
+    return tuple(markers.values())
 
 
 def marker_of(row: Mapping[str, Any]) -> Marker:
@@ -69,12 +69,12 @@ def markers_of(cuts: tuple[Cut, ...], markers: tuple[Marker, ...]) -> Mapping[in
     """Return, by number of the cut, the markers that lie in it and not in the cut before.
 
     Args:
-        cuts: oldest first; of the first one all markers are told that are not younger.
+        cuts: oldest first; the first one has all markers that are not younger.
         markers: in the order of their cycles.
     """
-    found: dict[int, tuple[Marker, ...]] = {}
+    by_cut: dict[int, tuple[Marker, ...]] = {}
     begun = -1
     for cut in cuts:
-        found[cut.cut] = tuple(marker for marker in markers if begun < marker.cycle <= cut.cycle)
+        by_cut[cut.cut] = tuple(marker for marker in markers if begun < marker.cycle <= cut.cycle)
         begun = cut.cycle
-    return found
+    return by_cut

@@ -1,4 +1,4 @@
-"""What lies in quarantine: records that could not enter the log, with their whole transactions."""
+"""The quarantine: records that could not enter the log, with their whole transactions."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from cdc_platform.lake.commits.filters import all_of, at_most, equals, is_any
 from cdc_platform.model.base.schemas import QUARANTINE
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
-from cdc_platform.model.stream.quarantined_records import HeldRecord, ReplaySource
+from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
 
 _OPEN: Final = equals("replayed_at", None)
 _TRIES: Final = 5
@@ -30,7 +30,7 @@ _SAME_NAMES: Final = (
 
 @dataclass(frozen=True)
 class ReplayMark:
-    """What a replay notes at a record; see `HeldRecord`."""
+    """What a replay notes at a record; see `QuarantinedRecord`."""
 
     micros: int
     cycle: int
@@ -45,10 +45,10 @@ def count_quarantined(lake: Lake, table: str | None = None) -> int:
 
 def describe_next_step(lake: Lake) -> str:
     """Return why a pipeline has no tables or cuts yet, and what to do about it."""
-    held = count_quarantined(lake)
-    if held and count_rows(head(lake.system_table(LOG))) == 0:
+    count = count_quarantined(lake)
+    if count and count_rows(head(lake.system_table(LOG))) == 0:
         return (
-            f"all records read so far are in quarantine ({held}); `cdc-platform quarantine list` shows the "
+            f"all records read so far are in quarantine ({count}); `cdc-platform quarantine list` shows the "
             "reasons"
         )
     return "run a cycle first"
@@ -70,11 +70,11 @@ def _record_ids(lake: Lake, condition: BooleanExpression) -> set[str]:
 
 
 @understanding(QUARANTINED)
-def load_held(lake: Lake, *, with_replayed: bool = False) -> list[HeldRecord]:
+def load_quarantined(lake: Lake, *, with_replayed: bool = False) -> list[QuarantinedRecord]:
     """Return what lies in quarantine, one for each record and cycle, oldest first."""
     condition = AlwaysTrue() if with_replayed else _OPEN
     rows = lake.system_table(QUARANTINED).scan(condition).to_arrow()
-    return sorted(map(_as_held, rows.to_pylist()), key=lambda held: held.identity)
+    return sorted(map(_as_record, rows.to_pylist()), key=lambda record: record.identity)
 
 
 def count_by_reason(lake: Lake) -> Counter[tuple[str | None, str]]:
@@ -89,8 +89,8 @@ def count_by_reason(lake: Lake) -> Counter[tuple[str | None, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldPlace:
-    """The origin of an open record, without its text; see `HeldRecord`."""
+class QuarantinedPlace:
+    """The origin of an open record, without its text; see `QuarantinedRecord`."""
 
     cycle: int
     record_id: str
@@ -103,7 +103,7 @@ class HeldPlace:
         return self.cycle, self.record_id
 
 
-def open_places(lake: Lake) -> Sequence[HeldPlace]:
+def open_places(lake: Lake) -> Sequence[QuarantinedPlace]:
     """Return the open records that come from files or topics; needs no Spark."""
     quarantine = lake.system_table(QUARANTINED)
     snapshot = head(quarantine)
@@ -144,8 +144,8 @@ def _marked(row: dict[str, Any], marks: Mapping[tuple[int, str], ReplayMark]) ->
     mark = marks.get((row["cycle"], row["record_id"]))
     if mark is None:
         return row
-    told = {"replayed_at": to_datetime(mark.micros), "replayed_cycle": mark.cycle}
-    return {**row, **told, "replayed_from": mark.source.value}
+    columns = {"replayed_at": to_datetime(mark.micros), "replayed_cycle": mark.cycle}
+    return {**row, **columns, "replayed_from": mark.source.value}
 
 
 @dataclass(frozen=True)
@@ -158,12 +158,12 @@ class Replays:
     """
 
     files: Mapping[str, int]
-    texts: Mapping[int, Sequence[HeldRecord]]
+    texts: Mapping[int, Sequence[QuarantinedRecord]]
 
     @property
     def origins(self) -> frozenset[str]:
         """Files and topics of which events come again, however long ago they came first."""
-        of_texts = (held.origin for asked in self.texts.values() for held in asked)
+        of_texts = (record.origin for records in self.texts.values() for record in records)
         return frozenset(self.files) | {origin for origin in of_texts if origin is not None}
 
 
@@ -194,23 +194,23 @@ class _Version:
 def _read_replays(version: _Version) -> Replays:
     rows = version.table.scan(Not(_OPEN), snapshot_id=version.snapshot_id).to_arrow().to_pylist()
     files: dict[str, int] = {}
-    texts: dict[int, list[HeldRecord]] = {}
-    for held in map(_as_held, rows):
-        if held.replayed_from is ReplaySource.FILE and held.origin is not None:
-            files[held.origin] = max(held.replayed_cycle or 0, files.get(held.origin, 0))
-        elif held.replayed_from is ReplaySource.TEXT and held.replayed_micros is not None:
-            texts.setdefault(held.replayed_micros, []).append(held)
+    texts: dict[int, list[QuarantinedRecord]] = {}
+    for record in map(_as_record, rows):
+        if record.replayed_from is ReplaySource.FILE and record.origin is not None:
+            files[record.origin] = max(record.replayed_cycle or 0, files.get(record.origin, 0))
+        elif record.replayed_from is ReplaySource.TEXT and record.replayed_micros is not None:
+            texts.setdefault(record.replayed_micros, []).append(record)
     return Replays(files, texts)
 
 
 # Most cycles add nothing to what is there.
 @lru_cache(maxsize=4)
 @understanding(QUARANTINED)
-def _read_places(version: _Version) -> Sequence[HeldPlace]:
+def _read_places(version: _Version) -> Sequence[QuarantinedPlace]:
     fields = ("cycle", "transaction_id", "record_id", "origin", "replayed_at")
     rows = version.table.scan(_OPEN, selected_fields=fields, snapshot_id=version.snapshot_id).to_arrow()
     return tuple(
-        HeldPlace(row["cycle"], row["record_id"], _sequence(row), row["origin"])
+        QuarantinedPlace(row["cycle"], row["record_id"], _sequence(row), row["origin"])
         for row in rows.to_pylist()
         if row["origin"] is not None
     )
@@ -220,7 +220,7 @@ def _sequence(row: Mapping[str, Any]) -> str:
     return str(row["record_id"]).removeprefix(f"{row['transaction_id']}/")
 
 
-def untaken_records(lake: Lake, quarantine: Table, taken_id: int | None) -> tuple[HeldRecord, ...]:
+def untaken_records(lake: Lake, quarantine: Table, taken_id: int | None) -> tuple[QuarantinedRecord, ...]:
     """Return the records whose raw records are to be judged again, and that the log has not judged yet.
 
     Args:
@@ -229,7 +229,7 @@ def untaken_records(lake: Lake, quarantine: Table, taken_id: int | None) -> tupl
         taken_id: snapshot of quarantine whose replays the log has taken.
 
     Raises:
-        LakeError: the snapshot is gone, so nothing tells which replays have been taken.
+        LakeError: the snapshot is gone, so nothing shows which replays have been taken.
     """
     snapshot = head(quarantine)
     if snapshot is None or count_rows(snapshot) == 0:
@@ -240,17 +240,17 @@ def untaken_records(lake: Lake, quarantine: Table, taken_id: int | None) -> tupl
             "been replayed. Restore the table; the platform never expires its snapshots."
         )
     place = quarantine.location()
-    asked = _read_records(_Version(place, snapshot.snapshot_id, quarantine))
-    taken = _read_records(_Version(place, taken_id, quarantine)) if taken_id is not None else {}
-    return tuple(held for key, held in asked.items() if key not in taken)
+    requested = _read_records(_Version(place, snapshot.snapshot_id, quarantine))
+    before = _read_records(_Version(place, taken_id, quarantine)) if taken_id is not None else {}
+    return tuple(record for key, record in requested.items() if key not in before)
 
 
 @lru_cache(maxsize=8)
 @understanding(QUARANTINED)
-def _read_records(version: _Version) -> Mapping[tuple[int, str, int | None], HeldRecord]:
+def _read_records(version: _Version) -> Mapping[tuple[int, str, int | None], QuarantinedRecord]:
     of_records = equals("replayed_from", ReplaySource.RECORDS.value)
     rows = version.table.scan(of_records, snapshot_id=version.snapshot_id).to_arrow().to_pylist()
-    return {(*held.identity, held.replayed_micros): held for held in map(_as_held, rows)}
+    return {(*record.identity, record.replayed_micros): record for record in map(_as_record, rows)}
 
 
 def replayed_records(lake: Lake) -> pa.Table:
@@ -269,9 +269,9 @@ def has_replays(lake: Lake, table: str | None = None) -> bool:
     return bool(_record_ids(lake, all_of(Not(_OPEN), of_table)))
 
 
-def _as_held(row: dict[str, Any]) -> HeldRecord:
+def _as_record(row: dict[str, Any]) -> QuarantinedRecord:
     moment, replayed, source = (row[name] for name in ("record_timestamp", "replayed_at", "replayed_from"))
-    return HeldRecord(
+    return QuarantinedRecord(
         **{name: row[name] for name in _SAME_NAMES},
         table=row["table_name"],
         moment_micros=from_datetime(moment),

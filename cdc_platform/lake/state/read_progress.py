@@ -22,7 +22,7 @@ from cdc_platform.model.base.schemas import FILES
 from cdc_platform.model.base.stored_texts import read_stored, understanding
 from cdc_platform.model.stream.file_reports import FileReport
 from cdc_platform.model.stream.files import READ_AGAIN
-from cdc_platform.model.stream.quarantined_records import HeldRecord
+from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.unread import UNREAD, FailedRead, failed_reads, unread_path
 
@@ -36,14 +36,14 @@ def load_read_progress(lake: Lake) -> Mapping[str, str]:
     The version of what is to be read again is `READ_AGAIN`.
     """
     stored = _store_read_progress(lake)
-    asked = load_replays(lake).files
-    again = {path for path, cycle in asked.items() if stored.cycles.get(path, cycle + 1) <= cycle}
+    replays = load_replays(lake).files
+    again = {path for path, cycle in replays.items() if stored.cycles.get(path, cycle + 1) <= cycle}
     if not again:
         return stored.versions
     # Who asks for a replay wants no pause that began before.
-    ended = {unread_path(path) for path in again if stored.failed_cycles.get(path, 0) <= asked[path]}
-    kept = {path: version for path, version in stored.versions.items() if path not in ended}
-    return {**kept, **dict.fromkeys(again, READ_AGAIN)}
+    ended = {unread_path(path) for path in again if stored.failed_cycles.get(path, 0) <= replays[path]}
+    progress = {path: version for path, version in stored.versions.items() if path not in ended}
+    return {**progress, **dict.fromkeys(again, READ_AGAIN)}
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ def last_reads(lake: Lake, paths: Iterable[str]) -> Mapping[str, ReadFile]:
     }
 
 
-def waiting_texts(lake: Lake) -> tuple[int, Sequence[HeldRecord]] | None:
+def waiting_texts(lake: Lake) -> tuple[int, Sequence[QuarantinedRecord]] | None:
     """Return when the oldest replay of texts that no cycle has taken was asked for, and what it asks for."""
-    asked = load_replays(lake).texts
-    if not asked:
+    replays = load_replays(lake).texts
+    if not replays:
         return None
-    taken = _store_read_progress(lake).versions
-    waiting = [micros for micros in sorted(asked) if replay_path(micros) not in taken]
-    return (waiting[0], asked[waiting[0]]) if waiting else None
+    versions = _store_read_progress(lake).versions
+    waiting = [micros for micros in sorted(replays) if replay_path(micros) not in versions]
+    return (waiting[0], replays[waiting[0]]) if waiting else None
 
 
 def replay_path(micros: int) -> str:
@@ -147,8 +147,8 @@ def _derive(rows: pa.Table) -> _ReadProgress:
             failure = read_stored(FailedRead.from_text, text, READ, f"row `{path}`")
             failed[path] = failure.after(failed.get(path))
             failed_cycles[path.removeprefix(UNREAD)] = cycle
-    told = {path: found.to_text() for path, found in failed.items()}
-    return _ReadProgress({**read.versions, **told}, read.cycles, failed_cycles) if told else read
+    failures = {path: failure.to_text() for path, failure in failed.items()}
+    return _ReadProgress({**read.versions, **failures}, read.cycles, failed_cycles) if failures else read
 
 
 def _columns(rows: pa.Table) -> tuple[list[Any], ...]:
@@ -162,8 +162,10 @@ def _reported_after(lake: Lake, after_exclusive: int, until_inclusive: int) -> p
     scan = lake.system_table(RAW).scan(row_filter=window, selected_fields=("kind", "cycle", "event"))
     rows = scan.to_arrow().select(["cycle", "event"]).to_pylist()
     reports = ((row["cycle"], row["event"]["origin"], read_report(row["event"])) for row in rows)
-    found = [(cycle, *entry) for cycle, path, one in reports if (entry := _entry(path, one)) is not None]
-    columns = list(zip(*found, strict=True)) or [(), (), ()]
+    entries = [
+        (cycle, *entry) for cycle, path, report in reports if (entry := _entry(path, report)) is not None
+    ]
+    columns = list(zip(*entries, strict=True)) or [(), (), ()]
     return pa.table(dict(zip(FILES.names, columns, strict=True)), FILES)
 
 

@@ -21,16 +21,18 @@ def _silence() -> None:
     logging.getLogger("pyiceberg.io.pyarrow").addFilter(_Quiet())
 
 
-def read_repeated(table: Table, row_filter: str, repeated: Sequence[str], *others: str) -> Iterator[pa.Table]:
+def read_repeated(
+    table: Table, row_filter: str, repeated: Sequence[str], *further: str
+) -> Iterator[pa.Table]:
     """Yield the rows of a table that a filter takes, batch by batch, with columns of texts that repeat.
 
     Args:
         table: the table.
         row_filter: which rows.
         repeated: columns of texts, which come as dictionaries.
-        others: further columns, among them those of the filter.
+        further: further columns, among them those of the filter.
     """
     _silence()
-    scan = table.scan(row_filter=row_filter, selected_fields=(*repeated, *others))
+    scan = table.scan(row_filter=row_filter, selected_fields=(*repeated, *further))
     for batch in scan.to_arrow_batch_reader(dictionary_columns=tuple(repeated)):
         yield pa.Table.from_batches([batch])

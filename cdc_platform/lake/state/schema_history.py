@@ -26,15 +26,15 @@ def list_schema_events(lake: Lake) -> tuple[SchemaEvent, ...]:
 def load_history(lake: Lake) -> SchemaHistory:
     """Return what the lake knows of the source's schema."""
     table = lake.system_table(SCHEMA)
-    return at_mark(fold_stored(_list_events(table)), read_mark(table))
+    return at_mark(build_stored_history(_list_events(table)), read_mark(table))
 
 
 def load_history_at(lake: Lake, cycle: int) -> SchemaHistory:
     """Return the history of the source's schema as the log had it at a cycle."""
-    return fold_stored(event for event in list_schema_events(lake) if event.cycle <= cycle)
+    return build_stored_history(event for event in list_schema_events(lake) if event.cycle <= cycle)
 
 
-def fold_stored(events: Iterable[SchemaEvent]) -> SchemaHistory:
+def build_stored_history(events: Iterable[SchemaEvent]) -> SchemaHistory:
     """Return the history that stored changes make, in their order.
 
     Raises:
@@ -53,7 +53,7 @@ def at_mark(history: SchemaHistory, mark: Mark) -> SchemaHistory:
     return replace(history, cycle=mark.cycle, position_micros=mark.position_micros)
 
 
-def append_events(lake: Lake, known: SchemaHistory, mark: Mark, events: Sequence[SchemaEvent]) -> None:
+def append_events(lake: Lake, history: SchemaHistory, mark: Mark, events: Sequence[SchemaEvent]) -> None:
     """Commit changes that were found on from a history up to a mark of the log; none is a commit, too.
 
     Raises:
@@ -61,7 +61,7 @@ def append_events(lake: Lake, known: SchemaHistory, mark: Mark, events: Sequence
     """
     table = lake.system_table(SCHEMA)
     conflict = "Another run has written the schema's history meanwhile; the next cycle goes on."
-    if read_mark(table).cycle > known.cycle:
+    if read_mark(table).cycle > history.cycle:
         raise CommitConflict(conflict)
     rows = [_as_row(number, event) for number, event in enumerate(events)]
     properties = {CYCLE: str(mark.cycle), POSITION: str(mark.position_micros or 0)}

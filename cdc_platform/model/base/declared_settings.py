@@ -74,7 +74,7 @@ def settings_of(kind: type) -> Mapping[str, Setting]:
 
 def _find_settings(kind: Any) -> dict[str, Setting]:
     hints = get_type_hints(kind, include_extras=True)
-    found = {}
+    settings_by_name = {}
     for declared in fields(kind):
         hint, description = hints[declared.name], None
         if get_origin(hint) is Annotated:
@@ -82,33 +82,35 @@ def _find_settings(kind: Any) -> dict[str, Setting]:
         kinds = get_args(hint) if get_origin(hint) is UnionType else (hint,)
         default = declared.default if declared.default_factory is MISSING else None
         inner = hint if len(kinds) != 2 or NoneType not in kinds else kinds[0]  # noqa: PLR2004  X | None
-        found[declared.name] = Setting(declared.name, inner, default, NoneType in kinds, description)
-    return found
+        settings_by_name[declared.name] = Setting(
+            declared.name, inner, default, NoneType in kinds, description
+        )
+    return settings_by_name
 
 
 def read_settings(
-    kind: type[Declared], given: Mapping[str, Any], folder: Path | None = None, place: str = ""
+    kind: type[Declared], fields: Mapping[str, Any], folder: Path | None = None, place: str = ""
 ) -> Declared:
     """Return a dataclass of settings from what YAML or JSON has of it.
 
     Args:
         kind: the dataclass.
-        given: values by name; None stands for the default where it is no value of its own.
+        fields: values by name; None stands for the default where it is no value of its own.
         folder: the folder from which relative paths count; None leaves paths as they are.
         place: what errors write in front of a name.
 
     Raises:
         SettingError: a name is unknown or missing, or a value cannot be used.
     """
-    known = settings_of(kind)
-    for name in given:
-        if name not in known:
-            raise SettingError(f"{place}{name}", f"is not known; there are: {', '.join(known)}")
-    values = {name: value for name, value in given.items() if value is not None or known[name].takes_none}
-    for name, setting in known.items():
+    names = settings_of(kind)
+    for name in fields:
+        if name not in names:
+            raise SettingError(f"{place}{name}", f"is not known; there are: {', '.join(names)}")
+    values = {name: value for name, value in fields.items() if value is not None or names[name].takes_none}
+    for name, setting in names.items():
         if setting.default is MISSING and name not in values:
             raise SettingError(f"{place}{name}", "is missing")
-    read = {name: _read(known[name], value, folder, f"{place}{name}") for name, value in values.items()}
+    read = {name: _read(names[name], value, folder, f"{place}{name}") for name, value in values.items()}
     return kind(**read)
 
 
@@ -119,12 +121,12 @@ def read_json(kind: type[Declared], text: str) -> Declared:
 
 def to_json(settings: Any) -> str:
     """Return settings as one line of JSON text, equal for equal settings; it holds secrets, too."""
-    found = asdict(settings)
+    members = asdict(settings)
     for setting in settings_of(type(settings)).values():
         for name, kind in setting.choices.items():
             if isinstance(getattr(settings, setting.name), kind):
-                found[setting.name] = {name: found[setting.name]}
-    return json.dumps(found, sort_keys=True)
+                members[setting.name] = {name: members[setting.name]}
+    return json.dumps(members, sort_keys=True)
 
 
 def check_members(settings: Any, place: str = "") -> None:
@@ -173,9 +175,9 @@ def read_member(kind: type[StrEnum], value: object, place: str) -> StrEnum:
     Raises:
         SettingError: it names none.
     """
-    known = [member.value for member in kind]
-    if value not in known:
-        raise SettingError(place, f"must be one of {', '.join(known)}, but is: {value!r}")
+    choices = [member.value for member in kind]
+    if value not in choices:
+        raise SettingError(place, f"must be one of {', '.join(choices)}, but is: {value!r}")
     return kind(value)
 
 
@@ -199,10 +201,10 @@ def _read(setting: Setting, value: Any, folder: Path | None, place: str) -> Any:
 
 
 def _read_choice(choices: Mapping[str, type], value: Any, folder: Path | None, place: str) -> Any:
-    given = {name: fields for name, fields in value.items() if fields is not None}
-    if len(given) != 1 or not given.keys() <= choices.keys():
-        raise SettingError(place, f"must have exactly one of {', '.join(choices)}, but has: {list(given)}")
-    ((name, fields),) = given.items()
+    inputs = {name: fields for name, fields in value.items() if fields is not None}
+    if len(inputs) != 1 or not inputs.keys() <= choices.keys():
+        raise SettingError(place, f"must have exactly one of {', '.join(choices)}, but has: {list(inputs)}")
+    ((name, fields),) = inputs.items()
     return read_settings(choices[name], fields, folder, f"{place}.{name}.")
 
 

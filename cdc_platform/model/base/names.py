@@ -19,7 +19,7 @@ RESERVED_COLUMNS: Final = frozenset(
         *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
         # Columns that tables of the lake have beside those of their source.
         *("__deleted", "__deleted_at", "__ordering_key"),
-        # Columns that changes, patches and histories have on their way, beside those of their table.
+        # Columns that changes, net changes and histories have on their way, beside those of their table.
         *("__kind", "__ordinal", "__key_text", "__row", "__committed", "__transaction"),
         *("__action", "__newest", "__inserted", "__row_event", "__more", "__is_back", "__back", "__unseen"),
         *(
@@ -37,7 +37,7 @@ RESERVED_COLUMNS: Final = frozenset(
 )
 """Names, in lower case, that no column of a source table can have in the lake."""
 FLAG_PREFIX: Final = "__names_"
-"""Begins the names of the flags that tell which columns a change names."""
+"""Begins the names of the flags that say which columns a change names."""
 
 KEY_PREFIX: Final = "__key_"
 """Begins the names of the columns of a key where those of its table are there, too."""

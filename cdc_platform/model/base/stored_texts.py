@@ -1,4 +1,4 @@
-"""What the platform has written into the lake, read back: it has the shape that was written, or is damage.
+"""Texts that the platform has written into the lake, read back: of the shape that was written, or damaged.
 
 This is the only place of `lake/` and `pipeline/` that parses texts of the lake. Whatever else goes wrong
 while rows are read is taken for damage by `understanding`.
@@ -90,8 +90,8 @@ def as_shape(value: Any, shape: type[Stored]) -> Stored:
     Raises:
         ValueError: the value has another shape.
     """
-    found: Stored = _as_shape(value, shape)
-    return found
+    shaped: Stored = _as_shape(value, shape)
+    return shaped
 
 
 def _as_shape(value: Any, shape: Any) -> Any:
@@ -157,7 +157,9 @@ def _types_of(shape: Any) -> Mapping[str, Any]:
 @lru_cache
 def _required(shape: Any) -> tuple[str, ...]:
     return tuple(
-        one.name for one in fields(shape) if one.default is MISSING and one.default_factory is MISSING
+        member.name
+        for member in fields(shape)
+        if member.default is MISSING and member.default_factory is MISSING
     )
 
 

@@ -5,23 +5,23 @@ from collections.abc import Collection, Iterable, Mapping
 from cdc_platform.model.rows.resolution import RowId
 
 
-def connected(asked: Collection[RowId], links: Iterable[tuple[RowId, RowId]]) -> frozenset[RowId]:
+def connected(row_ids: Collection[RowId], links: Iterable[tuple[RowId, RowId]]) -> frozenset[RowId]:
     """Return some rows with all that changes of keys, whichever way, connect with them."""
-    return frozenset(stories_of(asked, links))
+    return frozenset(key_chains_of(row_ids, links))
 
 
-def stories_of(asked: Collection[RowId], links: Iterable[tuple[RowId, RowId]]) -> Mapping[RowId, str]:
+def key_chains_of(row_ids: Collection[RowId], links: Iterable[tuple[RowId, RowId]]) -> Mapping[RowId, str]:
     """Return the same rows, each with the key of one: that one stands for all that are connected with it."""
     neighbours: dict[RowId, list[RowId]] = {}
-    for one, other in links:
-        neighbours.setdefault(one, []).append(other)
-        neighbours.setdefault(other, []).append(one)
-    found: dict[RowId, str] = {}
-    for first in sorted(asked):
+    for row, other in links:
+        neighbours.setdefault(row, []).append(other)
+        neighbours.setdefault(other, []).append(row)
+    chains: dict[RowId, str] = {}
+    for first in sorted(row_ids):
         open_ids = [first]
         while open_ids:
             row_id = open_ids.pop()
-            if row_id not in found:
-                found[row_id] = first[1]
+            if row_id not in chains:
+                chains[row_id] = first[1]
                 open_ids.extend(neighbours.get(row_id, ()))
-    return found
+    return chains

@@ -53,11 +53,11 @@ def shifted_orders(events: Iterable[KeyEvent]) -> Mapping[str, str]:
     of_keys: defaultdict[tuple[str, str, str], list[KeyEvent]] = defaultdict(list)
     for event in events:
         of_keys[event.table, event.transaction_id, event.keys].append(event)
-    found: dict[str, str] = {}
+    orders: dict[str, str] = {}
     for of_key in of_keys.values():
         if len({event.address for event in of_key}) > 1:
-            found |= _Key(of_key).shifted()
-    return found
+            orders |= _Key(of_key).shifted()
+    return orders
 
 
 class _Key:
@@ -91,7 +91,7 @@ class _Key:
         order = event.ordering_key
         after, before = self._orders(self._predecessors(event)), self._orders(self._successors(event))
         if event.is_removal and after:
-            before = [one for one in before if one > max(after)]
+            before = [order for order in before if order > max(after)]
         if after and order <= max(after):
             order = f"{max(after)}{AFTER}"
         # Without its last character a text comes right before itself.
@@ -103,21 +103,23 @@ class _Key:
     def _predecessors(self, event: KeyEvent) -> list[KeyEvent]:
         if event.is_removal:
             own = [
-                one for one in self._writes if _is_own(one, event) and one.ordering_key < event.ordering_key
+                earlier
+                for earlier in self._writes
+                if _is_own(earlier, event) and earlier.ordering_key < event.ordering_key
             ]
             return own[-1:]
         if event is self._last():
-            return [one for one in self._events if one is not event]
-        return [one for one in self._removals if self._makes_room(one, event)]
+            return [earlier for earlier in self._events if earlier is not event]
+        return [earlier for earlier in self._removals if self._makes_room(earlier, event)]
 
     def _successors(self, event: KeyEvent) -> list[KeyEvent]:
         last = self._last()
         if event is last:
             return []
-        found = [last] if last is not None else []
+        events = [last] if last is not None else []
         if event.is_removal:
-            return [*found, *(one for one in self._writes if self._makes_room(event, one))]
-        return [*found, *self._own_removal(event)]
+            return [*events, *(later for later in self._writes if self._makes_room(event, later))]
+        return [*events, *self._own_removal(event)]
 
     def _last(self) -> KeyEvent | None:
         """Return the write that the transaction ends with, as far as is known; None where the key is free."""
@@ -125,16 +127,20 @@ class _Key:
         return newest if newest is not None and not self._own_removal(newest) else None
 
     def _own_removal(self, write: KeyEvent) -> list[KeyEvent]:
-        own = [one for one in self._removals if _is_own(one, write) and one.ordering_key > write.ordering_key]
+        own = [
+            removal
+            for removal in self._removals
+            if _is_own(removal, write) and removal.ordering_key > write.ordering_key
+        ]
         return own[:1]
 
     def _makes_room(self, removal: KeyEvent, write: KeyEvent) -> bool:
         """Whether a removal is that of the row which had the key before, although it follows the write."""
-        later = [one for one in self._writes if one.ordering_key > write.ordering_key][:1]
-        ends = [one.ordering_key for one in (*later, *self._own_removal(write))]
+        later = [event for event in self._writes if event.ordering_key > write.ordering_key][:1]
+        ends = [event.ordering_key for event in (*later, *self._own_removal(write))]
         is_later = write.ordering_key < removal.ordering_key
         return is_later and not _is_own(removal, write) and all(removal.ordering_key < end for end in ends)
 
 
-def _is_own(one: KeyEvent, other: KeyEvent) -> bool:
-    return one.address == other.address
+def _is_own(event: KeyEvent, other: KeyEvent) -> bool:
+    return event.address == other.address

@@ -2,7 +2,7 @@
 
 Such a table is a multiset. Its rows get a key of two columns: a digest of the row, and which of the rows
 that equal it this is, counted from 1. An inserted row is the next copy, and what deletes one deletes the
-last copy: among equal rows nobody can tell which.
+last copy: among equal rows nobody can say which.
 """
 
 import json
@@ -28,8 +28,8 @@ def keyless_keys(values: Mapping[str, Any]) -> str:
 
     NULL counts like a column that is missing, so that a column which is added later changes nothing.
     """
-    told = {name: value for name, value in values.items() if value is not None}
-    return keys_text(sha256(_ENCODER.encode(told).encode()).hexdigest(), UNNUMBERED)
+    present = {name: value for name, value in values.items() if value is not None}
+    return keys_text(sha256(_ENCODER.encode(present).encode()).hexdigest(), UNNUMBERED)
 
 
 def keys_text(row: str, copy: int) -> str:

@@ -31,7 +31,7 @@ class RowChange:
     """One change, of those that a batch has in the order of the source.
 
     ``new_values`` has no value for the unavailable columns. Where the change is no whole row, columns that
-    it does not name keep their values. ``may_move`` tells of a DELETE that it may be the first half of a
+    it does not name keep their values. ``may_move`` says of a DELETE that it may be the first half of a
     change of the key.
     """
 
@@ -72,22 +72,22 @@ class Resolution:
     Args:
         changes: all changes, in their order; what stays unresolved of one is left in its `unavailable`.
         unresolved: what nobody knows.
-        found: how many values were found where.
+        origins: how many values were found where.
         departed: rows with their last values whose keys were given up and not taken yet: the first half of a
             key change may end one batch, and the second half begin the next, which has to be given them.
     """
 
     changes: tuple[RowChange, ...]
     unresolved: tuple[Unresolved, ...]
-    found: Mapping[Origin, int]
+    origins: Mapping[Origin, int]
     departed: Mapping[RowId, Values]
 
 
 @dataclass(slots=True)
 class _Row:
-    """What is known of a row: values that the batch has told, and the stored row for all others."""
+    """A row: values from the batch, and the stored row for all others."""
 
-    told: dict[str, Any]
+    batch_values: dict[str, Any]
     stored: Values
 
 
@@ -111,14 +111,14 @@ def resolve(
         stored: rows before the batch, at least those of `needed_rows`.
         departed: of the resolution of the batch before.
     """
-    story = Story(stored, departed)
-    done = tuple(map(story.take, changes))
+    tracker = RowTracker(stored, departed)
+    resolved = tuple(map(tracker.take, changes))
     unresolved = (
         Unresolved(index, change.table, change.key, change.unavailable)
-        for index, change in enumerate(done)
+        for index, change in enumerate(resolved)
         if change.unavailable
     )
-    return Resolution(done, tuple(unresolved), story.found, story.departed)
+    return Resolution(resolved, tuple(unresolved), tracker.origins, tracker.departed)
 
 
 def needed_rows(changes: Iterable[RowChange]) -> frozenset[RowId]:
@@ -127,25 +127,25 @@ def needed_rows(changes: Iterable[RowChange]) -> frozenset[RowId]:
 
 
 def _needed(changes: Iterable[RowChange]) -> Iterator[RowId]:
-    told: set[RowId] = set()
+    whole: set[RowId] = set()
     for change in changes:
         origin = change.previous_id or change.row_id
-        if (change.unavailable or change.may_move) and origin not in told:
+        if (change.unavailable or change.may_move) and origin not in whole:
             yield origin
         if change.mod_type in (ModType.INSERT, ModType.SNAPSHOT) and not change.unavailable:
-            told.add(change.row_id)
+            whole.add(change.row_id)
 
 
-class Story:
+class RowTracker:
     """Follows the rows of a batch, change by change; see `resolve`.
 
     Attributes:
-        found: how many values were found where, so far.
+        origins: how many values were found where, so far.
     """
 
     def __init__(self, stored: StoredRows, departed: Mapping[RowId, Values] = MappingProxyType({})) -> None:
         """Begin before the first change; stored rows are looked at when a change asks for them."""
-        self.found = dict.fromkeys(Origin, 0)
+        self.origins = dict.fromkeys(Origin, 0)
         self._stored = stored
         self._rows: dict[RowId, _Row | None] = {}
         self._departed: dict[RowId, _Row] = {row_id: _Row({}, values) for row_id, values in departed.items()}
@@ -169,9 +169,9 @@ class Story:
 
     def _truncate(self, table: str) -> None:
         self._truncated.add(table)
-        for known in (self._rows, self._departed):
-            for row_id in [row_id for row_id in known if row_id[0] == table]:
-                del known[row_id]
+        for rows in (self._rows, self._departed):
+            for row_id in [row_id for row_id in rows if row_id[0] == table]:
+                del rows[row_id]
         self._gone = {row_id for row_id in self._gone if row_id[0] != table}
 
     def _delete(self, change: RowChange) -> None:
@@ -190,10 +190,10 @@ class Story:
                 missing.append(column)
             else:
                 values[column] = value
-                self.found[self._origin(change, base, column)] += 1
+                self.origins[self._origin(change, base, column)] += 1
         stored = _NOTHING if change.is_whole_row or base is None else base.stored
-        kept = {} if change.is_whole_row or base is None else base.told
-        self._rows[change.row_id] = _Row({**kept, **values}, stored)
+        earlier = {} if change.is_whole_row or base is None else base.batch_values
+        self._rows[change.row_id] = _Row({**earlier, **values}, stored)
         if change.new_values is not None and not change.unavailable:
             return change
         return replace(change, new_values=values, unavailable=tuple(missing))
@@ -221,14 +221,14 @@ class Story:
     def _origin(self, change: RowChange, base: _Row | None, column: str) -> Origin:
         if change.previous_id is not None:
             return Origin.OLD_KEY
-        return Origin.BATCH if base is not None and column in base.told else Origin.STORED
+        return Origin.BATCH if base is not None and column in base.batch_values else Origin.STORED
 
 
 def _lookup(row: _Row | None, column: str) -> Any:
     if row is None:
         return _MISSING
-    return row.told[column] if column in row.told else row.stored.get(column, _MISSING)
+    return row.batch_values[column] if column in row.batch_values else row.stored.get(column, _MISSING)
 
 
 def _values_of(row: _Row) -> Values:
-    return {**row.stored, **row.told}
+    return {**row.stored, **row.batch_values}

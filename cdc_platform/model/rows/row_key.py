@@ -59,11 +59,11 @@ class RowKey:
 
     def is_same(self, keys_json: str | None) -> bool:
         """Whether a key of the log has the same values, however they are written."""
-        found = json.loads(keys_json) if keys_json else {}
-        if not isinstance(found, dict):
+        members = json.loads(keys_json) if keys_json else {}
+        if not isinstance(members, dict):
             return False
         return all(
-            column.name in found and _plain(found[column.name], column.kind) == _plain(value, column.kind)
+            column.name in members and _plain(members[column.name], column.kind) == _plain(value, column.kind)
             for column, value in zip(self.columns, self.values, strict=True)
         )
 
@@ -90,14 +90,14 @@ def parse_key(table: str, columns: tuple[KeyColumn, ...], text: str) -> RowKey:
     Raises:
         RowNotFound: the text is no key of the table.
     """
-    given = _as_json(text)
+    parts = _as_json(text)
     names = [column.name for column in columns]
-    if isinstance(given, Mapping) and sorted(given) == sorted(names):
-        return _key(table, columns, [given[name] for name in names])
+    if isinstance(parts, Mapping) and sorted(parts) == sorted(names):
+        return _key(table, columns, [parts[name] for name in names])
     if len(columns) == 1:
         return _key(table, columns, [text])
-    if isinstance(given, list) and len(given) == len(names):
-        return _key(table, columns, given)
+    if isinstance(parts, list) and len(parts) == len(names):
+        return _key(table, columns, parts)
     example = ", ".join(f'"{name}": ...' for name in names)
     raise RowNotFound(
         f"A key of `{table}` has {len(names)} columns: give it as a JSON object {{{example}}}, or as a JSON "
@@ -105,9 +105,9 @@ def parse_key(table: str, columns: tuple[KeyColumn, ...], text: str) -> RowKey:
     )
 
 
-def _key(table: str, columns: tuple[KeyColumn, ...], given: list[Any]) -> RowKey:
+def _key(table: str, columns: tuple[KeyColumn, ...], parts: list[Any]) -> RowKey:
     values = []
-    for column, value in zip(columns, given, strict=True):
+    for column, value in zip(columns, parts, strict=True):
         try:
             values.append(None if value is None else _encode(value, column.kind))
         except (ValueError, OverflowError, InvalidOperation) as error:

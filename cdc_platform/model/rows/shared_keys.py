@@ -1,4 +1,4 @@
-"""Keys that several rows of one transaction have at a time: who came first is told before who came later.
+"""Keys that several rows of one transaction have at a time: the first one comes before the later ones.
 
 A database that checks keys at the end of a statement, or of the transaction, may write the new row of a key
 before the row that had it has left. By the order of the log alone the key would be gone. The rows tell them
@@ -85,9 +85,9 @@ class _Row:
     number: int
     values: dict[str, Any] = field(default_factory=dict)
 
-    def may_be(self, told: Values) -> bool:
-        """Whether nothing that is told of a row contradicts that it is this one."""
-        return all(self.values[name] == value for name, value in told.items() if name in self.values)
+    def may_be(self, values: Values) -> bool:
+        """Whether no value of a row contradicts that it is this one."""
+        return all(self.values[name] == value for name, value in values.items() if name in self.values)
 
 
 @dataclass(slots=True)

@@ -25,8 +25,8 @@ class Bound:
 class ColumnVersion:
     """A column of the lake's table; ``before`` is the position of the version that it was converted from.
 
-    ``is_widened`` tells that values of that version are in the log as this one reads them.
-    ``is_late`` tells that the column existed before it was watched, so that the lake lacks older values.
+    ``is_widened`` means that values of that version are in the log as this one reads them.
+    ``is_late`` means that the column existed before it was watched, so that the lake lacks older values.
     ``past_names`` are those that it had in the lake, oldest first, until others claimed them.
     """
 
@@ -42,13 +42,13 @@ class ColumnVersion:
     past_names: tuple[str, ...] = ()
     is_widened: bool = False
 
-    def is_held_as(self, name: str, there: Container[str]) -> bool:
+    def is_stored_as(self, name: str, there: Container[str]) -> bool:
         """Whether a table with these columns, by `case_key`, has the version under a name, if it has it.
 
         A name that it is set aside under is a new one, so of its names the newest that is there tells.
         """
-        names = (case_key(known) for known in (self.lake_name, *reversed(self.past_names)))
-        return next((known for known in names if known in there), None) == case_key(name)
+        names = (case_key(candidate) for candidate in (self.lake_name, *reversed(self.past_names)))
+        return next((candidate for candidate in names if candidate in there), None) == case_key(name)
 
     def is_over_at(self, micros: int) -> bool:
         """Whether the source no longer had this version at a moment; bounds are never too early."""
@@ -67,8 +67,8 @@ class ColumnHistory:
     ``is_uncopied`` where it may have had rows before, and no copy brings them.
     ``beginnings`` has each time at which a table of this name was recreated after it was dropped: of its
     rows none counts that is older than the newest of them.
-    ``has_gap`` tells that the table was not watched for a while. ``places`` are the ordinals at the source
-    of the columns outside the key, as far as they are those that the last exact look has seen.
+    ``has_gap`` means that the table was not watched for a while. ``places`` are the ordinals at the source
+    of the columns outside the key, as far as they are those that the last exact schema read has seen.
     ``unwatched`` and ``generated`` are columns that the lake does not have: the change stream does not watch
     them, or cannot send them.
     """
@@ -87,9 +87,9 @@ class ColumnHistory:
 
     def live(self, name: str) -> ColumnVersion | None:
         """Return the version of a column that the source has now, None when it has none."""
-        return next((found for found in self.live_versions if found.name == name), None)
+        return next((version for version in self.live_versions if version.name == name), None)
 
-    def told_since(self, name: str) -> int | None:
+    def observed_since(self, name: str) -> int | None:
         """Return when a column came up, or got a type that no values were carried to; None: always there."""
         version = self.live(name)
         while version is not None and version.before is not None:
@@ -141,7 +141,7 @@ class ColumnHistory:
     def schema_after(self, cycle: int) -> TableSchema:
         """Return all columns of the lake's table as changes of the log after a cycle set them, with lives.
 
-        A life is only told where it matters: where it begins after that cycle, or has an end. A column that
+        A life is only listed where it matters: where it begins after that cycle, or has an end. A column that
         ended before stays among them: a row that is deleted and inserted again loses what it had there.
         """
         return _in_order(self.name, (self._column(version, cycle) for version in self.versions))
@@ -159,12 +159,12 @@ class ColumnHistory:
             and (copied_micros is None or (version.since.micros or 0) > copied_micros)
         )
 
-    def version_held(
+    def version_stored(
         self, name: str, type_text: str, copied_micros: int | None, there: Container[str]
     ) -> ColumnVersion | None:
         """Return the version whose values a column of the table bears.
 
-        What was copied may be younger than the oldest version that the log tells of: the type decides,
+        What was copied may be younger than the oldest version that the log has: the type decides,
         then the moment of the copy, after which the version must have ended.
 
         Args:
@@ -173,11 +173,15 @@ class ColumnHistory:
             copied_micros: the moment of the table's copy, None where there is none.
             there: names in lower case of all columns that the table has.
         """
-        named = [version for version in self.versions if version.is_held_as(name, there)]
-        fitting = [found for found in named if _plain_type(spark_type(found.type)) == _plain_type(type_text)]
+        named = [version for version in self.versions if version.is_stored_as(name, there)]
+        fitting = [
+            version for version in named if _plain_type(spark_type(version.type)) == _plain_type(type_text)
+        ]
         candidates = fitting or named
         living = [
-            found for found in candidates if copied_micros is None or not found.is_over_at(copied_micros)
+            version
+            for version in candidates
+            if copied_micros is None or not version.is_over_at(copied_micros)
         ]
         return next(iter(living or candidates), None)
 

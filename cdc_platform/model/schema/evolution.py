@@ -1,4 +1,4 @@
-"""How the source's tables have changed: a history of changes, and what follows from each of them."""
+"""The schema history of the source's tables, and what follows from each change."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,8 +17,8 @@ from cdc_platform.model.schema.table_schema import ARRAY, ColumnType, spark_type
 class SchemaHistory:
     """What is known of all tables and of the change stream's options, up to a cycle of the log.
 
-    ``position_micros`` is the log's position at that cycle. ``past_options`` holds every value that an
-    option has had. ``others`` are tables that exist and are not watched, ``keyless`` such as are watched and
+    ``position_micros`` is the log's position at that cycle. ``past_options`` holds every value that an option
+    has had. ``other_names`` are tables that exist and are not watched, ``keyless`` such as are watched and
     have no key column.
     """
 
@@ -27,19 +27,19 @@ class SchemaHistory:
     tables: Mapping[str, ColumnHistory] = field(default_factory=lambda: MappingProxyType({}))
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     past_options: frozenset[tuple[str, str]] = frozenset()
-    others: frozenset[str] = frozenset()
+    other_names: frozenset[str] = frozenset()
     keyless: frozenset[str] = frozenset()
 
     def after(self, event: SchemaEvent) -> "SchemaHistory":
         """Return the history with one more change."""
         if event.change is SchemaChange.OTHER_TABLES:
-            return replace(self, others=frozenset(_names(event.value)))
+            return replace(self, other_names=frozenset(_names(event.value)))
         if event.change is SchemaChange.KEYLESS_TABLES:
             return replace(self, keyless=frozenset(_names(event.value)))
         if event.table is None:
             return self._with_option(event)
-        found = self.tables.get(event.table, ColumnHistory(event.table))
-        return replace(self, tables={**self.tables, event.table: _CHANGES[event.change](found, event)})
+        columns = self.tables.get(event.table, ColumnHistory(event.table))
+        return replace(self, tables={**self.tables, event.table: _CHANGES[event.change](columns, event)})
 
     @property
     def names_in_order(self) -> tuple[str, ...]:
@@ -47,14 +47,14 @@ class SchemaHistory:
         return tuple(sorted(self.tables, key=lambda name: (self.tables[name].first_cycle, name)))
 
     @property
-    def told_since(self) -> Mapping[tuple[str, str], int]:
+    def observed_since(self) -> Mapping[tuple[str, str], int]:
         """When columns came up, by table and name, or their types; none that were so from the beginning."""
-        found = (
-            (table.name, version.name, table.told_since(version.name))
+        moments = (
+            (table.name, version.name, table.observed_since(version.name))
             for table in self.tables.values()
             for version in table.live_versions
         )
-        return {(table, name): since for table, name, since in found if since is not None}
+        return {(table, name): since for table, name, since in moments if since is not None}
 
     def _with_option(self, event: SchemaEvent) -> "SchemaHistory":
         name = str(event.name)
@@ -65,19 +65,19 @@ class SchemaHistory:
         return replace(self, options={**options, name: event.value}, past_options=past)
 
 
-def fold_history(events: Iterable[SchemaEvent]) -> SchemaHistory:
+def build_history(events: Iterable[SchemaEvent]) -> SchemaHistory:
     """Return the history that changes make, in their order."""
     return reduce(SchemaHistory.after, events, SchemaHistory())
 
 
-def same_type(one: ColumnType, other: ColumnType) -> bool:
+def same_type(first: ColumnType, other: ColumnType) -> bool:
     """Whether two descriptions mean one type: records and information schema spell rare types differently."""
-    if one == other:
+    if first == other:
         return True
-    if one.element is not None and other.element is not None:
-        return same_type(one.element, other.element)
-    is_rare = not {one.code, other.code} <= _COMMON
-    return is_rare and spark_type(one) == spark_type(other)
+    if first.element is not None and other.element is not None:
+        return same_type(first.element, other.element)
+    is_rare = not {first.code, other.code} <= _COMMON
+    return is_rare and spark_type(first) == spark_type(other)
 
 
 _COMMON: Final = frozenset(
@@ -145,7 +145,7 @@ def _ordering_key(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
 
 
 def _without_place(table: ColumnHistory, name: str | None) -> ColumnHistory:
-    return replace(table, places={known: place for known, place in table.places.items() if known != name})
+    return replace(table, places={column: place for column, place in table.places.items() if column != name})
 
 
 def _names(value: str | None) -> list[str]:
@@ -163,8 +163,8 @@ def _add_beside(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
 
 
 def _append_beside(table: ColumnHistory, version: ColumnVersion) -> ColumnHistory:
-    taken = {case_key(known.lake_name) for known in table.versions}
-    beside = replace(version, lake_name=_aside_name(version, taken))
+    names = {case_key(version.lake_name) for version in table.versions}
+    beside = replace(version, lake_name=_aside_name(version, names))
     return replace(table, versions=(*table.versions, beside))
 
 
@@ -199,8 +199,8 @@ def _retype(
     converts = converting(old.type, new.type)
     if same_type(old.type, new.type) or (converts and spark_type(old.type) == spark_type(new.type)):
         # The lake's column stays as it is.
-        kept = replace(old, type=new.type, is_primary_key=new.is_primary_key, ordinal=new.ordinal)
-        return replace(table, versions=(*table.versions[:place], kept, *table.versions[place + 1 :]))
+        retyped = replace(old, type=new.type, is_primary_key=new.is_primary_key, ordinal=new.ordinal)
+        return replace(table, versions=(*table.versions[:place], retyped, *table.versions[place + 1 :]))
     new = replace(new, before=place if converts else None)
     if case_key(old.lake_name) == case_key(new.name):
         table = _claim_name(table, new.name, new.since)
@@ -227,34 +227,34 @@ def _version_of(event: SchemaEvent, *, is_late: bool = False) -> ColumnVersion:
 
 def _claim_name(table: ColumnHistory, name: str, since: Bound) -> ColumnHistory:
     """Set the version aside that has the name in the lake, where names differ by more than case."""
-    taken = {case_key(version.lake_name) for version in table.versions}
+    names = {case_key(version.lake_name) for version in table.versions}
     versions = [
-        _set_aside(version, since, taken) if case_key(version.lake_name) == case_key(name) else version
+        _set_aside(version, since, names) if case_key(version.lake_name) == case_key(name) else version
         for version in table.versions
     ]
     return replace(table, versions=tuple(versions))
 
 
-def _set_aside(version: ColumnVersion, since: Bound, taken: set[str]) -> ColumnVersion:
+def _set_aside(version: ColumnVersion, since: Bound, names: set[str]) -> ColumnVersion:
     return replace(
         version,
         until=version.until or since,
-        lake_name=_aside_name(version, taken),
+        lake_name=_aside_name(version, names),
         past_names=(*version.past_names, version.lake_name),
     )
 
 
-def _aside_name(version: ColumnVersion, taken: set[str]) -> str:
+def _aside_name(version: ColumnVersion, names: set[str]) -> str:
     kind, words = version.type, []
     while kind.element is not None:
         words.append(kind.code)
         kind = kind.element
     name = "__".join([version.name, "_".join([*words, kind.code]).lower()])
     number = 2
-    found = name
-    while case_key(found) in taken:
-        found, number = f"{name}_{number}", number + 1
-    return found
+    aside = name
+    while case_key(aside) in names:
+        aside, number = f"{name}_{number}", number + 1
+    return aside
 
 
 _CHANGES: Final = {

@@ -1,4 +1,4 @@
-"""What a change stream leaves out by its definition, and how tables differ from the source for it."""
+"""Exclusions: what a change stream leaves out by its definition, and how tables differ from the source."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -49,15 +49,15 @@ _OPTIONS: Final = {
 
 def stream_exclusions(history: SchemaHistory) -> Exclusion:
     """Return what the change stream's options leave, or have ever left, out of all tables."""
-    found = (
-        Exclusion((_told(history, name),), known.missing, known.surplus, known.changed)
-        for name, known in _OPTIONS.items()
+    exclusions = (
+        Exclusion((_option_text(history, name),), exclusion.missing, exclusion.surplus, exclusion.changed)
+        for name, exclusion in _OPTIONS.items()
         if (name, "true") in {(option, value.lower()) for option, value in history.past_options}
     )
-    return _together(found)
+    return _together(exclusions)
 
 
-def _told(history: SchemaHistory, name: str) -> str:
+def _option_text(history: SchemaHistory, name: str) -> str:
     is_now = history.options.get(name, "").lower() == "true"
     return f"the change stream {'has' if is_now else 'has had'} {name} = true"
 
@@ -69,8 +69,8 @@ def table_exclusions(history: SchemaHistory, table: ColumnHistory) -> Exclusion:
     )
     # What changes of an unseen row do not name is NULL in the lake.
     unseen = Exclusion((f"`{table.name}` was not copied",), missing=True, changed=True)
-    found = (gap if table.has_gap else NOTHING) | (unseen if table.is_uncopied else NOTHING)
-    return stream_exclusions(history) | found
+    exclusion = (gap if table.has_gap else NOTHING) | (unseen if table.is_uncopied else NOTHING)
+    return stream_exclusions(history) | exclusion
 
 
 def may_lack_rows(history: SchemaHistory, table: ColumnHistory) -> bool:
@@ -111,7 +111,7 @@ def describe_findings(
     )
     waiting = (
         f"`{name}` is not watched: its `table_options` count from when the change stream watches it."
-        for name in sorted(history.others.intersection(options) - history.tables.keys())
+        for name in sorted(history.other_names.intersection(options) - history.tables.keys())
     )
     return (*stream, *keyless, *describe_refusals(refused), *tables, *waiting)
 
@@ -147,10 +147,10 @@ def _absent_columns(table: ColumnHistory) -> Iterable[str]:
     """Yield a sentence for each reason why the lake lacks columns of a watched table."""
     if table.unwatched:
         reserved = [name for name in table.unwatched if is_reserved_column(name)]
-        others = [name for name in table.unwatched if name not in reserved]
+        names = [name for name in table.unwatched if name not in reserved]
         subject = f"`{table.name}`: columns"
-        if others:
-            yield f"{subject} that the change stream does not watch are not in the lake: {', '.join(others)}."
+        if names:
+            yield f"{subject} that the change stream does not watch are not in the lake: {', '.join(names)}."
         if reserved:
             yield (
                 f"{subject} whose names no table of the lake can have are in the change log only: "
@@ -163,5 +163,5 @@ def _absent_columns(table: ColumnHistory) -> Iterable[str]:
         )
 
 
-def _together(found: Iterable[Exclusion]) -> Exclusion:
-    return reduce(Exclusion.__or__, found, NOTHING)
+def _together(exclusions: Iterable[Exclusion]) -> Exclusion:
+    return reduce(Exclusion.__or__, exclusions, NOTHING)

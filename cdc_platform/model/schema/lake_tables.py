@@ -53,23 +53,23 @@ def asked_for(source_tables: Iterable[str], histories: Container[str]) -> Iterat
 
 def contested(tables: Iterable[LakeTable]) -> tuple[LakeTable, ...]:
     """Return those whose place several ask for."""
-    asked = tuple(tables)
-    counts = Counter(table.place for table in asked)
-    return tuple(table for table in asked if counts[table.place] > 1)
+    lake_tables = tuple(tables)
+    counts = Counter(table.place for table in lake_tables)
+    return tuple(table for table in lake_tables if counts[table.place] > 1)
 
 
-def find_refused(asked: Iterable[LakeTable], holders: Mapping[str, LakeTable]) -> Refusals:
+def find_refused(lake_tables: Iterable[LakeTable], holders: Mapping[str, LakeTable]) -> Refusals:
     """Return the tables that cannot be had beside others; a refused table has no history either.
 
     Args:
-        asked: the result of `asked_for`.
+        lake_tables: the result of `asked_for`.
         holders: places that are taken already, each with what has it.
     """
-    taken, refused = dict(holders), dict[LakeTable, LakeTable]()
-    for table in asked:
+    places, refused = dict(holders), dict[LakeTable, LakeTable]()
+    for table in lake_tables:
         if table.is_history and LakeTable(table.source_table) in refused:
             continue
-        holder = taken.setdefault(table.place, table)
+        holder = places.setdefault(table.place, table)
         if holder != table:
             refused[table] = holder
     return refused

@@ -1,4 +1,4 @@
-"""What records and looks at the source say of a table's columns."""
+"""Observed columns of a table, from records and schema reads."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from cdc_platform.model.schema.table_schema import ColumnType, TableSchema
 
 
 @dataclass(frozen=True)
-class SeenColumn:
+class ObservedColumn:
     """A column as a record or the source describes it."""
 
     type: ColumnType
@@ -17,45 +17,45 @@ class SeenColumn:
 
 
 @dataclass(frozen=True)
-class Sighting:
-    """Columns of a table at a commit timestamp; ``is_whole`` tells that the table had no others.
+class ObservedColumns:
+    """Columns of a table at a commit timestamp; ``is_whole`` means that the table had no others.
 
-    ``is_sure`` tells that this is certain: a row may be inserted without some of its columns.
+    ``is_sure`` means that this is certain: a row may be inserted without some of its columns.
     """
 
     micros: int
-    columns: Mapping[str, SeenColumn]
+    columns: Mapping[str, ObservedColumn]
     is_whole: bool
     is_sure: bool = False
 
     @classmethod
-    def of_table(cls, micros: int, table: TableSchema, *, is_whole: bool) -> "Sighting":
+    def of_table(cls, micros: int, table: TableSchema, *, is_whole: bool) -> "ObservedColumns":
         """Return what a description of a table's columns tells."""
         columns = {
-            column.name: SeenColumn(column.type, column.is_primary_key, column.ordinal)
+            column.name: ObservedColumn(column.type, column.is_primary_key, column.ordinal)
             for column in table.columns
         }
         return cls(micros, columns, is_whole, is_sure=is_whole)
 
 
-def keep_ends(ends: list[Sighting], sighting: Sighting) -> None:
-    """Add the next sighting of a table, of which the first and the last of each run of equal ones stay."""
-    if len(ends) > 1 and _is_alike(sighting, ends[-1]) and _is_alike(sighting, ends[-2]):
+def keep_ends(ends: list[ObservedColumns], observation: ObservedColumns) -> None:
+    """Add the next observation of a table; of equal ones in a row the first and the last stay."""
+    if len(ends) > 1 and _is_alike(observation, ends[-1]) and _is_alike(observation, ends[-2]):
         ends.pop()
-    ends.append(sighting)
+    ends.append(observation)
 
 
-def _is_alike(one: Sighting, other: Sighting) -> bool:
-    is_same = one.columns is other.columns or one.columns == other.columns
-    return is_same and (one.is_whole, one.is_sure) == (other.is_whole, other.is_sure)
+def _is_alike(first: ObservedColumns, other: ObservedColumns) -> bool:
+    is_same = first.columns is other.columns or first.columns == other.columns
+    return is_same and (first.is_whole, first.is_sure) == (other.is_whole, other.is_sure)
 
 
-def parse_column_types(text: str | None) -> Mapping[str, SeenColumn] | None:
+def parse_column_types(text: str | None) -> Mapping[str, ObservedColumn] | None:
     """Return what `column_types` of a record says; None where it does not say even the key."""
     try:
         listed = json.loads(text or "[]")
-        seen = {
-            str(column["name"]): SeenColumn(
+        columns = {
+            str(column["name"]): ObservedColumn(
                 ColumnType.from_json(column["type"]),
                 bool(column["is_primary_key"]),
                 int(column["ordinal_position"]),
@@ -64,7 +64,7 @@ def parse_column_types(text: str | None) -> Mapping[str, SeenColumn] | None:
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return seen if any(column.is_primary_key for column in seen.values()) else None
+    return columns if any(column.is_primary_key for column in columns.values()) else None
 
 
 def declares_types_of(table: TableSchema | None, column_types: str) -> bool:
@@ -74,14 +74,14 @@ def declares_types_of(table: TableSchema | None, column_types: str) -> bool:
         table: the table, None where nothing is known of it.
         column_types: as in `parse_column_types`.
     """
-    seen = parse_column_types(column_types)
-    if seen is None or table is None:
-        return seen is not None
-    return key_types(seen).keys() == {column.name for column in table.key_columns} and all(
-        seen[column.name].type == column.type for column in table.columns if column.name in seen
+    columns = parse_column_types(column_types)
+    if columns is None or table is None:
+        return columns is not None
+    return key_types(columns).keys() == {column.name for column in table.key_columns} and all(
+        columns[column.name].type == column.type for column in table.columns if column.name in columns
     )
 
 
-def key_types(columns: Mapping[str, SeenColumn]) -> Mapping[str, ColumnType]:
+def key_types(columns: Mapping[str, ObservedColumn]) -> Mapping[str, ColumnType]:
     """Return the types of those columns that are the primary key."""
     return {name: column.type for name, column in columns.items() if column.is_primary_key}

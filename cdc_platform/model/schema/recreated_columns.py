@@ -1,4 +1,4 @@
-"""Columns that were dropped and added again as they were: only the place where they stand tells of it.
+"""Columns that were dropped and added again as they were: only the place where they stand shows it.
 
 A column is always added behind all others, and nothing but a drop of columns ahead of it moves it.
 """
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 from cdc_platform.model.schema.column_versions import ColumnHistory
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import TableSchema
 
 
 @dataclass(frozen=True)
 class Renewal:
-    """A column that was recreated between two looks at the source.
+    """A column that was recreated between two schema reads.
 
-    ``before`` is where it stood at the first look, ``ahead`` are the columns that only since then stand
-    ahead of it.
+    ``before`` is where it stood at the first schema read, ``ahead`` are the columns that only since then
+    stand ahead of it.
     """
 
     before: int
@@ -29,43 +29,43 @@ class Renewal:
         return place > self.before or any(ordinals.get(other, place) < place for other in self.ahead)
 
 
-def find_renewals(known: ColumnHistory, now: TableSchema) -> Mapping[str, Renewal]:
-    """Return the columns outside the key that cannot have been there all the time since the last look.
+def find_renewals(columns: ColumnHistory, now: TableSchema) -> Mapping[str, Renewal]:
+    """Return the columns outside the key that cannot have been there all the time since the last schema read.
 
     A column that was the last one, and is the last one again, is not found.
     """
-    found: dict[str, Renewal] = {}
+    renewals: dict[str, Renewal] = {}
     passed: list[str] = []
     furthest, is_added = 0, False
     for column in sorted(now.value_columns, key=lambda column: column.ordinal):
-        before = known.places.get(column.name)
+        before = columns.places.get(column.name)
         if before is None:
-            is_added = is_added or not _may_be_old(known, column.name)
+            is_added = is_added or not _may_be_old(columns, column.name)
         elif is_added or before < furthest:
             is_added = True
-            found[column.name] = Renewal(before, _overtakers(known, passed, before))
+            renewals[column.name] = Renewal(before, _overtakers(columns, passed, before))
         else:
             furthest = before
         passed.append(column.name)
-    return found
+    return renewals
 
 
-def _overtakers(known: ColumnHistory, passed: list[str], before: int) -> frozenset[str]:
-    return frozenset(name for name in passed if known.places.get(name, before) >= before)
+def _overtakers(columns: ColumnHistory, passed: list[str], before: int) -> frozenset[str]:
+    return frozenset(name for name in passed if columns.places.get(name, before) >= before)
 
 
-def _may_be_old(known: ColumnHistory, name: str) -> bool:
-    """Whether a column that the last look did not show may have stood there already."""
-    return name in known.unwatched or known.live(name) is not None
+def _may_be_old(columns: ColumnHistory, name: str) -> bool:
+    """Whether a column that the last schema read did not show may have stood there already."""
+    return name in columns.unwatched or columns.live(name) is not None
 
 
-def find_renewed(history: SchemaHistory, look: Look | None) -> Mapping[tuple[str, str], Renewal]:
-    """Return table and name of the columns that were recreated as they were since the last look."""
-    if look is None or not look.is_exact:
+def find_renewed(history: SchemaHistory, schema_read: SchemaRead | None) -> Mapping[tuple[str, str], Renewal]:
+    """Return table and name of the columns that were recreated as they were since the last schema read."""
+    if schema_read is None or not schema_read.is_exact:
         return {}
     return {
         (schema.name, name): renewal
-        for schema in look.tables
-        if (known := history.tables.get(schema.name)) is not None and known.is_watched
-        for name, renewal in find_renewals(known, schema).items()
+        for schema in schema_read.tables
+        if (columns := history.tables.get(schema.name)) is not None and columns.is_watched
+        for name, renewal in find_renewals(columns, schema).items()
     }

@@ -1,4 +1,4 @@
-"""What can change in the source's schema, and how it is told."""
+"""Events of the source's schema: what can change, and its description."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,7 +26,7 @@ class SchemaChange(StrEnum):
     COLUMN_WIDENED = "column_widened"
     """The column has a type that holds its older values, too, whichever events came first."""
     COLUMN_REPLACED = "column_replaced"
-    """The column has another type, and nobody tells what became of its values: they are set aside."""
+    """The column has another type, and nobody says what became of its values: they are set aside."""
     COLUMN_BESIDE = "column_beside"
     """A column was added whose name differs from another's in case only; the lake has it under another."""
     UNWATCHED_COLUMNS = "unwatched_columns"

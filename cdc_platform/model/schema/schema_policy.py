@@ -1,10 +1,10 @@
-"""What becomes of events whose table had other columns when they were made."""
+"""Policies for events whose table had other columns when they were made."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
 from cdc_platform.model.base.names import case_key
-from cdc_platform.model.schema.observed_columns import SeenColumn
+from cdc_platform.model.schema.observed_columns import ObservedColumn
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.model.schema.widening import joined_type
 
@@ -22,37 +22,37 @@ class SchemaPolicy(StrEnum):
 
 def find_refusal(
     table: str,
-    known: Mapping[str, ColumnType],
-    seen: Mapping[str, SeenColumn],
+    table_types: Mapping[str, ColumnType],
+    record_columns: Mapping[str, ObservedColumn],
     policy: SchemaPolicy,
 ) -> str | None:
     """Return why events with these columns go to quarantine, None where they do not.
 
     Args:
         table: their table.
-        known: the columns that the table has, and keeps.
-        seen: the columns of the events.
+        table_types: the columns that the table has, and keeps.
+        record_columns: the columns of the events.
         policy: the table's.
     """
     if policy is SchemaPolicy.EVOLVE:
         return None
-    found = [
-        f"`{name}` is {column.type.text}, and in the table {known[name].text}"
-        for name, column in seen.items()
-        if name in known and joined_type(known[name], column.type) != known[name]
+    differences = [
+        f"`{name}` is {column.type.text}, and in the table {table_types[name].text}"
+        for name, column in record_columns.items()
+        if name in table_types and joined_type(table_types[name], column.type) != table_types[name]
     ]
-    cased = {case_key(name): name for name in known}
+    cased = {case_key(name): name for name in table_types}
     if policy is SchemaPolicy.FREEZE:
         # Left out as new, it would set the column to NULL that it may well be.
-        found += [
+        differences += [
             f"`{name}` is `{cased[case_key(name)]}` in the table"
-            for name in seen
-            if name not in known and case_key(name) in cased
+            for name in record_columns
+            if name not in table_types and case_key(name) in cased
         ]
     if policy is SchemaPolicy.QUARANTINE:
-        found += [f"`{name}` is new" for name in seen if name not in known]
-        found += [f"`{name}` is lacking" for name in known if name not in seen]
-    if not found:
+        differences += [f"`{name}` is new" for name in record_columns if name not in table_types]
+        differences += [f"`{name}` is lacking" for name in table_types if name not in record_columns]
+    if not differences:
         return None
-    named = ", ".join(found)
+    named = ", ".join(differences)
     return f"The columns of `{table}` have changed, and its `schema_policy` is {policy.value}: {named}"

@@ -71,9 +71,9 @@ def history_name(table: str) -> str:
 
 def without_histories(names: Iterable[str]) -> tuple[str, ...]:
     """Return those names of a lake's tables that are no histories of others among them."""
-    known = tuple(names)
-    histories = {history_name(name) for name in known}
-    return tuple(name for name in known if name not in histories)
+    listed = tuple(names)
+    histories = {history_name(name) for name in listed}
+    return tuple(name for name in listed if name not in histories)
 
 
 def name_in_history(column: str) -> str:

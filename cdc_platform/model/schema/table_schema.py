@@ -167,7 +167,7 @@ def spark_type(column_type: ColumnType) -> str:
 
 
 def _decimal(annotation: str | None) -> str:
-    """Return the type of a decimal; text where it has more digits than Spark, or none are told."""
+    """Return the type of a decimal; text where it has more digits than Spark, or no declared digits."""
     precision, _, scale = (annotation or "").partition(",")
     if not (precision.isdigit() and scale.isdigit()) or not 0 < int(precision) <= _MAX_PRECISION:
         return "string"
@@ -180,7 +180,7 @@ class ColumnLife:
 
     ``before`` is the version of the column whose values it took over, converted to its own type; with
     ``is_widened`` as the log writes them, and otherwise as the source converts them.
-    ``was_key`` tells of one that the key no longer has: the changes of its life have it in their keys.
+    ``was_key`` says of one that the key no longer has: the changes of its life have it in their keys.
     """
 
     source_name: str

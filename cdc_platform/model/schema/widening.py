@@ -24,24 +24,24 @@ _KEY_FAMILIES: Final = {
 }
 
 
-def joined_type(one: ColumnType, other: ColumnType) -> ColumnType:
+def joined_type(first: ColumnType, other: ColumnType) -> ColumnType:
     """Return the narrowest type that holds the values of two; text holds them all.
 
     Values of the narrower type are written as values of the result are: the log's texts need no change.
     """
-    if one == other:
-        return one
-    if _is_number(one) and _is_number(other):
-        return _joined_number(one, other)
-    codes = {one.code, other.code}
+    if first == other:
+        return first
+    if _is_number(first) and _is_number(other):
+        return _joined_number(first, other)
+    codes = {first.code, other.code}
     dated = codes & _DATED
-    if "DATE" in codes and dated and not (one.annotation or other.annotation):
+    if "DATE" in codes and dated and not (first.annotation or other.annotation):
         return ColumnType(dated.pop())
     return TEXT
 
 
 def key_family(kind: ColumnType) -> str:
-    """Return of what kind the values of a key are; those of two kinds have no type that tells them apart.
+    """Return of what kind the values of a key are; those of two kinds have no type that distinguishes them.
 
     Large integers become one float, and the text of a float is none of theirs; that of bytes or an array may
     be another key's as well.
@@ -52,7 +52,7 @@ def key_family(kind: ColumnType) -> str:
 def keeps_values(old: ColumnType, new: ColumnType) -> bool:
     """Whether values that a column had are the same as values of the type that it got in place.
 
-    It is so where the new type writes them in one way, whatever the database, which does not tell how it has
+    It is so where the new type writes them in one way, whatever the database, which does not state how it has
     converted them: a text of a moment depends on its settings, that of a float on its version. An integer
     becomes the nearest float everywhere.
     """
@@ -71,14 +71,14 @@ def _is_number(kind: ColumnType) -> bool:
     return kind.code in _FLOATS or kind.code == DECIMAL or (kind.code == "INT64" and not kind.annotation)
 
 
-def _joined_number(one: ColumnType, other: ColumnType) -> ColumnType:
-    codes = {one.code, other.code}
+def _joined_number(first: ColumnType, other: ColumnType) -> ColumnType:
+    codes = {first.code, other.code}
     if codes <= _FLOATS:
         return ColumnType("FLOAT64")
     # A float would lose digits of a decimal, and of an integer beyond 2^53.
-    if codes & _FLOATS or "string" in (spark_type(one), spark_type(other)):
+    if codes & _FLOATS or "string" in (spark_type(first), spark_type(other)):
         return DIGITS
-    return _joined_decimal(_digits(one), _digits(other))
+    return _joined_decimal(_digits(first), _digits(other))
 
 
 def _digits(kind: ColumnType) -> tuple[int, int]:
@@ -89,8 +89,8 @@ def _digits(kind: ColumnType) -> tuple[int, int]:
     return int(precision) - int(scale), int(scale)
 
 
-def _joined_decimal(one: tuple[int, int], other: tuple[int, int]) -> ColumnType:
-    whole, scale = max(one[0], other[0]), max(one[1], other[1])
+def _joined_decimal(first: tuple[int, int], other: tuple[int, int]) -> ColumnType:
+    whole, scale = max(first[0], other[0]), max(first[1], other[1])
     return (
         ColumnType(DECIMAL, annotation=f"{whole + scale},{scale}")
         if whole + scale <= _MOST_DIGITS

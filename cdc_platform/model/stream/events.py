@@ -18,13 +18,13 @@ class SourceEvent(NamedTuple):
         mod_type: what happened; TRUNCATE has neither keys nor values.
         ordering_key: text whose order is the order of the source's changes.
         event_id: duplicates of the event share it.
-        transaction_id: changes of one transaction share it; empty where the source does not tell.
-        source_micros: when the change committed at the source; None where the source does not tell.
+        transaction_id: changes of one transaction share it; empty where the source does not say.
+        source_micros: when the change committed at the source; None where the source does not say.
         column_types: JSON array of objects with name, type, is_primary_key and ordinal_position.
         keys: JSON object of the primary key's columns. Where changes come in order, equal keys have one text,
             which rows are followed by.
         new_values: JSON object of the other columns, after the change; None where there are none.
-        old_values: JSON object of columns before the change, as far as the source tells them.
+        old_values: JSON object of columns before the change, as far as the source sends them.
         is_whole_row: whether `new_values` names every column that the row has, but for the unavailable ones.
         previous_keys: JSON object of the key before a key change.
         unavailable_columns: columns that have a value which the source did not send.

@@ -8,9 +8,9 @@ from cdc_platform.model.base.timestamps import is_moment
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A transaction of which more is to come: ``seen`` of ``expected`` events, None where nothing tells.
+    """A transaction of which more is to come: ``seen`` of ``expected`` events, None where nothing shows.
 
-    ``since_micros`` is when it committed, None where nothing tells.
+    ``since_micros`` is when it committed, None where nothing shows.
     """
 
     transaction_id: str
@@ -26,7 +26,7 @@ class FileReport:
     Args:
         version: what the read progress has of it once it has been read.
         is_read: whether it has been read.
-        events: how many events it held.
+        events: how many events it had.
         faults: how many of them cannot be used.
         size_bytes: its size.
         error: why it could not be read.
@@ -51,7 +51,7 @@ class FileReport:
             ValueError, RecursionError: the text is no report.
         """
         report = parse_stored(text, cls)
-        moments = [report.again_since_micros, *(one.since_micros for one in report.waiting)]
+        moments = [report.again_since_micros, *(transaction.since_micros for transaction in report.waiting)]
         if not all(micros is None or is_moment(micros) for micros in moments):
             raise ValueError(f"{moments} are no moments")
         return report

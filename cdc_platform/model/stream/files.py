@@ -13,8 +13,8 @@ MOST_FILES: Final = 10_000
 MOST_BYTES: Final = 2 * 1024**3
 READ_AGAIN: Final = ""
 """Version, in a read progress, of a file that has been read and is to be read once more; no file has it."""
-FILES_HERE: Final = 64
-BYTES_HERE: Final = 1024**2
+LOCAL_FILES: Final = 64
+LOCAL_BYTES: Final = 1024**2
 """So few are read where a cycle runs: a task of Spark takes longer to begin than they take to read."""
 RETRIED_SHARE: Final = 10
 """Of so many files of a cycle, one at most has failed before, while there are others; and so with bytes."""
@@ -29,19 +29,19 @@ class SourceFile:
         folder: the part of the source that it belongs to, such as a Datastream object.
         size_bytes: its size.
         modified_micros: when it was written last.
-        told_version: its version where no listing has it: of read progress that is no file, its text.
+        reported_version: its version where no listing has it: of read progress that is no file, its text.
     """
 
     path: str
     folder: str
     size_bytes: int
     modified_micros: int
-    told_version: str | None = None
+    reported_version: str | None = None
 
     @property
     def version(self) -> str:
         """Text that changes when the file is rewritten."""
-        return self.told_version or f"{self.modified_micros}-{self.size_bytes}"
+        return self.reported_version or f"{self.modified_micros}-{self.size_bytes}"
 
 
 def identity_in_file(file: SourceFile, place: str) -> str:
@@ -61,7 +61,7 @@ def is_of_version(identity: str, path: str, version: str) -> bool:
 
 def are_few(files: Sequence[SourceFile]) -> bool:
     """Whether files are so few, and so small, that no task of Spark need read them."""
-    return len(files) <= FILES_HERE and sum(file.size_bytes for file in files) <= BYTES_HERE
+    return len(files) <= LOCAL_FILES and sum(file.size_bytes for file in files) <= LOCAL_BYTES
 
 
 @dataclass(frozen=True)

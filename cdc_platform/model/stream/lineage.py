@@ -122,7 +122,7 @@ def advance(
     for child in sorted(children, key=lambda child: (child.cycle, child.start_micros, child.token)):
         if child.cycle > lineage.cycle and child.token not in partitions:
             partitions[child.token] = _created(child)
-    unfinished = {found.token: found for found in _unfinished(partitions)}
+    unfinished = {advanced.token: advanced for advanced in _unfinished(partitions)}
     unread = sorted(windows, key=lambda report: (report.token, report.start_exclusive_micros))
     while unread:
         generation = [report for report in unread if _is_readable(partitions, report.token)]
@@ -133,8 +133,8 @@ def advance(
                 f"a bug of the platform; report this partition token: {unread[0].token!r}",
             )
         for report in generation:
-            found = _read(_without_gap(partitions[report.token], report), report, cycle)
-            _put(partitions, unfinished, found)
+            advanced = _read(_without_gap(partitions[report.token], report), report, cycle)
+            _put(partitions, unfinished, advanced)
         _schedule(partitions, unfinished)
         unread = later
     _schedule(partitions, unfinished)
@@ -204,12 +204,12 @@ def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
     partitions = lineage.partitions.values()
     continued = {parent for child in partitions for parent in child.parent_tokens}
     needed = {parent for child in partitions if child.running_cycle is None for parent in child.parent_tokens}
-    gone = {
+    tokens = {
         partition.token
         for partition in partitions
         if partition.is_finished and partition.position_micros < keep_after_micros
     } & (continued - needed)
-    return replace(lineage, partitions={t: p for t, p in lineage.partitions.items() if t not in gone})
+    return replace(lineage, partitions={t: p for t, p in lineage.partitions.items() if t not in tokens})
 
 
 def _created(child: ChildAnnouncement) -> Partition:
@@ -226,8 +226,8 @@ def _created(child: ChildAnnouncement) -> Partition:
 
 
 def _is_readable(partitions: Mapping[str, Partition], token: str) -> bool:
-    known = partitions.get(token)
-    return known is not None and known.state is not PartitionState.CREATED
+    partition = partitions.get(token)
+    return partition is not None and partition.state is not PartitionState.CREATED
 
 
 def _without_gap(partition: Partition, report: WindowReport) -> Partition:
@@ -240,12 +240,12 @@ def _without_gap(partition: Partition, report: WindowReport) -> Partition:
     return partition
 
 
-def _put(partitions: dict[str, Partition], unfinished: dict[str, Partition], found: Partition) -> None:
-    partitions[found.token] = found
-    if found.is_finished:
-        unfinished.pop(found.token, None)
+def _put(partitions: dict[str, Partition], unfinished: dict[str, Partition], partition: Partition) -> None:
+    partitions[partition.token] = partition
+    if partition.is_finished:
+        unfinished.pop(partition.token, None)
     else:
-        unfinished[found.token] = found
+        unfinished[partition.token] = partition
 
 
 def _read(partition: Partition, report: WindowReport, cycle: int) -> Partition:
@@ -262,7 +262,7 @@ def _read(partition: Partition, report: WindowReport, cycle: int) -> Partition:
 def _schedule(partitions: dict[str, Partition], unfinished: dict[str, Partition]) -> None:
     """Schedule the unfinished partitions whose parents have all finished."""
     lowest = min((partition.position_micros for partition in unfinished.values()), default=None)
-    waiting = [found for found in unfinished.values() if found.state is PartitionState.CREATED]
+    waiting = [partition for partition in unfinished.values() if partition.state is PartitionState.CREATED]
     for partition in waiting:
         if _may_start(partition, partitions, lowest):
             _put(partitions, unfinished, replace(partition, state=PartitionState.SCHEDULED))

@@ -23,7 +23,7 @@ class ReplaySource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldRecord:
+class QuarantinedRecord:
     """One row of quarantine.
 
     Args:
@@ -33,7 +33,7 @@ class HeldRecord:
         moment_micros: commit timestamp, or the moment of the cycle that read it.
         transaction_id: the transaction that it belongs to.
         record_id: identity of the source's record.
-        table: the source table, None where the record does not tell.
+        table: the source table, None where the record does not say.
         record: the record as it came, JSON.
         origin: file, or topic and partition; None for a source that hands out no events.
         replayed_micros: when somebody asked for its replay; None while nobody has.
@@ -108,7 +108,7 @@ class HeldRecord:
 
 
 @dataclass(frozen=True)
-class HeldFilter:
+class QuarantineFilter:
     """Which records of a quarantine are meant; what is None does not narrow the choice.
 
     Args:
@@ -123,59 +123,59 @@ class HeldFilter:
     cycle: int | None = None
     record: str | None = None
 
-    def matches(self, held: HeldRecord) -> bool:
+    def matches(self, record: QuarantinedRecord) -> bool:
         """Whether a record is meant."""
         return (
-            self.table in (None, held.table)
-            and (self.reason or "").casefold() in held.reason.casefold()
-            and self.cycle in (None, held.cycle)
-            and self.record in (None, held.name, held.record_id, held.name.rpartition("/")[2])
+            self.table in (None, record.table)
+            and (self.reason or "").casefold() in record.reason.casefold()
+            and self.cycle in (None, record.cycle)
+            and self.record in (None, record.name, record.record_id, record.name.rpartition("/")[2])
         )
 
 
 def with_company(
-    chosen: Iterable[HeldRecord],
-    held: Sequence[HeldRecord],
+    chosen: Iterable[QuarantinedRecord],
+    open_records: Sequence[QuarantinedRecord],
     readable: Collection[str] = (),
     *,
     keeps_transactions: bool = False,
     pairs_halves: bool = False,
-) -> list[HeldRecord]:
+) -> list[QuarantinedRecord]:
     """Return chosen records with all that have to be replayed along with them.
 
     A file that is read again brings all of its events, an event may lie in several files, and the log takes
     transactions whole where they are known.
 
     Args:
-        chosen: records of `held`.
-        held: all records that are open.
+        chosen: records of `open_records`.
+        open_records: all records that are open.
         readable: origins that are read again as a whole.
         keeps_transactions: whether the log takes them whole.
         pairs_halves: whether it takes both halves of a key change or none.
     """
 
-    def company_of(one: HeldRecord) -> tuple[str, int] | None:
+    def company_of(record: QuarantinedRecord) -> tuple[str, int] | None:
         if keeps_transactions:
-            return f"transaction {one.transaction_id}", one.moment_micros
-        return (f"place {one.place}", one.moment_micros) if pairs_halves and one.place else None
+            return f"transaction {record.transaction_id}", record.moment_micros
+        return (f"place {record.place}", record.moment_micros) if pairs_halves and record.place else None
 
-    of_each = [(one, _ties(one, readable, company_of(one))) for one in held]
-    wanted = {one.identity for one in chosen}
-    ties = {tie for one, its in of_each if one.identity in wanted for tie in its}
+    of_each = [(record, _ties(record, readable, company_of(record))) for record in open_records]
+    identities = {record.identity for record in chosen}
+    ties = {tie for record, its in of_each if record.identity in identities for tie in its}
     while True:
-        found = [(one, its) for one, its in of_each if ties & its]
-        more = {tie for _, its in found for tie in its}
+        tied = [(record, its) for record, its in of_each if ties & its]
+        more = {tie for _, its in tied for tie in its}
         if more <= ties:
-            return [one for one, _ in found]
+            return [record for record, _ in tied]
         ties |= more
 
 
 def _ties(
-    held: HeldRecord, readable: Collection[str], company: tuple[str, int] | None
+    record: QuarantinedRecord, readable: Collection[str], company: tuple[str, int] | None
 ) -> set[tuple[str, str | int | None]]:
-    ties: set[tuple[str, str | int | None]] = {("record", held.record_id)}
-    if held.origin is not None and held.origin in readable:
-        ties.add(("file", held.origin))
+    ties: set[tuple[str, str | int | None]] = {("record", record.record_id)}
+    if record.origin is not None and record.origin in readable:
+        ties.add(("file", record.origin))
     if company is not None:
         ties.add(company)
     return ties

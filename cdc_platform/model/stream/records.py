@@ -49,15 +49,15 @@ class ValueCaptureType(StrEnum):
     """Which values the change stream captured, in force at the moment of the change."""
 
     OLD_AND_NEW_VALUES = "OLD_AND_NEW_VALUES"
-    """Changed columns, before and after: an update is a patch."""
+    """Changed columns, before and after: an update is a partial update."""
     NEW_VALUES = "NEW_VALUES"
-    """Changed columns, after: an update is a patch."""
+    """Changed columns, after: an update is a partial update."""
     NEW_ROW = "NEW_ROW"
     """All watched columns, after: an update is a whole row."""
     NEW_ROW_AND_OLD_VALUES = "NEW_ROW_AND_OLD_VALUES"
     """All watched columns after, and the changed ones before: an update is a whole row."""
     UNKNOWN = "UNKNOWN"
-    """A type that this version does not know; updates are taken for patches, which is always safe."""
+    """A type that this version does not know; updates are taken for partial ones, which is always safe."""
 
     @classmethod
     def _missing_(cls, _value: object) -> "ValueCaptureType":

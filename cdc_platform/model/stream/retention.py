@@ -1,4 +1,4 @@
-"""Which past moments stay: all of the last minutes, and the fewer the longer ago."""
+"""Retention of past moments: all of the last minutes, and fewer the longer ago."""
 
 from collections.abc import Iterable
 from math import ceil
@@ -14,13 +14,13 @@ been the first of its minute.
 
 def most_kept(last_s: float) -> int:
     """Return how many of the moments that are thinned out stay at most."""
-    kept, begin_s = 0, 0.0
+    count, begin_s = 0, 0.0
     for limit_s, period_s in THINNED:
         end_s = last_s if limit_s is None else min(limit_s, last_s)
         # Each period that the time touches has a first moment.
-        kept += ceil((end_s - begin_s) / period_s) + 1 if end_s > begin_s else 0
+        count += ceil((end_s - begin_s) / period_s) + 1 if end_s > begin_s else 0
         begin_s = end_s
-    return kept
+    return count
 
 
 def kept_moments(
@@ -36,7 +36,7 @@ def kept_moments(
         every_s: all moments of so many seconds stay, unless that is longer than `last_s`.
         last_s: no older moment stays.
     """
-    kept, taken = set[int](), set[tuple[int, int]]()
+    moments_kept, slots = set[int](), set[tuple[int, int]]()
     for moment_micros in sorted(moments_micros):
         age_s = (now_micros - moment_micros) / 1_000_000
         if age_s > last_s:
@@ -44,8 +44,8 @@ def kept_moments(
         if age_s > every_s:
             period_s = next(period for limit, period in THINNED if limit is None or age_s <= limit)
             place = (period_s, moment_micros // (period_s * 1_000_000))
-            if place in taken:
+            if place in slots:
                 continue
-            taken.add(place)
-        kept.add(moment_micros)
-    return frozenset(kept)
+            slots.add(place)
+        moments_kept.add(moment_micros)
+    return frozenset(moments_kept)

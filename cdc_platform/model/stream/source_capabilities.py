@@ -1,4 +1,4 @@
-"""What a source promises of its changes; the steps of a cycle do what the promises leave to be done."""
+"""Guarantees of a source about its changes; the steps of a cycle do what they leave open."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,12 @@ class SourceCapabilities:
     Args:
         hands_out_events: whether it hands out events, in files or topics, instead of answering queries up to
             a moment of its own clock. Then a cut lies at the moment of the cycle that read its last event.
-        keeps_transactions: whether each record tells how many its transaction has, so that the log holds
+        keeps_transactions: whether each record says how many its transaction has, so that the log holds
             transactions whole.
         comes_in_order: whether no change of a row comes after a later change of the row. Where it may, each
             row of the lake has the ordering key of its newest change, and deletions leave deletion markers.
         trusts_inserts: whether a row that the source calls inserted was certainly not there before.
-        can_be_compared: whether the source tells its schema and its rows as they were at a cut.
+        can_be_compared: whether the source reports its schema and its rows as they were at a cut.
         can_be_copied: whether its tables can be copied as they were at a moment.
         repeats_within_s: for how long an event may come again, in seconds of arrival; None means that what
             comes again comes within one cycle.

@@ -53,7 +53,7 @@ def find_stuck(
         reports: what became of the cycle's windows.
         end_micros: the planned end of the cycle's windows.
     """
-    found = [
+    partitions = [
         StuckPartition(
             key=partition_key(report.token, lineage.partitions[report.token].start_micros),
             position_micros=report.end_inclusive_micros,
@@ -64,4 +64,4 @@ def find_stuck(
         if report.outcome is WindowOutcome.INTERRUPTED and report.token in lineage.partitions
         if not (report.is_silent and report.has_moved)
     ]
-    return tuple(sorted(found, key=lambda stuck: (stuck.position_micros, stuck.key)))
+    return tuple(sorted(partitions, key=lambda stuck: (stuck.position_micros, stuck.key)))

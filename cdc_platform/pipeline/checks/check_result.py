@@ -1,4 +1,4 @@
-"""What a check is, what it looks at, and what it finds."""
+"""Checks, their scope, and their results."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -13,7 +13,7 @@ from cdc_platform.lake.catalog.lake import LOG, RAW, Lake
 from cdc_platform.lake.commits.commits import has_at_most, head
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.spark.frames.small import interpreted
 
 SMALL_LAKE_ROWS: Final = 20_000
@@ -93,8 +93,11 @@ def checking(pipeline: Pipeline, spark: SparkSession) -> AbstractContextManager[
 def _is_small(lake: Lake) -> bool:
     try:
         cut = newest_cut(lake)
-        kept = map(lake.table, cut.tables if cut is not None else ())
-        tables = [*map(lake.system_table, (RAW, LOG)), *(table for table in kept if table is not None)]
+        stored_tables = map(lake.table, cut.tables if cut is not None else ())
+        tables = [
+            *map(lake.system_table, (RAW, LOG)),
+            *(table for table in stored_tables if table is not None),
+        ]
     except LakeDamaged:
         # Each check tells what it cannot read.
         return False

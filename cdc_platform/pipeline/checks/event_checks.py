@@ -17,7 +17,7 @@ from cdc_platform.model.stream.file_reports import Waiting
 from cdc_platform.model.stream.ordering_key import SEPARATOR
 from cdc_platform.model.stream.records import ModType, RecordKind
 from cdc_platform.pipeline.checks.check_result import CheckResult, Scope
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_own
 from cdc_platform.spark.log.unresolved import unresolved_values
 
@@ -41,7 +41,7 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Chec
     log = read_log(pipeline, spark)
     comes_in_order = pipeline.capabilities.comes_in_order
     # Where it does not, the types of columns follow no moment.
-    since = pipeline.schema_history.told_since if comes_in_order else {}
+    since = pipeline.schema_history.observed_since if comes_in_order else {}
     unresolved = unresolved_values(log, since, comes_in_order=comes_in_order)
     total = unresolved.count()
     shown = unresolved.orderBy("table_name", "keys", "column_name").limit(SHOWN).collect() if total else []
@@ -53,7 +53,7 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Chec
     ]
     if pipeline.capabilities.comes_in_order:  # Datastream refuses this identity
         lacking = {row["table_name"] for row in unresolved.select("table_name").distinct().collect()}
-        lacking |= {name for name, found in by_table.items() if found["lossy_nulls"]}
+        lacking |= {name for name, counts in by_table.items() if counts["lossy_nulls"]}
         parts += _advice(_updates(pipeline, spark), lacking)
     lone = _lone_halves(pipeline, spark)
     if lone:
@@ -79,20 +79,22 @@ def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> list[Row]:
         return []
     events = _events(pipeline, spark).withColumn("keys", F.expr("mods[0].keys"))
     newest = read_mark(pipeline.lake.system_table(RAW)).cycle
-    left = events.where((F.col("cycle") < newest) & F.expr("contains(event.metadata, '\"new_keys\"')"))
+    deletes = events.where((F.col("cycle") < newest) & F.expr("contains(event.metadata, '\"new_keys\"')"))
     new_keys = F.expr("get_json_object(event.metadata, '$.new_keys')").alias("new_keys")
     halves = ["server_transaction_id", "table_name", "keys"]
-    taken = events.where("event.previous_keys is not null").withColumn("keys", F.col("event.previous_keys"))
-    lone = left.select(*halves, new_keys, "record_order").join(taken.select(*halves), halves, "left_anti")
+    inserts = events.where("event.previous_keys is not null").withColumn("keys", F.col("event.previous_keys"))
+    lone = deletes.select(*halves, new_keys, "record_order").join(
+        inserts.select(*halves), halves, "left_anti"
+    )
     if lone.isEmpty():
         return []
     log = read_log(pipeline, spark)
     is_delete = F.col("change_kind") == ChangeKind.DELETE.value
     deleted = log.where(is_delete).withColumnRenamed("transaction_id", "server_transaction_id")
-    written = log.where(~is_delete).selectExpr("table_name as named", "keys as known", "ordering_key")
+    writes = log.where(~is_delete).selectExpr("table_name as named", "keys as known", "ordering_key")
     is_back = "named = table_name and known = new_keys and ordering_key > record_order"
-    gone = lone.join(deleted.select(*halves), halves, "left_semi").join(written, F.expr(is_back), "left_anti")
-    return gone.select("table_name", "keys", "new_keys").distinct().collect()
+    lost = lone.join(deleted.select(*halves), halves, "left_semi").join(writes, F.expr(is_back), "left_anti")
+    return lost.select("table_name", "keys", "new_keys").distinct().collect()
 
 
 def _findings(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, Counter[str]]:
@@ -144,32 +146,37 @@ def _updates(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, _Updates]:
 
 def _advice(updates: Mapping[str, _Updates], lacking: Collection[str]) -> list[str]:
     """Return for which tables another replica identity pays; not for those that have it by now."""
-    told = []
-    for name in sorted({*lacking, *(name for name, found in updates.items() if found.pays)}):
-        found = updates.get(name, _Updates(0, 0, is_full=False))
-        if not found.is_full:
-            share = f", where {found.lacking} of {found.total} updates lack values," if found.lacking else ""
-            told.append(f"With REPLICA IDENTITY FULL `{name}`{share} would send all values")
-    return told
+    sentences = []
+    for name in sorted({*lacking, *(name for name, table_counts in updates.items() if table_counts.pays)}):
+        table_counts = updates.get(name, _Updates(0, 0, is_full=False))
+        if not table_counts.is_full:
+            share = (
+                f", where {table_counts.lacking} of {table_counts.total} updates lack values,"
+                if table_counts.lacking
+                else ""
+            )
+            sentences.append(f"With REPLICA IDENTITY FULL `{name}`{share} would send all values")
+    return sentences
 
 
 def check_arrival(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Look for transactions that hold back what comes after them, since more of them is to come."""
     now = pipeline.source.clock_micros()
-    waiting = [one for one in _waiting(pipeline) if _is_late(one, now)]
+    waiting = [transaction for transaction in _waiting(pipeline) if _is_late(transaction, now)]
     return CheckResult(
         not waiting,
-        "; ".join(_told(one) for one in waiting[:SHOWN]) or "no transaction waits for the rest of it",
+        "; ".join(_describe_waiting(transaction) for transaction in waiting[:SHOWN])
+        or "no transaction waits for the rest of it",
         {"waiting": len(waiting)},
     )
 
 
 def _waiting(pipeline: Pipeline) -> list[Waiting]:
-    """Return the transactions that the newest cycle has held back."""
+    """Return the transactions that the newest cycle could not pass on."""
     raw = pipeline.lake.system_table(RAW)
     condition = f"kind = '{RecordKind.FILE.value}' and cycle = {read_mark(raw).cycle}"
     rows = raw.scan(row_filter=condition, selected_fields=("kind", "cycle", "event")).to_arrow().to_pylist()
-    return [one for row in rows for one in read_report(row["event"]).waiting]
+    return [transaction for row in rows for transaction in read_report(row["event"]).waiting]
 
 
 def _is_late(waiting: Waiting, now_micros: int) -> bool:
@@ -177,7 +184,7 @@ def _is_late(waiting: Waiting, now_micros: int) -> bool:
     return since is None or now_micros - since > WAITS_S * 1_000_000
 
 
-def _told(waiting: Waiting) -> str:
+def _describe_waiting(waiting: Waiting) -> str:
     since, expected = waiting.since_micros, waiting.expected
     when = f", committed at {to_rfc3339(since)}," if since is not None else ""
     of = f" of {expected}" if expected is not None else ", and its END has not come"
@@ -189,13 +196,19 @@ def _told(waiting: Waiting) -> str:
 
 def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
     """Count rows that a repeated snapshot of their table does not have, and that nobody has changed since."""
-    found = _snapshots(pipeline, spark)
-    repeated = {one.table: one.newest for one in found if one.newest not in ("", one.oldest)}
-    passed_by = {one.table: one.of_server for one in found if one.newest < one.of_server}
+    snapshots = _snapshots(pipeline, spark)
+    repeated = {
+        snapshot.table: snapshot.newest
+        for snapshot in snapshots
+        if snapshot.newest not in ("", snapshot.oldest)
+    }
+    passed_by = {
+        snapshot.table: snapshot.of_server for snapshot in snapshots if snapshot.newest < snapshot.of_server
+    }
     log = read_log(pipeline, spark)
     stale, doubtful = _unseen(log, repeated), _unseen(log, passed_by)
-    sure = {one.table for one in found if one.is_initial}
-    told = [
+    sure = {snapshot.table for snapshot in snapshots if snapshot.is_initial}
+    sentences = [
         f"{len(keys)} rows of `{name}` are not in its newest snapshot, such as {', '.join(keys[:SHOWN])}"
         for name, keys in stale.items()
     ] + [
@@ -203,10 +216,10 @@ def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> C
         "snapshot has no row of it, so that it was empty, or not looked at, as its notifications would tell"
         for name, keys in doubtful.items()
     ]
-    advice = [". With `snapshots: replace` they go"] if told else []
+    advice = [". With `snapshots: replace` they go"] if sentences else []
     return CheckResult(
         not stale and not sure & doubtful.keys(),
-        "; ".join(told) + "".join(advice) or "every row is in the snapshot or changed since",
+        "; ".join(sentences) + "".join(advice) or "every row is in the snapshot or changed since",
         {"rows": sum(map(len, stale.values())), "repeated_snapshots": len(repeated)},
     )
 
@@ -215,7 +228,7 @@ def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> C
 class _Snapshots:
     """Positions of a table's snapshots, empty for none, and of its server's newest one.
 
-    ``is_initial`` tells that the connector has begun with that one, so that it looked at all of its tables.
+    ``is_initial`` means that the connector has begun with that one, so that it looked at all of its tables.
     """
 
     table: str
@@ -226,7 +239,7 @@ class _Snapshots:
 
 
 def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
-    """Return what snapshots the events of each table tell of."""
+    """Return what snapshots the events of each table show."""
     # All rows of a snapshot share its position, the first part of their ordering keys.
     is_row = "mod_type = 'SNAPSHOT' and get_json_object(event.metadata, '$.snapshot') <> 'incremental'"
     events = _events(pipeline, spark).selectExpr(
@@ -238,25 +251,25 @@ def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
     )
     places = events.where("is_row and table_name is not null")
     by_table = places.groupBy("server", "table_name").agg(F.max("position"), F.min("position"))
-    known = {(row[0], row[1]): (row[2], row[3]) for row in by_table.collect()}
+    bounds = {(row[0], row[1]): (row[2], row[3]) for row in by_table.collect()}
     newest: dict[str | None, str] = {}
-    for (server, _), (position, _) in known.items():
+    for (server, _), (position, _) in bounds.items():
         newest[server] = max(position, newest.get(server, ""))
     if not newest:
         return []
     runs = {row[0]: row[1] for row in places.groupBy("server").agg(F.max_by("run", "position")).collect()}
     tables = events.where("table_name is not null").groupBy("server", "table_name", "run")
-    seen = tables.agg(F.min(F.when(~F.col("is_row"), F.col("position")))).collect()
-    begun = {row["server"] for row in seen if _is_before(row, newest, runs)}
+    positions = tables.agg(F.min(F.when(~F.col("is_row"), F.col("position")))).collect()
+    begun = {row["server"] for row in positions if _is_before(row, newest, runs)}
     return [
         _Snapshots(
             table,
-            known.get((server, table), ("", ""))[1],
-            known.get((server, table), ("", ""))[0],
+            bounds.get((server, table), ("", ""))[1],
+            bounds.get((server, table), ("", ""))[0],
             newest[server],
             runs.get(server) is not None and server not in begun,
         )
-        for server, table in sorted({(row["server"], row["table_name"]) for row in seen}, key=str)
+        for server, table in sorted({(row["server"], row["table_name"]) for row in positions}, key=str)
         if server in newest
     ]
 
@@ -285,7 +298,7 @@ def _unseen(log: DataFrame, begun: Mapping[str, str]) -> Mapping[str, list[str]]
     starts = F.create_map(*(F.lit(part) for pair in begun.items() for part in pair))
     is_living = f"kind <> '{ChangeKind.DELETE.value}' and changed_at > coalesce(emptied_at, -1)"
     living = newest.join(F.broadcast(emptied), "table_name", "left").where(is_living)
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    keys: defaultdict[str, list[str]] = defaultdict(list)
     for row in living.where(F.col("newest") < starts[F.col("table_name")]).orderBy("keys").collect():
-        found[row["table_name"]].append(row["keys"])
-    return dict(sorted(found.items()))
+        keys[row["table_name"]].append(row["keys"])
+    return dict(sorted(keys.items()))

@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from cdc_platform.pipeline.checks.check_result import CheckResult, Scope
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.unread_files import list_unread
 
 NAMED_FILES: Final = 5
@@ -15,7 +15,7 @@ NAMED_FILES: Final = 5
 def check_files(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Look for files that could not be read."""
     unread = list_unread(pipeline)
-    named = "; ".join(found.describe() for found in unread[:NAMED_FILES])
+    named = "; ".join(file.describe() for file in unread[:NAMED_FILES])
     more = f"; and {len(unread) - NAMED_FILES} more" if len(unread) > NAMED_FILES else ""
     return CheckResult(
         not unread,

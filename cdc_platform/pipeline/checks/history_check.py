@@ -18,12 +18,12 @@ from cdc_platform.model.schema.table_options import (
     keeps_deleted,
 )
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.soft_delete import stored_at
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes
 from cdc_platform.pipeline.versions.lake_frames import read_table
 from cdc_platform.spark.frames.differences import count_differing
-from cdc_platform.spark.tables.history import called_as_in_history, find_misdated, make_versions
+from cdc_platform.spark.tables.row_versions import called_as_in_history, find_misdated, make_versions
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class HistoryFaults:
         overlapping: versions that last into the next one of their key, end before they begin, or are
             marked as current although they have an end, or the other way round.
         current_differing: rows that the table and the current versions do not have in common.
-        log_differing: versions that the history and the fold of the log do not have in common.
+        log_differing: versions that the history and the net changes of the log do not have in common.
         misdated: captured changes for which no version begins at the time of the change.
     """
 
@@ -55,7 +55,7 @@ def find_faults(
     pipeline: Pipeline,
     spark: SparkSession,
     table: TableSchema,
-    known: ColumnHistory | None,
+    column_history: ColumnHistory | None,
     cut: Cut,
     log: DataFrame,
 ) -> HistoryFaults:
@@ -65,12 +65,12 @@ def find_faults(
         pipeline: the pipeline.
         spark: session that does the work.
         table: source table; the cut names it and its history.
-        known: the history of its columns at the cut, None where there is none.
+        column_history: the history of its columns at the cut, None where there is none.
         cut: where to look.
         log: the change log up to the cut.
     """
-    source = find_beginning(pipeline, table, known, is_history=True)
-    source = replace(source, span=replace(source.span, has_patches=True), keeps_truncated=True)
+    source = find_beginning(pipeline, table, column_history, is_history=True)
+    source = replace(source, span=replace(source.span, has_partial_updates=True), keeps_truncated=True)
     columns = [_col(column.name) for column in source.schema.columns]
     all_columns = [_col(column.name) for column in history_schema(source.schema).columns]
     history = _at(pipeline, spark, history_name(table.name), cut)
@@ -82,7 +82,7 @@ def find_faults(
         pipeline, spark, source, log.where(F.col("table_name") == table.name), has_origin=True
     )
     versions = make_versions(
-        changes, source.schema, has_patches=True, remade_micros=source.remade_micros
+        changes, source.schema, has_partial_updates=True, remade_micros=source.remade_micros
     ).select(*all_columns)
     return HistoryFaults(
         versions=history.count(),

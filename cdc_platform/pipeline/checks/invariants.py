@@ -11,7 +11,7 @@ from cdc_platform.pipeline.checks.lineage_checks import check_alive, check_linea
 from cdc_platform.pipeline.checks.log_checks import check_exactly_once, check_nothing_lost, check_transactions
 from cdc_platform.pipeline.checks.quarantine_check import check_quarantine
 from cdc_platform.pipeline.checks.source_checks import check_schema, check_source
-from cdc_platform.pipeline.checks.table_checks import check_fold, check_histories, check_keys
+from cdc_platform.pipeline.checks.table_checks import check_histories, check_keys, check_tables_equal_log
 
 QUARANTINE_EMPTY: Final = "quarantine_empty"
 
@@ -77,7 +77,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "values_resolved",
         "change_log",
-        "Every value that the source did not send is known from before. A warning tells which are not, and "
+        "Every value that the source did not send is known from before. A warning says which are not, and "
         "what else events leave in doubt.",
         every_cycle=False,
         run=check_values,
@@ -132,9 +132,9 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "tables_equal_log",
         "cut",
-        "Every table at the newest cut equals its initial copy and the fold of the log up to the cut.",
+        "Every table at the newest cut equals its initial copy with the changes of the log up to the cut.",
         every_cycle=False,
-        run=check_fold,
+        run=check_tables_equal_log,
     ),
     Check(
         "keys_unique",

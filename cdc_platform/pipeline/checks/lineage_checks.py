@@ -11,18 +11,18 @@ from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.pipeline.checks.check_result import CheckResult, Scope
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
 def check_lineage(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Look for partitions that finished without children, or started before their parents finished."""
     lineage = load_lineage(pipeline.lake)
-    found = violations(lineage) if lineage is not None else []
+    problems = violations(lineage) if lineage is not None else []
     partitions = len(lineage.partitions) if lineage is not None else 0
     return CheckResult(
-        not found,
-        "; ".join(found[:5]) or f"{partitions} partitions, each started once, after all its parents",
-        {"partitions": partitions, "violations": len(found)},
+        not problems,
+        "; ".join(problems[:5]) or f"{partitions} partitions, each started once, after all its parents",
+        {"partitions": partitions, "violations": len(problems)},
     )
 
 
@@ -31,9 +31,9 @@ def check_alive(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Chec
     stuck = load_stuck(pipeline.lake)
     return CheckResult(
         not stuck,
-        "; ".join(found.describe() for found in stuck)
+        "; ".join(partition.describe() for partition in stuck)
         or "every partition that was read has answered to the end of the cycle",
-        {"stuck": len(stuck), "longest_s": max((found.age_s for found in stuck), default=0.0)},
+        {"stuck": len(stuck), "longest_s": max((partition.age_s for partition in stuck), default=0.0)},
     )
 
 
@@ -49,8 +49,8 @@ def check_watermark(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> 
     back = sum(newer < older for newer, older in pairwise(history))
     back += sum(newer < older for older, newer in pairwise(positions))
     lineage = load_lineage(pipeline.lake)
-    held = watermark_micros(lineage) if lineage is not None else None
-    passed_it = bool(held is not None and history and history[0] > held)
+    in_lineage = watermark_micros(lineage) if lineage is not None else None
+    passed_it = bool(in_lineage is not None and history and history[0] > in_lineage)
     return CheckResult(
         back == 0 and not passed_it,
         f"{len(history)} watermarks and {len(positions)} cuts, {back} went back"

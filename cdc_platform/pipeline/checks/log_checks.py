@@ -14,7 +14,7 @@ from cdc_platform.lake.state.quarantine import has_replays, replayed_records
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, Scope
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import remembered_from, repeated_from
 from cdc_platform.pipeline.schema.evolve import between_positions
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_own
@@ -38,7 +38,7 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     # What comes again was logged before, and what is replayed is logged later.
     repeats_within_s, has_late = pipeline.capabilities.repeats_within_s, has_replays(pipeline.lake)
     around = EVERYTHING if repeats_within_s is not None or has_late else scope
-    held = _quarantine(pipeline, spark, around)
+    quarantined = _quarantine(pipeline, spark, around)
     logged = _log(pipeline, spark, around)
     if repeats_within_s is not None and scope.after_micros is not None and not has_late:
         repeated = repeated_from(pipeline, between_positions(RecordKind.FILE, scope.after_micros, until))
@@ -47,13 +47,15 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     places = {
         "read": read,
         "logged": logged.select("record_id"),
-        "held": held.where("replayed_at is null").select("record_id"),
-        "replayed": held.where("replayed_at is not null").select("record_id"),
+        "quarantined": quarantined.where("replayed_at is null").select("record_id"),
+        "replayed": quarantined.where("replayed_at is not null").select("record_id"),
     }
     if around is not scope:
-        asked = read.distinct()
+        read_records = read.distinct()
         places |= {
-            name: places[name].join(asked, "record_id", "left_semi") for name in places if name != "read"
+            name: places[name].join(read_records, "record_id", "left_semi")
+            for name in places
+            if name != "read"
         }
     comes_mended = pipeline.capabilities.hands_out_events
     total, distinct, in_log, in_quarantine, lost = _count_places(places, comes_mended=comes_mended)
@@ -72,26 +74,26 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
 
 
 def _count_places(places: Mapping[str, DataFrame], *, comes_mended: bool) -> tuple[int, ...]:
-    """Return how many records were read, with and without duplicates, are in the log, held, and neither.
+    """Return how many records were read, with and without duplicates, are in the log, in quarantine, neither.
 
-    What was replayed is held as long as the log does not have it, be it under another identity. What
-    ``comes_mended``, in a file that was rewritten, is in the log, though nobody has replayed it.
+    A replayed record counts as quarantined as long as the log does not have it, be it under another identity.
+    What ``comes_mended``, in a file that was rewritten, is in the log, though nobody has replayed it.
     """
     marked = [
-        found.select("record_id", *(F.lit(int(name == other)).alias(other) for other in places))
-        for name, found in places.items()
+        frame.select("record_id", *(F.lit(int(name == other)).alias(other) for other in places))
+        for name, frame in places.items()
     ]
     records = reduce(DataFrame.unionByName, marked).groupBy("record_id")
-    read, logged, held, replayed = (F.col(name) for name in places)
-    is_open = (held > 0) & (logged == 0) if comes_mended else held > 0
-    is_held = is_open | (replayed > 0) & (logged == 0)
+    read, logged, quarantined, replayed = (F.col(name) for name in places)
+    is_open = (quarantined > 0) & (logged == 0) if comes_mended else quarantined > 0
+    is_quarantined = is_open | (replayed > 0) & (logged == 0)
     return _first(
         records.agg(*(F.sum(name).alias(name) for name in places)).agg(
             F.sum(read),
             F.count_if(read > 0),
             F.count_if(logged > 0),
-            F.count_if(is_held),
-            F.count_if((read > 0) & (logged == 0) & ~is_held),
+            F.count_if(is_quarantined),
+            F.count_if((read > 0) & (logged == 0) & ~is_quarantined),
         )
     )
 
@@ -166,5 +168,5 @@ def _log(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
 
 
 def _quarantine(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
-    held = read_own(pipeline, spark, QUARANTINED)
-    return held.where(F.col("cycle") > scope.after_cycle)
+    records = read_own(pipeline, spark, QUARANTINED)
+    return records.where(F.col("cycle") > scope.after_cycle)

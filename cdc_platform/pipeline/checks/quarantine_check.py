@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.state.quarantine import count_by_reason
 from cdc_platform.pipeline.checks.check_result import CheckResult, Fact, Scope
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 SHOWN_REASONS: Final = 3
 SHOWN_TABLES: Final = 10

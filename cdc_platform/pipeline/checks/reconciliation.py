@@ -19,8 +19,8 @@ from cdc_platform.model.schema.evolution import SchemaHistory, same_type
 from cdc_platform.model.schema.exclusions import NOTHING, Exclusion, late_columns, table_exclusions
 from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.soft_delete import stored_at
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
 
 NAMED_KEYS: Final = 10
@@ -91,7 +91,7 @@ def prove_tables(pipeline: Pipeline, cut: Cut) -> tuple[list[Proof], tuple[str, 
         the proofs, and the tables of the cut that the change stream did not watch at that position.
     """
     history = load_history_at(pipeline.lake, cut.cycle)
-    watched = {table.name: table for table in pipeline.look(cut.position_micros).tables}
+    watched = {table.name: table for table in pipeline.read_schema(cut.position_micros).tables}
     named = [table for table in pipeline.tables if table.name in cut.tables]
     proofs = [
         prove_table(pipeline, history, table, watched[table.name], cut)
@@ -113,12 +113,12 @@ def prove_table(
         watched: its watched columns at that position, by the source.
         cut: the cut.
     """
-    known = history.tables.get(table.name, ColumnHistory(table.name))
-    stored = known.schema if known.versions else table
-    compared = _compared(stored, watched, late_columns(known))
+    columns = history.tables.get(table.name, ColumnHistory(table.name))
+    stored = columns.schema if columns.versions else table
+    compared = _compared(stored, watched, late_columns(columns))
     names = {column.name for column in compared.columns}
     both_sides = (column.name for column in (*stored.columns, *watched.columns))
-    every = (*both_sides, *known.unwatched, *known.generated)
+    every = (*both_sides, *columns.unwatched, *columns.generated)
     source = checksum(_source_rows(pipeline, compared, cut), compared)
     lake = checksum(_lake_rows(pipeline, compared, cut), compared)
     return Proof(
@@ -127,7 +127,7 @@ def prove_table(
         lake=lake,
         differences=Differences() if source == lake else _differences(pipeline, compared, cut),
         uncompared=tuple(dict.fromkeys(name for name in every if name not in names)),
-        exclusion=table_exclusions(history, known),
+        exclusion=table_exclusions(history, columns),
     )
 
 
@@ -176,12 +176,12 @@ def _source_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[p
 
 
 def _lake_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.RecordBatch]:
-    found: Table = load_table(pipeline, table.name)
+    stored: Table = load_table(pipeline, table.name)
     columns = tuple(column.name for column in table.columns)
     # Deleted rows that stay are the lake's alone.
     has_deleted = keeps_deleted(stored_at(pipeline, table, cut.tables[table.name]))
     lives = equals(DELETED, value=False) if has_deleted else AlwaysTrue()
-    scan = found.scan(lives, snapshot_id=cut.tables[table.name], selected_fields=columns)
+    scan = stored.scan(lives, snapshot_id=cut.tables[table.name], selected_fields=columns)
     yield from scan.to_arrow_batch_reader()
 
 

@@ -11,7 +11,7 @@ from cdc_platform.lake.commits.commits import Mark, read_mark
 from cdc_platform.lake.state.cuts import cuts_since_moment, newest_cut
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, CheckResult, Scope, checking
 from cdc_platform.pipeline.checks.invariants import checks_of
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 CheckListener = Callable[[Check, CheckResult, int], None]
 """Receives each check that was made, its result, and through which cycle."""
@@ -20,7 +20,7 @@ CheckListener = Callable[[Check, CheckResult, int], None]
 class Guard:
     """Looks with each check, every so often, at the part of the log that it has not passed.
 
-    The first look, with all of them, is due at once. It begins where the last one of the run before may have
+    The first round, with all of them, is due at once. It begins where the last one of the run before may have
     ended, so that what that one did not look at, or what has stopped it, is looked at. From then on they take
     turns, so that no cycle waits for all of them.
     """
@@ -31,13 +31,13 @@ class Guard:
         self._pipeline, self._spark, self._listener = pipeline, spark, listener
         self._every_s = pipeline.settings.check_every_s
         fails = pipeline.settings.fail_on_quarantine
-        found = checks_of(pipeline.capabilities, fail_on_quarantine=fails)
-        checks = tuple(check for check in found if check.every_cycle)
+        applicable = checks_of(pipeline.capabilities, fail_on_quarantine=fails)
+        checks = tuple(check for check in applicable if check.every_cycle)
         before = EVERYTHING if self._every_s is None else _passed_before(pipeline, self._every_s)
         self._passed = dict.fromkeys(checks, before)
         self._due = dict.fromkeys(checks, time.monotonic())
 
-    def look(self) -> None:
+    def run_due(self) -> None:
         """Make the checks for which it is time.
 
         Raises:
@@ -48,10 +48,10 @@ class Guard:
             return
         mark = read_mark(self._pipeline.lake.system_table(LOG))
         with checking(self._pipeline, self._spark):
-            found = {check: self._make(check, mark.cycle) for check in due if self._has_news(check, mark)}
-        failed = [check for check, result in found.items() if check.is_blocking and not result.passed]
+            results = {check: self._make(check, mark.cycle) for check in due if self._has_news(check, mark)}
+        failed = [check for check, result in results.items() if check.is_blocking and not result.passed]
         if failed:
-            raise CheckFailed({check.name: found[check].summary for check in failed})
+            raise CheckFailed({check.name: results[check].summary for check in failed})
         for turn, check in enumerate(due, 1):
             self._passed[check] = Scope(mark.cycle, mark.position_micros)
             self._due[check] = time.monotonic() + self._every_s * turn / len(due)
@@ -67,9 +67,9 @@ class Guard:
 
 
 def _passed_before(pipeline: Pipeline, every_s: float) -> Scope:
-    """Return what a look of the run before has certainly passed.
+    """Return what a round of the run before has certainly passed.
 
-    Of two cuts in a row, the earlier one was published before the next look was due: else that look would
+    Of two cuts in a row, the earlier one was published before the next round was due: else that round would
     have come between them.
     """
     newest = newest_cut(pipeline.lake)

@@ -13,7 +13,7 @@ from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.schema.schema_events import describe_event
 from cdc_platform.pipeline.checks.check_result import CheckResult, Fact, Scope
 from cdc_platform.pipeline.checks.reconciliation import Proof, prove_tables
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
 def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
@@ -29,18 +29,18 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Che
     facts["quarantined"] = count_quarantined(pipeline.lake)
     facts["columns_of_unknown_type"] = sum(len(table.unknown_columns) for table in pipeline.tables)
     equal = [proof for proof in proofs if proof.is_equal]
-    told = [describe_proof(proof) for proof in proofs if not proof.is_equal]
+    sentences = [describe_proof(proof) for proof in proofs if not proof.is_equal]
     rows = sum(proof.lake.rows for proof in equal)
-    told += [f"cut {cut.cut}: {rows} rows in {len(equal)} tables equal the source"] if equal else []
-    told += [
+    sentences += [f"cut {cut.cut}: {rows} rows in {len(equal)} tables equal the source"] if equal else []
+    sentences += [
         f"not compared: {', '.join(proof.uncompared)} of `{proof.table}`"
         for proof in proofs
         if proof.uncompared
     ]
-    told += [f"`{name}` is not watched there, so its last state was not compared" for name in unwatched]
+    sentences += [f"`{name}` is not watched there, so its last state was not compared" for name in unwatched]
     if facts["quarantined"] and len(equal) < len(proofs):
-        told.append(f"{facts['quarantined']} records in quarantine are missing from the tables")
-    return CheckResult(all(proof.holds for proof in proofs), "; ".join(told), facts)
+        sentences.append(f"{facts['quarantined']} records in quarantine are missing from the tables")
+    return CheckResult(all(proof.holds for proof in proofs), "; ".join(sentences), facts)
 
 
 def without_cut(pipeline: Pipeline) -> CheckResult:
@@ -54,12 +54,14 @@ def without_cut(pipeline: Pipeline) -> CheckResult:
 
 def describe_proof(proof: Proof) -> str:
     """Return a sentence on how a table differs from the source, and whether it has to."""
-    found = proof.differences
-    counts = f"{found.missing} rows missing, {found.surplus} too many, {found.changed} different"
+    differences = proof.differences
+    counts = (
+        f"{differences.missing} rows missing, {differences.surplus} too many, {differences.changed} different"
+    )
     if proof.holds:
         reasons = ", ".join(proof.exclusion.reasons)
         return f"`{proof.table}` differs as expected, since {reasons}: {counts}"
-    return f"`{proof.table}` differs at {', '.join(found.keys)}: {counts}"
+    return f"`{proof.table}` differs at {', '.join(differences.keys)}: {counts}"
 
 
 def check_schema(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> CheckResult:
@@ -71,7 +73,9 @@ def check_schema(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Chec
     ]
     findings = pipeline.findings(pipeline.schema_history)
     with understanding(SCHEMA):
-        told = [describe_event(event) for event in events] + list(findings)
+        sentences = [describe_event(event) for event in events] + list(findings)
     counts = Counter(event.change.value for event in events)
     facts: dict[str, Fact] = {"changes": len(events), "findings": len(findings), **counts}
-    return CheckResult(not told, "; ".join(told) or "no change of the schema, nothing is left out", facts)
+    return CheckResult(
+        not sentences, "; ".join(sentences) or "no change of the schema, nothing is left out", facts
+    )

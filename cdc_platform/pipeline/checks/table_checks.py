@@ -19,18 +19,18 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.checks.check_result import CheckResult, Fact, Scope
 from cdc_platform.pipeline.checks.history_check import find_faults
 from cdc_platform.pipeline.checks.source_checks import without_cut
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.soft_delete import drops_unseen, stored_at
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes, trusts_inserts
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
 from cdc_platform.spark.frames.differences import count_differing
-from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, fold_changes
-from cdc_platform.spark.tables.soft_delete import fold_softly
+from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, compute_net_changes
+from cdc_platform.spark.tables.soft_delete import compute_soft_net_changes
 from cdc_platform.spark.tables.typed import unfit_values
 
 
-def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
-    """Compare every table at the newest cut with the fold of the whole log up to it."""
+def check_tables_equal_log(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
+    """Compare every table at the newest cut with the net changes of the whole log up to it."""
     cut = newest_cut(pipeline.lake)
     if cut is None:
         return without_cut(pipeline)
@@ -51,7 +51,7 @@ def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckR
     total = sum(differing.values())
     return CheckResult(
         total == 0,
-        f"cut {cut.cut}: {total} rows differ from the fold of the log upon the initial copies",
+        f"cut {cut.cut}: {total} rows differ from the initial copies with the changes of the log",
         dict(differing),
     )
 
@@ -66,21 +66,23 @@ def _count_differences(
 ) -> int:
     source = find_beginning(pipeline, source_schema(table), history.tables.get(table.name))
     is_soft = keeps_deleted(table)
-    source = replace(source, span=replace(source.span, has_patches=True), keeps_truncated=is_soft)
+    source = replace(source, span=replace(source.span, has_partial_updates=True), keeps_truncated=is_soft)
     rows = log.where(F.col("table_name") == table.name)
     changes = read_changes(pipeline, spark, source, rows, has_origin=is_soft)
     schema = stored_schema(source.schema, replace(pipeline.options(table.name), soft_delete=is_soft))
     if is_soft:
-        patch = fold_softly(changes, schema, drops_unseen=drops_unseen(pipeline.capabilities))
+        net_changes = compute_soft_net_changes(
+            changes, schema, drops_unseen=drops_unseen(pipeline.capabilities)
+        )
     else:
-        patch = fold_changes(changes, schema, has_patches=True)
+        net_changes = compute_net_changes(changes, schema, has_partial_updates=True)
     names = [F.col(quote_spark(column.name)) for column in schema.columns]
     # Of a row that the log has not seen before, an update tells all there is.
     living = [APPEND] if trusts_inserts(pipeline, table.name, history) else [APPEND, UPDATE]
-    folded = patch.where(F.col(ACTION).isin(living)).select(*names)
+    computed = net_changes.where(F.col(ACTION).isin(living)).select(*names)
     stored = _version(pipeline, spark, table, snapshot_id).select(*names)
     with unfit_values():
-        return count_differing(folded, stored)
+        return count_differing(computed, stored)
 
 
 def _version(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int) -> DataFrame:
@@ -101,15 +103,15 @@ def check_keys(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckR
         for table in pipeline.tables
         if table.name in cut.tables
     }
-    found = {name: [str(row[0]) for row in keys.collect()] for name, keys in repeated.items()}
-    told = "; ".join(
+    duplicates = {name: [str(row[0]) for row in keys.collect()] for name, keys in repeated.items()}
+    summary = "; ".join(
         f"{len(keys)} keys of `{name}` are there more than once, such as {keys[0]}"
-        for name, keys in found.items()
+        for name, keys in duplicates.items()
         if keys
     )
-    facts = {name: len(keys) for name, keys in found.items()}
+    facts = {name: len(keys) for name, keys in duplicates.items()}
     return CheckResult(
-        not told, told or f"cut {cut.cut}: every key of {len(found)} tables is there once", facts
+        not summary, summary or f"cut {cut.cut}: every key of {len(duplicates)} tables is there once", facts
     )
 
 
@@ -122,28 +124,29 @@ def _repeated_keys(rows: DataFrame, table: TableSchema) -> DataFrame:
 def check_histories(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
     """Compare every history at the newest cut with its own rules, with its table and with the whole log."""
     cut = newest_cut(pipeline.lake)
-    kept = [
+    schemas = [
         table for table in pipeline.histories if cut is not None and history_name(table.name) in cut.tables
     ]
-    if cut is None or not kept:
+    if cut is None or not schemas:
         return CheckResult(passed=True, summary="no table of a cut keeps a history", facts={"histories": 0})
     log = read_log(pipeline, spark).where(F.col("cycle") <= cut.cycle)
-    known = load_history_at(pipeline.lake, cut.cycle).tables
+    columns_by_table = load_history_at(pipeline.lake, cut.cycle).tables
     with unfit_values():
         faults = {
-            table.name: find_faults(pipeline, spark, table, known.get(table.name), cut, log) for table in kept
+            table.name: find_faults(pipeline, spark, table, columns_by_table.get(table.name), cut, log)
+            for table in schemas
         }
-    facts: dict[str, Fact] = {"histories": len(kept)}
-    for name, found in faults.items():
-        facts[f"{name}_versions"] = found.versions
-        facts[f"{name}_overlapping"] = found.overlapping
-        facts[f"{name}_current_differing"] = found.current_differing
-        facts[f"{name}_log_differing"] = found.log_differing
-        facts[f"{name}_misdated"] = found.misdated
-    total = sum(found.total for found in faults.values())
-    versions = sum(found.versions for found in faults.values())
+    facts: dict[str, Fact] = {"histories": len(schemas)}
+    for name, history_faults in faults.items():
+        facts[f"{name}_versions"] = history_faults.versions
+        facts[f"{name}_overlapping"] = history_faults.overlapping
+        facts[f"{name}_current_differing"] = history_faults.current_differing
+        facts[f"{name}_log_differing"] = history_faults.log_differing
+        facts[f"{name}_misdated"] = history_faults.misdated
+    total = sum(history_faults.total for history_faults in faults.values())
+    versions = sum(history_faults.versions for history_faults in faults.values())
     return CheckResult(
         total == 0,
-        f"cut {cut.cut}: {versions} versions in {len(kept)} histories, {total} of them wrong",
+        f"cut {cut.cut}: {versions} versions in {len(schemas)} histories, {total} of them wrong",
         facts,
     )

@@ -10,13 +10,13 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.rows.resolution import RowChange, RowId, StoredRows, Values, needed_rows, resolve
-from cdc_platform.pipeline.completing.key_chains import TOLD, LoggedChange
+from cdc_platform.pipeline.completing.key_chains import CHANGE_COLUMNS, ChainChange
 from cdc_platform.pipeline.completing.stored_rows import LACKS, Lookup
 from cdc_platform.pipeline.versions.lake_frames import read_log
 from cdc_platform.sources.json_codec import read_members
 from cdc_platform.spark.frames.some_rows import changes_of, ids_frame
 
-TAKEN: Final = (*TOLD, "ordering_key")
+TAKEN: Final = (*CHANGE_COLUMNS, "ordering_key")
 """Columns of ordered changes, and of the log, that identify a change and its place in the order."""
 _FOUND: Final = ("new_values", "is_whole_row", "unavailable_columns")
 
@@ -29,7 +29,7 @@ class _Row:
     """A change, its place in the log, and its place in the source's order."""
 
     ordinal: int
-    logged: LoggedChange
+    logged: ChainChange
     ordering_key: str
 
     @property
@@ -49,21 +49,21 @@ def complete_rows(lookup: Lookup, rows: pa.Table, ids: Collection[RowId]) -> pa.
     changes = [row.change for row in followed]
     stored = _look_up(lookup, changes)
     resolution = resolve(changes, stored, _departed(lookup, followed, stored))
-    done = [
+    completions = [
         (row.ordinal, row.logged.values_of(change), list(change.unavailable))
         for row, change in zip(followed, resolution.changes, strict=True)
         if row.change.unavailable
     ]
-    return with_completions(rows, done)
+    return with_completions(rows, completions)
 
 
-def with_completions(rows: pa.Table, done: Iterable[Completion]) -> pa.Table:
+def with_completions(rows: pa.Table, completions: Iterable[Completion]) -> pa.Table:
     """Return ordered changes with the completed values in place."""
     places = {ordinal: place for place, ordinal in enumerate(rows["ordinal"].to_pylist())}
     values, is_whole, unavailable = (rows[name].to_pylist() for name in _FOUND)
-    for ordinal, text, left in done:
+    for ordinal, text, unresolved in completions:
         place = places[ordinal]
-        values[place], is_whole[place], unavailable[place] = text, not left, left or None
+        values[place], is_whole[place], unavailable[place] = text, not unresolved, unresolved or None
     for name, column in zip(_FOUND, (values, is_whole, unavailable), strict=True):
         index = rows.schema.get_field_index(name)
         field = rows.schema.field(index)
@@ -86,14 +86,14 @@ def links_of(rows: pa.Table) -> list[tuple[RowId, RowId]]:
 
 def _as_rows(rows: pa.Table, ids: Collection[RowId]) -> list[_Row]:
     """Return the changes of some rows, and the truncates of their tables, in the order of the log."""
-    wanted, tables = set(ids), {table for table, _ in ids}
-    found = [
-        _Row(line["ordinal"], LoggedChange.of(line), line["ordering_key"] or "")
+    row_ids, tables = set(ids), {table for table, _ in ids}
+    parsed = [
+        _Row(line["ordinal"], ChainChange.of(line), line["ordering_key"] or "")
         for line in rows.select(TAKEN).to_pylist()
-        if (line["table_name"], line["keys"]) in wanted
+        if (line["table_name"], line["keys"]) in row_ids
         or (line["change_kind"] == ChangeKind.TRUNCATE and line["table_name"] in tables)
     ]
-    return sorted(found, key=lambda row: row.ordinal)
+    return sorted(parsed, key=lambda row: row.ordinal)
 
 
 def _look_up(lookup: Lookup, changes: Sequence[RowChange]) -> StoredRows:
@@ -101,33 +101,33 @@ def _look_up(lookup: Lookup, changes: Sequence[RowChange]) -> StoredRows:
 
     Values that are themselves unresolved, which the table has as NULL, are left out.
     """
-    asked, keys = defaultdict[str, set[str]](set), defaultdict[str, list[str]](list)
+    columns, keys = defaultdict[str, set[str]](set), defaultdict[str, list[str]](list)
     for change in changes:
-        asked[change.table].update(change.unavailable)
+        columns[change.table].update(change.unavailable)
     needed = needed_rows(changes)
     for table, key in sorted(needed):
         keys[table].append(key)
-    lookup = replace(lookup, columns=asked)
-    found: dict[RowId, Values | None] = dict.fromkeys(needed)
+    lookup = replace(lookup, columns=columns)
+    values: dict[RowId, Values | None] = dict.fromkeys(needed)
     doubtful: list[RowId] = []
-    for table, wanted in keys.items():
-        frame = F.broadcast(lookup.spark.createDataFrame(pa.table({"keys": wanted})))
+    for table, table_keys in keys.items():
+        frame = F.broadcast(lookup.spark.createDataFrame(pa.table({"keys": table_keys})))
         rows = lookup.rows(table, frame)
         for row in rows.collect() if rows is not None else ():
-            found[table, row["keys"]] = read_members(row["new_values"])
+            values[table, row["keys"]] = read_members(row["new_values"])
             if row[LACKS]:
                 doubtful.append((table, row["keys"]))
-    return _without_unresolved(lookup, found, doubtful)
+    return _without_unresolved(lookup, values, doubtful)
 
 
-def _without_unresolved(lookup: Lookup, found: StoredRows, doubtful: Sequence[RowId]) -> StoredRows:
+def _without_unresolved(lookup: Lookup, stored: StoredRows, doubtful: Sequence[RowId]) -> StoredRows:
     if not doubtful:
-        return found
+        return stored
     unresolved = lookup.unresolved(ids_frame(lookup.spark, doubtful))
     unknown = {((row[0], row[1]), row[2]) for row in unresolved.collect()}
     return {
         row_id: values and {name: value for name, value in values.items() if (row_id, name) not in unknown}
-        for row_id, values in found.items()
+        for row_id, values in stored.items()
     }
 
 
@@ -142,17 +142,17 @@ def _departed(lookup: Lookup, rows: Sequence[_Row], stored: StoredRows) -> Mappi
     ids, tables = ids_frame(lookup.spark, movers), {table for table, _ in movers}
     log = changes_of(read_log(lookup.pipeline, lookup.spark), ids, tables)
     former = _as_rows(log.select(*TAKEN).toArrow(), movers)
-    found: dict[RowId, Values] = {}
+    departed: dict[RowId, Values] = {}
     for row_id, ordering_key in movers.items():
-        told = [
+        changes = [
             replace(row.change, may_move=True)
             for row in former
             if row.ordering_key < ordering_key
             and row.change.table == row_id[0]
             and row.change.key in ("", row_id[1])
         ]
-        found |= resolve(told, {}).departed
-    return found
+        departed |= resolve(changes, {}).departed
+    return departed
 
 
 def _movers(rows: Sequence[_Row], stored: StoredRows) -> Mapping[RowId, str]:
@@ -160,11 +160,11 @@ def _movers(rows: Sequence[_Row], stored: StoredRows) -> Mapping[RowId, str]:
 
     The value is the place in the source's order at which the row moved to another key.
     """
-    found, known = dict[RowId, str](), set[RowId]()
+    movers, visited = dict[RowId, str](), set[RowId]()
     for row in rows:
         previous = row.change.previous_id
-        is_known = previous is None or previous in known or stored.get(previous) is not None
+        is_known = previous is None or previous in visited or stored.get(previous) is not None
         if previous is not None and row.change.unavailable and not is_known:
-            found.setdefault(previous, row.ordering_key)
-        known.add(row.change.row_id)
-    return found
+            movers.setdefault(previous, row.ordering_key)
+        visited.add(row.change.row_id)
+    return movers

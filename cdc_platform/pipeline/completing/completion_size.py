@@ -1,4 +1,4 @@
-"""How many changes of a batch lack values, and how large they are: decides on who looks for the values."""
+"""The number and size of changes that lack values, which decide whether workers complete them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.commits.commits import count_rows, head, number_of
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, UNSOUND
 
 _LACKED: Final = ("table_name", "unavailable_columns")
@@ -57,14 +57,14 @@ class Lacking:
     key_bytes: int
 
 
-def measure_lacking(ordered: DataFrame, wanted: str) -> Lacking:
+def measure_lacking(ordered: DataFrame, condition: str) -> Lacking:
     """Measure a batch; one Spark job.
 
     Args:
         ordered: the result of `order_records`, best persisted.
-        wanted: SQL of which changes are to be completed.
+        condition: SQL of which changes are to be completed.
     """
-    lacking = F.expr(wanted)
+    lacking = F.expr(condition)
     rows = (
         ordered.groupBy("table_name")
         .agg(
@@ -108,24 +108,26 @@ def measure_lacking_rows(ordered: pa.Table, lacking: pa.Table) -> Lacking:
     )
 
 
-def has_few_rows(bounds: DriverBounds, found: Lacking) -> bool:
+def has_few_rows(bounds: DriverBounds, lacking: Lacking) -> bool:
     """Whether the rows that lack values are few enough for each task to have all their keys."""
-    return sum(found.lacking.values()) <= bounds.most_rows and found.key_bytes <= bounds.most_bytes
+    return sum(lacking.lacking.values()) <= bounds.most_rows and lacking.key_bytes <= bounds.most_bytes
 
 
-def is_within(bounds: DriverBounds, pipeline: Pipeline, found: Lacking) -> bool:
+def is_within(bounds: DriverBounds, pipeline: Pipeline, lacking: Lacking) -> bool:
     """Whether the driver may take a batch whole.
 
     A stored row counts as the mean of its table's files has it, compressed as that is.
     """
-    if found.changes > bounds.most_changes or found.value_bytes > bounds.most_bytes:
+    if lacking.changes > bounds.most_changes or lacking.value_bytes > bounds.most_bytes:
         return False
-    stored_bytes = sum(changes * _mean_row_bytes(pipeline, table) for table, changes in found.lacking.items())
-    return found.value_bytes + stored_bytes <= bounds.most_bytes
+    stored_bytes = sum(
+        changes * _mean_row_bytes(pipeline, table) for table, changes in lacking.lacking.items()
+    )
+    return lacking.value_bytes + stored_bytes <= bounds.most_bytes
 
 
 def _mean_row_bytes(pipeline: Pipeline, table: str) -> int:
-    found = pipeline.lake.table(table)
-    snapshot = head(found) if found is not None else None
+    stored = pipeline.lake.table(table)
+    snapshot = head(stored) if stored is not None else None
     size = number_of(snapshot, "total-files-size") if snapshot is not None else None
     return (size or 0) // max(1, count_rows(snapshot) or 0)

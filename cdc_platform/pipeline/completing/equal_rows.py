@@ -1,4 +1,4 @@
-"""How many rows of tables without a key equal those that a batch changes, before the batch."""
+"""Numbers of equal rows in tables without a key, before the batch that changes them."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from cdc_platform.model.rows.keyless import COPY, ROW
 from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.completing.stored_rows import version_at
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.local_merge import find_local, is_much
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.lake_frames import read_table
 from cdc_platform.spark.log.keyless import count_in_log, count_in_table
 from cdc_platform.spark.log.ordered_rows import RowCopies
@@ -62,8 +62,10 @@ class EqualRows:
             rows: `table_name` and `row`, each once.
         """
         tables = [row[0] for row in rows.select("table_name").distinct().collect()]
-        stored = {table: found for table in tables if (found := self._find(table)) is not None}
-        parts = [count_in_table(table, self._frame(found), rows) for table, found in stored.items()]
+        stored = {table: stored_rows for table in tables if (stored_rows := self._find(table)) is not None}
+        parts = [
+            count_in_table(table, self._frame(stored_rows), rows) for table, stored_rows in stored.items()
+        ]
         untold = [table for table in tables if table not in stored]
         if untold:
             parts.append(count_in_log(self.log, rows.where(F.col("table_name").isin(untold))))
@@ -71,17 +73,17 @@ class EqualRows:
 
     def count_few(self, rows: Mapping[str, Collection[str]]) -> dict[RowCopies, int]:
         """Return how many there are of few rows, by table and row; none is left out."""
-        counts, others = dict[RowCopies, int](), list[RowCopies]()
-        for table, wanted in rows.items():
-            found = self._find(table)
-            told = self._count_here(found, wanted) if found is not None else None
-            if told is None:
-                others += [(table, row) for row in wanted]
+        counts, remaining = dict[RowCopies, int](), list[RowCopies]()
+        for table, row_texts in rows.items():
+            stored_table = self._find(table)
+            local_counts = self._count_locally(stored_table, row_texts) if stored_table is not None else None
+            if local_counts is None:
+                remaining += [(table, row) for row in row_texts]
             else:
-                counts |= {(table, row): count for row, count in told.items()}
-        if others:
-            asked = self.spark.createDataFrame(others, "table_name string, row string")
-            counts |= {(row[0], row[1]): row[2] for row in self.count(asked).collect()}
+                counts |= {(table, row): count for row, count in local_counts.items()}
+        if remaining:
+            remaining_frame = self.spark.createDataFrame(remaining, "table_name string, row string")
+            counts |= {(row[0], row[1]): row[2] for row in self.count(remaining_frame).collect()}
         return counts
 
     def _find(self, table: str) -> _Stored | None:
@@ -102,12 +104,12 @@ class EqualRows:
         row, copy = (F.col(quote_spark(name)) for name in (stored.row, stored.copy))
         return rows.select(row.alias("row"), copy.alias("copy"))
 
-    def _count_here(self, stored: _Stored, wanted: Collection[str]) -> dict[str, int] | None:
+    def _count_locally(self, stored: _Stored, row_texts: Collection[str]) -> dict[str, int] | None:
         """Count without Spark; None where the table is too large for that."""
         local = find_local(self.pipeline, stored.schema, stored.version)
         if local is None:
             return None
-        keys, needed = pa.table({stored.row: sorted(wanted)}), [stored.copy, *stored.deleted]
+        keys, needed = pa.table({stored.row: sorted(row_texts)}), [stored.copy, *stored.deleted]
         within = local.files_in_reach(keys)
         if is_much(local.table, within, keys, needed):
             return None

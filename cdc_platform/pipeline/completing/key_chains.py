@@ -1,4 +1,4 @@
-"""Changes that lack values, completed story by story: each in order, after what the table has of its rows."""
+"""Changes that lack values, completed by key chain: in order, after what the table has of their rows."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.model.base.stored_texts import MISUNDERSTOOD, damage_of
-from cdc_platform.model.rows.resolution import RowChange, RowId, Story, Values
+from cdc_platform.model.rows.resolution import RowChange, RowId, RowTracker, Values
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.json_codec import NULL, read_members, write_members
 
@@ -19,12 +19,12 @@ UNKNOWN: Final = "unknown"
 STORED_PLACE: Final = -2
 UNKNOWN_PLACE: Final = -1
 """Ordinals of such lines: below all of changes."""
-STORY: Final = "story"
-"""Rows whose keys change belong to one story with those whose keys they have had; it has the key of one."""
+KEY_CHAIN: Final = "key_chain"
+"""Rows whose keys change belong to one key chain with those whose keys they have had; named by one key."""
 REST: Final = "rest"
 """What a line has besides, one struct: of a change to be completed all that the log is to have of it."""
 
-TOLD: Final = (
+CHANGE_COLUMNS: Final = (
     "table_name",
     "keys",
     "previous_keys",
@@ -34,12 +34,12 @@ TOLD: Final = (
     "unavailable_columns",
     "is_whole_row",
 )
-"""What of the log tells what a change is."""
-LINE: Final = (STORY, *TOLD)
+"""Columns of the log that make up a change."""
+LINE: Final = (KEY_CHAIN, *CHANGE_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedChange:
+class ChainChange:
     """A change of the log.
 
     ``nulls`` are the columns that the source did not send, and that the log names all the same, with null.
@@ -49,7 +49,7 @@ class LoggedChange:
     nulls: tuple[str, ...]
 
     @classmethod
-    def of(cls, line: Mapping[str, Any]) -> "LoggedChange":
+    def of(cls, line: Mapping[str, Any]) -> "ChainChange":
         """Return the change of a row of the log, of which `previous_keys` may be left out.
 
         Raises:
@@ -61,7 +61,7 @@ class LoggedChange:
             raise damage_of(error, LOG, f"a change of {line['table_name']} {line['keys']}") from error
 
     @classmethod
-    def _of(cls, line: Mapping[str, Any]) -> "LoggedChange":
+    def _of(cls, line: Mapping[str, Any]) -> "ChainChange":
         text = line["new_values"]
         values = None if text is None else read_members(text)
         unavailable = tuple(line["unavailable_columns"] or ())
@@ -78,14 +78,14 @@ class LoggedChange:
         )
         return cls(change, nulls)
 
-    def values_of(self, done: RowChange) -> str:
+    def values_of(self, completed: RowChange) -> str:
         """Return the values of the completed change as the log has them."""
-        nulls = {name: NULL for name in self.nulls if name in done.unavailable}
-        return write_members({**(done.new_values or {}), **nulls})
+        nulls = {name: NULL for name in self.nulls if name in completed.unavailable}
+        return write_members({**(completed.new_values or {}), **nulls})
 
 
-class _Teller:
-    """Follows one story after the other."""
+class _ChainFollower:
+    """Follows one key chain after the other."""
 
     def __init__(self, truncates: Mapping[str, Sequence[int]]) -> None:
         self._truncates = truncates
@@ -93,37 +93,39 @@ class _Teller:
 
     def take(self, line: Mapping[str, Any]) -> tuple[str, list[str]] | None:
         """Return new values of a change that lacks some, and the columns that stay unresolved."""
-        if (line["table_name"], line[STORY]) != self._current:
-            self._begin(line["table_name"], line[STORY])
+        if (line["table_name"], line[KEY_CHAIN]) != self._current:
+            self._begin(line["table_name"], line[KEY_CHAIN])
         row_id = (line["table_name"], line["keys"])
         if line["change_kind"] == STORED:
             self._stored[row_id] = read_members(line["new_values"])
         elif line["change_kind"] == UNKNOWN:
             unknown = line["unavailable_columns"]
-            kept = {name: value for name, value in self._stored[row_id].items() if name not in unknown}
-            self._stored[row_id] = kept
+            values = {name: value for name, value in self._stored[row_id].items() if name not in unknown}
+            self._stored[row_id] = values
         else:
             return self._follow(line)
         return None
 
-    def _begin(self, table: str, story: str) -> None:
-        self._current = table, story
+    def _begin(self, table: str, chain: str) -> None:
+        self._current = table, chain
         self._stored: dict[RowId, Values] = {}
-        self._story = Story(self._stored)
+        self._tracker = RowTracker(self._stored)
         self._coming = list(reversed(self._truncates.get(table, ())))
 
     def _follow(self, line: Mapping[str, Any]) -> tuple[str, list[str]] | None:
         while self._coming and self._coming[-1] < line["ordinal"]:
             self._coming.pop()
-            self._story.take(RowChange(line["table_name"], "", ModType.TRUNCATE))
-        logged = LoggedChange.of(line)
-        done = self._story.take(logged.change)
-        return (logged.values_of(done), list(done.unavailable)) if logged.change.unavailable else None
+            self._tracker.take(RowChange(line["table_name"], "", ModType.TRUNCATE))
+        logged = ChainChange.of(line)
+        completed = self._tracker.take(logged.change)
+        return (
+            (logged.values_of(completed), list(completed.unavailable)) if logged.change.unavailable else None
+        )
 
 
 @dataclass(frozen=True)
-class Stories:
-    """Completes Arrow batches of changes, sorted by table, story and ordinal; the batches may part a story.
+class ChainCompleter:
+    """Completes Arrow batches of changes, sorted by table, key chain and ordinal; batches may divide a chain.
 
     Takes columns `LINE` and `REST`, and returns the changes that have the latter, as the log has them.
 
@@ -137,24 +139,35 @@ class Stories:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield a batch of completed changes for each batch, row after row."""
-        teller = _Teller(self.truncates)
+        follower = _ChainFollower(self.truncates)
         for batch in batches:
-            yield self._completed(batch, teller)
+            yield self._completed(batch, follower)
 
-    def _completed(self, batch: pa.RecordBatch, teller: _Teller) -> pa.RecordBatch:
+    def _completed(self, batch: pa.RecordBatch, follower: _ChainFollower) -> pa.RecordBatch:
         lines = zip(*(batch.column(name).to_pylist() for name in LINE), strict=True)
-        told = [teller.take(dict(zip(LINE, line, strict=True))) for line in lines]
-        wanted = batch.column(REST).is_valid().to_pylist()
-        found = [(place, done) for place, done in enumerate(told) if done is not None and wanted[place]]
-        places, done = [place for place, _ in found], [one for _, one in found]
-        taken = batch.take(pa.array(places, pa.int64()))
-        rest = taken.column(REST)
-        arrays = {name: taken.column(name) for name in TOLD}
+        completions = [follower.take(dict(zip(LINE, line, strict=True))) for line in lines]
+        is_asked = batch.column(REST).is_valid().to_pylist()
+        completed = [
+            (place, completed_changes)
+            for place, completed_changes in enumerate(completions)
+            if completed_changes is not None and is_asked[place]
+        ]
+        places, completed_changes = (
+            [place for place, _ in completed],
+            [completion for _, completion in completed],
+        )
+        changes = batch.take(pa.array(places, pa.int64()))
+        rest = changes.column(REST)
+        arrays = {name: changes.column(name) for name in CHANGE_COLUMNS}
         arrays |= dict(zip((field.name for field in rest.type), rest.flatten(), strict=True))
         arrays |= {
-            "new_values": _like(batch, "new_values", [values for values, _ in done]),
-            "unavailable_columns": _like(batch, "unavailable_columns", [left or None for _, left in done]),
-            "is_whole_row": _like(batch, "is_whole_row", [not left for _, left in done]),
+            "new_values": _like(batch, "new_values", [values for values, _ in completed_changes]),
+            "unavailable_columns": _like(
+                batch, "unavailable_columns", [unresolved or None for _, unresolved in completed_changes]
+            ),
+            "is_whole_row": _like(
+                batch, "is_whole_row", [not unresolved for _, unresolved in completed_changes]
+            ),
         }
         return pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
 

@@ -13,14 +13,14 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.rows.connected_rows import connected
 from cdc_platform.model.rows.resolution import RowId, resolve
-from cdc_platform.pipeline.completing.key_chains import TOLD, LoggedChange
+from cdc_platform.pipeline.completing.key_chains import CHANGE_COLUMNS, ChainChange
 from cdc_platform.pipeline.completing.stored_rows import Lookup
 from cdc_platform.pipeline.schema.evolve import known_through
 from cdc_platform.pipeline.schema.retyped_columns import NOTHING
 from cdc_platform.pipeline.versions.lake_frames import read_log
 from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID, changes_of, ids_frame
 
-_TAKEN: Final = (*TOLD, "ordering_key", "commit_timestamp")
+_TAKEN: Final = (*CHANGE_COLUMNS, "ordering_key", "commit_timestamp")
 
 
 def late_rows(lookup: Lookup, ordered: DataFrame) -> frozenset[RowId]:
@@ -36,9 +36,9 @@ def late_rows(lookup: Lookup, ordered: DataFrame) -> frozenset[RowId]:
         for key in ("keys", "previous_keys")
     )
     coming = own.union(former).dropna()
-    told = log.select(*ROW_ID, "ordering_key")
+    logged = log.select(*ROW_ID, "ordering_key")
     emptied = log.where(IS_TRUNCATE).groupBy("table_name").agg(F.max("ordering_key").alias("ordering_key"))
-    later = coming.join(told, list(ROW_ID)).unionByName(
+    later = coming.join(logged, list(ROW_ID)).unionByName(
         coming.join(emptied, "table_name"), allowMissingColumns=True
     )
     late = {
@@ -53,16 +53,16 @@ def resolve_late(lookup: Lookup, ordered: DataFrame, ids: Collection[RowId]) -> 
     All changes of these rows come to the driver, of which a replay has few.
     """
     log = read_log(lookup.pipeline, lookup.spark)
-    since = known_through(lookup.pipeline, lookup.cycle).told_since
-    known = [(line["ordinal"], line, _known(lookup, since, line)) for line in _lines(log, ids)]
-    coming = [(line["ordinal"], line, LoggedChange.of(line)) for line in _lines(ordered, ids)]
-    told = sorted([*known, *coming], key=lambda one: (one[1]["ordering_key"] or "", one[0]))
-    done = resolve([logged.change for _, _, logged in told], {}).changes
-    asked = {ordinal for ordinal, _, logged in coming if logged.change.unavailable}
+    since = known_through(lookup.pipeline, lookup.cycle).observed_since
+    earlier = [(line["ordinal"], line, _with_present_types(lookup, since, line)) for line in _lines(log, ids)]
+    coming = [(line["ordinal"], line, ChainChange.of(line)) for line in _lines(ordered, ids)]
+    in_order = sorted([*earlier, *coming], key=lambda entry: (entry[1]["ordering_key"] or "", entry[0]))
+    resolved = resolve([logged.change for _, _, logged in in_order], {}).changes
+    ordinals = {ordinal for ordinal, _, logged in coming if logged.change.unavailable}
     return [
         (ordinal, logged.values_of(change), list(change.unavailable))
-        for (ordinal, _, logged), change in zip(told, done, strict=True)
-        if ordinal in asked
+        for (ordinal, _, logged), change in zip(in_order, resolved, strict=True)
+        if ordinal in ordinals
     ]
 
 
@@ -74,14 +74,16 @@ def _links(changes: DataFrame, ids: Collection[RowId]) -> list[tuple[RowId, RowI
 
 def _lines(changes: DataFrame, ids: Collection[RowId]) -> list[dict[str, Any]]:
     tables = {name for name, _ in ids}
-    found = changes_of(changes, ids_frame(changes.sparkSession, ids), tables).select(*_TAKEN).toArrow()
-    lines: list[dict[str, Any]] = found.to_pylist()
+    rows = changes_of(changes, ids_frame(changes.sparkSession, ids), tables).select(*_TAKEN).toArrow()
+    lines: list[dict[str, Any]] = rows.to_pylist()
     return lines
 
 
-def _known(lookup: Lookup, since: Mapping[tuple[str, str], int], line: Mapping[str, Any]) -> LoggedChange:
+def _with_present_types(
+    lookup: Lookup, since: Mapping[tuple[str, str], int], line: Mapping[str, Any]
+) -> ChainChange:
     """Return a change of the log without values that its columns had under another type."""
-    logged = LoggedChange.of(line)
+    logged = ChainChange.of(line)
     table, committed = line["table_name"], from_datetime(line["commit_timestamp"])
     replaced = lookup.replaced.get(table, NOTHING)
     values = {

@@ -14,8 +14,8 @@ from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark
 from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
 from cdc_platform.model.schema.table_schema import ARRAY, ColumnType, TableSchema
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.evolve import known_through
 from cdc_platform.pipeline.schema.retyped_columns import NOTHING, replaced_columns
 from cdc_platform.pipeline.versions.branch import contains, finished_head
@@ -56,8 +56,8 @@ class Lookup:
             `lacks_values`; no row for one that the table does not have.
         """
         pipeline = self.pipeline
-        known = any(schema.name == table for schema in pipeline.tables)
-        version = version_at(pipeline, self.spark, table, self.cycle) if known else None
+        is_present = any(schema.name == table for schema in pipeline.tables)
+        version = version_at(pipeline, self.spark, table, self.cycle) if is_present else None
         if version is None:
             return None
         schema = pipeline.stored(table)
@@ -65,11 +65,11 @@ class Lookup:
         if keeps_deleted(schema):
             rows = rows.where(~F.col(DELETED))
         there = {case_key(name) for name in rows.columns}
-        asked = {*self.columns[table]} - self.replaced.get(table, NOTHING)
+        names = {*self.columns[table]} - self.replaced.get(table, NOTHING)
         values = [
             column
             for column in schema.value_columns
-            if column.source_name in asked and case_key(column.name) in there
+            if column.source_name in names and case_key(column.name) in there
         ]
         return _joined(rows, _typed_keys(keys, schema), schema, values)
 
@@ -81,7 +81,7 @@ class Lookup:
     def unresolved(self, ids: DataFrame) -> DataFrame:
         """Return those values of rows that nobody knows, as `table_name`, `keys` and `column_name`."""
         log = read_log(self.pipeline, self.spark)
-        since = known_through(self.pipeline, self.cycle).told_since
+        since = known_through(self.pipeline, self.cycle).observed_since
         return unresolved_values(changes_of(log, ids, self.columns), since)
 
 
@@ -93,13 +93,17 @@ def version_at(pipeline: Pipeline, spark: SparkSession, table: str, cycle: int) 
     if cycle == 0:
         return None
     merge_tables(pipeline, spark, [pipeline.table(table)])
-    found = pipeline.lake.table(table)
-    if found is None:
+    stored = pipeline.lake.table(table)
+    if stored is None:
         return None
-    done = finished_head(found)
-    if done is not None and read_mark(found, BRANCH).cycle == cycle and not contains(found, done.snapshot_id):
-        return done
-    return head(found)
+    snapshot = finished_head(stored)
+    if (
+        snapshot is not None
+        and read_mark(stored, BRANCH).cycle == cycle
+        and not contains(stored, snapshot.snapshot_id)
+    ):
+        return snapshot
+    return head(stored)
 
 
 def _joined(
@@ -111,14 +115,14 @@ def _joined(
     ]
     stored = {column.source_name: F.col(quote_spark(column.name)) for column in values}
     texts = [_text(stored[column.source_name], column.type).alias(column.source_name) for column in values]
-    told = F.to_json(F.struct(*texts), {"ignoreNullFields": "false"}) if texts else F.lit("{}")
+    json_text = F.to_json(F.struct(*texts), {"ignoreNullFields": "false"}) if texts else F.lit("{}")
     lacks = F.lit(False)
     for value in stored.values():
         lacks |= value.isNull()
     return rows.join(keys, same).select(
         F.lit(schema.name).alias("table_name"),
         F.col(ORDINAL).alias("keys"),
-        told.alias("new_values"),
+        json_text.alias("new_values"),
         lacks.alias(LACKS),
     )
 
@@ -135,7 +139,7 @@ def _typed_keys(keys: DataFrame, schema: TableSchema) -> DataFrame:
         nothing.alias("transaction_id"),
         nothing.cast("timestamp").alias("commit_timestamp"),
     )
-    typed = type_changes(log, TableSchema(schema.name, schema.key_columns), has_patches=False)
+    typed = type_changes(log, TableSchema(schema.name, schema.key_columns), has_partial_updates=False)
     named = [
         F.col(quote_spark(column.name)).alias(f"{KEY_PREFIX}{number}")
         for number, column in enumerate(schema.key_columns)

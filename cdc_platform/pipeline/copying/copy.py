@@ -18,7 +18,7 @@ from cdc_platform.errors import (
     CopyExpired,
     LakeError,
     SourceError,
-    told_source_error,
+    as_source_error,
 )
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import head, read_mark
@@ -37,7 +37,7 @@ from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_options import DELETED
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.copying.copy_target import prepare_target, remove_orphans
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.versions.attempts import PARALLEL_TABLES
 from cdc_platform.pipeline.versions.branch import load_table
@@ -53,7 +53,7 @@ PARALLEL_RATIO: Final = 1.5
 PLANNERS: Final = 8
 """How many tables are planned at a time: the source answers several small questions about each."""
 
-_TOLD_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): (.*)")
+_SOURCE_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): (.*)")
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,15 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
     if not fresh:
         return CopyOutcome(notes=removed)
     planned = _plan_missing(pipeline, fresh)
-    found = [_open_copy(pipeline, spark, plan) for plan in planned.plans]
-    unfinished = [progress for progress in found if not progress.is_complete]
+    opened = [_open_copy(pipeline, spark, plan) for plan in planned.plans]
+    unfinished = [progress for progress in opened if not progress.is_complete]
     run = _Run(pipeline, spark, unfinished)
     while (chunk_batch := run.next_tables()) and run.failure is None:
         run.copy(chunk_batch)
         if time.monotonic() >= end_s:
             break
     copies = tuple(run.copies.values())
-    for progress in [*copies, *(progress for progress in found if progress.is_complete)]:
+    for progress in [*copies, *(progress for progress in opened if progress.is_complete)]:
         if progress.is_complete and progress.is_mixed:
             _level_branch(pipeline, spark, progress)
     before, after = (sum(progress.rows for progress in some) for some in (unfinished, copies))
@@ -176,16 +176,18 @@ class _Planned:
 def _find_fresh(pipeline: Pipeline) -> list[str]:
     """Return the tables that no cut has named yet, and that the source has."""
     cut, lake = newest_cut(pipeline.lake), pipeline.lake
-    gone = {name for name, known in pipeline.schema_history.tables.items() if not known.is_watched}
+    unwatched = {name for name, columns in pipeline.schema_history.tables.items() if not columns.is_watched}
     unnamed = [table.name for table in pipeline.tables if cut is None or table.name not in cut.tables]
-    return [name for name in unnamed if name not in gone and not is_published(lake.table(name), name, cut)]
+    return [
+        name for name in unnamed if name not in unwatched and not is_published(lake.table(name), name, cut)
+    ]
 
 
 def _plan_missing(pipeline: Pipeline, tables: Sequence[str]) -> _Planned:
     """Return the plans of tables, made now where need be; none for those that the log alone makes."""
-    known = current_plans(pipeline)
-    plans = tuple(known[table] for table in tables if table in known)
-    missing = [table for table in tables if table not in known and not is_made_by_log(pipeline, table)]
+    present = current_plans(pipeline)
+    plans = tuple(present[table] for table in tables if table in present)
+    missing = [table for table in tables if table not in present and not is_made_by_log(pipeline, table)]
     if not missing or not pipeline.settings.copies_first:
         return _Planned(plans)
     made = _make_plans(pipeline, missing, load_plans(pipeline.lake))
@@ -195,7 +197,7 @@ def _plan_missing(pipeline: Pipeline, tables: Sequence[str]) -> _Planned:
 def _make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, CopyPlan]) -> _Planned:
     """Plan the copies of some tables at one moment, the source's present, and keep the plans.
 
-    A copy has the columns of that moment, whatever the log has told of until now; where the log passes it,
+    A copy has the columns of that moment, whatever the log has shown until now; where the log passes it,
     the plan tells the columns there (`evolve.py`). A table that is gone at the moment has no plan.
 
     Raises:
@@ -206,7 +208,7 @@ def _make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, C
     position_micros = pipeline.source.clock_micros() - 1
 
     planner = pipeline.copy_source.plan_copies(position_micros)
-    tables = [table for table in pipeline.look(position_micros).tables if table.name in names]
+    tables = [table for table in pipeline.read_schema(position_micros).tables if table.name in names]
 
     def plan(table: TableSchema) -> CopyPlan | SourceError:
         try:
@@ -219,12 +221,12 @@ def _make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, C
 
     with ThreadPoolExecutor(max_workers=PLANNERS) as pool:
         made = list(pool.map(plan, tables))
-    plans = tuple(found for found in made if isinstance(found, CopyPlan))
+    plans = tuple(plan for plan in made if isinstance(plan, CopyPlan))
     if plans:
         _refuse_passed(pipeline, position_micros)
     save_plans(pipeline.lake, plans)
-    failures = {table.name: found for table, found in zip(tables, made, strict=True) if found not in plans}
-    errors_met = [found for found in failures.values() if isinstance(found, SourceError)]
+    failures = {table.name: plan for table, plan in zip(tables, made, strict=True) if plan not in plans}
+    errors_met = [plan for plan in failures.values() if isinstance(plan, SourceError)]
     return _Planned(plans, tuple(failures), errors_met[0] if errors_met else None)
 
 
@@ -326,8 +328,8 @@ def _source_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        told = _TOLD_ERROR.findall(str(error))
-        if not told:
+        names = _SOURCE_ERROR.findall(str(error))
+        if not names:
             raise
-        name, message = told[-1]
-        raise told_source_error(name, message) from error
+        name, message = names[-1]
+        raise as_source_error(name, message) from error

@@ -12,7 +12,7 @@ from cdc_platform.lake.state.copies import COPY_BRANCH, CopyPlan, load_plans
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.model.schema.table_options import stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.planned_columns import planned_columns
 from cdc_platform.pipeline.schema.table_ddl import make_table
 from cdc_platform.pipeline.versions.handover import is_published
@@ -29,9 +29,9 @@ def prepare_target(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> T
         LakeError: the table has rows that no copy has brought.
     """
     schema = stored_schema(planned_columns(pipeline.copy_source, plan), pipeline.options(plan.table))
-    found = pipeline.lake.table(plan.table)
-    if found is not None and not _has_columns(pipeline, spark, schema):
-        if count_rows(head(found)) != 0:
+    target = pipeline.lake.table(plan.table)
+    if target is not None and not _has_columns(pipeline, spark, schema):
+        if count_rows(head(target)) != 0:
             raise LakeError(
                 f"Table `{plan.table}` has other columns than its initial copy, and rows that are not of the "
                 "pipeline. Move it away: the pipeline makes a table of this name."
@@ -46,8 +46,10 @@ def remove_orphans(pipeline: Pipeline, spark: SparkSession) -> tuple[str, ...]:
     Returns:
         a sentence on each.
     """
-    known, cut = pipeline.schema_history.tables.values(), newest_cut(pipeline.lake)
-    unnamed = [table.name for table in known if table.is_dropped and not is_published(None, table.name, cut)]
+    histories, cut = pipeline.schema_history.tables.values(), newest_cut(pipeline.lake)
+    unnamed = [
+        table.name for table in histories if table.is_dropped and not is_published(None, table.name, cut)
+    ]
     plans = load_plans(pipeline.lake) if unnamed else {}
     orphans = [name for name in unnamed if name in plans and _is_orphan(pipeline.lake.table(name), name, cut)]
     for name in orphans:
@@ -58,23 +60,23 @@ def remove_orphans(pipeline: Pipeline, spark: SparkSession) -> tuple[str, ...]:
     )
 
 
-def _is_orphan(found: Table | None, name: str, cut: Cut | None) -> bool:
-    if found is None or is_published(found, name, cut):
+def _is_orphan(stored: Table | None, name: str, cut: Cut | None) -> bool:
+    if stored is None or is_published(stored, name, cut):
         return False
     # Whatever else is in the lake under this name is not of the pipeline.
-    return head(found, COPY_BRANCH) is not None and count_rows(head(found)) == 0
+    return head(stored, COPY_BRANCH) is not None and count_rows(head(stored)) == 0
 
 
 def _remove(pipeline: Pipeline, spark: SparkSession, table: str) -> None:
     """Remove a table that no cut has named, with its files."""
-    found = pipeline.lake.table(table)
-    if found is not None:
+    stored = pipeline.lake.table(table)
+    if stored is not None:
         # Spark deletes only those that the newest one names.
-        delete_old_metadata(found, time.time_ns() // 1000)
+        delete_old_metadata(stored, time.time_ns() // 1000)
     spark.sql(f"DROP TABLE IF EXISTS {pipeline.lake.spark_table(table)} PURGE")
 
 
 def _has_columns(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> bool:
-    found = read_current(spark, pipeline.lake.spark_table(schema.name)).schema
-    there = {field.name: field.dataType.simpleString() for field in found.fields}
+    stored = read_current(spark, pipeline.lake.spark_table(schema.name)).schema
+    there = {field.name: field.dataType.simpleString() for field in stored.fields}
     return there == {column.name: spark_type(column.type) for column in schema.columns}

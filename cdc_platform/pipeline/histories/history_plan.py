@@ -1,4 +1,4 @@
-"""What the next version of a history is built upon, and from which changes."""
+"""Plans of histories: what the next version is built upon, and from which changes."""
 
 from dataclasses import dataclass, replace
 
@@ -11,8 +11,8 @@ from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.schema.column_versions import Conversion
 from cdc_platform.model.schema.table_options import columns_in_history, history_name
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.build import MergeOutcome
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.evolve import known_through
 from cdc_platform.pipeline.schema.table_ddl import ensure_history, ensure_table
 from cdc_platform.pipeline.versions.branch import (
@@ -33,7 +33,7 @@ class HistoryBuild:
     """A history's next version: what it is built upon, and the changes that bring it further.
 
     ``conversions`` are columns whose stored values take another type before that. Without
-    ``trusts_inserts`` the log does not tell which keys have a current version.
+    ``trusts_inserts`` the log does not state which keys have a current version.
     """
 
     source: ChangeSource
@@ -59,20 +59,20 @@ def plan_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
     handover = find_handover(pipeline, pipeline.lake.table(schema.name), schema.name, cut)
     if cycle == 0 or (handover is not None and not handover.is_ready):
         return MergeOutcome(history, cycle)
-    found = ensure_history(pipeline, spark, schema)
+    stored = ensure_history(pipeline, spark, schema)
     # The rows of its copy are read in the table's present columns.
     ensure_table(pipeline, spark, pipeline.stored(schema.name))
-    begins = not is_published(found, history, cut)
+    begins = not is_published(stored, history, cut)
     named = cut.tables.get(history) if cut is not None else None
-    base = require_base(published_head(found, named), history)
-    span = pending_span(pipeline, schema.name, applied_cycle(found, history, cut))
-    has_its_columns = base.schema_id == found.metadata.current_schema_id
+    base = require_base(published_head(stored, named), history)
+    span = pending_span(pipeline, schema.name, applied_cycle(stored, history, cut))
+    has_its_columns = base.schema_id == stored.metadata.current_schema_id
     if span.changes == 0 and has_its_columns and not begins:
         return MergeOutcome(history, cycle)
-    done = finished_head(found)
-    if done is not None and read_mark(found, BRANCH).cycle == cycle:
-        fell_back = fact(done, FELL_BACK) == "true"
-        return MergeOutcome(history, cycle, done.snapshot_id, fell_back=fell_back)
+    snapshot = finished_head(stored)
+    if snapshot is not None and read_mark(stored, BRANCH).cycle == cycle:
+        fell_back = fact(snapshot, FELL_BACK) == "true"
+        return MergeOutcome(history, cycle, snapshot.snapshot_id, fell_back=fell_back)
     return (
         plan_whole(pipeline, spark, schema)
         if begins or span.is_late
@@ -89,19 +89,21 @@ def plan_extension(
     version that was current then has ended.
     """
     known_all = known_through(pipeline, span.until_inclusive)
-    known = known_all.tables.get(schema.name)
+    columns = known_all.tables.get(schema.name)
     trusted = trusts_inserts(pipeline, schema.name, known_all)
-    if known is None:
+    if columns is None:
         return HistoryBuild(ChangeSource(schema, span), base, trusts_inserts=trusted)
-    starts_over = known.begun is not None and known.begun.cycle > span.after_exclusive
+    starts_over = columns.begun is not None and columns.begun.cycle > span.after_exclusive
     if starts_over or span.has_truncates:
         return plan_whole(pipeline, spark, schema)
-    known = columns_in_history(known)
-    evolved = known.schema_after(span.after_exclusive)
+    columns = columns_in_history(columns)
+    evolved = columns.schema_after(span.after_exclusive)
     return HistoryBuild(
-        ChangeSource(evolved, replace(span, has_patches=span.has_patches or evolved.is_evolving)),
+        ChangeSource(
+            evolved, replace(span, has_partial_updates=span.has_partial_updates or evolved.is_evolving)
+        ),
         base,
-        conversions=known.conversions_after(span.after_exclusive),
+        conversions=columns.conversions_after(span.after_exclusive),
         trusts_inserts=trusted,
     )
 
@@ -112,12 +114,14 @@ def plan_whole(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> 
     Raises:
         LakeError: there was an initial copy, but it is gone.
     """
-    known = known_through(pipeline, read_mark(pipeline.lake.system_table(LOG)).cycle).tables.get(schema.name)
-    source = replace(find_beginning(pipeline, schema, known, is_history=True), keeps_truncated=True)
+    columns = known_through(pipeline, read_mark(pipeline.lake.system_table(LOG)).cycle).tables.get(
+        schema.name
+    )
+    source = replace(find_beginning(pipeline, schema, columns, is_history=True), keeps_truncated=True)
     history = history_name(schema.name)
-    found = load_table(pipeline, history)
-    newest = head(found)
+    stored = load_table(pipeline, history)
+    newest = head(stored)
     is_empty = newest is not None and count_rows(newest) == 0
-    if newest is None or not is_empty or newest.schema_id != found.metadata.current_schema_id:
+    if newest is None or not is_empty or newest.schema_id != stored.metadata.current_schema_id:
         newest = empty_version(pipeline, spark, history)
     return HistoryBuild(source, newest)

@@ -11,14 +11,14 @@ from cdc_platform.lake.commits.commits import BRANCH, head
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.histories.history_plan import HistoryBuild
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.evolve import known_through
 from cdc_platform.pipeline.schema.table_ddl import convert_stored
 from cdc_platform.pipeline.versions.branch import Attempt, load_table, marked_commits, reset_branch
 from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes, read_span
-from cdc_platform.spark.frames.table_frames import hold_view
-from cdc_platform.spark.tables.history import make_versions
+from cdc_platform.spark.frames.table_frames import cache_view
+from cdc_platform.spark.tables.row_versions import make_versions
 from cdc_platform.spark.tables.typed import ROW, with_row
 
 
@@ -32,8 +32,8 @@ def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, bu
     touched = read_changes(pipeline, spark, build.source, log).select(*keys).distinct()
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
     before = head(load_table(pipeline, attempt.table), BRANCH)
-    with ExitStack() as held, marked_commits(spark, attempt.properties()):
-        spark.sql(_forget_sql(hold_view(held, touched), target, schema))
+    with ExitStack() as cache, marked_commits(spark, attempt.properties()):
+        spark.sql(_forget_sql(cache_view(cache, touched), target, schema))
     after = head(load_table(pipeline, attempt.table), BRANCH)
     return commits + int(_differ(before, after))
 
@@ -41,8 +41,8 @@ def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, bu
 def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> DataFrame:
     """Return all versions of the keys that a span touches, by the whole log."""
     span, table = build.source.span, pipeline.table(build.source.schema.name)
-    known = known_through(pipeline, span.until_inclusive).tables.get(table.name)
-    whole = find_beginning(pipeline, table, known, is_history=True)
+    columns = known_through(pipeline, span.until_inclusive).tables.get(table.name)
+    whole = find_beginning(pipeline, table, columns, is_history=True)
     whole = replace(
         whole, span=replace(whole.span, until_inclusive=span.until_inclusive), keeps_truncated=True
     )
@@ -52,7 +52,7 @@ def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild
     of_rows = every.where(~is_truncate).join(touched, ROW, "left_semi")
     log = of_rows.unionByName(every.where(is_truncate))
     changes = read_changes(pipeline, spark, whole, log, has_origin=True)
-    return make_versions(changes, whole.schema, has_patches=whole.span.has_patches)
+    return make_versions(changes, whole.schema, has_partial_updates=whole.span.has_partial_updates)
 
 
 def _forget_sql(view: str, target: str, table: TableSchema) -> str:

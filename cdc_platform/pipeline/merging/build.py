@@ -1,4 +1,4 @@
-"""Building one table's next version on its branch: its changes are folded, and brought in."""
+"""Building one table's next version on its branch: its net changes are computed and merged."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,7 +13,6 @@ from cdc_platform.lake.local_writer.local_table import LocalTable
 from cdc_platform.model.schema.column_versions import Conversion
 from cdc_platform.model.schema.table_options import keeps_deleted, source_schema
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.local_merge import (
     LocalMerge,
     commit_merge,
@@ -23,7 +22,8 @@ from cdc_platform.pipeline.merging.local_merge import (
     plan_merge,
 )
 from cdc_platform.pipeline.merging.local_rows import LocalNetChanges
-from cdc_platform.pipeline.merging.soft_delete import fold_with_deleted
+from cdc_platform.pipeline.merging.soft_delete import net_changes_with_deleted
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.table_ddl import convert_stored, mark_living
 from cdc_platform.pipeline.versions.branch import (
     Attempt,
@@ -42,16 +42,21 @@ from cdc_platform.pipeline.versions.change_source import (
     words_of,
 )
 from cdc_platform.pipeline.versions.log_span import LogSpan
-from cdc_platform.spark.frames.table_frames import hold, hold_view
+from cdc_platform.spark.frames.table_frames import cache_frame, cache_view
 from cdc_platform.spark.tables.merge import append_inserted, merge_everything, merge_existing
-from cdc_platform.spark.tables.net_changes import PatchStats, fold_changes, fold_rows, measure_patch
+from cdc_platform.spark.tables.net_changes import (
+    NetChangeStats,
+    compute_net_changes,
+    compute_net_rows,
+    measure_net_changes,
+)
 
 
 @dataclass(frozen=True)
 class MergeOutcome:
     """What one step did to a table's branch; ``snapshot_id`` is None when the log had nothing for it.
 
-    ``fell_back`` tells that the source broke its word about which keys exist, so that the full
+    ``fell_back`` means that the source broke its word about which keys exist, so that the full
     merge ran.
     """
 
@@ -65,14 +70,14 @@ class MergeOutcome:
 
 
 @dataclass(frozen=True)
-class Patch:
-    """The folded changes of one table, persisted and known to Spark under a name."""
+class NetChanges:
+    """The net changes of one table, persisted and known to Spark under a name."""
 
     view: str
     frame: DataFrame
-    stats: PatchStats
+    stats: NetChangeStats
     schema: TableSchema
-    has_patches: bool
+    has_partial_updates: bool
 
 
 @dataclass(frozen=True)
@@ -81,9 +86,9 @@ class Build:
 
     ``conversions`` are columns whose stored values take another type before that. Changes committed before
     ``begun_micros`` belong to a dropped table of the same name. Without ``trusts_inserts`` the log does not
-    tell which keys the table has, since the change stream leaves changes out. With ``marks_living`` the
+    say which keys the table has, since the change stream leaves changes out. With ``marks_living`` the
     base is older than the columns that mark deleted rows. With ``takes_former`` rows of which something
-    comes late are folded again, from all of their changes.
+    comes late are computed again, from all of their changes.
     """
 
     schema: TableSchema
@@ -96,62 +101,64 @@ class Build:
     takes_former: bool = False
 
     @property
-    def has_patches(self) -> bool:
+    def has_partial_updates(self) -> bool:
         """Whether a change may name only some columns, as the delete of a row that stays does."""
-        return self.span.has_patches or keeps_deleted(self.schema)
+        return self.span.has_partial_updates or keeps_deleted(self.schema)
 
 
 def split_build(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build
 ) -> MergeOutcome | None:
-    """Bring in what was born and what existed, apart; None when the table lacks a key that existed.
+    """Append inserted keys and merge existing ones separately; None when the table lacks an existing key.
 
     Raises:
         CommitConflict: another run has worked on the branch at the same time.
     """
     if not build.trusts_inserts:
         return None
-    with _folded(pipeline, spark, build, trusts_inserts=True) as patch:
-        if isinstance(patch, LocalMerge):
-            return _build_here(pipeline, spark, attempt, patch) if not patch.lacks_keys else None
-        return _build_apart(pipeline, spark, attempt, build, patch)
+    with _net_changes(pipeline, spark, build, trusts_inserts=True) as net_changes:
+        if isinstance(net_changes, LocalMerge):
+            return (
+                _build_locally(pipeline, spark, attempt, net_changes) if not net_changes.lacks_keys else None
+            )
+        return _build_separately(pipeline, spark, attempt, build, net_changes)
 
 
 def full_build(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build) -> MergeOutcome:
-    """Merge whatever the table has of the patch's keys.
+    """Merge the net changes, whichever of their keys the table has.
 
     Raises:
         CommitConflict: another run has worked on the branch at the same time.
     """
-    with _folded(pipeline, spark, build, trusts_inserts=False) as patch:
-        if isinstance(patch, LocalMerge):
-            return _build_here(pipeline, spark, attempt, patch)
-        return _build_together(pipeline, spark, attempt, build, patch)
+    with _net_changes(pipeline, spark, build, trusts_inserts=False) as net_changes:
+        if isinstance(net_changes, LocalMerge):
+            return _build_locally(pipeline, spark, attempt, net_changes)
+        return _build_together(pipeline, spark, attempt, build, net_changes)
 
 
 @contextmanager
-def _folded(
+def _net_changes(
     pipeline: Pipeline, spark: SparkSession, build: Build, *, trusts_inserts: bool
-) -> "Iterator[Patch | LocalMerge]":
-    """Fold a span of the log into a patch, for this process to bring in if it is small, else for Spark."""
-    local, frame = _find_local(pipeline, build), _fold(pipeline, spark, build)
-    # With what changes belong to that came before, a patch may be larger than they are.
+) -> "Iterator[NetChanges | LocalMerge]":
+    """Compute the net changes of a span of the log; this process merges them if they are few, else Spark."""
+    local, frame = _find_local(pipeline, build), _compute_net_changes(pipeline, spark, build)
+    # With the rows that changes belong to, net changes may be larger than the changes are.
     if local is not None and not build.takes_former and is_at_hand(pipeline, build.span):
-        merge = _plan_here(local, build, frame, trusts_inserts=trusts_inserts)
+        merge = _plan_locally(local, build, frame, trusts_inserts=trusts_inserts)
         if merge is not None:
             yield merge
             return
         local = None
-    with ExitStack() as held:
-        patch = hold(held, frame)
-        stats = measure_patch(patch, build.schema, has_size=local is not None)
-        if local is not None and stats.size_bytes <= pipeline.settings.merge_here_bytes:
-            merge = _plan_here(local, build, patch, trusts_inserts=trusts_inserts)
+    with ExitStack() as cache:
+        net_changes = cache_frame(cache, frame)
+        stats = measure_net_changes(net_changes, build.schema, has_size=local is not None)
+        if local is not None and stats.size_bytes <= pipeline.settings.local_merge_bytes:
+            merge = _plan_locally(local, build, net_changes, trusts_inserts=trusts_inserts)
             if merge is not None:
                 yield merge
                 return
-        view = hold_view(held, patch)
-        yield Patch(view, patch, stats, build.schema, build.has_patches)
+        view = cache_view(cache, net_changes)
+        yield NetChanges(view, net_changes, stats, build.schema, build.has_partial_updates)
 
 
 def _find_local(pipeline: Pipeline, build: Build) -> LocalTable | None:
@@ -160,51 +167,71 @@ def _find_local(pipeline: Pipeline, build: Build) -> LocalTable | None:
     return find_local(pipeline, build.schema, build.base) if is_base else None
 
 
-def _plan_here(
-    local: LocalTable, build: Build, patch: DataFrame, *, trusts_inserts: bool
+def _plan_locally(
+    local: LocalTable, build: Build, net_changes: DataFrame, *, trusts_inserts: bool
 ) -> LocalMerge | None:
     return plan_merge(
-        local, LocalNetChanges(patch.toArrow(), build.schema, build.has_patches, trusts_inserts)
+        local, LocalNetChanges(net_changes.toArrow(), build.schema, build.has_partial_updates, trusts_inserts)
     )
 
 
-def _build_here(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, merge: LocalMerge) -> MergeOutcome:
+def _build_locally(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, merge: LocalMerge
+) -> MergeOutcome:
     reset_branch(pipeline, spark, attempt)
-    if merge.patch.has_null_keys:
+    if merge.net_changes.has_null_keys:
         allow_null_keys(load_table(pipeline, attempt.table))
     table = load_table(pipeline, attempt.table)
     commit_merge(table, merge, attempt.properties() | attempt.completion(commits=1))
-    return _as_outcome(attempt, verify_attempt(pipeline, attempt, commits=1), count_actions(merge.patch))
+    return _as_outcome(
+        attempt, verify_attempt(pipeline, attempt, commits=1), count_actions(merge.net_changes)
+    )
 
 
-def _build_apart(
-    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build, patch: Patch
+def _build_separately(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build, net_changes: NetChanges
 ) -> MergeOutcome | None:
-    stats, target = patch.stats, pipeline.lake.spark_table(attempt.table, BRANCH)
+    stats, target = net_changes.stats, pipeline.lake.spark_table(attempt.table, BRANCH)
     appends, merges = stats.appended > 0 or stats.existing == 0, stats.existing > 0
     commits = _begin(pipeline, spark, attempt, build, stats) + int(appends) + int(merges)
     if appends:
         completion = {} if merges else attempt.completion(commits)
-        append_inserted(patch.frame, target, patch.schema, attempt.properties() | completion)
+        append_inserted(net_changes.frame, target, net_changes.schema, attempt.properties() | completion)
     if merges:
         with marked_commits(spark, attempt.completion(commits, matched=stats.existing)):
-            merge_existing(spark, patch.view, target, patch.schema, stats, has_patches=patch.has_patches)
+            merge_existing(
+                spark,
+                net_changes.view,
+                target,
+                net_changes.schema,
+                stats,
+                has_partial_updates=net_changes.has_partial_updates,
+            )
     built = verify_attempt(pipeline, attempt, commits)
     lacks_keys = merges and count_matched(built) != stats.existing
     return None if lacks_keys else _as_outcome(attempt, built, stats)
 
 
 def _build_together(
-    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build, patch: Patch
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build, net_changes: NetChanges
 ) -> MergeOutcome:
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
-    commits = _begin(pipeline, spark, attempt, build, patch.stats) + 1
+    commits = _begin(pipeline, spark, attempt, build, net_changes.stats) + 1
     with marked_commits(spark, attempt.completion(commits)):
-        merge_everything(spark, patch.view, target, patch.schema, patch.stats, has_patches=patch.has_patches)
-    return _as_outcome(attempt, verify_attempt(pipeline, attempt, commits), patch.stats)
+        merge_everything(
+            spark,
+            net_changes.view,
+            target,
+            net_changes.schema,
+            net_changes.stats,
+            has_partial_updates=net_changes.has_partial_updates,
+        )
+    return _as_outcome(attempt, verify_attempt(pipeline, attempt, commits), net_changes.stats)
 
 
-def _begin(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build, stats: PatchStats) -> int:
+def _begin(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build, stats: NetChangeStats
+) -> int:
     """Bring the branch to the base, convert what is to be converted, and return the number of commits."""
     reset_branch(pipeline, spark, attempt)
     if stats.has_null_keys:
@@ -213,12 +240,12 @@ def _begin(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Bui
     return marked + convert_stored(pipeline, spark, attempt.table, build.conversions)
 
 
-def _fold(pipeline: Pipeline, spark: SparkSession, build: Build) -> DataFrame:
+def _compute_net_changes(pipeline: Pipeline, spark: SparkSession, build: Build) -> DataFrame:
     log = read_span(pipeline, spark, build.schema.name, build.span)
     if build.span.changes <= SINGLE_TASK_CHANGES:
         log = log.coalesce(1)
     is_soft = keeps_deleted(build.schema)
-    span = replace(build.span, has_patches=build.has_patches)
+    span = replace(build.span, has_partial_updates=build.has_partial_updates)
     source = ChangeSource(
         source_schema(build.schema),
         span,
@@ -226,18 +253,18 @@ def _fold(pipeline: Pipeline, spark: SparkSession, build: Build) -> DataFrame:
         keeps_truncated=is_soft,
         takes_former=build.takes_former,
     )
-    if not span.has_patches:
+    if not span.has_partial_updates:
         rows = select_changes(pipeline, spark, source, log)
-        return fold_rows(rows, build.schema, words_of(pipeline, source))
+        return compute_net_rows(rows, build.schema, words_of(pipeline, source))
     changes = read_changes(pipeline, spark, source, log, has_origin=is_soft)
     if not is_soft:
-        return fold_changes(changes, build.schema, has_patches=True)
+        return compute_net_changes(changes, build.schema, has_partial_updates=True)
     base = None if build.marks_living else build.base
     is_small = build.span.changes <= SINGLE_TASK_CHANGES
-    return fold_with_deleted(pipeline, spark, changes, build.schema, base, is_small=is_small)
+    return net_changes_with_deleted(pipeline, spark, changes, build.schema, base, is_small=is_small)
 
 
-def _as_outcome(attempt: Attempt, built: Snapshot, stats: PatchStats) -> MergeOutcome:
+def _as_outcome(attempt: Attempt, built: Snapshot, stats: NetChangeStats) -> MergeOutcome:
     return MergeOutcome(
         table=attempt.table,
         cycle=attempt.cycle,

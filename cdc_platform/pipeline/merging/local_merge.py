@@ -1,4 +1,4 @@
-"""Merging a small patch in the process that runs it: Spark takes longer to plan a merge than that takes."""
+"""Merging few net changes in the process that runs the cycle: Spark takes longer to plan a merge."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,6 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import BRANCH, BYTES, cycles_between, number_of
 from cdc_platform.lake.local_writer.local_table import ROW_ID_COLUMN, KeyRows, LocalTable, open_local
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.local_rows import (
     LocalNetChanges,
     inserted_rows,
@@ -25,37 +24,38 @@ from cdc_platform.pipeline.merging.local_rows import (
     matching,
     new_rows,
 )
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.local_read import MOST_BYTES
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.change_source import SINGLE_TASK_CHANGES
 from cdc_platform.pipeline.versions.log_span import LogSpan
-from cdc_platform.spark.tables.net_changes import ACTION, APPEND, REMOVE, UPDATE, PatchStats
+from cdc_platform.spark.tables.net_changes import ACTION, APPEND, REMOVE, UPDATE, NetChangeStats
 
 MOST_FILES: Final = 1_000
 """A table of more data files is Spark's: here one process reads all their entries."""
 MOST_ROWS: Final = 20_000_000
-"""Among more rows than these Spark looks for the keys of a patch."""
+"""Among more rows than these Spark looks for the keys of net changes."""
 MOST_READ_BYTES: Final = 64 * 1024**2
 """The same, by what the columns that are read take in the files."""
 MOST_LOOKUPS: Final = 20_000_000
-"""The same, by keys of the patch times files: for each file its keys are indexed again."""
+"""The same, by keys of the net changes times files: for each file the keys are indexed again."""
 TAKEN_NAMES: Final = frozenset({"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"})
 """What Arrow adds to the columns of files that it reads."""
 
 
 @dataclass(frozen=True)
 class LocalMerge:
-    """A patch, and the rows that the table has of its keys."""
+    """Net changes, and the rows that the table has of their keys."""
 
     local: LocalTable
-    patch: LocalNetChanges
-    found: KeyRows
+    net_changes: LocalNetChanges
+    key_rows: KeyRows
 
     @property
     def lacks_keys(self) -> bool:
         """Whether not every key that was looked for has one row, as a source that is believed has it."""
-        keys = self.found.keys
-        return not len(keys) == len(np.unique(keys)) == self.patch.touched.num_rows
+        keys = self.key_rows.keys
+        return not len(keys) == len(np.unique(keys)) == self.net_changes.touched.num_rows
 
 
 def find_local(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> LocalTable | None:
@@ -66,7 +66,7 @@ def find_local(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> Local
     """
     files_of_base = number_of(base, "total-data-files")
     is_large = files_of_base is None or files_of_base > MOST_FILES
-    if is_large or not pipeline.settings.merge_here_bytes:
+    if is_large or not pipeline.settings.local_merge_bytes:
         return None
     table = load_table(pipeline, schema.name)
     names = {column.name for column in schema.columns}
@@ -79,31 +79,33 @@ def find_local(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> Local
 
 
 def is_at_hand(pipeline: Pipeline, span: LogSpan) -> bool:
-    """Whether this process has held all changes of a span, and so can hold what they are folded to."""
+    """Whether all changes of a span fit into this process's memory, so that their net changes do, too."""
     if span.changes > SINGLE_TASK_CHANGES:
         return False
     log = pipeline.lake.system_table(LOG)
     cycles = cycles_between(log, span.after_exclusive, span.until_inclusive)
-    held = [number_of(snapshot, BYTES) for snapshot in cycles]
-    told = [held_bytes for held_bytes in held if held_bytes is not None]
-    return len(told) == len(held) and sum(told) <= min(MOST_BYTES, pipeline.settings.merge_here_bytes)
+    sizes = [number_of(snapshot, BYTES) for snapshot in cycles]
+    known_sizes = [size for size in sizes if size is not None]
+    return len(known_sizes) == len(sizes) and sum(known_sizes) <= min(
+        MOST_BYTES, pipeline.settings.local_merge_bytes
+    )
 
 
-def plan_merge(local: LocalTable, patch: LocalNetChanges) -> LocalMerge | None:
-    """Return a patch with the rows that it touches, None where they are Spark's.
+def plan_merge(local: LocalTable, net_changes: LocalNetChanges) -> LocalMerge | None:
+    """Return net changes with the rows that they touch, None where they are Spark's.
 
-    So they are where too much would have to be read for them, and where they have columns that the patch
-    knows nothing of, which Spark leaves as they are.
+    So they are where too much would have to be read for them, and where they have columns that the net
+    changes do not have, which Spark leaves as they are.
     """
-    table, touched = local.table, patch.touched
+    table, touched = local.table, net_changes.touched
     within = local.files_in_reach(touched)
-    if is_much(table, within, touched, patch.needed):
+    if is_much(table, within, touched, net_changes.needed):
         return None
-    found = local.find(within, touched)
+    key_rows = local.find(within, touched)
     unknown = {field.name for field in table.schema().fields} - {
-        column.name for column in patch.schema.columns
+        column.name for column in net_changes.schema.columns
     }
-    return LocalMerge(local, patch, found) if not (unknown and found) else None
+    return LocalMerge(local, net_changes, key_rows) if not (unknown and key_rows) else None
 
 
 def is_much(table: Table, within: Sequence[DataFile], keys: pa.Table, needed: Sequence[str]) -> bool:
@@ -114,20 +116,24 @@ def is_much(table: Table, within: Sequence[DataFile], keys: pa.Table, needed: Se
 
 
 def _read_bytes(table: Table, files: Sequence[DataFile], columns: Sequence[str]) -> int:
-    """Return what columns take in files; all of a file where its entry does not tell."""
-    wanted = table.schema().select(*columns)
+    """Return what columns take in files; all of a file where its entry does not say."""
+    read_schema = table.schema().select(*columns)
     # Of a list or a struct only its elements have sizes.
-    ids = [field for field in wanted.field_ids if wanted.find_type(field).is_primitive]
+    ids = [field for field in read_schema.field_ids if read_schema.find_type(field).is_primitive]
     return sum(_size(file, ids) for file in files)
 
 
 def _size(file: DataFile, ids: Sequence[int]) -> int:
-    told = file.column_sizes or {}
-    return sum(told[one] for one in ids) if told.keys() >= set(ids) else file.file_size_in_bytes
+    column_sizes = file.column_sizes or {}
+    return (
+        sum(column_sizes[field_id] for field_id in ids)
+        if column_sizes.keys() >= set(ids)
+        else file.file_size_in_bytes
+    )
 
 
 def commit_merge(table: Table, merge: LocalMerge, properties: Mapping[str, str]) -> None:
-    """Bring a patch into a table by one commit to its branch.
+    """Merge net changes into a table by one commit to its branch.
 
     Args:
         table: the table, whose branch is at the base.
@@ -137,22 +143,22 @@ def commit_merge(table: Table, merge: LocalMerge, properties: Mapping[str, str])
     Raises:
         CommitConflict: another run has changed the branch; nothing was committed.
     """
-    local, patch, found = replace(merge.local, table=table), merge.patch, merge.found
-    matched = matching(patch, found.keys)
-    old = local.read(found, patch.needed)
-    newer = is_newer(patch, matched, old)
+    local, net_changes, key_rows = replace(merge.local, table=table), merge.net_changes, merge.key_rows
+    matched = matching(net_changes, key_rows.keys)
+    old = local.read(key_rows, net_changes.needed)
+    newer = is_newer(net_changes, matched, old)
     chosen = pa.array(newer)
     # A row that is updated stays the row that it was.
-    became = new_rows(patch, matched.filter(chosen), old.filter(chosen), kept=[ROW_ID_COLUMN])
-    parts = [became, inserted_rows(patch, found.keys)]
+    became = new_rows(net_changes, matched.filter(chosen), old.filter(chosen), extra_columns=[ROW_ID_COLUMN])
+    parts = [became, inserted_rows(net_changes, key_rows.keys)]
     rows = _as_stored(table, pa.concat_tables(parts, promote_options="permissive"))
-    local.commit(found.where(newer), rows, BRANCH, properties)
+    local.commit(key_rows.where(newer), rows, BRANCH, properties)
 
 
-def count_actions(patch: LocalNetChanges) -> PatchStats:
-    """Return how many keys a patch has for each action."""
-    counted = {row["values"]: row["counts"] for row in pc.value_counts(patch.rows[ACTION]).to_pylist()}
-    return PatchStats(*(counted.get(action, 0) for action in (APPEND, UPDATE, REMOVE)))
+def count_actions(net_changes: LocalNetChanges) -> NetChangeStats:
+    """Return how many keys net changes have for each action."""
+    counted = {row["values"]: row["counts"] for row in pc.value_counts(net_changes.rows[ACTION]).to_pylist()}
+    return NetChangeStats(*(counted.get(action, 0) for action in (APPEND, UPDATE, REMOVE)))
 
 
 def _as_stored(table: Table, rows: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Rows of a table after a patch that this process holds; `spark/tables/merge.py` does the same in SQL."""
+"""Rows of a table after net changes that fit into this process; `spark/tables/merge.py` does it in SQL."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,29 +19,29 @@ Chosen = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class LocalNetChanges:
-    """A folded patch at hand.
+    """Net changes in the memory of this process.
 
     Args:
-        rows: what `fold_changes` or `fold_rows` returns.
+        rows: what `compute_net_changes` or `compute_net_rows` returns.
         schema: the table's columns.
-        has_patches: whether `rows` has the flags of the columns that changes named.
-        trusts_inserts: whether what is called born is certainly not in the table, and what is not born is.
+        has_partial_updates: whether `rows` has the flags of the columns that changes named.
+        trusts_inserts: whether inserted keys are certainly not in the table, and all other keys are.
     """
 
     rows: pa.Table
     schema: TableSchema
-    has_patches: bool
+    has_partial_updates: bool
     trusts_inserts: bool
 
     @cached_property
-    def asked(self) -> pa.Table:
+    def lookups(self) -> pa.Table:
         """The rows whose keys are looked for: those that must be there, where the source is believed."""
         return self.rows.filter(_acts(self.rows, UPDATE, REMOVE)) if self.trusts_inserts else self.rows
 
     @property
     def touched(self) -> pa.Table:
         """The keys that are looked for in the table."""
-        return self.asked.select([column.name for column in self.schema.key_columns])
+        return self.lookups.select([column.name for column in self.schema.key_columns])
 
     @property
     def has_null_keys(self) -> bool:
@@ -51,66 +51,68 @@ class LocalNetChanges:
     @property
     def needed(self) -> Sequence[str]:
         """The columns of which the old values matter."""
-        if self.has_patches:
+        if self.has_partial_updates:
             return [column.name for column in self.schema.value_columns]
         return [ORDER_KEY] if keeps_order(self.schema) else []
 
 
-def matching(patch: LocalNetChanges, keys: npt.NDArray[np.int64]) -> pa.Table:
-    """Return the row of a patch for each key, which are numbered as in `touched`."""
-    return patch.asked.take(pa.array(keys))
+def matching(net_changes: LocalNetChanges, keys: npt.NDArray[np.int64]) -> pa.Table:
+    """Return the net change of each key; keys are numbered as in `touched`."""
+    return net_changes.lookups.take(pa.array(keys))
 
 
-def is_newer(patch: LocalNetChanges, matched: pa.Table, old: pa.Table) -> Chosen:
-    """Return which of the table's rows a patch changes: what comes late, or again, changes nothing.
+def is_newer(net_changes: LocalNetChanges, matched: pa.Table, old: pa.Table) -> Chosen:
+    """Return which of the table's rows change: late and repeated changes change nothing.
 
     Args:
-        patch: the patch.
-        matched: its row for each of the table's rows.
+        net_changes: the net changes.
+        matched: the net change of each of the table's rows.
         old: the needed columns of the table's rows.
     """
-    if not keeps_order(patch.schema):
+    if not keeps_order(net_changes.schema):
         return np.ones(matched.num_rows, dtype=np.bool_)
-    # Patches were folded with all that is newer.
-    follows = pc.greater_equal if patch.has_patches else pc.greater
+    # Partial updates were computed with all that is newer.
+    follows = pc.greater_equal if net_changes.has_partial_updates else pc.greater
     newer = follows(matched[ORDER_KEY], pc.fill_null(old[ORDER_KEY], "").cast(matched[ORDER_KEY].type))
     return _chosen(newer)
 
 
-def new_rows(patch: LocalNetChanges, matched: pa.Table, old: pa.Table, kept: Sequence[str] = ()) -> pa.Table:
+def new_rows(
+    net_changes: LocalNetChanges, matched: pa.Table, old: pa.Table, extra_columns: Sequence[str] = ()
+) -> pa.Table:
     """Return what the table's rows become that are not deleted.
 
     Args:
-        patch: the patch.
-        matched: its row for each of the table's rows.
+        net_changes: the net changes.
+        matched: the net change of each of the table's rows.
         old: the needed columns of the table's rows.
-        kept: columns of `old` that stay beside them.
+        extra_columns: columns of `old` that stay beside them.
     """
     stays = _acts(matched, UPDATE, APPEND)
     matched, old = matched.filter(stays), old.filter(stays)
-    columns = {column.name: matched[column.name] for column in patch.schema.columns}
-    if patch.has_patches:
-        for column in patch.schema.value_columns:
+    columns = {column.name: matched[column.name] for column in net_changes.schema.columns}
+    if net_changes.has_partial_updates:
+        for column in net_changes.schema.value_columns:
             name = column.name
             columns[name] = _either(_chosen(matched[named(name)]), matched[name], old[name])
-    return pa.table(columns | {name: old[name] for name in kept})
+    return pa.table(columns | {name: old[name] for name in extra_columns})
 
 
-def inserted_rows(patch: LocalNetChanges, found: npt.NDArray[np.int64]) -> pa.Table:
+def inserted_rows(net_changes: LocalNetChanges, present_keys: npt.NDArray[np.int64]) -> pa.Table:
     """Return the rows that the table did not have.
 
     Args:
-        patch: the patch.
-        found: the numbers of the touched keys that it had.
+        net_changes: the net changes.
+        present_keys: the numbers of the touched keys that it had.
     """
-    if patch.trusts_inserts:
-        born = patch.rows.filter(_acts(patch.rows, APPEND))
+    if net_changes.trusts_inserts:
+        inserted = net_changes.rows.filter(_acts(net_changes.rows, APPEND))
     else:
-        lacks = np.ones(patch.rows.num_rows, dtype=np.bool_)
-        lacks[found] = False
-        lacking = patch.rows.filter(pa.array(lacks))
-        born = lacking.filter(_acts(lacking, UPDATE, APPEND))
-    return born.select([column.name for column in patch.schema.columns])
+        lacks = np.ones(net_changes.rows.num_rows, dtype=np.bool_)
+        lacks[present_keys] = False
+        lacking = net_changes.rows.filter(pa.array(lacks))
+        inserted = lacking.filter(_acts(lacking, UPDATE, APPEND))
+    return inserted.select([column.name for column in net_changes.schema.columns])
 
 
 def _acts(rows: pa.Table, *actions: str) -> pa.ChunkedArray:

@@ -15,13 +15,13 @@ from cdc_platform.lake.commits.commits import BRANCH, fact, has_at_most, head, r
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.model.schema.table_options import keeps_deleted, stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.build import Build, MergeOutcome, full_build, split_build
 from cdc_platform.pipeline.merging.soft_delete import (
     lacks_deleted,
     misses_deleted,
-    tell_of_rebuild,
+    report_rebuild,
 )
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.evolve import known_through
 from cdc_platform.pipeline.schema.table_ddl import ensure_table
 from cdc_platform.pipeline.versions.attempts import run_attempts
@@ -79,50 +79,50 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     if handover is not None and not handover.is_ready:
         # Until then the table has the columns of its copy, and no others.
         return MergeOutcome(table, read_mark(pipeline.lake.system_table(LOG)).cycle)
-    found = ensure_table(pipeline, spark, schema)
+    stored = ensure_table(pipeline, spark, schema)
     named = cut.tables.get(table) if cut is not None else None
-    base = handover.base or head(found) if handover is not None else published_head(found, named)
-    is_rebuilt = lacks_deleted(found, base, schema)
+    base = handover.base or head(stored) if handover is not None else published_head(stored, named)
+    is_rebuilt = lacks_deleted(stored, base, schema)
     if is_rebuilt:
-        span = whole_span(pipeline, table, find_copy(pipeline, found, table))
+        span = whole_span(pipeline, table, find_copy(pipeline, stored, table))
     else:
-        span = _pending(pipeline, found, table, cut, handover)
+        span = _pending(pipeline, stored, table, cut, handover)
     # What belongs before the changes that the table has already cannot be merged upon them.
     is_late = span.is_late and handover is None and not is_rebuilt
     if is_late:
-        span = whole_span(pipeline, table, find_copy(pipeline, found, table))
+        span = whole_span(pipeline, table, find_copy(pipeline, stored, table))
     # Readers of a cut see the columns that its snapshots were made with.
-    has_its_columns = base is not None and base.schema_id == found.metadata.current_schema_id
+    has_its_columns = base is not None and base.schema_id == stored.metadata.current_schema_id
     # The first version of a copied table is built even where the log has nothing upon the copy.
     is_level = span.changes == 0 and has_its_columns and handover is None
     if span.until_inclusive == 0 or is_level:
         return MergeOutcome(table, span.until_inclusive)
-    done = finished_head(found)
+    snapshot = finished_head(stored)
     if (
-        done is not None
-        and read_mark(found, BRANCH).cycle == span.until_inclusive
-        and not misses_deleted(found, done, schema)
+        snapshot is not None
+        and read_mark(stored, BRANCH).cycle == span.until_inclusive
+        and not misses_deleted(stored, snapshot, schema)
     ):
-        fell_back = fact(done, FELL_BACK) == "true"
-        return MergeOutcome(table, span.until_inclusive, done.snapshot_id, fell_back=fell_back)
+        fell_back = fact(snapshot, FELL_BACK) == "true"
+        return MergeOutcome(table, span.until_inclusive, snapshot.snapshot_id, fell_back=fell_back)
     if is_rebuilt:
-        tell_of_rebuild(schema)
+        report_rebuild(schema)
     if is_rebuilt or is_late:
-        base = first_version(pipeline, spark, found, table)
+        base = first_version(pipeline, spark, stored, table)
     return plan_build(pipeline, spark, schema, require_base(base, table), span)
 
 
 def _pending(
-    pipeline: Pipeline, found: Table, table: str, cut: Cut | None, handover: Handover | None
+    pipeline: Pipeline, stored: Table, table: str, cut: Cut | None, handover: Handover | None
 ) -> LogSpan:
     if handover is None or handover.position_micros is None:
-        return pending_span(pipeline, table, applied_cycle(found, table, cut))
+        return pending_span(pipeline, table, applied_cycle(stored, table, cut))
     return span_after(pipeline, table, handover.position_micros)
 
 
-def first_version(pipeline: Pipeline, spark: SparkSession, found: Table, table: str) -> Snapshot:
+def first_version(pipeline: Pipeline, spark: SparkSession, stored: Table, table: str) -> Snapshot:
     """Return what a rebuilt table is built upon: its initial copy, else no row at all."""
-    copy = find_copy(pipeline, found, table)
+    copy = find_copy(pipeline, stored, table)
     return (copy.head if copy is not None else None) or empty_version(pipeline, spark, table)
 
 
@@ -135,8 +135,8 @@ def plan_build(
         CommitConflict: another run has extended the log meanwhile.
     """
     history = known_through(pipeline, span.until_inclusive)
-    known = history.tables.get(schema.name)
-    begun = known.begun if known is not None else None
+    columns = history.tables.get(schema.name)
+    begun = columns.begun if columns is not None else None
     begun = begun if begun is not None and begun.cycle > span.after_exclusive else None
     if begun is not None and span.after_micros is not None and (begun.micros or 0) <= span.after_micros:
         # The copy that it is built upon is of the table that was recreated.
@@ -150,19 +150,19 @@ def plan_build(
         span = pending_span(pipeline, schema.name, 0)
     marks_living = is_soft and misses_deleted(load_table(pipeline, schema.name), base, schema)
     trusted = trusts_inserts(pipeline, schema.name, history)
-    is_refolded = takes_former(pipeline, schema)
-    span = replace(span, has_patches=span.has_patches or is_refolded)
+    is_recomputed = takes_former(pipeline, schema)
+    span = replace(span, has_partial_updates=span.has_partial_updates or is_recomputed)
     build = Build(
-        schema, base, span, trusts_inserts=trusted, marks_living=marks_living, takes_former=is_refolded
+        schema, base, span, trusts_inserts=trusted, marks_living=marks_living, takes_former=is_recomputed
     )
-    if known is None:
+    if columns is None:
         return build
-    evolved = stored_schema(known.schema_after(span.after_exclusive), pipeline.options(schema.name))
+    evolved = stored_schema(columns.schema_after(span.after_exclusive), pipeline.options(schema.name))
     return replace(
         build,
         schema=evolved,
-        span=replace(span, has_patches=span.has_patches or evolved.is_evolving),
-        conversions=known.conversions_after(span.after_exclusive, span.after_micros),
+        span=replace(span, has_partial_updates=span.has_partial_updates or evolved.is_evolving),
+        conversions=columns.conversions_after(span.after_exclusive, span.after_micros),
         begun_micros=begun.micros if begun is not None else None,
     )
 

@@ -19,15 +19,15 @@ from cdc_platform.model.schema.table_options import (
 )
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.lake_frames import read_table
-from cdc_platform.spark.tables.soft_delete import find_returning, fold_softly
+from cdc_platform.spark.tables.soft_delete import compute_soft_net_changes, find_returning
 
 LOGGER: Final = logging.getLogger(__name__)
 
 
-def fold_with_deleted(
+def net_changes_with_deleted(
     pipeline: Pipeline,
     spark: SparkSession,
     changes: DataFrame,
@@ -41,20 +41,20 @@ def fold_with_deleted(
     Args:
         pipeline: the pipeline.
         spark: session that does the work.
-        changes: typed changes of this table, with patches and origin.
+        changes: typed changes of this table, with partial updates and origin.
         stored: the table's columns in the lake.
         base: the version of the table before these changes; None when it has no deleted row.
         is_small: whether there are so few changes that all tasks may be sent their keys.
     """
-    folded = fold_softly(changes, stored, drops_unseen=drops_unseen(pipeline.capabilities))
+    net_changes = compute_soft_net_changes(changes, stored, drops_unseen=drops_unseen(pipeline.capabilities))
     if base is None or count_rows(base) == 0:
-        return folded
+        return net_changes
     before_table = read_table(pipeline, spark, stored.name, base.snapshot_id)
-    return find_returning(folded, before_table, stored, is_small=is_small)
+    return find_returning(net_changes, before_table, stored, is_small=is_small)
 
 
 def drops_unseen(capabilities: SourceCapabilities) -> bool:
-    """Whether rows that were born and gone within one transaction are left out.
+    """Whether rows that were inserted and deleted within one transaction are left out.
 
     Where a cycle may end within a transaction they may have been seen, and would be gone without a trace.
     """
@@ -85,16 +85,16 @@ def misses_deleted(table: Table, version: Snapshot | None, stored: TableSchema) 
 
 def stored_at(pipeline: Pipeline, table: TableSchema, snapshot_id: int) -> TableSchema:
     """Return the columns that a table had at a snapshot: those of the source, and of deleted rows if any."""
-    found = load_table(pipeline, table.name)
-    version = found.metadata.snapshot_by_id(snapshot_id)
+    stored = load_table(pipeline, table.name)
+    version = stored.metadata.snapshot_by_id(snapshot_id)
     options = pipeline.options(table.name)
     softly = stored_schema(table, replace(options, soft_delete=True))
-    if version is None or misses_deleted(found, version, softly):
+    if version is None or misses_deleted(stored, version, softly):
         return stored_schema(table, replace(options, soft_delete=False))
     return softly
 
 
-def tell_of_rebuild(stored: TableSchema) -> None:
+def report_rebuild(stored: TableSchema) -> None:
     """Say why a cycle takes as long as the table's whole log does."""
     LOGGER.warning(
         "Table %s is rebuilt from the change log, since its setting soft_delete is new.", stored.name

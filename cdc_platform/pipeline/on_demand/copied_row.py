@@ -1,4 +1,4 @@
-"""What a table's initial copy has of one row; no Spark."""
+"""One row in a table's initial copy; no Spark."""
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from cdc_platform.lake.state.copies import load_copy_progress, load_plans
 from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
 from cdc_platform.model.rows.row_key import NANOSECOND_TEXT, KeyColumn, RowKey
 from cdc_platform.model.schema.table_options import DELETED, DELETED_AT
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 _EXACT: Final = Context(prec=38)
 
@@ -38,13 +38,13 @@ def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> C
         table: source table.
         keys: the key in each way that its columns' types have spelled it.
     """
-    plan, found = load_plans(pipeline.lake).get(table), pipeline.lake.table(table)
-    if plan is None or found is None:
+    plan, stored = load_plans(pipeline.lake).get(table), pipeline.lake.table(table)
+    if plan is None or stored is None:
         return None
-    progress = load_copy_progress(found, plan)
+    progress = load_copy_progress(stored, plan)
     if progress.head is None or progress.head.schema_id is None or not progress.is_complete:
         return None
-    copied = found.schemas()[progress.head.schema_id]
+    copied = stored.schemas()[progress.head.schema_id]
     key = next((key for key in keys if _is_typed(key, copied)), None)
     if key is None:
         # The table was recreated with another key since.
@@ -52,10 +52,10 @@ def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> C
     names = {column.name for column in key.columns}
     snapshot_id = progress.head.snapshot_id
     if key == keys[0]:
-        rows = found.scan(_is_key(key), snapshot_id=snapshot_id).to_arrow().to_pylist()
+        rows = stored.scan(_is_key(key), snapshot_id=snapshot_id).to_arrow().to_pylist()
     else:
         # Another column bears the name now, whose type a filter would have to have.
-        every = found.scan(snapshot_id=snapshot_id).to_arrow_batch_reader()
+        every = stored.scan(snapshot_id=snapshot_id).to_arrow_batch_reader()
         rows = [row for batch in every for row in batch.to_pylist() if _has_key(row, key)]
     if not rows:
         return None
@@ -116,7 +116,7 @@ def source_json(value: Any) -> Any:
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, list):
-        return [source_json(one) for one in value]
+        return [source_json(element) for element in value]
     return next((write(value) for kind, write in _TEXTS.items() if isinstance(value, kind)), value)
 
 

@@ -1,4 +1,4 @@
-"""Provenance: how a row came to be, told by the change log; no Spark, and the source may be down."""
+"""The provenance of a row, from the change log; no Spark, and the source may be down."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,18 @@ from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.rows.row_key import NANOSECOND_TEXT, KeyColumn, RowKey, parse_key
-from cdc_platform.model.rows.row_story import LoggedChange, Step, Story, read_values, tell_story
+from cdc_platform.model.rows.row_provenance import (
+    LoggedChange,
+    RowProvenance,
+    RowStep,
+    read_values,
+    trace_provenance,
+)
 from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, ORDER_KEY
 from cdc_platform.model.schema.table_schema import NANOSECONDS
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.on_demand.copied_row import CopiedRow, find_copied_row
 from cdc_platform.pipeline.on_demand.former_keys import former_keys
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 NAMED_ORDINALS: Final = 200
 """Up to so many changes are looked up by their place in the log; more are searched for in a range."""
@@ -31,16 +37,16 @@ NAMED_ORDINALS: Final = 200
 
 @dataclass(frozen=True)
 class Explanation:
-    """A row's story, with what the log does not tell: partitions by name, and cuts.
+    """A row's provenance, with what the log does not have: partitions by name, and cuts.
 
     ``cuts`` holds for each step the first cut whose tables show it, None while it waits for one.
-    ``quarantined`` counts the table's records that are in no story, since they lie in quarantine.
-    ``copied`` is what the table's initial copy had of the row; the story then goes on from there.
+    ``quarantined`` counts the table's records that are in no provenance, since they lie in quarantine.
+    ``copied`` is what the table's initial copy had of the row; the provenance goes on from there.
     """
 
     table: str
     key: RowKey
-    story: Story
+    provenance: RowProvenance
     partitions: Mapping[str, str]
     cuts: Mapping[int, Cut | None]
     quarantined: int
@@ -51,16 +57,16 @@ class Explanation:
         return {
             "table": self.table,
             "key": self.key.to_fields(),
-            "is_deleted": self.story.values is None,
-            "values": dict(self.story.values) if self.story.values is not None else None,
-            "set_by": dict(self.story.set_by),
+            "is_deleted": self.provenance.values is None,
+            "values": dict(self.provenance.values) if self.provenance.values is not None else None,
+            "set_by": dict(self.provenance.set_by),
             "copied_at": to_rfc3339(self.copied.position_micros) if self.copied is not None else None,
             "copied_values": dict(self.copied.values) if self.copied is not None else None,
-            "changes": [self._step(step) for step in self.story.steps],
+            "changes": [self._step(step) for step in self.provenance.steps],
             "quarantined_records_of_table": self.quarantined,
         }
 
-    def _step(self, step: Step) -> dict[str, Any]:
+    def _step(self, step: RowStep) -> dict[str, Any]:
         change, cut = step.change, self.cuts[step.number]
         return {
             "number": step.number,
@@ -98,8 +104,8 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
         TableNotFound: the lake has no such table.
         RowNotFound: the text is no key of it, or neither the log nor an initial copy knows the key.
     """
-    found = _find_table(pipeline, table)
-    key = parse_key(table, _key_columns(pipeline, found, table), key_text)
+    stored = _find_table(pipeline, table)
+    key = parse_key(table, _key_columns(pipeline, stored, table), key_text)
     keys = (key, *_former_keys(pipeline, table, key))
     log = pipeline.lake.system_table(LOG)
     begun_micros = _begun_micros(pipeline, table)
@@ -119,15 +125,15 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
         since = f" since it was recreated at {to_rfc3339(begun_micros)}" if begun_micros else ""
         raise RowNotFound(f"The change log has no change of this key of `{table}`{since}: {key.to_json()}")
     columns = _value_columns(pipeline, table, key)
-    story = tell_story(changes, columns, copied.values if copied is not None else None)
+    provenance = trace_provenance(changes, columns, copied.values if copied is not None else None)
     lineage = load_lineage(pipeline.lake)
-    known = lineage.partitions.values() if lineage is not None else ()
+    partitions = lineage.partitions.values() if lineage is not None else ()
     return Explanation(
         table=table,
         key=key,
-        story=story,
-        partitions={partition.token: partition.key for partition in known},
-        cuts=_first_cuts(pipeline, table, story.steps),
+        provenance=provenance,
+        partitions={partition.token: partition.key for partition in partitions},
+        cuts=_first_cuts(pipeline, table, provenance.steps),
         quarantined=count_quarantined(pipeline.lake, table),
         copied=copied,
     )
@@ -142,14 +148,14 @@ def _in_order(pipeline: Pipeline, changes: list[LoggedChange]) -> list[LoggedCha
 
 
 def _begun_micros(pipeline: Pipeline, table: str) -> int:
-    """Return when the table was recreated the last time: what was before is the story of other rows."""
-    known = pipeline.schema_history.tables.get(table)
-    begun = known.begun if known is not None else None
+    """Return when the table was recreated the last time: what was before belongs to other rows."""
+    columns = pipeline.schema_history.tables.get(table)
+    begun = columns.begun if columns is not None else None
     return begun.micros if begun is not None and begun.micros is not None else 0
 
 
-def _key_columns(pipeline: Pipeline, found: Table, table: str) -> tuple[KeyColumn, ...]:
-    fields = {field.name: field for field in found.schema().fields}
+def _key_columns(pipeline: Pipeline, stored: Table, table: str) -> tuple[KeyColumn, ...]:
+    fields = {field.name: field for field in stored.schema().fields}
     return tuple(
         KeyColumn(
             column.name,
@@ -168,17 +174,17 @@ def _value_columns(pipeline: Pipeline, table: str, key: RowKey) -> list[str]:
 
 
 def _find_table(pipeline: Pipeline, table: str) -> Table:
-    found = pipeline.lake.table(table)
-    known = pipeline.present_tables
-    if found is None or found.name()[-1] not in map(lake_table_name, known):
-        names = ", ".join(known) or f"none yet; {describe_next_step(pipeline.lake)}"
+    stored = pipeline.lake.table(table)
+    present = pipeline.present_tables
+    if stored is None or stored.name()[-1] not in map(lake_table_name, present):
+        names = ", ".join(present) or f"none yet; {describe_next_step(pipeline.lake)}"
         raise TableNotFound(f"The lake has no table `{table}` of pipeline `{pipeline.name}`. It has: {names}")
-    return found
+    return stored
 
 
 def _former_keys(pipeline: Pipeline, table: str, key: RowKey) -> tuple[RowKey, ...]:
-    known = pipeline.schema_history.tables.get(table)
-    return former_keys(known, key) if known is not None and known.has_retyped_key else ()
+    columns = pipeline.schema_history.tables.get(table)
+    return former_keys(columns, key) if columns is not None and columns.has_retyped_key else ()
 
 
 def _find_ordinals(log: Table, table: str, keys: Sequence[RowKey]) -> set[int]:
@@ -192,9 +198,9 @@ def _find_spelled(log: Table, table: str, key: RowKey) -> set[int]:
     """Return the ordinals of a key's changes: as the source spells keys, else however this one is spelled."""
     of_table = equals("table_name", table)
     likely = all_of(of_table, is_any("keys", key.spellings()))
-    found = log.scan(likely, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist()
-    if found:
-        return set(found)
+    ordinals = log.scan(likely, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist()
+    if ordinals:
+        return set(ordinals)
     every = log.scan(of_table, selected_fields=("ordinal", "keys")).to_arrow_batch_reader()
     with understanding(LOG, f"the keys of `{table}`"):
         return {row["ordinal"] for batch in every for row in batch.to_pylist() if key.is_same(row["keys"])}
@@ -243,7 +249,7 @@ def _as_change(row: Mapping[str, Any]) -> LoggedChange:
     )
 
 
-def _first_cuts(pipeline: Pipeline, table: str, steps: Sequence[Step]) -> dict[int, Cut | None]:
+def _first_cuts(pipeline: Pipeline, table: str, steps: Sequence[RowStep]) -> dict[int, Cut | None]:
     if not steps:
         return {}
     first_cycle = min(step.change.cycle for step in steps)

@@ -1,4 +1,4 @@
-"""How a log and a copy spell a key whose columns had other types before."""
+"""Former spellings of a key in a log and a copy, whose columns had other types before."""
 
 import base64
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ _KINDS = {"STRING": STRING_KIND, "BYTES": BYTES_KIND, "PROTO": BYTES_KIND}
 """Types between which the source converts what is stored."""
 
 
-def former_keys(known: ColumnHistory, key: RowKey) -> tuple[RowKey, ...]:
+def former_keys(columns: ColumnHistory, key: RowKey) -> tuple[RowKey, ...]:
     """Return the key in each combination of types that its columns had before, converted as Spanner does."""
-    spelled = [[(column, value), *_former(known, column, value)] for column, value in _pairs(key)]
+    spelled = [[(column, value), *_former(columns, column, value)] for column, value in _pairs(key)]
     return tuple(
         RowKey(tuple(column for column, _ in pairs), tuple(value for _, value in pairs))
         for number, pairs in enumerate(product(*spelled))
@@ -26,22 +26,22 @@ def _pairs(key: RowKey) -> Iterator[tuple[KeyColumn, object]]:
     yield from zip(key.columns, key.values, strict=True)
 
 
-def _former(known: ColumnHistory, column: KeyColumn, value: object) -> Iterator[tuple[KeyColumn, object]]:
+def _former(columns: ColumnHistory, column: KeyColumn, value: object) -> Iterator[tuple[KeyColumn, object]]:
     """Yield what a column of the key was, from its newest version to its oldest."""
-    seen = {column.kind}
-    for version in _versions_before(known, known.live(column.name)):
+    kinds = {column.kind}
+    for version in _versions_before(columns, columns.live(column.name)):
         kind = _KINDS.get(version.type.code)
-        if kind is None or kind in seen:
+        if kind is None or kind in kinds:
             continue
-        seen.add(kind)
+        kinds.add(kind)
         converted = _converted(value, kind)
         if converted is not None or value is None:
             yield KeyColumn(column.name, kind), converted
 
 
-def _versions_before(known: ColumnHistory, version: ColumnVersion | None) -> Iterator[ColumnVersion]:
+def _versions_before(columns: ColumnHistory, version: ColumnVersion | None) -> Iterator[ColumnVersion]:
     while version is not None and version.before is not None:
-        version = known.versions[version.before]
+        version = columns.versions[version.before]
         yield version
 
 

@@ -6,8 +6,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CutNotFound
 from cdc_platform.lake.state.cuts import find_cut
-from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.histories.history import extend_histories, run_history_builds
+from cdc_platform.pipeline.histories.history_build import extend_histories, run_history_builds
 from cdc_platform.pipeline.histories.history_plan import plan_extension, plan_whole
 from cdc_platform.pipeline.merging.build import Build, MergeOutcome
 from cdc_platform.pipeline.merging.merge import (
@@ -17,6 +16,7 @@ from cdc_platform.pipeline.merging.merge import (
     run_builds,
 )
 from cdc_platform.pipeline.merging.soft_delete import drop_markers, misses_deleted
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.pipeline.schema.table_ddl import ensure_history, ensure_table
 from cdc_platform.pipeline.versions.change_source import whole_span
@@ -42,17 +42,17 @@ def rebuild_table(
     """
     source = pipeline.table(pipeline.lake_tables.get(table, table))
     is_history = source.name != table
-    found = pipeline.lake.table(source.name)
-    if at_cut is None and found is not None:
+    stored_table = pipeline.lake.table(source.name)
+    if at_cut is None and stored_table is not None:
         # Refused before anything changes: until a copy is whole, the table has its columns only.
-        find_copy(pipeline, found, source.name)
+        find_copy(pipeline, stored_table, source.name)
     if is_history:
         outcome = _rebuild_history(pipeline, spark, table, at_cut)
     else:
         outcome = run_builds(pipeline, spark, [_plan(pipeline, spark, table, at_cut)])[0]
     merge_tables(pipeline, spark, [other for other in pipeline.tables if other.name != table])
-    others = [other for other in pipeline.histories if not is_history or other.name != source.name]
-    extend_histories(pipeline, spark, others)
+    other_histories = [other for other in pipeline.histories if not is_history or other.name != source.name]
+    extend_histories(pipeline, spark, other_histories)
     publish_cut(pipeline, spark)
     if not is_history:
         drop_markers(pipeline, spark, pipeline.stored(table))
@@ -61,14 +61,14 @@ def rebuild_table(
 
 def _plan(pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | None) -> Build:
     stored = pipeline.stored(table)
-    found = ensure_table(pipeline, spark, stored)
+    stored_table = ensure_table(pipeline, spark, stored)
     if at_cut is None:
-        base = first_version(pipeline, spark, found, table)
-        span = whole_span(pipeline, table, find_copy(pipeline, found, table))
+        base = first_version(pipeline, spark, stored_table, table)
+        span = whole_span(pipeline, table, find_copy(pipeline, stored_table, table))
     else:
-        base, cycle = _version_at(pipeline, found, table, at_cut)
+        base, cycle = _version_at(pipeline, stored_table, table, at_cut)
         span = _span_upon(pipeline, table, table, cycle, at_cut)
-        if misses_deleted(found, base, stored):
+        if misses_deleted(stored_table, base, stored):
             raise CutNotFound(
                 f"Table `{table}` has no deleted rows at cut {at_cut}, which is older than its setting "
                 "`soft_delete`; choose a newer cut, or none to start from the log's beginning."
@@ -80,12 +80,12 @@ def _rebuild_history(
     pipeline: Pipeline, spark: SparkSession, history: str, at_cut: int | None
 ) -> MergeOutcome:
     schema = pipeline.table(pipeline.lake_tables[history])
-    found = ensure_history(pipeline, spark, schema)
+    stored_table = ensure_history(pipeline, spark, schema)
     ensure_table(pipeline, spark, pipeline.stored(schema.name))
     if at_cut is None:
         build = plan_whole(pipeline, spark, schema)
     else:
-        base, cycle = _version_at(pipeline, found, history, at_cut)
+        base, cycle = _version_at(pipeline, stored_table, history, at_cut)
         span = _span_upon(pipeline, schema.name, history, cycle, at_cut)
         build = plan_extension(pipeline, spark, schema, base, span)
     return run_history_builds(pipeline, spark, [build])[0]
@@ -102,9 +102,9 @@ def _span_upon(pipeline: Pipeline, table: str, name: str, cycle: int, at_cut: in
     return span
 
 
-def _version_at(pipeline: Pipeline, found: Table, table: str, at_cut: int) -> tuple[Snapshot, int]:
+def _version_at(pipeline: Pipeline, stored_table: Table, table: str, at_cut: int) -> tuple[Snapshot, int]:
     cut = find_cut(pipeline.lake, at_cut)
-    base = found.metadata.snapshot_by_id(cut.tables.get(table, -1))
+    base = stored_table.metadata.snapshot_by_id(cut.tables.get(table, -1))
     if base is None:
         raise CutNotFound(f"Table `{table}` has no snapshot of cut {at_cut} any more; choose a newer cut.")
     return base, cut.cycle

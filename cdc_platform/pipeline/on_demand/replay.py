@@ -11,11 +11,16 @@ from typing import Final
 
 from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.lake.state.quarantine import ReplayMark, load_held, mark_replayed
+from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantined, mark_replayed
 from cdc_platform.lake.state.read_progress import load_read_progress
 from cdc_platform.model.stream.files import READ_AGAIN
-from cdc_platform.model.stream.quarantined_records import HeldFilter, HeldRecord, ReplaySource, with_company
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.model.stream.quarantined_records import (
+    QuarantinedRecord,
+    QuarantineFilter,
+    ReplaySource,
+    with_company,
+)
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 TEXTS_OF_A_CYCLE: Final = 20_000
 """Texts of one replay, and more only where a transaction has more: a cycle decodes them by itself."""
@@ -33,81 +38,89 @@ class ReplayOutcome:
         lost: records that stay where they are: nothing is left that they could be read from.
     """
 
-    from_files: tuple[HeldRecord, ...] = ()
+    from_files: tuple[QuarantinedRecord, ...] = ()
     files: tuple[str, ...] = ()
-    from_texts: tuple[HeldRecord, ...] = ()
-    from_records: tuple[HeldRecord, ...] = ()
-    lost: tuple[HeldRecord, ...] = ()
+    from_texts: tuple[QuarantinedRecord, ...] = ()
+    from_records: tuple[QuarantinedRecord, ...] = ()
+    lost: tuple[QuarantinedRecord, ...] = ()
 
 
-def replay_records(pipeline: Pipeline, wanted: HeldFilter) -> ReplayOutcome:
+def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOutcome:
     """Ask for the replay of what lies in quarantine; asked again, nothing happens that has not happened.
 
     A file is read again as a whole, so all of its records are replayed along. Those whose file is gone, or
     which came by a topic, are judged again from their texts, and transactions from their raw records.
 
     Raises:
-        SourceError: the source does not tell which files it has.
+        SourceError: the source does not state which files it has.
         CommitConflict: other runs were in the way; nothing was changed.
     """
     cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
-    held = _undone(pipeline)
+    records = _undone(pipeline)
     capabilities = pipeline.capabilities
     keeps_transactions = capabilities.keeps_transactions
-    meant = [one for one in held if wanted.matches(one)]
+    meant = [record for record in records if chosen_by.matches(record)]
     if not capabilities.hands_out_events:
-        chosen = with_company(meant, held, keeps_transactions=keeps_transactions)
+        chosen = with_company(meant, records, keeps_transactions=keeps_transactions)
         mark = ReplayMark(_now_micros(), cycle, ReplaySource.RECORDS)
-        mark_replayed(pipeline.lake, {one.identity: mark for one in chosen})
+        mark_replayed(pipeline.lake, {record.identity: mark for record in chosen})
         return ReplayOutcome(from_records=tuple(chosen))
-    readable = pipeline.event_source.readable({one.origin for one in held if one.origin is not None})
-    chosen = with_company(
-        meant, held, readable, keeps_transactions=keeps_transactions, pairs_halves=capabilities.comes_in_order
+    readable = pipeline.event_source.readable(
+        {record.origin for record in records if record.origin is not None}
     )
-    from_files = [one for one in chosen if one.origin in readable]
-    texts, lost = _divide(one for one in chosen if one.origin not in readable)
-    mark_replayed(pipeline.lake, dict(_marks([one for one in from_files if one.is_open], texts, cycle)))
-    files = sorted({one.origin for one in from_files if one.origin is not None})
+    chosen = with_company(
+        meant,
+        records,
+        readable,
+        keeps_transactions=keeps_transactions,
+        pairs_halves=capabilities.comes_in_order,
+    )
+    from_files = [record for record in chosen if record.origin in readable]
+    texts, lost = _divide(record for record in chosen if record.origin not in readable)
+    mark_replayed(
+        pipeline.lake, dict(_marks([record for record in from_files if record.is_open], texts, cycle))
+    )
+    files = sorted({record.origin for record in from_files if record.origin is not None})
     return ReplayOutcome(tuple(from_files), tuple(files), tuple(texts), lost=tuple(lost))
 
 
-def _undone(pipeline: Pipeline) -> list[HeldRecord]:
+def _undone(pipeline: Pipeline) -> list[QuarantinedRecord]:
     """Return what is open, and what waits for files; files may be gone since that was asked for."""
     read_progress = load_read_progress(pipeline.lake) if pipeline.capabilities.hands_out_events else {}
     ordered = read_mark(pipeline.lake.system_table(LOG)).cycle
     return [
-        held
-        for held in load_held(pipeline.lake, with_replayed=True)
-        if held.cycle <= ordered and (held.is_open or _awaits_file(held, read_progress))
+        record
+        for record in load_quarantined(pipeline.lake, with_replayed=True)
+        if record.cycle <= ordered and (record.is_open or _awaits_file(record, read_progress))
     ]
 
 
-def _awaits_file(held: HeldRecord, read_progress: Mapping[str, str]) -> bool:
-    return held.replayed_from is ReplaySource.FILE and read_progress.get(held.origin or "") == READ_AGAIN
+def _awaits_file(record: QuarantinedRecord, read_progress: Mapping[str, str]) -> bool:
+    return record.replayed_from is ReplaySource.FILE and read_progress.get(record.origin or "") == READ_AGAIN
 
 
-def _divide(records: Iterable[HeldRecord]) -> tuple[list[HeldRecord], list[HeldRecord]]:
+def _divide(records: Iterable[QuarantinedRecord]) -> tuple[list[QuarantinedRecord], list[QuarantinedRecord]]:
     """Return the records that have a text of their own, and the others, which stand for a whole file."""
-    texts: list[HeldRecord] = []
-    lost: list[HeldRecord] = []
-    for held in records:
-        event = held.event
+    texts: list[QuarantinedRecord] = []
+    lost: list[QuarantinedRecord] = []
+    for record in records:
+        event = record.event
         stands_for_file = event.get("fault") is not None and event.get("position") is None
-        (lost if stands_for_file else texts).append(held)
+        (lost if stands_for_file else texts).append(record)
     return texts, lost
 
 
 def _marks(
-    from_files: Sequence[HeldRecord], texts: Sequence[HeldRecord], cycle: int
+    from_files: Sequence[QuarantinedRecord], texts: Sequence[QuarantinedRecord], cycle: int
 ) -> Iterator[tuple[tuple[int, str], ReplayMark]]:
     now_micros = _now_micros()
     of_file = ReplayMark(now_micros, cycle, ReplaySource.FILE)
-    yield from ((held.identity, of_file) for held in from_files)
+    yield from ((record.identity, of_file) for record in from_files)
     begun: dict[tuple[int, str | None], int] = {}
-    for number, held in enumerate(texts):
-        first = begun.setdefault((held.moment_micros, held.transaction_id), number)
+    for number, record in enumerate(texts):
+        first = begun.setdefault((record.moment_micros, record.transaction_id), number)
         micros = now_micros + first // TEXTS_OF_A_CYCLE
-        yield held.identity, replace(of_file, micros=micros, source=ReplaySource.TEXT)
+        yield record.identity, replace(of_file, micros=micros, source=ReplaySource.TEXT)
 
 
 def _now_micros() -> int:

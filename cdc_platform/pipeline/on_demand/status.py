@@ -1,4 +1,4 @@
-"""Where a pipeline stands, told by the lake alone: no Spark, and the source may be down."""
+"""The status of a pipeline, from the lake alone: no Spark, and the source may be down."""
 
 import time
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from cdc_platform.lake.state.quarantine import count_quarantined
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.model.stream.stuck_partitions import StuckPartition
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.unread_files import UnreadFile, list_unread
 
 
@@ -142,15 +142,15 @@ def read_status(pipeline: Pipeline) -> Status:
 
 
 def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
-    found = {}
-    gone = {name for name, known in pipeline.schema_history.tables.items() if known.is_dropped}
+    copies = {}
+    dropped = {name for name, columns in pipeline.schema_history.tables.items() if columns.is_dropped}
     for name, plan in load_plans(pipeline.lake).items():
-        if name not in gone and (cut is None or name not in cut.tables):
+        if name not in dropped and (cut is None or name not in cut.tables):
             progress = load_copy_progress(pipeline.lake.table(name), plan)
-            found[name] = CopyStatus(
+            copies[name] = CopyStatus(
                 plan.number, plan.position_micros, len(plan.chunks), len(progress.done), progress.rows
             )
-    return found
+    return copies
 
 
 def _table_status(pipeline: Pipeline, name: str) -> TableStatus:

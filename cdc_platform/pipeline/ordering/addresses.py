@@ -11,12 +11,12 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.catalog.lake import QUARANTINED, RAW
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.lake.state.quarantine import ReplayMark, load_held, mark_replayed
+from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantined, mark_replayed
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
 from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY, Addressed
-from cdc_platform.model.stream.quarantined_records import HeldRecord, ReplaySource
+from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 _GLANCED: Final = ("kind", "record_timestamp", "event.metadata")
 _SELECTED: Final = (
@@ -34,11 +34,13 @@ _ASKED: Final = pa.schema(
 def tells_addresses(pipeline: Pipeline, window: str) -> bool:
     """Whether an event of a window tells the address of its row; needs no Spark."""
     scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_GLANCED)
-    found = (pc.struct_field(batch.column("event"), "metadata") for batch in scan.to_arrow_batch_reader())
-    return any(pc.any(pc.match_substring(metadata, f'"{ADDRESS}"')).as_py() for metadata in found)
+    all_metadata = (
+        pc.struct_field(batch.column("event"), "metadata") for batch in scan.to_arrow_batch_reader()
+    )
+    return any(pc.any(pc.match_substring(metadata, f'"{ADDRESS}"')).as_py() for metadata in all_metadata)
 
 
-def with_found_keys(pipeline: Pipeline, records: DataFrame, raw: DataFrame, window: str) -> DataFrame:
+def with_keys_by_address(pipeline: Pipeline, records: DataFrame, raw: DataFrame, window: str) -> DataFrame:
     """Return raw records in which a delete that knows its row by its address only has the row's key.
 
     The row is that of the newest event at the address before the delete. Where there is none, or where it
@@ -50,30 +52,34 @@ def with_found_keys(pipeline: Pipeline, records: DataFrame, raw: DataFrame, wind
         raw: all raw records.
         window: filter of the same records as `records`.
     """
-    asked = _asked(pipeline, window)
-    found = _find_keys(raw, asked) if asked else {}
-    if not found:
+    addressed = _addressed_deletes(pipeline, window)
+    keys = _find_keys(raw, addressed) if addressed else {}
+    if not keys:
         return records
-    rows = [(one.event_id, found[one.event_id], one.ordering_key) for one in asked if one.event_id in found]
+    rows = [
+        (delete.event_id, keys[delete.event_id], delete.ordering_key)
+        for delete in addressed
+        if delete.event_id in keys
+    ]
     columns = [list(column) for column in zip(*rows, strict=True)]
-    known = F.broadcast(raw.sparkSession.createDataFrame(pa.table(columns, schema=_FOUND)))
+    key_frame = F.broadcast(raw.sparkSession.createDataFrame(pa.table(columns, schema=_FOUND)))
     is_same = (F.col("record_sequence") == F.col("found_event")) & F.col("event.fault").startswith(
         ADDRESS_ONLY
     )
-    joined = records.join(known, is_same, "left")
+    joined = records.join(key_frame, is_same, "left")
     return joined.withColumns(_as_delete()).select(*records.columns)
 
 
-def _asked(pipeline: Pipeline, window: str) -> list[Addressed]:
+def _addressed_deletes(pipeline: Pipeline, window: str) -> list[Addressed]:
     """Return the deletes of a window that know no key; needs no Spark."""
     scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_SELECTED)
-    found: dict[str, Addressed] = {}
+    deletes: dict[str, Addressed] = {}
     for batch in scan.to_arrow_batch_reader():
         for row in _faulty(pa.Table.from_batches([batch])):
             addressed = _as_addressed(row)
             if addressed is not None:
-                found[addressed.event_id] = addressed
-    return list(found.values())
+                deletes[addressed.event_id] = addressed
+    return list(deletes.values())
 
 
 def read_notes(event_id: str, metadata: str | None) -> Mapping[str, Any]:
@@ -90,7 +96,7 @@ def _notes(metadata: str) -> Mapping[str, Any]:
 
 
 def _as_addressed(row: Mapping[str, Any]) -> Addressed | None:
-    """Return the delete that a raw record is, None where it does not tell enough."""
+    """Return the delete that a raw record is, None where it does not state enough."""
     notes = read_notes(row["record_sequence"], row["event"]["metadata"])
     address, ordering_key, table = notes.get(ADDRESS), notes.get(ORDER_KEY), row.get("table_name")
     if not (address and ordering_key and table):
@@ -108,28 +114,28 @@ def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
         raw: all raw records.
         arrived: those that have entered the log now.
     """
-    waiting: dict[str, list[HeldRecord]] = {}
-    asked: dict[str, Addressed] = {}
-    for held in load_held(pipeline.lake):
-        addressed = _of_held(held)
+    waiting: dict[str, list[QuarantinedRecord]] = {}
+    addressed_deletes: dict[str, Addressed] = {}
+    for record in load_quarantined(pipeline.lake):
+        addressed = _addressed_of(record)
         if addressed is not None:
-            waiting.setdefault(addressed.event_id, []).append(held)
-            asked[addressed.event_id] = addressed
+            waiting.setdefault(addressed.event_id, []).append(record)
+            addressed_deletes[addressed.event_id] = addressed
     # All raw records are many: they are asked only where one of the new ones is of such a row.
-    near = _find_keys(arrived, list(asked.values())) if asked else {}
-    found = _find_keys(raw, [asked[event_id] for event_id in near]) if near else {}
+    near = _find_keys(arrived, list(addressed_deletes.values())) if addressed_deletes else {}
+    keys = _find_keys(raw, [addressed_deletes[event_id] for event_id in near]) if near else {}
     cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
     mark = ReplayMark(time.time_ns() // 1000, cycle, ReplaySource.TEXT)
-    marks = {held.identity: mark for event_id in found for held in waiting[event_id]}
+    marks = {record.identity: mark for event_id in keys for record in waiting[event_id]}
     mark_replayed(pipeline.lake, marks)
     return len(marks)
 
 
-def _of_held(held: HeldRecord) -> Addressed | None:
-    if not held.reason.startswith(ADDRESS_ONLY):
+def _addressed_of(record: QuarantinedRecord) -> Addressed | None:
+    if not record.reason.startswith(ADDRESS_ONLY):
         return None
-    with understanding(QUARANTINED, f"record {held.name}"):
-        return _as_addressed(held.raw_record)
+    with understanding(QUARANTINED, f"record {record.name}"):
+        return _as_addressed(record.raw_record)
 
 
 def _faulty(batch: pa.Table) -> list[dict[str, Any]]:
@@ -140,15 +146,18 @@ def _faulty(batch: pa.Table) -> list[dict[str, Any]]:
     return rows
 
 
-def _find_keys(raw: DataFrame, asked: Sequence[Addressed]) -> dict[str, str]:
+def _find_keys(raw: DataFrame, deletes: Sequence[Addressed]) -> dict[str, str]:
     """Return the keys that are found, by the event that asks for them."""
-    rows = [(one.event_id, one.table, one.address, one.ordering_key) for one in asked]
+    rows = [
+        (addressed.event_id, addressed.table, addressed.address, addressed.ordering_key)
+        for addressed in deletes
+    ]
     columns = [list(column) for column in zip(*rows, strict=True)]
-    wanted = F.broadcast(raw.sparkSession.createDataFrame(pa.table(columns, schema=_ASKED)))
+    asked_frame = F.broadcast(raw.sparkSession.createDataFrame(pa.table(columns, schema=_ASKED)))
     events = raw.where(
         (F.col("kind") == RecordKind.DATA_CHANGE.value)
         & F.col("event.fault").isNull()
-        & F.col("table_name").isin(sorted({one.table for one in asked}))
+        & F.col("table_name").isin(sorted({addressed.table for addressed in deletes}))
     ).select(
         "table_name",
         "mod_type",
@@ -162,7 +171,7 @@ def _find_keys(raw: DataFrame, asked: Sequence[Addressed]) -> dict[str, str]:
         & (F.col("record_order") < F.col("ordering_key"))
     )
     newest = (
-        events.join(wanted, is_before)
+        events.join(asked_frame, is_before)
         .groupBy("event_id")
         .agg(F.max_by(F.struct("mod_type", "keys"), "record_order").alias("newest"))
     )
@@ -176,11 +185,11 @@ def _as_delete() -> dict[str, Column]:
     mod = F.struct(
         F.col("found_keys").alias("keys"), nothing.alias("new_values"), nothing.alias("old_values")
     )
-    told = {
+    replacements = {
         "mod_type": F.lit(ModType.DELETE.value),
         "value_capture_type": F.lit(ValueCaptureType.NEW_ROW.value),
         "record_order": F.col("found_order"),
         "mods": F.array(mod),
         "event": F.col("event").withField("fault", nothing),
     }
-    return {name: F.when(is_found, value).otherwise(F.col(name)) for name, value in told.items()}
+    return {name: F.when(is_found, value).otherwise(F.col(name)) for name, value in replacements.items()}

@@ -13,9 +13,9 @@ from cdc_platform.lake.commits.commits import CYCLE, TAKEN, ancestors_of, fact, 
 from cdc_platform.lake.state.quarantine import untaken_records
 from cdc_platform.model.base.schemas import TIMESTAMP
 from cdc_platform.model.base.timestamps import to_datetime
-from cdc_platform.model.stream.quarantined_records import HeldRecord
+from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.log_window import Window
 from cdc_platform.spark.log.order import TRANSACTION, LogStats, measure, order_records
 from cdc_platform.spark.log.ordered_rows import measure_rows
@@ -29,7 +29,7 @@ class ChangeStreams:
     reads_log = False
     leaves_deletion_markers = False
 
-    def late_records(self, quarantine: Table, log: Table) -> tuple[HeldRecord, ...]:
+    def late_records(self, quarantine: Table, log: Table) -> tuple[QuarantinedRecord, ...]:
         """Return the replayed records that the log has not taken."""
         return untaken_records(self.pipeline.lake, quarantine, _taken(log))
 
@@ -41,7 +41,7 @@ class ChangeStreams:
             records = records.unionByName(_judged_again(raw, window.late))
         yield order_records(records, window.mark.next_ordinal, expected, self.pipeline.known_tables)
 
-    def settle(self, ordered: DataFrame, _window: Window, _held: ExitStack) -> tuple[DataFrame, LogStats]:
+    def settle(self, ordered: DataFrame, _window: Window, _cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return the changes as they are, since their order has judged whole transactions."""
         return ordered, measure(ordered)
 
@@ -66,14 +66,14 @@ def _taken(log: Table) -> int | None:
     return None
 
 
-def _judged_again(raw: DataFrame, late: Sequence[HeldRecord]) -> DataFrame:
+def _judged_again(raw: DataFrame, late: Sequence[QuarantinedRecord]) -> DataFrame:
     """Return the raw records of transactions that lie in quarantine."""
-    asked = sorted({(held.moment_micros, held.transaction_id or "") for held in late})
-    moments, transactions = zip(*asked, strict=True)
+    transaction_moments = sorted({(record.moment_micros, record.transaction_id or "") for record in late})
+    moments, transactions = zip(*transaction_moments, strict=True)
     schema = pa.schema([("record_timestamp", TIMESTAMP), ("server_transaction_id", pa.string())])
     table = pa.table([list(map(to_datetime, moments)), list(transactions)], schema=schema)
-    wanted = F.broadcast(raw.sparkSession.createDataFrame(table))
+    transaction_ids = F.broadcast(raw.sparkSession.createDataFrame(table))
     first, last = (F.lit(to_datetime(micros)) for micros in (min(moments), max(moments)))
     records = raw.where(F.col("kind") == RecordKind.DATA_CHANGE.value)
     near = records.where(F.col("record_timestamp").between(first, last))
-    return near.join(wanted, list(TRANSACTION), "left_semi")
+    return near.join(transaction_ids, list(TRANSACTION), "left_semi")

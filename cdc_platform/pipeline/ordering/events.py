@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.base.timestamps import to_datetime
-from cdc_platform.model.stream.quarantined_records import HeldRecord
+from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
 from cdc_platform.pipeline.completing.resolve import complete_changes, complete_few
-from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.ordering.addresses import call_waiting, tells_addresses, with_found_keys
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.ordering.addresses import call_waiting, tells_addresses, with_keys_by_address
 from cdc_platform.pipeline.ordering.key_shifts import with_shifted_keys
 from cdc_platform.pipeline.ordering.log_window import Window, log_before
 from cdc_platform.pipeline.ordering.rewritten_files import settle_rewritten
@@ -29,7 +29,7 @@ from cdc_platform.pipeline.schema.evolve import known_through
 from cdc_platform.pipeline.schema.fitting_shapes import fitting_shapes
 from cdc_platform.pipeline.schema.key_shapes import Shape, shapes_in
 from cdc_platform.pipeline.schema.schema_policies import with_refusals
-from cdc_platform.spark.frames.table_frames import hold
+from cdc_platform.spark.frames.table_frames import cache_frame
 from cdc_platform.spark.log.event_order import (
     measure_events,
     order_events,
@@ -55,7 +55,7 @@ class Events:
         """Whether an older change of a deleted row may still come."""
         return not self.pipeline.capabilities.comes_in_order
 
-    def late_records(self, _quarantine: Table, _log: Table) -> tuple[HeldRecord, ...]:
+    def late_records(self, _quarantine: Table, _log: Table) -> tuple[QuarantinedRecord, ...]:
         """Return none: a replayed event is read again."""
         return ()
 
@@ -70,7 +70,7 @@ class Events:
         records = self._new_records(raw, window, expected)
         if has_addresses:
             records = with_shifted_keys(self.pipeline, records, condition)
-            records = with_found_keys(self.pipeline, records, raw, condition)
+            records = with_keys_by_address(self.pipeline, records, raw, condition)
         fitting: Sequence[Shape] = ()
         if not capabilities.comes_in_order:
             records, fitting = self._with_refusals(records, window)
@@ -79,14 +79,14 @@ class Events:
         if has_addresses:
             call_waiting(self.pipeline, raw, window.data_changes_of(raw))
 
-    def settle(self, ordered: DataFrame, window: Window, held: ExitStack) -> tuple[DataFrame, LogStats]:
+    def settle(self, ordered: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return ordered changes, settled by the others of their transactions, of equal rows and keys."""
         capabilities, ordered = self.pipeline.capabilities, self._whole(ordered)
         if capabilities.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
             counts = self._equal_rows(window).count(unnumbered_rows(ordered))
-            ordered = hold(held, number_copies(ordered, counts))
+            ordered = cache_frame(cache, number_copies(ordered, counts))
         if capabilities.leaves_values_out:
-            ordered = complete_changes(self.pipeline, self.spark, ordered, window.mark.cycle, held)
+            ordered = complete_changes(self.pipeline, self.spark, ordered, window.mark.cycle, cache)
         return ordered, measure_events(ordered)
 
     def settle_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats]:

@@ -17,7 +17,7 @@ from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.rows.key_shifts import KeyEvent, shifted_orders
 from cdc_platform.model.stream.addresses import ADDRESS
 from cdc_platform.model.stream.records import ModType, RecordKind
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.addresses import read_notes
 
 _HALVES: Final = '"UPDATE-(DELETE|INSERT)"'
@@ -56,21 +56,21 @@ def with_shifted_keys(pipeline: Pipeline, records: DataFrame, window: str) -> Da
     if not moved:
         return records
     columns = [list(moved), list(moved.values())]
-    known = F.broadcast(records.sparkSession.createDataFrame(pa.table(columns, schema=_MOVED)))
-    joined = records.join(known, F.col("record_sequence") == F.col("moved_event"), "left")
+    shifts = F.broadcast(records.sparkSession.createDataFrame(pa.table(columns, schema=_MOVED)))
+    joined = records.join(shifts, F.col("record_sequence") == F.col("moved_event"), "left")
     order = F.coalesce("moved_order", "record_order")
     return joined.withColumn("record_order", order).select(*records.columns)
 
 
 def _key_changes(pipeline: Pipeline, window: str) -> _Changes:
-    found = _Changes()
+    changes = _Changes()
     for batch in _batches(pipeline, window):
         first_micros = from_datetime(pc.min(batch.column("record_timestamp")).as_py())
-        found.begin_micros = min(first_micros, found.begin_micros or first_micros)
+        changes.begin_micros = min(first_micros, changes.begin_micros or first_micros)
         halves = batch.filter(_is_half(batch))
-        found.transactions.update(halves.column("server_transaction_id").to_pylist())
-        found.keys.update(_keys(halves).to_pylist())
-    return found
+        changes.transactions.update(halves.column("server_transaction_id").to_pylist())
+        changes.keys.update(_keys(halves).to_pylist())
+    return changes
 
 
 def _earlier(pipeline: Pipeline, changes: _Changes) -> Iterator[KeyEvent]:
@@ -131,7 +131,7 @@ def _is_in(column: pa.Array, values: AbstractSet[str]) -> pa.Array:
 
 
 def _as_event(row: dict[str, Any]) -> KeyEvent | None:
-    """Return what a raw record does to its key, None where it does not tell the address of its row."""
+    """Return what a raw record does to its key, None where it does not state the address of its row."""
     address = read_notes(row["record_sequence"], row["event"]["metadata"]).get(ADDRESS)
     if not address:
         return None

@@ -25,7 +25,7 @@ from cdc_platform.lake.commits.writes import append_cycle, commit_cycle, replace
 from cdc_platform.pipeline.ordering.log_window import Window
 from cdc_platform.pipeline.ordering.strategy import OrderingStrategy
 from cdc_platform.pipeline.reading.local_read import MOST_BYTES
-from cdc_platform.spark.frames.table_frames import hold
+from cdc_platform.spark.frames.table_frames import cache_frame
 from cdc_platform.spark.log.order import LogStats, sound_changes, unsound_records
 from cdc_platform.spark.log.ordered_rows import deletion_marker_rows, sound_rows
 from cdc_platform.spark.tables.deletion_markers import deletion_markers
@@ -41,23 +41,23 @@ def commit_nothing(window: Window) -> LogStats:
 
 def commit_changes(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:
     """Commit the changes of a window: this process those of a small one, Spark's tasks those of another."""
-    commit = _commit_here if _fits_here(window) else _commit_by_tasks
+    commit = _commit_locally if _fits_locally(window) else _commit_by_tasks
     return commit(strategy, in_order, window)
 
 
-def _fits_here(window: Window) -> bool:
+def _fits_locally(window: Window) -> bool:
     """Whether the records of a window are so few that this process holds them all."""
     if window.late:
         return False
-    held_bytes = bytes_since(window.raw, window.mark.position_micros)
-    return held_bytes is not None and held_bytes <= MOST_BYTES
+    record_bytes = bytes_since(window.raw, window.mark.position_micros)
+    return record_bytes is not None and record_bytes <= MOST_BYTES
 
 
 def _commit_by_tasks(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:
     """Let Spark's tasks complete, write and commit any number of changes."""
     lake, step = strategy.pipeline.lake, window.step
-    with ExitStack() as held:
-        ordered, counts = strategy.settle(hold(held, in_order), window, held)
+    with ExitStack() as cache:
+        ordered, counts = strategy.settle(cache_frame(cache, in_order), window, cache)
         stats = _checked(counts, window.mark)
         if stats.quarantined:
             unsound = unsound_records(ordered, window.cycle)
@@ -72,7 +72,7 @@ def _commit_by_tasks(strategy: OrderingStrategy, in_order: DataFrame, window: Wi
     return stats
 
 
-def _commit_here(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:
+def _commit_locally(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:
     """Commit a small batch of ordered changes without a Spark task that writes or a cached frame."""
     rows, counts = strategy.settle_few(in_order.toArrow(), window)
     stats = _checked(counts, window.mark)
@@ -108,7 +108,9 @@ def _properties(window: Window, stats: LogStats, late: Sequence[str]) -> dict[st
     optional = {TAKEN: str(quarantine.snapshot_id)} if quarantine is not None else {}
     if late:
         optional[LATE] = json.dumps(sorted(late))
-    tables = {name: [table.changes, table.patches, table.truncates] for name, table in stats.tables.items()}
+    tables = {
+        name: [table.changes, table.partial_updates, table.truncates] for name, table in stats.tables.items()
+    }
     return {
         **optional,
         CYCLE: str(window.cycle),

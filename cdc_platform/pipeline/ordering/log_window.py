@@ -10,9 +10,9 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import Mark
 from cdc_platform.lake.commits.writes import CycleStep
 from cdc_platform.model.base.timestamps import to_datetime
-from cdc_platform.model.stream.quarantined_records import HeldRecord
+from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.evolve import between_positions, data_changes_between
 from cdc_platform.pipeline.versions.lake_frames import read_own
 
@@ -27,7 +27,7 @@ class Window:
     mark: Mark
     cycle: int
     watermark_micros: int
-    late: tuple[HeldRecord, ...] = ()
+    late: tuple[QuarantinedRecord, ...] = ()
     """Quarantined records whose transactions are judged again."""
 
     @property

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.stream.lineage import watermark_micros
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.change_streams import ChangeStreams
 from cdc_platform.pipeline.ordering.events import Events
 from cdc_platform.pipeline.ordering.log_commit import commit_changes, commit_nothing
@@ -37,7 +37,7 @@ def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
     Raises:
         TransactionIncomplete: records of a transaction at the watermark are missing; nothing was committed.
         CommitConflict: another run has committed the same cycle; nothing was changed.
-        SourceError: there are records to order, and the source does not tell what its tables look like.
+        SourceError: there are records to order, and the source does not state what its tables look like.
     """
     is_event_source = pipeline.capabilities.hands_out_events
     strategy = Events(pipeline, spark) if is_event_source else ChangeStreams(pipeline)

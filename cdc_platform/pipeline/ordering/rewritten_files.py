@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.commits.filters import all_of, equals, is_any
-from cdc_platform.lake.state.quarantine import HeldPlace, ReplayMark, mark_replayed, open_places
+from cdc_platform.lake.state.quarantine import QuarantinedPlace, ReplayMark, mark_replayed, open_places
 from cdc_platform.lake.state.read_progress import ReadFile, last_reads
 from cdc_platform.model.stream.files import is_of_file, is_of_version
 from cdc_platform.model.stream.quarantined_records import ReplaySource
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
 def settle_rewritten(pipeline: Pipeline) -> int:
@@ -26,38 +26,42 @@ def settle_rewritten(pipeline: Pipeline) -> int:
     Raises:
         CommitConflict: other runs were in the way; nothing was changed.
     """
-    held = open_places(pipeline.lake)
-    reads = last_reads(pipeline.lake, {one.origin for one in held}) if held else {}
+    places = open_places(pipeline.lake)
+    reads = last_reads(pipeline.lake, {place.origin for place in places}) if places else {}
     ordered = read_mark(pipeline.lake.system_table(LOG)).cycle
-    older = [one for one in held if one.origin in reads and one.cycle < reads[one.origin].cycle <= ordered]
-    known = _find_events(pipeline, older, reads)
+    older = [
+        place
+        for place in places
+        if place.origin in reads and place.cycle < reads[place.origin].cycle <= ordered
+    ]
+    events = _find_events(pipeline, older, reads)
     now_micros = time.time_ns() // 1000
     marks = {
-        one.identity: ReplayMark(now_micros, one.cycle, ReplaySource.FILE)
-        for one in older
-        if (one.origin, one.sequence) in known or _is_replaced(one, reads[one.origin])
+        place.identity: ReplayMark(now_micros, place.cycle, ReplaySource.FILE)
+        for place in older
+        if (place.origin, place.sequence) in events or _is_replaced(place, reads[place.origin])
     }
     mark_replayed(pipeline.lake, marks)
     return len(marks)
 
 
-def _is_replaced(held: HeldPlace, read: ReadFile) -> bool:
+def _is_replaced(place: QuarantinedPlace, read: ReadFile) -> bool:
     """Return whether a record's only identity is its place in a version of the file that was replaced."""
-    is_version = is_of_version(held.sequence, held.origin, read.version)
-    return is_of_file(held.sequence, held.origin) and not is_version
+    is_version = is_of_version(place.sequence, place.origin, read.version)
+    return is_of_file(place.sequence, place.origin) and not is_version
 
 
 def _find_events(
-    pipeline: Pipeline, older: Sequence[HeldPlace], reads: Mapping[str, ReadFile]
+    pipeline: Pipeline, older: Sequence[QuarantinedPlace], reads: Mapping[str, ReadFile]
 ) -> set[tuple[str, str]]:
     """Return origin and sequence of the events that the newest read of their file contains."""
-    events = [one for one in older if not is_of_file(one.sequence, one.origin)]
+    events = [place for place in older if not is_of_file(place.sequence, place.origin)]
     if not events:
         return set()
     is_wanted = all_of(
         equals("kind", RecordKind.DATA_CHANGE.value),
-        is_any("cycle", {reads[one.origin].cycle for one in events}),
-        is_any("record_sequence", {one.sequence for one in events}),
+        is_any("cycle", {reads[place.origin].cycle for place in events}),
+        is_any("record_sequence", {place.sequence for place in events}),
     )
     fields = ("kind", "cycle", "record_sequence", "event")
     rows = pipeline.lake.system_table(RAW).scan(is_wanted, selected_fields=fields).to_arrow().to_pylist()

@@ -7,8 +7,8 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 
-from cdc_platform.model.stream.quarantined_records import HeldRecord
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.log_window import Window
 from cdc_platform.spark.log.order import LogStats
 
@@ -31,7 +31,7 @@ class OrderingStrategy(Protocol):
         """Whether a deleted row leaves a deletion marker."""
         ...
 
-    def late_records(self, quarantine: Table, log: Table) -> tuple[HeldRecord, ...]:
+    def late_records(self, quarantine: Table, log: Table) -> tuple[QuarantinedRecord, ...]:
         """Return the quarantined records whose transactions are judged again."""
         ...
 
@@ -45,7 +45,7 @@ class OrderingStrategy(Protocol):
         """
         ...
 
-    def settle(self, ordered: DataFrame, window: Window, held: ExitStack) -> tuple[DataFrame, LogStats]:
+    def settle(self, ordered: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return ordered, persisted changes as they enter the log or quarantine, and count them."""
         ...
 

@@ -1,4 +1,4 @@
-"""What a lake forgets: old snapshots that no kept cut names, and deletion markers nothing older comes for."""
+"""Expiry: old snapshots that no kept cut names, and deletion markers that no older change needs."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
@@ -10,8 +10,8 @@ from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE
 from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expendable
 from cdc_platform.lake.state.cuts import Cut, cuts_since_moment, cycle_published_by
 from cdc_platform.model.stream.retention import kept_moments, most_kept
-from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.core.settings import KEPT_SNAPSHOTS_MIN
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.settings import KEPT_SNAPSHOTS_MIN
 from cdc_platform.pipeline.versions.branch import load_table
 
 READING_S: Final = 600
@@ -32,7 +32,7 @@ def expire_merged(
     pipeline: Pipeline,
     spark: SparkSession,
     table: str,
-    kept: Callable[[], Sequence[Cut]],
+    kept_cuts: Callable[[], Sequence[Cut]],
     now_micros: int,
     *,
     thorough: bool,
@@ -43,16 +43,16 @@ def expire_merged(
         pipeline: the pipeline.
         spark: session that does the work.
         table: name of the source table.
-        kept: returns the cuts that stay. A day of cuts takes a second to read, so they are only read where
-            enough snapshots may expire.
+        kept_cuts: returns the cuts that stay. A day of cuts takes a second to read, so they are only read
+            where enough snapshots may expire.
         now_micros: the present.
         thorough: expire few snapshots, too, which else wait until there are more.
     """
-    found = load_table(pipeline, table)
-    if not thorough and age_of_merged(pipeline, found, now_micros) < 1:
+    stored = load_table(pipeline, table)
+    if not thorough and age_of_merged(pipeline, stored, now_micros) < 1:
         return 0
-    named = [cut.tables[table] for cut in kept() if table in cut.tables]
-    return _expire(spark, found, _old_of_merged(pipeline, found, now_micros, named))
+    named = [cut.tables[table] for cut in kept_cuts() if table in cut.tables]
+    return _expire(spark, stored, _old_of_merged(pipeline, stored, now_micros, named))
 
 
 def _old_of_merged(
@@ -76,10 +76,10 @@ def age_of_merged(pipeline: Pipeline, table: Table, now_micros: int) -> float:
 
 def expire_own(pipeline: Pipeline, spark: SparkSession, name: str, now_micros: int, *, thorough: bool) -> int:
     """Expire old snapshots of one of the platform's own tables; see `expire_merged`."""
-    found = pipeline.lake.system_table(name)
-    if not thorough and age_of_own(pipeline, name, found, now_micros) < 1:
+    stored = pipeline.lake.system_table(name)
+    if not thorough and age_of_own(pipeline, name, stored, now_micros) < 1:
         return 0
-    return _expire(spark, found, _old_of_own(pipeline, name, found, now_micros))
+    return _expire(spark, stored, _old_of_own(pipeline, name, stored, now_micros))
 
 
 def _old_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> tuple[int, ...]:
@@ -108,8 +108,8 @@ def find_kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:
     cuts = cuts_since_moment(pipeline.lake, now_micros - int(last_s * 1_000_000))
     # A cut gets old when the next one takes its place: until then, readers are given it.
     ends = [later.published_micros for later in cuts[1:]]
-    kept = kept_moments(ends, now_micros, settings.keep_every_cut_s, last_s)
-    return (*(cut for cut, end in zip(cuts, ends, strict=False) if end in kept), *cuts[-1:])
+    moments = kept_moments(ends, now_micros, settings.keep_every_cut_s, last_s)
+    return (*(cut for cut, end in zip(cuts, ends, strict=False) if end in moments), *cuts[-1:])
 
 
 def forget_deletion_markers(pipeline: Pipeline, spark: SparkSession, now_micros: int) -> None:

@@ -28,8 +28,8 @@ from cdc_platform.lake.commits.maintenance import compact_all_files, compact_sma
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.names import lake_table_name
-from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.core.settings import MaintenanceSettings
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.settings import MaintenanceSettings
 from cdc_platform.pipeline.publishing.expire import (
     age_of_merged,
     age_of_own,
@@ -249,11 +249,11 @@ def _is_published(table: Table) -> bool:
 
 def _compare_rows(pipeline: Pipeline, table: str) -> None:
     """Compare the newest compaction with what it compacted."""
-    found = load_table(pipeline, table)
-    for snapshot in ancestors_of(found, head(found)):
+    stored = load_table(pipeline, table)
+    for snapshot in ancestors_of(stored, head(stored)):
         if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:
             continue
-        parent = found.metadata.snapshot_by_id(snapshot.parent_snapshot_id or -1)
+        parent = stored.metadata.snapshot_by_id(snapshot.parent_snapshot_id or -1)
         before, after = count_rows(parent), count_rows(snapshot)
         if parent is not None and None not in {before, after} and before != after:
             raise LakeError(

@@ -11,7 +11,7 @@ from cdc_platform.lake.catalog.settings import CATALOG
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.model.base.names import lake_table_name
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import contains, finished_head, load_table
 from cdc_platform.pipeline.versions.handover import find_handover
 from cdc_platform.pipeline.versions.log_span import applied_cycle, pending_span
@@ -42,8 +42,8 @@ def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
         _move_mains(pipeline, spark, newest)
     if mark.position_micros is None:
         return newest
-    found = [_find_version(pipeline, name, mark.cycle, newest) for name in pipeline.lake_tables]
-    versions = [version for version in found if version is not None]
+    latest = [_find_version(pipeline, name, mark.cycle, newest) for name in pipeline.lake_tables]
+    versions = [version for version in latest if version is not None]
     if not versions:
         return newest
     if newest is not None and newest.cycle == mark.cycle and not any(version.is_new for version in versions):
@@ -63,23 +63,23 @@ def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
 def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None) -> _Version | None:
     """Return the version of a table or history at the log; None while it waits for its initial copy."""
     source_table = pipeline.lake_tables[table]
-    found = pipeline.lake.table(table)
+    stored = pipeline.lake.table(table)
     # A history waits for the copy of its table.
     handover = find_handover(pipeline, pipeline.lake.table(source_table), source_table, newest)
     if handover is not None and not handover.is_ready:
         return None
-    found = found or load_table(pipeline, table)
-    branch, main = finished_head(found), head(found)
+    stored = stored or load_table(pipeline, table)
+    branch, main = finished_head(stored), head(stored)
     if (
         branch is not None
-        and read_mark(found, BRANCH).cycle == cycle
-        and not contains(found, branch.snapshot_id)
+        and read_mark(stored, BRANCH).cycle == cycle
+        and not contains(stored, branch.snapshot_id)
     ):
         return _Version(table, branch.snapshot_id, is_new=True)
     if handover is not None:
         # Its first version is still to be merged; the cut need not wait for it.
         return None
-    if main is None or pending_span(pipeline, source_table, applied_cycle(found, table, newest)).changes:
+    if main is None or pending_span(pipeline, source_table, applied_cycle(stored, table, newest)).changes:
         raise LakeError(f"Table `{table}` is behind the log at cycle {cycle}; materialise it before the cut.")
     return _Version(table, main.snapshot_id, is_new=False)
 

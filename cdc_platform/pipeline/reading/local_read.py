@@ -11,7 +11,7 @@ from cdc_platform.lake.catalog.lake import RAW, own_tables
 from cdc_platform.lake.commits.commits import cycles_between, number_of
 from cdc_platform.lake.commits.writes import CycleStep, append_cycle
 from cdc_platform.model.stream.read_windows import ReadPlan
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 MOST_BYTES: Final = 16 * 1024**2
 """What this process holds at most of a cycle, whatever cluster does the rest."""
@@ -27,7 +27,7 @@ def commit_local(
     properties: Mapping[str, str],
     replayed: pa.Table | None = None,
 ) -> bool:
-    """Read and commit a small plan, and tell whether it was one; the others are for Spark's tasks.
+    """Read and commit a small plan, and say whether it was one; the others are for Spark's tasks.
 
     Args:
         pipeline: the pipeline.
@@ -42,7 +42,7 @@ def commit_local(
     """
     if _was_large(raw, step.before):
         return False
-    batches = pipeline.source.read_here(step.committed, plan, pipeline.settings.read_here_s)
+    batches = pipeline.source.read_locally(step.committed, plan, pipeline.settings.local_read_s)
     if batches is None:
         return False
     with closing(batches):
@@ -61,11 +61,11 @@ def _was_large(raw: Table, cycle: int) -> bool:
 
 
 def _collect(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table | None:
-    found: list[pa.RecordBatch] = []
-    held_bytes = 0
+    collected: list[pa.RecordBatch] = []
+    total_bytes = 0
     for batch in batches:
-        found.append(batch)
-        held_bytes += batch.nbytes
-        if held_bytes > MOST_BYTES:
+        collected.append(batch)
+        total_bytes += batch.nbytes
+        if total_bytes > MOST_BYTES:
             return None
-    return pa.Table.from_batches(found, schema)
+    return pa.Table.from_batches(collected, schema)

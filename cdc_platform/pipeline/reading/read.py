@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from cdc_platform.errors import SourceError, told_source_error
+from cdc_platform.errors import SourceError, as_source_error
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import POSITION, read_mark
 from cdc_platform.lake.commits.writes import CycleStep, commit_cycle
@@ -20,7 +20,7 @@ from cdc_platform.model.stream.lineage import live, watermark_micros
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.stuck_partitions import find_stuck
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.local_read import commit_local
 from cdc_platform.pipeline.reading.replayed_texts import replayed_records
 from cdc_platform.pipeline.reading.trace import trace_lineage
@@ -50,7 +50,7 @@ class ReadOutcome:
     """What a cycle has read; ``committed`` is False when there was nothing to read.
 
     ``planned_end_micros`` is where its windows were to end; those of partitions that finished end before.
-    ``is_local`` tells that this process has read them, not a task of Spark.
+    ``is_local`` means that this process has read them, not a task of Spark.
     """
 
     cycle: int
@@ -74,9 +74,7 @@ class ReadOutcome:
     @property
     def failures(self) -> tuple[SourceError, ...]:
         """Why reads of windows failed."""
-        return tuple(
-            told_source_error(report.error_name, report.error_message) for report in self.interrupted
-        )
+        return tuple(as_source_error(report.error_name, report.error_message) for report in self.interrupted)
 
     def followed_by(self, later: "ReadOutcome") -> "ReadOutcome":
         """Return this round and the next one as one."""
@@ -142,7 +140,9 @@ def read_partitions(
         CommitConflict: another run has committed the same cycle; nothing was changed.
         SourceError: no window could be read.
     """
-    if partition_keys is None or {found.key for found in live(trace_lineage(pipeline))} <= {*partition_keys}:
+    if partition_keys is None or {partition.key for partition in live(trace_lineage(pipeline))} <= {
+        *partition_keys
+    }:
         return read_generations(pipeline, spark, ends_pauses=ends_pauses)
     return read_windows(pipeline, spark, partition_keys, ends_pauses=ends_pauses)
 
@@ -193,7 +193,9 @@ def read_windows(
             LOGGER.warning("Pipeline %s: %s", pipeline.name, stuck.describe())
     failures = outcome.failures
     lasting = tuple(error for error in failures if not error.retryable)
-    is_in_vain = len(failures) == len(control.windows) and not any(one.has_moved for one in control.windows)
+    is_in_vain = len(failures) == len(control.windows) and not any(
+        report.has_moved for report in control.windows
+    )
     if failures and (lasting or is_in_vain):
         raise (lasting or failures)[0]
     return outcome
@@ -207,7 +209,7 @@ def _commit_plan(
     plan: ReadPlan,
     replayed: pa.Table | None,
 ) -> bool:
-    """Read and commit a plan, and tell whether this process has read it."""
+    """Read and commit a plan, and say whether this process has read it."""
     properties = {POSITION: str(plan.end_micros)}
     if commit_local(pipeline, raw, step, plan, properties, replayed):
         return True

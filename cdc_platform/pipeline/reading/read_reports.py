@@ -1,11 +1,11 @@
-"""What cycles have read by their own reports: which events come again, asked for or not."""
+"""Reports of cycles about what they read: which events come again, on demand or not."""
 
 from typing import Any
 
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.state.quarantine import load_replays
 from cdc_platform.lake.state.read_progress import REPLAY, read_report
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
 def has_texts(pipeline: Pipeline, reports: str) -> bool:
@@ -17,11 +17,11 @@ def has_texts(pipeline: Pipeline, reports: str) -> bool:
 
 def replayed_origins(pipeline: Pipeline, reports: str) -> frozenset[str]:
     """Return the files and topics that cycles have read, and of which somebody has had events read again."""
-    asked = load_replays(pipeline.lake).origins
-    if not asked:
+    origins = load_replays(pipeline.lake).origins
+    if not origins:
         return frozenset()
     reported = _origins(pipeline, reports)
-    return asked if any(origin.startswith(REPLAY) for origin in reported) else asked & reported
+    return origins if any(origin.startswith(REPLAY) for origin in reported) else origins & reported
 
 
 def repeated_from(pipeline: Pipeline, reports: str) -> int | None:
@@ -53,5 +53,5 @@ def _events(pipeline: Pipeline, reports: str) -> list[dict[str, Any]]:
     scan = pipeline.lake.system_table(RAW).scan(
         reports, selected_fields=("kind", "record_timestamp", "event")
     )
-    found: list[dict[str, Any]] = scan.to_arrow()["event"].to_pylist()
-    return found
+    events: list[dict[str, Any]] = scan.to_arrow()["event"].to_pylist()
+    return events

@@ -14,21 +14,21 @@ from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile
-from cdc_platform.model.stream.quarantined_records import HeldRecord
+from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.sources.event_batches import EventBatches, FileCounts, Released
 
 
 def replayed_records(
-    pipeline: Pipeline, cycle: int, plan: ReadPlan, micros: int, asked: Sequence[HeldRecord]
+    pipeline: Pipeline, cycle: int, plan: ReadPlan, micros: int, quarantined: Sequence[QuarantinedRecord]
 ) -> pa.Table:
     """Return raw records of a replay that was asked for at a moment, and that no cycle has taken yet.
 
     The cycle's commit takes them and notes in the read progress that it has, so they are taken once.
     """
-    return _Replay(pipeline, cycle, plan).records(micros, asked)
+    return _Replay(pipeline, cycle, plan).records(micros, quarantined)
 
 
 class _Replay:
@@ -38,20 +38,20 @@ class _Replay:
         self._pipeline, self._cycle, self._plan = pipeline, cycle, plan
         self._batches, self._counts = EventBatches(cycle), FileCounts()
 
-    def records(self, micros: int, asked: Sequence[HeldRecord]) -> pa.Table:
+    def records(self, micros: int, quarantined: Sequence[QuarantinedRecord]) -> pa.Table:
         """Return the records, and the report that lets the read progress know of them."""
         judged_by_log = []
-        for held, raw in self._as_read(asked):
+        for record, raw in self._as_read(quarantined):
             event = raw["event"] if raw is not None else None
             if raw is None or event is None:
                 raise LakeError(
-                    f"The raw record of {held.record_id} is gone from `{RAW}`, so its replay cannot go on. "
+                    f"The raw record of {record.record_id} is gone from `{RAW}`, so its replay cannot go on. "
                     "Restore the lake, or report this."
                 )
             if event["text"] is None:
                 judged_by_log.append(self._again(raw))
             else:
-                self._decode(held, raw)
+                self._decode(record, raw)
         window = self._plan.windows[0]
         report = SourceFile(replay_path(micros), window.token, 0, micros)
         window = replace(window, end_inclusive_micros=self._plan.end_micros)
@@ -59,40 +59,46 @@ class _Replay:
         decoded = pa.Table.from_batches(self._batches.take(), RAW_EVENT_RECORDS)
         return pa.concat_tables([decoded, pa.Table.from_pylist(judged_by_log, RAW_EVENT_RECORDS)])
 
-    def _as_read(self, asked: Sequence[HeldRecord]) -> Iterator[tuple[HeldRecord, Mapping[str, Any] | None]]:
+    def _as_read(
+        self, quarantined: Sequence[QuarantinedRecord]
+    ) -> Iterator[tuple[QuarantinedRecord, Mapping[str, Any] | None]]:
         """Yield each record with the raw one, which has all of its digits."""
-        sequences = {held.sequence: held for held in asked}
+        sequences = {record.sequence: record for record in quarantined}
         is_asked = all_of(
             equals("kind", RecordKind.DATA_CHANGE.value),
-            is_any("record_timestamp", {to_datetime(held.moment_micros).isoformat() for held in asked}),
+            is_any(
+                "record_timestamp", {to_datetime(record.moment_micros).isoformat() for record in quarantined}
+            ),
             is_any("record_sequence", sequences),
         )
-        found = self._pipeline.lake.system_table(RAW).scan(is_asked).to_arrow().to_pylist()
+        raw_rows = self._pipeline.lake.system_table(RAW).scan(is_asked).to_arrow().to_pylist()
         # What came twice in one cycle is one record.
-        rows = {row["record_sequence"]: row for row in found}
-        for sequence, held in sequences.items():
-            yield held, rows.get(sequence)
+        rows = {row["record_sequence"]: row for row in raw_rows}
+        for sequence, record in sequences.items():
+            yield record, rows.get(sequence)
 
     def _again(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         self._counts.events += 1
         return {**raw, "cycle": self._cycle, "record_timestamp": to_datetime(self._plan.end_micros)}
 
-    def _decode(self, held: HeldRecord, raw: Mapping[str, Any]) -> None:
+    def _decode(self, record: QuarantinedRecord, raw: Mapping[str, Any]) -> None:
         origin, position = raw["event"]["origin"], raw["event"]["position"]
-        window = ReadWindow(held.partition_token, 0, self._plan.end_micros)
-        file = SourceFile(origin, held.partition_token, 0, 0)
+        window = ReadWindow(record.partition_token, 0, self._plan.end_micros)
+        file = SourceFile(origin, record.partition_token, 0, 0)
         # A transaction stays the one that it was counted with.
         transaction = raw["server_transaction_id"] if self._pipeline.capabilities.keeps_transactions else ""
         for event in self._pipeline.event_source.decode_again(origin, raw["event"]["text"], position):
-            told = Released(
-                _placed(event, held, position), transaction, raw["number_of_records_in_transaction"]
+            transaction_events = Released(
+                _placed(event, record, position), transaction, raw["number_of_records_in_transaction"]
             )
-            self._batches.add_whole(told, window, file)
+            self._batches.add_whole(transaction_events, window, file)
 
 
-def _placed(event: SourceEvent | FaultyEvent, held: HeldRecord, position: int) -> SourceEvent | FaultyEvent:
+def _placed(
+    event: SourceEvent | FaultyEvent, record: QuarantinedRecord, position: int
+) -> SourceEvent | FaultyEvent:
     """Return an event at its former place; one that cannot be used yet keeps its identity, too."""
     if isinstance(event, SourceEvent):
         return event._replace(position=position)
-    event_id = event.event_id or held.sequence
-    return replace(event, position=position, event_id=event_id, table=event.table or held.table)
+    event_id = event.event_id or record.sequence
+    return replace(event, position=position, event_id=event_id, table=event.table or record.table)

@@ -4,7 +4,7 @@ from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.control import load_lineage, read_control, save_lineage
 from cdc_platform.model.stream.lineage import Lineage, advance, begin, prune
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 KEEP_FINISHED_S = 7 * 24 * 3600
 """How long finished partitions stay in the lineage; the raw records keep them longer."""

@@ -1,4 +1,4 @@
-"""What of a source's files could not be read, and is not taken for what is not there."""
+"""Files of a source that could not be read, in contrast to files that do not exist."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.read_progress import list_failed, read_report
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ def list_unread(pipeline: Pipeline) -> tuple[UnreadFile, ...]:
     """Return what could not be read and has not been since, by path; needs no Spark, and writes nothing."""
     if not pipeline.capabilities.hands_out_events:
         return ()
-    found = {path: UnreadFile(path, error) for path, error in _newest_failures(pipeline)}
+    files = {path: UnreadFile(path, error) for path, error in _newest_failures(pipeline)}
     for path, failure in list_failed(pipeline.lake).items():
-        found[path] = UnreadFile(path, failure.error, failure.tries, failure.due_micros)
-    return tuple(found[path] for path in sorted(found))
+        files[path] = UnreadFile(path, failure.error, failure.tries, failure.due_micros)
+    return tuple(files[path] for path in sorted(files))
 
 
 def _newest_failures(pipeline: Pipeline) -> Iterator[tuple[str, str]]:

@@ -21,17 +21,22 @@ from cdc_platform.lake.state.schema_history import append_events, at_mark, load_
 from cdc_platform.model.base.names import is_reserved_column
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.observed_columns import SeenColumn, Sighting, keep_ends, parse_column_types
+from cdc_platform.model.schema.observed_columns import (
+    ObservedColumn,
+    ObservedColumns,
+    keep_ends,
+    parse_column_types,
+)
 from cdc_platform.model.schema.recreated_columns import find_renewed
 from cdc_platform.model.schema.schema_events import SchemaEvent
 from cdc_platform.model.schema.schema_finder import find_events, is_news
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
-from cdc_platform.model.schema.schema_reads import PastLooks
+from cdc_platform.model.schema.schema_reads import PastSchemaReads
 from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, RecordKind
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign
 from cdc_platform.pipeline.schema.planned_columns import planned_columns
-from cdc_platform.pipeline.schema.schema_policies import first_columns, kept_shapes
+from cdc_platform.pipeline.schema.schema_policies import first_columns, fixed_shapes
 from cdc_platform.pipeline.schema.uncopied import with_uncopied
 
 SAVE_EVERY_CYCLES: Final = 20
@@ -46,7 +51,7 @@ class _Shape:
     """What records of one form say of their table."""
 
     table: str
-    columns: Mapping[str, SeenColumn]
+    columns: Mapping[str, ObservedColumn]
     is_whole: bool
     is_sure: bool
 
@@ -56,7 +61,7 @@ def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
 
     Raises:
         CommitConflict: another run did the same at the same time; the next cycle goes on.
-        SourceError: the source does not tell its schema.
+        SourceError: the source does not state its schema.
     """
     log = pipeline.lake.system_table(LOG)
     mark, history = read_mark(log), pipeline.schema_history
@@ -81,33 +86,37 @@ def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
 
 
 def _has_records(pipeline: Pipeline, log: Table, after_exclusive: int, until_inclusive: int) -> bool:
-    """Whether cycles have changes in the log, or records in quarantine, which tell of their columns, too."""
+    """Whether cycles have changes in the log, or records in quarantine, which report their columns, too."""
     stats = (fact(snapshot, STATS) for snapshot in cycles_between(log, after_exclusive, until_inclusive))
-    if any(told not in {None, "{}"} for told in stats):
+    if any(column_types not in {None, "{}"} for column_types in stats):
         return True
     quarantine = pipeline.lake.system_table(QUARANTINED)
     return any(True for _ in cycles_between(quarantine, after_exclusive, until_inclusive))
 
 
 def _has_changed_unseen(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> bool:
-    """Whether the source tells of a change in a cycle without records: a suspended stream has none."""
+    """Whether the source reports a change in a cycle without records: a suspended stream has none."""
     if not pipeline.capabilities.can_be_compared or mark.position_micros is None:
         return False
-    look = pipeline.look(mark.position_micros)
-    return bool(find_events(history, mark.cycle, {}, look, look_back=PastLooks(pipeline.look)))
+    schema_read = pipeline.read_schema(mark.position_micros)
+    return bool(
+        find_events(history, mark.cycle, {}, schema_read, read_back=PastSchemaReads(pipeline.read_schema))
+    )
 
 
 def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
-    """Return what keeps tables from equalling the source by design, by the lake and by a look at the source.
+    """Return what keeps tables from equalling the source by design, by the lake and by a schema read.
 
     Raises:
-        SourceError: the source does not tell its schema.
+        SourceError: the source does not state its schema.
     """
     history = pipeline.schema_history
-    look = with_uncopied(pipeline, history, pipeline.look(pipeline.source.clock_micros()))
-    events = find_events(history, history.cycle, {}, look, look_back=PastLooks(pipeline.look))
-    found = reduce(SchemaHistory.after, events, history)
-    return pipeline.findings(found)
+    schema_read = with_uncopied(pipeline, history, pipeline.read_schema(pipeline.source.clock_micros()))
+    events = find_events(
+        history, history.cycle, {}, schema_read, read_back=PastSchemaReads(pipeline.read_schema)
+    )
+    history_now = reduce(SchemaHistory.after, events, history)
+    return pipeline.findings(history_now)
 
 
 def known_through(pipeline: Pipeline, cycle: int) -> SchemaHistory:
@@ -121,11 +130,11 @@ def known_through(pipeline: Pipeline, cycle: int) -> SchemaHistory:
     return pipeline.schema_history
 
 
-def _copies(pipeline: Pipeline, history: SchemaHistory, until_micros: int) -> dict[str, Sighting]:
-    """Return what initial copies tell of their tables, as a record does that has all columns."""
+def _copies(pipeline: Pipeline, history: SchemaHistory, until_micros: int) -> dict[str, ObservedColumns]:
+    """Return what initial copies say of their tables, as a record does that has all columns."""
     plans = load_plans_between(pipeline.lake, history.position_micros, until_micros)
     return {
-        name: Sighting.of_table(
+        name: ObservedColumns.of_table(
             plan.position_micros, planned_columns(pipeline.copy_source, plan), is_whole=True
         )
         for name, plan in plans.items()
@@ -133,7 +142,7 @@ def _copies(pipeline: Pipeline, history: SchemaHistory, until_micros: int) -> di
 
 
 def _find(
-    pipeline: Pipeline, history: SchemaHistory, mark: Mark, copies: Mapping[str, Sighting]
+    pipeline: Pipeline, history: SchemaHistory, mark: Mark, copies: Mapping[str, ObservedColumns]
 ) -> tuple[SchemaEvent, ...]:
     assert mark.position_micros is not None
     window = data_changes_between(history.position_micros, mark.position_micros)
@@ -143,28 +152,32 @@ def _find(
     foreign = find_foreign(pipeline, window, history, map(_named, shapes))
     parsed = {shape: _parse(pipeline, shape) for shape in shapes if _named(shape) not in foreign}
     tables = {
-        found.table
-        for found in parsed.values()
-        if found is not None
-        and is_news(history, found.table, found.columns, is_whole=found.is_whole, widens=widens)
+        shape.table
+        for shape in parsed.values()
+        if shape is not None
+        and is_news(history, shape.table, shape.columns, is_whole=shape.is_whole, widens=widens)
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
-    look = with_uncopied(pipeline, history, pipeline.look(mark.position_micros))
+    schema_read = with_uncopied(pipeline, history, pipeline.read_schema(mark.position_micros))
     if not widens:
-        tables |= {name for name, _ in find_renewed(history, look)}
-    kept = {
+        tables |= {name for name, _ in find_renewed(history, schema_read)}
+    policy_tables = {
         name for name in tables if pipeline.capabilities.schema_policy_of(name) is not SchemaPolicy.EVOLVE
     }
-    sightings = _sightings(pipeline, window, tables - kept, foreign) if tables - kept else {}
-    if kept:
-        begun = first_columns(kept_shapes(pipeline, window), history)
-        # Its whole shape is known, and the events that tell of another one are in quarantine.
-        sightings |= {name: [Sighting(mark.position_micros, begun[name], is_whole=True)] for name in begun}
+    observations = (
+        _observations(pipeline, window, tables - policy_tables, foreign) if tables - policy_tables else {}
+    )
+    if policy_tables:
+        begun = first_columns(fixed_shapes(pipeline, window), history)
+        # Its whole shape is known, and the events that report another one are in quarantine.
+        observations |= {
+            name: [ObservedColumns(mark.position_micros, begun[name], is_whole=True)] for name in begun
+        }
     for name in tables & copies.keys():
-        told = [*sightings.get(name, ()), copies[name]]
-        sightings[name] = sorted(told, key=lambda sighting: sighting.micros)
-    look_back = PastLooks(pipeline.look)
-    return find_events(history, mark.cycle, sightings, look, look_back=look_back, widens=widens)
+        table_observations = [*observations.get(name, ()), copies[name]]
+        observations[name] = sorted(table_observations, key=lambda observation: observation.micros)
+    read_back = PastSchemaReads(pipeline.read_schema)
+    return find_events(history, mark.cycle, observations, schema_read, read_back=read_back, widens=widens)
 
 
 def data_changes_between(after_micros: int | None, until_micros: int) -> str:
@@ -205,36 +218,36 @@ def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
     if table is None or columns is None:
         return None
     is_record = not pipeline.capabilities.hands_out_events
-    if is_record and not any(seen.is_primary_key for seen in columns.values()):
+    if is_record and not any(column.is_primary_key for column in columns.values()):
         # The lake has no table of a key without columns.
         return None
     columns = {
-        name: pipeline.source.as_stored(table, name, seen)
-        for name, seen in columns.items()
-        if seen.is_primary_key or not is_reserved_column(name)
+        name: pipeline.source.as_stored(table, name, column)
+        for name, column in columns.items()
+        if column.is_primary_key or not is_reserved_column(name)
     }
     is_update = mod_type == "UPDATE" and capture in WHOLE_ROW_UPDATES
     return _Shape(table, columns, is_whole=is_update or mod_type == "INSERT", is_sure=is_update)
 
 
-def _sightings(
+def _observations(
     pipeline: Pipeline, window: str, tables: set[str], foreign: Container[Shape]
-) -> dict[str, list[Sighting]]:
+) -> dict[str, list[ObservedColumns]]:
     """Return, per table and in commit order, the first and last record of each run of one shape."""
     numbers: dict[ShapeKey, int] = {}
     rows: list[tuple[int, int]] = []
     for batch in _batches(pipeline, window):
-        found = batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables))))
-        for key, micros in _moments(found):
+        table_rows = batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables))))
+        for key, micros in _moments(table_rows):
             rows.append((micros, numbers.setdefault(key, len(numbers))))
     shapes = [None if _named(key) in foreign else _parse(pipeline, key) for key in numbers]
-    sightings: defaultdict[str, list[Sighting]] = defaultdict(list)
+    observations: defaultdict[str, list[ObservedColumns]] = defaultdict(list)
     for micros, number in sorted(rows):
         shape = shapes[number]
         if shape is not None:
-            seen = Sighting(micros, shape.columns, shape.is_whole, shape.is_sure)
-            keep_ends(sightings[shape.table], seen)
-    return dict(sightings)
+            observed = ObservedColumns(micros, shape.columns, shape.is_whole, shape.is_sure)
+            keep_ends(observations[shape.table], observed)
+    return dict(observations)
 
 
 def _moments(batch: pa.Table) -> Iterator[tuple[ShapeKey, int]]:

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Final
 
 from cdc_platform.model.schema.observed_columns import declares_types_of
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.key_shapes import Shape
 
 MOST_FITTING: Final = 200

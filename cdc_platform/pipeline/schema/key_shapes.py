@@ -9,14 +9,14 @@ import pyarrow.compute as pc
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.state.repeated import read_repeated
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.observed_columns import SeenColumn, key_types, parse_column_types
+from cdc_platform.model.schema.observed_columns import ObservedColumn, key_types, parse_column_types
 from cdc_platform.model.schema.widening import key_family
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 Shape = tuple[str, str]
 """A table, and what its records say of their columns."""
 Key = frozenset[tuple[str, str]]
-"""Columns, and the family of their types, beyond which equal keys would not be told to be equal."""
+"""Columns, and the family of their types, beyond which equal keys would not compare as equal."""
 
 
 def find_foreign(
@@ -40,39 +40,43 @@ def find_foreign(
         key = key_of(parse_column_types(text) or {})
         if key:
             keys[table][text] = key
-    found: dict[Shape, str] = {}
+    reasons: dict[Shape, str] = {}
     for table, by_text in keys.items():
-        known = _known_key(history, table)
-        if known is None and len({*by_text.values()}) > 1:
-            known = by_text[_first_shape(pipeline, window, table, by_text)]
-        found |= {
-            (table, text): _reason(table, known, key)
+        table_key = _known_key(history, table)
+        if table_key is None and len({*by_text.values()}) > 1:
+            table_key = by_text[_first_shape(pipeline, window, table, by_text)]
+        reasons |= {
+            (table, text): _reason(table, table_key, key)
             for text, key in by_text.items()
-            if known is not None and key != known
+            if table_key is not None and key != table_key
         }
-    return found
+    return reasons
 
 
-def key_of(columns: Mapping[str, SeenColumn]) -> Key:
+def key_of(columns: Mapping[str, ObservedColumn]) -> Key:
     """Return the columns of a key."""
     return frozenset((name, key_family(kind)) for name, kind in key_types(columns).items())
 
 
 def _known_key(history: SchemaHistory, table: str) -> Key | None:
-    known = history.tables.get(table)
-    columns = (version for version in known.live_versions if version.is_primary_key) if known else ()
+    table_columns = history.tables.get(table)
+    columns = (
+        (version for version in table_columns.live_versions if version.is_primary_key)
+        if table_columns
+        else ()
+    )
     return frozenset((version.name, key_family(version.type)) for version in columns) or None
 
 
-def _reason(table: str, known: Key, key: Key) -> str:
-    expected, found = (", ".join(sorted(name for name, _ in columns)) for columns in (known, key))
-    if expected != found:
+def _reason(table: str, table_key: Key, key: Key) -> str:
+    expected, actual = (", ".join(sorted(name for name, _ in columns)) for columns in (table_key, key))
+    if expected != actual:
         return (
-            f"The key of `{table}` is {expected}, and of the event it is {found}; declare in `keys` the "
+            f"The key of `{table}` is {expected}, and of the event it is {actual}; declare in `keys` the "
             "columns that both have, as the table calls them"
         )
     families = dict(key)
-    name, family = min(known - key)
+    name, family = min(table_key - key)
     return (
         f"In the key of `{table}` `{name}` is {family}, and in the event it is {families[name]}: equal keys "
         "might count as two, or two as one; declare in `columns` the type that the table has, and replay"
@@ -81,11 +85,11 @@ def _reason(table: str, known: Key, key: Key) -> str:
 
 def shapes_in(pipeline: Pipeline, window: str) -> set[Shape]:
     """Return the shapes that the raw records of a window have; needs no Spark."""
-    found: set[Shape] = set()
+    shapes: set[Shape] = set()
     for batch in _batches(pipeline, window):
         rows = batch.group_by(["table_name", "column_types"]).aggregate([]).to_pylist()
-        found |= {(row["table_name"], row["column_types"]) for row in rows if None not in row.values()}
-    return found
+        shapes |= {(row["table_name"], row["column_types"]) for row in rows if None not in row.values()}
+    return shapes
 
 
 def _first_shape(pipeline: Pipeline, window: str, table: str, texts: Container[str]) -> str:
@@ -93,9 +97,9 @@ def _first_shape(pipeline: Pipeline, window: str, table: str, texts: Container[s
     first: list[tuple[str, str]] = []
     for batch in _batches(pipeline, window, "record_order"):
         rows = batch.filter(pc.equal(batch["table_name"], table)).group_by("column_types")
-        found = rows.aggregate([("record_order", "min")]).to_pylist()
+        ordered = rows.aggregate([("record_order", "min")]).to_pylist()
         first += [
-            (row["record_order_min"], row["column_types"]) for row in found if row["column_types"] in texts
+            (row["record_order_min"], row["column_types"]) for row in ordered if row["column_types"] in texts
         ]
     return min(first)[1]
 

@@ -4,7 +4,7 @@ from cdc_platform.lake.catalog.lake import COPIED
 from cdc_platform.lake.state.copies import CopyPlan
 from cdc_platform.model.base.stored_texts import read_stored
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.pipeline.core.source import CopySource
+from cdc_platform.pipeline.opened.source import CopySource
 
 
 def planned_columns(source: CopySource, plan: CopyPlan) -> TableSchema:

@@ -6,10 +6,10 @@ from typing import Final
 
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.evolution import SchemaHistory, same_type
-from cdc_platform.model.schema.observed_columns import SeenColumn, parse_column_types
+from cdc_platform.model.schema.observed_columns import ObservedColumn, parse_column_types
 from cdc_platform.model.schema.widening import keeps_values
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.evolve import known_through
 from cdc_platform.pipeline.schema.key_shapes import shapes_in
 
@@ -26,15 +26,15 @@ def replaced_columns(pipeline: Pipeline, cycle: int) -> Mapping[str, frozenset[s
         return {}
     since = to_datetime(history.position_micros).isoformat()
     window = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp > '{since}'"
-    found: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
+    replaced: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
     for table, text in shapes_in(pipeline, window):
-        found[table] |= _replaced(history, table, parse_column_types(text) or {})
-    return found
+        replaced[table] |= _replaced(history, table, parse_column_types(text) or {})
+    return replaced
 
 
-def _replaced(history: SchemaHistory, table: str, columns: Mapping[str, SeenColumn]) -> frozenset[str]:
-    known = history.tables.get(table)
-    versions = known.live_versions if known is not None else ()
+def _replaced(history: SchemaHistory, table: str, columns: Mapping[str, ObservedColumn]) -> frozenset[str]:
+    table_columns = history.tables.get(table)
+    versions = table_columns.live_versions if table_columns is not None else ()
     return frozenset(
         version.name
         for version in versions

@@ -1,4 +1,4 @@
-"""What tables do not take: events of another key, and of other columns where these stay as they are."""
+"""Events rejected by a table's schema policy: of another key, or of other columns where these are fixed."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.model.base.names import quote_text
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.observed_columns import SeenColumn, parse_column_types
+from cdc_platform.model.schema.observed_columns import ObservedColumn, parse_column_types
 from cdc_platform.model.schema.schema_policy import SchemaPolicy, find_refusal
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign
 
-Columns = Mapping[str, SeenColumn]
+Columns = Mapping[str, ObservedColumn]
 _SELECTED: Final = ("kind", "record_timestamp", "table_name", "mod_type", "column_types", "record_order")
 _NO_DELETE: Final = f" AND mod_type <> '{ModType.DELETE.value}'"
 
 
 @dataclass(frozen=True)
-class KeptShape:
+class FixedShape:
     """The columns that some events of a table have; ``ordering_key`` is the first one's."""
 
     table: str
@@ -33,7 +33,7 @@ class KeptShape:
     ordering_key: str
 
 
-def kept_shapes(pipeline: Pipeline, window: str) -> list[KeptShape]:
+def fixed_shapes(pipeline: Pipeline, window: str) -> list[FixedShape]:
     """Return the shapes of events of tables that keep their columns, in the source's order; needs no Spark.
 
     Those of deletes are not among them: a file of deletes alone may have the key only.
@@ -45,24 +45,24 @@ def kept_shapes(pipeline: Pipeline, window: str) -> list[KeptShape]:
     if not pipeline.capabilities.schema_policies:
         return []
     scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_SELECTED)
-    written = scan.to_arrow().filter(pc.field("mod_type") != ModType.DELETE.value)
-    rows = written.group_by(["table_name", "column_types"]).aggregate([("record_order", "min")])
-    found: list[KeptShape] = []
+    writes = scan.to_arrow().filter(pc.field("mod_type") != ModType.DELETE.value)
+    rows = writes.group_by(["table_name", "column_types"]).aggregate([("record_order", "min")])
+    shapes: list[FixedShape] = []
     for row in rows.to_pylist():
         table, columns = row["table_name"], parse_column_types(row["column_types"])
         is_kept = pipeline.capabilities.schema_policy_of(table or "") is not SchemaPolicy.EVOLVE
         if table is not None and columns and is_kept:
-            found.append(KeptShape(table, row["column_types"], columns, row["record_order_min"]))
-    return sorted(found, key=lambda shape: (shape.table, shape.ordering_key, shape.text))
+            shapes.append(FixedShape(table, row["column_types"], columns, row["record_order_min"]))
+    return sorted(shapes, key=lambda shape: (shape.table, shape.ordering_key, shape.text))
 
 
-def first_columns(shapes: Iterable[KeptShape], history: SchemaHistory) -> Mapping[str, Columns]:
+def first_columns(shapes: Iterable[FixedShape], history: SchemaHistory) -> Mapping[str, Columns]:
     """Return the columns that tables begin with which nothing is known of: those of the first event."""
-    found: dict[str, Columns] = {}
+    columns: dict[str, Columns] = {}
     for shape in shapes:
         if shape.table not in history.tables:
-            found.setdefault(shape.table, shape.columns)
-    return found
+            columns.setdefault(shape.table, shape.columns)
+    return columns
 
 
 def with_refusals(
@@ -96,17 +96,19 @@ def with_refusals(
 
 def _refused(pipeline: Pipeline, window: str, history: SchemaHistory) -> Iterator[tuple[Shape, str]]:
     """Yield the shapes that the policies of their tables refuse, with the reason."""
-    shapes = kept_shapes(pipeline, window)
+    shapes = fixed_shapes(pipeline, window)
     begun = first_columns(shapes, history)
     for shape in shapes:
-        known = _known(shape.table, begun, history)
+        table_types = _columns_before(shape.table, begun, history)
         policy = pipeline.capabilities.schema_policy_of(shape.table)
-        reason = find_refusal(shape.table, known, shape.columns, policy)
+        reason = find_refusal(shape.table, table_types, shape.columns, policy)
         if reason is not None:
             yield (shape.table, shape.text), reason
 
 
-def _known(table: str, begun: Mapping[str, Columns], history: SchemaHistory) -> Mapping[str, ColumnType]:
+def _columns_before(
+    table: str, begun: Mapping[str, Columns], history: SchemaHistory
+) -> Mapping[str, ColumnType]:
     if table in begun:
         return {name: column.type for name, column in begun[table].items()}
     return {version.name: version.type for version in history.tables[table].live_versions}

@@ -20,11 +20,11 @@ from cdc_platform.model.schema.table_options import (
     stored_schema,
 )
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.spark.frames.table_frames import read_current
-from cdc_platform.spark.tables.history import create_history_sql
 from cdc_platform.spark.tables.merge import create_table_sql
+from cdc_platform.spark.tables.row_versions import create_history_sql
 from cdc_platform.spark.tables.typed import convert_expression
 
 CreateSql = Callable[[str, TableSchema, int], str]
@@ -40,9 +40,9 @@ def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
     Raises:
         CommitConflict: another run has changed the table's columns at the same time.
     """
-    known = _known_columns(pipeline, schema)
-    whole = stored_schema(known.whole_schema, pipeline.options(schema.name))
-    return _ensure(pipeline, spark, known, whole, create_table_sql)
+    columns = _known_columns(pipeline, schema)
+    whole = stored_schema(columns.whole_schema, pipeline.options(schema.name))
+    return _ensure(pipeline, spark, columns, whole, create_table_sql)
 
 
 def ensure_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Table:
@@ -51,28 +51,28 @@ def ensure_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema)
     Raises:
         CommitConflict: another run has changed the history's columns at the same time.
     """
-    known = columns_in_history(_known_columns(pipeline, schema))
-    return _ensure(pipeline, spark, known, history_schema(known.whole_schema), create_history_sql)
+    columns = columns_in_history(_known_columns(pipeline, schema))
+    return _ensure(pipeline, spark, columns, history_schema(columns.whole_schema), create_history_sql)
 
 
 def _ensure(
-    pipeline: Pipeline, spark: SparkSession, known: ColumnHistory, whole: TableSchema, create: CreateSql
+    pipeline: Pipeline, spark: SparkSession, columns: ColumnHistory, whole: TableSchema, create: CreateSql
 ) -> Table:
-    found = _find_or_create(pipeline, spark, whole, create)
-    statements = _missing_steps(pipeline, spark, found, known, whole)
+    stored = _find_or_create(pipeline, spark, whole, create)
+    statements = _missing_steps(pipeline, spark, stored, columns, whole)
     try:
         for statement in statements:
             spark.sql(statement)
     except Exception as error:
         after = load_table(pipeline, whole.name)
-        if after.metadata.current_schema_id != found.metadata.current_schema_id:
+        if after.metadata.current_schema_id != stored.metadata.current_schema_id:
             raise CommitConflict(
                 f"Another run changed the columns of `{whole.name}` at the same time; run the cycle again."
             ) from error
         raise
     if statements:
-        found = load_table(pipeline, whole.name)
-    declared = declare_key(keep_by_time(found), [column.name for column in whole.key_columns])
+        stored = load_table(pipeline, whole.name)
+    declared = declare_key(keep_by_time(stored), [column.name for column in whole.key_columns])
     return _with_snapshot(pipeline, spark, declared, whole.name)
 
 
@@ -81,22 +81,22 @@ def make_table(pipeline: Pipeline, spark: SparkSession, whole: TableSchema) -> T
 
     Its key is declared once the copy is complete: until then nobody knows whether the copy has NULLs in it.
     """
-    found = _find_or_create(pipeline, spark, whole, create_table_sql)
-    return _with_snapshot(pipeline, spark, found, whole.name)
+    stored = _find_or_create(pipeline, spark, whole, create_table_sql)
+    return _with_snapshot(pipeline, spark, stored, whole.name)
 
 
 def _find_or_create(pipeline: Pipeline, spark: SparkSession, whole: TableSchema, create: CreateSql) -> Table:
-    found = pipeline.lake.table(whole.name)
-    if found is None:
+    stored = pipeline.lake.table(whole.name)
+    if stored is None:
         target = pipeline.lake.spark_table(whole.name)
         spark.sql(create(target, whole, pipeline.settings.lake.table_format_version))
-        found = load_table(pipeline, whole.name)
-    return found
+        stored = load_table(pipeline, whole.name)
+    return stored
 
 
-def _with_snapshot(pipeline: Pipeline, spark: SparkSession, found: Table, table: str) -> Table:
-    if head(found) is not None:
-        return found
+def _with_snapshot(pipeline: Pipeline, spark: SparkSession, stored: Table, table: str) -> Table:
+    if head(stored) is not None:
+        return stored
     # A branch can only be reset to a snapshot.
     target = pipeline.lake.spark_table(table)
     read_current(spark, target).limit(0).writeTo(target).append()
@@ -120,15 +120,15 @@ def _plain_history(schema: TableSchema) -> ColumnHistory:
 
 
 def _missing_steps(
-    pipeline: Pipeline, spark: SparkSession, found: Table, known: ColumnHistory, whole: TableSchema
+    pipeline: Pipeline, spark: SparkSession, stored: Table, columns: ColumnHistory, whole: TableSchema
 ) -> list[str]:
     """Return the statements that give a table the columns of all versions, and those of its options."""
     target = pipeline.lake.spark_table(whole.name)
-    there = {case_key(field.name) for field in found.schema().fields}
+    there = {case_key(field.name) for field in stored.schema().fields}
     if all(case_key(column.name) in there for column in whole.columns):
         return []
     steps = []
-    for name, version in _held_versions(pipeline, spark, known, target, there):
+    for name, version in _stored_versions(pipeline, spark, columns, target, there):
         old, new = quote_spark(name), quote_spark(version.lake_name)
         steps.append(f"ALTER TABLE {target} RENAME COLUMN {old} TO {new}")
         there = (there - {case_key(name)}) | {case_key(version.lake_name)}
@@ -142,17 +142,17 @@ def _missing_steps(
     return steps
 
 
-def _held_versions(
-    pipeline: Pipeline, spark: SparkSession, known: ColumnHistory, target: str, there: Container[str]
+def _stored_versions(
+    pipeline: Pipeline, spark: SparkSession, columns: ColumnHistory, target: str, there: Container[str]
 ) -> Iterator[tuple[str, ColumnVersion]]:
     """Yield the versions that are to be set aside, each with the name under which the table has it."""
-    plan = load_plans(pipeline.lake).get(known.name)
+    plan = load_plans(pipeline.lake).get(columns.name)
     copied_micros = plan.position_micros if plan is not None else None
     for field in read_current(spark, target).schema.fields:
         text = field.dataType.simpleString()
-        held = known.version_held(field.name, text, copied_micros, there)
-        if held is not None and case_key(held.lake_name) != case_key(field.name):
-            yield field.name, held
+        version = columns.version_stored(field.name, text, copied_micros, there)
+        if version is not None and case_key(version.lake_name) != case_key(field.name):
+            yield field.name, version
 
 
 def convert_stored(
@@ -167,19 +167,25 @@ def convert_stored(
     """
     if not conversions:
         return 0
-    found: dict[str, str] = {}
+    conversions_made: dict[str, str] = {}
     for old, new in conversions:
         # A column may change its type twice, of which an update sees neither.
-        before, column = found.get(old.lake_name, quote_spark(old.lake_name)), quote_spark(new.lake_name)
+        before, column = (
+            conversions_made.get(old.lake_name, quote_spark(old.lake_name)),
+            quote_spark(new.lake_name),
+        )
         value = convert_expression(before, old.type, new.type, is_widened=new.is_widened)
-        found[new.lake_name] = f"coalesce({column}, {value})"
+        conversions_made[new.lake_name] = f"coalesce({column}, {value})"
     return _update_all(
-        pipeline, spark, table, ", ".join(f"{quote_spark(name)} = {value}" for name, value in found.items())
+        pipeline,
+        spark,
+        table,
+        ", ".join(f"{quote_spark(name)} = {value}" for name, value in conversions_made.items()),
     )
 
 
 def mark_living(pipeline: Pipeline, spark: SparkSession, table: str) -> int:
-    """Mark all rows on the branch as not deleted: they are older than the column that tells so.
+    """Mark all rows on the branch as not deleted: they are older than the column that says so.
 
     Returns:
         the number of commits: none where the table has no row.

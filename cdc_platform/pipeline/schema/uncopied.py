@@ -5,28 +5,28 @@ from dataclasses import replace
 from cdc_platform.errors import RetentionExpired, SourceNotFound
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.schema_reads import Look
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.model.schema.schema_reads import SchemaRead
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.trace import trace_lineage
 
 
-def with_uncopied(pipeline: Pipeline, history: SchemaHistory, look: Look) -> Look:
-    """Return a look that names the tables among those that come up which lack a copy of older rows.
+def with_uncopied(pipeline: Pipeline, history: SchemaHistory, schema_read: SchemaRead) -> SchemaRead:
+    """Return the schema read with the names of those new tables that lack a copy of older rows.
 
     Raises:
-        SourceError: the source does not tell.
+        SourceError: the source does not say.
     """
     if pipeline.settings.copies_first or not pipeline.capabilities.can_be_compared:
-        return look
+        return schema_read
     chosen = pipeline.settings.tables
-    fresh = {table.name for table in look.tables} - history.tables.keys()
-    wanted = sorted(fresh if chosen is None else fresh & {*chosen})
-    if not wanted:
-        return look
+    fresh = {table.name for table in schema_read.tables} - history.tables.keys()
+    tables = sorted(fresh if chosen is None else fresh & {*chosen})
+    if not tables:
+        return schema_read
     if history.cycle == 0:
         first_micros = _first_micros(pipeline)
-        wanted = [name for name in wanted if _may_have_had_rows(pipeline, name, first_micros)]
-    return replace(look, uncopied=frozenset(wanted))
+        tables = [name for name in tables if _may_have_had_rows(pipeline, name, first_micros)]
+    return replace(schema_read, uncopied=frozenset(tables))
 
 
 def _first_micros(pipeline: Pipeline) -> int:

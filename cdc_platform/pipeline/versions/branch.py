@@ -24,7 +24,7 @@ from cdc_platform.lake.commits.commits import (
 )
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.stored_texts import parse_stored
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.spark.frames.table_frames import read_current
 from cdc_platform.spark.session.session_settings import changed_settings
 
@@ -88,13 +88,13 @@ def load_table(pipeline: Pipeline, table: str) -> Table:
     Raises:
         TableNotFound: there is none.
     """
-    found = pipeline.lake.table(table)
-    if found is None:
+    stored = pipeline.lake.table(table)
+    if stored is None:
         raise TableNotFound(
             f"Table `{table}` is not in the lake of pipeline `{pipeline.name}`. A cycle makes it: run "
             "`cdc-platform sync DEFS.yaml`, or materialise the table in Dagster."
         )
-    return found
+    return stored
 
 
 def published_head(table: Table, snapshot_id: int | None) -> Snapshot | None:
@@ -120,8 +120,8 @@ def contains(table: Table, snapshot_id: int) -> bool:
 
 def reset_branch(pipeline: Pipeline, spark: SparkSession, attempt: Attempt) -> None:
     """Point the branch at the attempt's base, whatever another run has left on it."""
-    found = head(load_table(pipeline, attempt.table), BRANCH)
-    if found is None or found.snapshot_id != attempt.base.snapshot_id:
+    snapshot = head(load_table(pipeline, attempt.table), BRANCH)
+    if snapshot is None or snapshot.snapshot_id != attempt.base.snapshot_id:
         spark.sql(
             f"ALTER TABLE {pipeline.lake.spark_table(attempt.table)} "
             f"CREATE OR REPLACE BRANCH {BRANCH} AS OF VERSION {attempt.base.snapshot_id}"

@@ -1,4 +1,4 @@
-"""What makes a table, or brings it further: a span of the log, upon the rows of its initial copy if any."""
+"""The changes from which a table is made or updated: a span of the log, upon its initial copy if any."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,7 +17,7 @@ from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.exclusions import may_lack_rows
 from cdc_platform.model.schema.table_options import columns_in_history, keeps_deleted
 from cdc_platform.model.schema.table_schema import Column, ColumnLife, TableSchema
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.handover import find_copy
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_own
@@ -25,8 +25,8 @@ from cdc_platform.pipeline.versions.log_span import LogSpan, pending_span, span_
 from cdc_platform.spark.frames.table_frames import read_current
 from cdc_platform.spark.log.faults import HAS_KEYS
 from cdc_platform.spark.tables.deletion_markers import with_deletion_markers
-from cdc_platform.spark.tables.history import called_as_in_history
 from cdc_platform.spark.tables.late import with_former
+from cdc_platform.spark.tables.row_versions import called_as_in_history
 from cdc_platform.spark.tables.truncates import after_truncates, with_truncated_rows
 from cdc_platform.spark.tables.typed import (
     COMMITTED,
@@ -41,7 +41,7 @@ from cdc_platform.spark.tables.typed import (
 )
 
 SINGLE_TASK_CHANGES: Final = 50_000
-"""Up to so many changes one task folds them: a shuffle costs more, and leaves a file for each task."""
+"""Up to so many changes go to one task: a shuffle costs more, and leaves a file for each task."""
 
 COPIED: Final = -2
 """Ordinal of what an initial copy has: it comes before all changes."""
@@ -79,7 +79,7 @@ def whole_span(pipeline: Pipeline, table: str, copy: CopyProgress | None) -> Log
 
 
 def find_beginning(
-    pipeline: Pipeline, table: TableSchema, known: ColumnHistory | None, *, is_history: bool = False
+    pipeline: Pipeline, table: TableSchema, columns: ColumnHistory | None, *, is_history: bool = False
 ) -> ChangeSource:
     """Return everything that a table, or its history, is made of.
 
@@ -89,7 +89,7 @@ def find_beginning(
     Args:
         pipeline: the pipeline.
         table: the table, whose columns count where nothing is known of their history.
-        known: the history of its columns, None where there is none.
+        columns: the history of its columns, None where there is none.
         is_history: whether it is the history that is made.
 
     Raises:
@@ -97,20 +97,20 @@ def find_beginning(
     """
     copy = find_copy(pipeline, load_table(pipeline, table.name), table.name)
     span = whole_span(pipeline, table.name, copy)
-    if known is None or not known.versions:
+    if columns is None or not columns.versions:
         return ChangeSource(table, span, copy, is_history=is_history)
-    known = columns_in_history(known) if is_history else known
-    schema = known.schema_after(span.after_exclusive)
-    span = replace(span, has_patches=span.has_patches or schema.is_evolving)
-    found = ChangeSource(schema, span, copy, is_history=is_history)
+    columns = columns_in_history(columns) if is_history else columns
+    schema = columns.schema_after(span.after_exclusive)
+    span = replace(span, has_partial_updates=span.has_partial_updates or schema.is_evolving)
+    source = ChangeSource(schema, span, copy, is_history=is_history)
     copied_micros = copy.plan.position_micros if copy is not None else -1
-    told = (beginning.micros for beginning in known.beginnings)
-    remade = tuple(micros for micros in told if micros is not None and micros > copied_micros)
+    moments = (beginning.micros for beginning in columns.beginnings)
+    remade = tuple(micros for micros in moments if micros is not None and micros > copied_micros)
     if not remade:
-        return found
+        return source
     if is_history and _has_kept_key(schema):
-        return replace(found, remade_micros=remade)
-    return replace(found, copy=None, since_micros=remade[-1])
+        return replace(source, remade_micros=remade)
+    return replace(source, copy=None, since_micros=remade[-1])
 
 
 def _has_kept_key(schema: TableSchema) -> bool:
@@ -127,10 +127,10 @@ def trusts_inserts(pipeline: Pipeline, table: str, history: SchemaHistory) -> bo
 
     It may be where its deletion was left out of the change stream, or lies in quarantine.
     """
-    known = history.tables.get(table)
+    columns = history.tables.get(table)
     if not pipeline.capabilities.trusts_inserts:
         return False
-    is_left_out = known is not None and may_lack_rows(history, known)
+    is_left_out = columns is not None and may_lack_rows(history, columns)
     return not is_left_out and not may_lack_changes(pipeline.lake, table)
 
 
@@ -178,8 +178,10 @@ def read_changes(
         has_origin: whether it matters which transaction made a change, and when; a copied row has none.
     """
     log, words = select_changes(pipeline, spark, source, log), words_of(pipeline, source)
-    has_patches = source.span.has_patches
-    changes = type_changes(log, source.schema, has_patches=has_patches, has_origin=has_origin, words=words)
+    has_partial_updates = source.span.has_partial_updates
+    changes = type_changes(
+        log, source.schema, has_partial_updates=has_partial_updates, has_origin=has_origin, words=words
+    )
     if source.copy is None or source.copy.head is None:
         return changes
     # Read as a branch, the copy has the table's present columns, whatever they were called then.
@@ -195,7 +197,7 @@ def read_changes(
         (F.lit(COPIED_KEY) if source.span.is_late else F.lit(COPIED).cast("bigint")).alias(ORDINAL),
         *(origin if has_origin else []),
         *(F.expr(_copied_value(column)).alias(column.name) for column in source.schema.columns),
-        *(flags if has_patches else []),
+        *(flags if has_partial_updates else []),
     )
     return changes.unionByName(copied)
 
@@ -203,14 +205,15 @@ def read_changes(
 def takes_former(pipeline: Pipeline, stored: TableSchema) -> bool:
     """Whether what comes late may change a row although a newer change of it is known.
 
-    So it is where changes leave values as they are, be it those of a patch or of a delete that stays.
+    So it is where changes leave values as they are, be it those of a partial update or of a delete that
+    stays.
     """
     capabilities = pipeline.capabilities
     if capabilities.comes_in_order:
         return False
     if keeps_deleted(stored):
         return True
-    return capabilities.leaves_values_out and pending_span(pipeline, stored.name, 0).has_patches
+    return capabilities.leaves_values_out and pending_span(pipeline, stored.name, 0).has_partial_updates
 
 
 def _with_older(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Where the stream takes over from a table's initial copy."""
+"""The handover from a table's initial copy to the stream."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import head, read_mark
 from cdc_platform.lake.state.copies import CopyPlan, CopyProgress, load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import Cut
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
@@ -27,50 +27,50 @@ class Handover:
     base: Snapshot | None = None
 
 
-def is_published(found: Table | None, name: str, cut: Cut | None) -> bool:
+def is_published(stored: Table | None, name: str, cut: Cut | None) -> bool:
     """Whether some cut has named the table, so that its copy lies behind it."""
     if cut is not None and name in cut.tables:
         return True
-    return found is not None and read_mark(found).cycle > 0
+    return stored is not None and read_mark(stored).cycle > 0
 
 
-def find_handover(pipeline: Pipeline, found: Table | None, name: str, cut: Cut | None) -> Handover | None:
+def find_handover(pipeline: Pipeline, stored: Table | None, name: str, cut: Cut | None) -> Handover | None:
     """Return how a table begins, None where the log alone makes it or it has begun already."""
-    if is_published(found, name, cut):
+    if is_published(stored, name, cut):
         return None
     plan = current_plans(pipeline).get(name)
     if plan is None:
         waits = pipeline.settings.copies_first and not is_made_by_log(pipeline, name)
         return Handover(is_ready=False) if waits else None
-    progress = load_copy_progress(found, plan)
+    progress = load_copy_progress(stored, plan)
     reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
     is_whole = progress.is_complete and not progress.is_mixed
     is_ready = is_whole and reached is not None and reached >= plan.position_micros
     # A table that was empty has nothing on its branch.
-    base = progress.head or (head(found) if found is not None else None)
+    base = progress.head or (head(stored) if stored is not None else None)
     return Handover(is_ready, plan.position_micros, base)
 
 
 def current_plans(pipeline: Pipeline) -> Mapping[str, CopyPlan]:
     """Return the plan of each table's copy; that of a dropped table of the same name does not count."""
-    begun = {name: known.begun for name, known in pipeline.schema_history.tables.items()}
+    begun = {name: columns.begun for name, columns in pipeline.schema_history.tables.items()}
     plans = load_plans(pipeline.lake)
     return {
         name: plan
         for name, plan in plans.items()
-        if (found := begun.get(name)) is None or plan.position_micros >= (found.micros or 0)
+        if (bound := begun.get(name)) is None or plan.position_micros >= (bound.micros or 0)
     }
 
 
 def is_made_by_log(pipeline: Pipeline, name: str) -> bool:
     """Whether there is nothing to copy: the table was made under the stream's eyes, or is gone."""
-    known = pipeline.schema_history.tables.get(name)
-    if known is None:
+    columns = pipeline.schema_history.tables.get(name)
+    if columns is None:
         return False
-    return known.is_created or known.begun is not None or not known.is_watched
+    return columns.is_created or columns.begun is not None or not columns.is_watched
 
 
-def find_copy(pipeline: Pipeline, found: Table, name: str) -> CopyProgress | None:
+def find_copy(pipeline: Pipeline, stored: Table, name: str) -> CopyProgress | None:
     """Return the complete copy that a published table was built upon, None where the log alone made it.
 
     Raises:
@@ -79,7 +79,7 @@ def find_copy(pipeline: Pipeline, found: Table, name: str) -> CopyProgress | Non
     plan = current_plans(pipeline).get(name)
     if plan is None:
         return None
-    progress = load_copy_progress(found, plan)
+    progress = load_copy_progress(stored, plan)
     if not progress.is_complete:
         raise LakeError(
             f"The initial copy of table `{name}` is not whole: {len(progress.missing)} of "

@@ -5,7 +5,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import head
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.spark.frames.table_frames import read_current, read_version, with_columns_of
 
 

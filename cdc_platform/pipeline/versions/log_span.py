@@ -1,4 +1,4 @@
-"""Which part of the log a table lacks."""
+"""The part of the log that a table lacks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from cdc_platform.lake.commits.commits import (
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.lake.state.quarantine import has_replays
 from cdc_platform.model.base.stored_texts import parse_stored
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 UNKNOWN_CHANGES: Final = 2**62
 
@@ -30,8 +30,8 @@ UNKNOWN_CHANGES: Final = 2**62
 class LogSpan:
     """Cycles `(after_exclusive, until_inclusive]` of the log, and what they hold for one table.
 
-    ``changes`` is `UNKNOWN_CHANGES`, and ``has_patches`` and ``has_truncates`` are True, where the log no
-    longer tells. What was committed until ``after_micros`` is left out; ``changes`` may count it. With
+    ``changes`` is `UNKNOWN_CHANGES`, and ``has_partial_updates`` and ``has_truncates`` are True, where the
+    log no longer tells. What was committed until ``after_micros`` is left out; ``changes`` may count it. With
     ``is_late`` it holds replayed changes that belong before those of former cycles, so that `ordinal` is not
     their order and `ordering_key` is.
     """
@@ -39,7 +39,7 @@ class LogSpan:
     after_exclusive: int
     until_inclusive: int
     changes: int
-    has_patches: bool
+    has_partial_updates: bool
     after_micros: int | None = None
     has_truncates: bool = False
     is_late: bool = False
@@ -58,21 +58,26 @@ def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpa
     log = pipeline.lake.system_table(LOG)
     until = read_mark(log).cycle
     if until <= after_exclusive:
-        return LogSpan(after_exclusive, until, 0, has_patches=False)
-    told = stats_after(log, table, after_exclusive)
-    if told is None:
+        return LogSpan(after_exclusive, until, 0, has_partial_updates=False)
+    stats = stats_after(log, table, after_exclusive)
+    if stats is None:
         events = pipeline.capabilities.hands_out_events
         is_late = pipeline.capabilities.comes_in_order and has_replays(pipeline.lake, table)
         return LogSpan(
-            after_exclusive, until, UNKNOWN_CHANGES, has_patches=True, has_truncates=events, is_late=is_late
+            after_exclusive,
+            until,
+            UNKNOWN_CHANGES,
+            has_partial_updates=True,
+            has_truncates=events,
+            is_late=is_late,
         )
     return LogSpan(
         after_exclusive,
         until,
-        changes=sum(cycle.changes for cycle in told),
-        has_patches=any(cycle.patches for cycle in told),
-        has_truncates=any(cycle.truncates for cycle in told),
-        is_late=any(cycle.is_late for cycle in told),
+        changes=sum(cycle.changes for cycle in stats),
+        has_partial_updates=any(cycle.partial_updates for cycle in stats),
+        has_truncates=any(cycle.truncates for cycle in stats),
+        is_late=any(cycle.is_late for cycle in stats),
     )
 
 
@@ -90,12 +95,12 @@ def span_after(pipeline: Pipeline, table: str, position_micros: int) -> LogSpan:
 
 
 @dataclass(frozen=True)
-class TableStats:
-    """What a snapshot of the log tells of one table's changes."""
+class CycleStats:
+    """What a snapshot of the log says of one table's changes."""
 
     is_late: bool
     changes: int = 0
-    patches: int = 0
+    partial_updates: int = 0
     truncates: int = 0
 
 
@@ -107,21 +112,21 @@ def _names(text: str) -> list[str]:
     return parse_stored(text, list[str])
 
 
-def stats_after(log: Table, table: str, after_exclusive: int) -> list[TableStats] | None:
+def stats_after(log: Table, table: str, after_exclusive: int) -> list[CycleStats] | None:
     """Return what each later cycle tells, None where expired snapshots have taken it along.
 
     Raises:
         LakeDamaged: a summary of the log has other statistics than the platform writes.
     """
-    told: list[TableStats] = []
+    all_stats: list[CycleStats] = []
     for snapshot in ancestors_of(log, head(log)):
         cycle = number_of(snapshot, CYCLE)
         if cycle is not None and cycle <= after_exclusive:
-            return told
+            return all_stats
         stats = read_fact(snapshot, STATS, _stats)
         if stats is not None:
             late = read_fact(snapshot, LATE, _names) or ()
-            told.append(TableStats(table in late, *stats.get(table, ())))
+            all_stats.append(CycleStats(table in late, *stats.get(table, ())))
         if snapshot.parent_snapshot_id is None:
-            return told
+            return all_stats
     return None

@@ -29,7 +29,7 @@ _TYPED_ROWS: Final = 200
 _CLEARED, _TYPED, _DELETED, _WITH_MEMO = 0.3, 0.1, 0.2, 0.5
 
 
-class Step(NamedTuple):
+class BankStep(NamedTuple):
     """A change of which the partition is not known yet."""
 
     table: int
@@ -45,7 +45,7 @@ class Draft(NamedTuple):
 
     tag: str
     is_system: bool
-    steps: list[Step]
+    steps: list[BankStep]
 
 
 class Bank:
@@ -96,7 +96,7 @@ class Bank:
             self._apply(step)
         return draft
 
-    def _apply(self, step: Step) -> None:
+    def _apply(self, step: BankStep) -> None:
         rows = self.rows.setdefault(step.table, {})
         if step.new is None:
             del rows[step.key]
@@ -113,7 +113,7 @@ class Bank:
         make = next((make for share, make in self._kinds if roll < share), self._transfer)
         return make(schema, micros)
 
-    def _opening_steps(self) -> Iterator[Step]:
+    def _opening_steps(self) -> Iterator[BankStep]:
         for bank, closed in enumerate(self._closed):
             for _ in range(self._settings.accounts):
                 account = closed.pop()
@@ -126,14 +126,14 @@ class Bank:
     def _payroll(self, schema: Schema, micros: int) -> Draft:
         return Draft("app=bank,action=payroll", False, self._payments(schema, micros, _TARGETS))
 
-    def _payments(self, schema: Schema, micros: int, targets: int) -> list[Step]:
-        source, *others = self._pick(1 + targets)
+    def _payments(self, schema: Schema, micros: int, targets: int) -> list[BankStep]:
+        source, *targets_picked = self._pick(1 + targets)
         balance = self._balance(source)
-        amounts = [int(self._random() * (balance // targets + 1)) for _ in others]
+        amounts = [int(self._random() * (balance // targets + 1)) for _ in targets_picked]
         steps = [self._balance_step(source, balance - sum(amounts))]
-        for other, amount in zip(others, amounts, strict=True):
+        for other, amount in zip(targets_picked, amounts, strict=True):
             steps.append(self._balance_step(other, self._balance(other) + amount))
-        return [*steps, self._booking(schema, source, others[0][1], sum(amounts), micros, None)]
+        return [*steps, self._booking(schema, source, targets_picked[0][1], sum(amounts), micros, None)]
 
     def _closing(self, schema: Schema, micros: int) -> Draft:
         (bank, account), target = self._pick_two()
@@ -143,7 +143,7 @@ class Bank:
         self._open[bank].remove(account)
         self._closed[bank].append(account)
         steps = [
-            Step(self._accounts[bank], key, Mod.DELETE, self._account((bank, account)), None),
+            BankStep(self._accounts[bank], key, Mod.DELETE, self._account((bank, account)), None),
             self._balance_step(target, self._balance(target) + balance),
             self._booking(schema, (bank, account), target[1], balance, micros, "closed"),
         ]
@@ -170,14 +170,14 @@ class Bank:
         bank, account = self._pick(1)[0]
         old = self._account((bank, account))
         new = self._insert(bank, account, old[_BALANCE])
-        deleted = Step(self._accounts[bank], (account,), Mod.DELETE, old, None)
+        deleted = BankStep(self._accounts[bank], (account,), Mod.DELETE, old, None)
         return Draft("replacement", False, [deleted, new])
 
     def _renaming(self, _schema: Schema, _micros: int) -> Draft:
         bank, account = self._pick(1)[0]
         old = self._account((bank, account))
         new = (account, self._owner(account), old[_BALANCE], old[3], self._labels())
-        step = Step(self._accounts[bank], (account,), Mod.UPDATE, old, new, (_OWNER, _LABELS))
+        step = BankStep(self._accounts[bank], (account,), Mod.UPDATE, old, new, (_OWNER, _LABELS))
         return Draft("", False, [step])
 
     def _settlement(self, schema: Schema, micros: int) -> Draft:
@@ -191,13 +191,13 @@ class Bank:
         named = [column.slot for column in table.value_columns if column.slot >= _NOTE]
         for slot in named:
             new[slot] = None if self._happens(_CLEARED) else f"settled {int(self._random() * 1000)}"
-        steps = [Step(number, key, Mod.UPDATE, old, tuple(new), tuple(named))]
+        steps = [BankStep(number, key, Mod.UPDATE, old, tuple(new), tuple(named))]
         for added in schema.tables.values():
             if added.name.startswith("audit_") and len(steps) < _TTL_ROWS:
                 steps.append(self._audit(added))
         return Draft("settlement", False, steps)
 
-    def _extra_steps(self, schema: Schema) -> list[Step]:
+    def _extra_steps(self, schema: Schema) -> list[BankStep]:
         typed, documents = schema.tables.get(ALL_TYPES), schema.tables.get(DOCUMENTS)
         if typed is not None and self._happens(_TYPED):
             return self._typed_steps(typed)
@@ -207,36 +207,36 @@ class Bank:
             return [self._upsert(documents, key, (*key, body))]
         return []
 
-    def _typed_steps(self, table: SimTable) -> list[Step]:
+    def _typed_steps(self, table: SimTable) -> list[BankStep]:
         number = int(self._random() * _TYPED_ROWS)
         key = (number, f"part {number % 7}")
         old = self.rows[table.number].get(key)
         if old is not None and self._happens(_DELETED):
-            return [Step(table.number, key, Mod.DELETE, old, None)]
+            return [BankStep(table.number, key, Mod.DELETE, old, None)]
         return [self._upsert(table, key, typed_row(self._dice, table, key))]
 
-    def _upsert(self, table: SimTable, key: Key, new: Row) -> Step:
+    def _upsert(self, table: SimTable, key: Key, new: Row) -> BankStep:
         old = self.rows[table.number].get(key)
         mod = Mod.INSERT if old is None else Mod.UPDATE
-        return Step(table.number, key, mod, old, new, table.value_slots if old is not None else ())
+        return BankStep(table.number, key, mod, old, new, table.value_slots if old is not None else ())
 
-    def _audit(self, table: SimTable) -> Step:
+    def _audit(self, table: SimTable) -> BankStep:
         key = self._identifier()
         row = (key, f"seen {int(self._random() * 1000)}", int(self._random() * 1_000_000))
-        return Step(table.number, (key,), Mod.INSERT, None, row)
+        return BankStep(table.number, (key,), Mod.INSERT, None, row)
 
-    def _expiry(self) -> Step:
+    def _expiry(self) -> BankStep:
         number, key = self._booked.popleft()
-        return Step(number, key, Mod.DELETE, self.rows[number][key], None)
+        return BankStep(number, key, Mod.DELETE, self.rows[number][key], None)
 
-    def _insert(self, bank: int, account: int, balance: int) -> Step:
+    def _insert(self, bank: int, account: int, balance: int) -> BankStep:
         opened_on = date.fromordinal(_FIRST_DAY + account % 700).isoformat()
         row = (account, self._owner(account), balance, opened_on, self._labels())
-        return Step(self._accounts[bank], (account,), Mod.INSERT, None, row)
+        return BankStep(self._accounts[bank], (account,), Mod.INSERT, None, row)
 
     def _booking(
         self, schema: Schema, source: tuple[int, int], target: int, amount: int, micros: int, note: str | None
-    ) -> Step:
+    ) -> BankStep:
         number, key = self._transfers[source[0]], self._identifier()
         fee = f"{int(self._random() * 500) / 100:g}"
         row: list[Cell] = [key, source[1], target, amount, fee, to_rfc3339(micros), note]
@@ -246,12 +246,12 @@ class Bank:
                 f"memo {amount}" if self._happens(_WITH_MEMO) else None for _ in range(slots - BANK_SLOTS)
             ]
         self._booked.append((number, (key,)))
-        return Step(number, (key,), Mod.INSERT, None, tuple(row))
+        return BankStep(number, (key,), Mod.INSERT, None, tuple(row))
 
-    def _balance_step(self, account: tuple[int, int], balance: int) -> Step:
+    def _balance_step(self, account: tuple[int, int], balance: int) -> BankStep:
         old = self._account(account)
         new = (*old[:_BALANCE], balance, *old[_BALANCE + 1 :])
-        return Step(self._accounts[account[0]], (account[1],), Mod.UPDATE, old, new, (_BALANCE,))
+        return BankStep(self._accounts[account[0]], (account[1],), Mod.UPDATE, old, new, (_BALANCE,))
 
     def _account(self, account: tuple[int, int]) -> Row:
         return self.rows[self._accounts[account[0]]][(account[1],)]
@@ -261,18 +261,18 @@ class Bank:
         return balance
 
     def _pick_two(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        one, other = self._pick(2)
-        return one, other
+        first, other = self._pick(2)
+        return first, other
 
     def _pick(self, count: int) -> list[tuple[int, int]]:
         """Return different open accounts."""
-        found: list[tuple[int, int]] = []
-        while len(found) < count:
+        accounts: list[tuple[int, int]] = []
+        while len(accounts) < count:
             bank = int(self._random() * len(self._open))
             account = (bank, self._open[bank][int(self._random() * len(self._open[bank]))])
-            if account not in found:
-                found.append(account)
-        return found
+            if account not in accounts:
+                accounts.append(account)
+        return accounts
 
     def _happens(self, probability: float) -> bool:
         return self._random() < probability

@@ -74,13 +74,13 @@ class History:
     def block(self, number: int) -> list[Transaction]:
         """Return the transactions of a block."""
         with self._lock:
-            found = self._unpacked.get(number)
-            if found is None:
-                found = unpack(self._blocks[bisect_left(self._numbers, number)].packed)
-                self._remember(number, found)
+            unpacked = self._unpacked.get(number)
+            if unpacked is None:
+                unpacked = unpack(self._blocks[bisect_left(self._numbers, number)].packed)
+                self._remember(number, unpacked)
             else:
                 self._unpacked.move_to_end(number)
-            return found
+            return unpacked
 
     def serial(self, first_block: int = 0) -> Iterator[Transaction]:
         """Yield the transactions in their true order, from a block on."""
@@ -91,7 +91,9 @@ class History:
         """Return how many transactions were committed up to a moment that has been made."""
         with self._lock:
             to_come = self.blocks(micros, self.hours.start_micros(self._next_block))
-            later = sum(one.commit_micros > micros for number in to_come for one in self.block(number))
+            later = sum(
+                transaction.commit_micros > micros for number in to_come for transaction in self.block(number)
+            )
             return self.transactions - later
 
     def rows_at(self, table: int, micros: int) -> dict[Key, Row]:

@@ -26,7 +26,7 @@ LEASE_BLOCKS: Final = 5
 FREE_SETTINGS: Final = frozenset(
     {"faults", "fault_probability", "stall_s", "chunk_bytes", "root_parents", "record_sequences"}
 )
-"""Settings that change how the history is told, and not what it is."""
+"""Settings that change how the history is delivered, and not what it is."""
 PACE_SETTINGS: Final = ("rate", "partitions", "partition_life_s")
 """Settings that each of the open hours has for itself."""
 
@@ -69,7 +69,7 @@ class Hours:
             began_micros = now_micros - int(settings.history_s * BLOCK_MICROS)
         origin_micros, openings = file.read() or (began_micros, [])
         current = (now_micros - origin_micros) // BLOCK_MICROS
-        first = max([current, *(found.end or 0 for found in openings)])
+        first = max([current, *(opening.end or 0 for opening in openings)])
         # A new file's bank has been open for as long as its history is to be.
         opened = _opening(
             settings, first if openings else max(0, first - history_blocks), first + LEASE_BLOCKS
@@ -118,9 +118,9 @@ class StateFile:
         if not self.path.exists():
             return None
         try:
-            found: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
-            openings = [Opening(**fields) for fields in found["openings"]]
-            version, origin, settings = found["format_version"], found["origin_micros"], found["settings"]
+            state: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
+            openings = [Opening(**fields) for fields in state["openings"]]
+            version, origin, settings = state["format_version"], state["origin_micros"], state["settings"]
         except (ValueError, KeyError, TypeError) as error:
             raise SettingError("state", f"is no state file of the simulator: {self.path}") from error
         if version != FORMAT_VERSION:

@@ -57,13 +57,13 @@ class PartitionTree:
 
     def live_at(self, micros: int) -> list[Partition]:
         """Return the partitions that live at a moment, in the order of their keys."""
-        found = [
+        partitions = [
             partition
             for partition in self._partitions
             if partition.start_micros <= micros
             and (partition.end_micros is None or micros < partition.end_micros)
         ]
-        return sorted(found, key=lambda partition: partition.low)
+        return sorted(partitions, key=lambda partition: partition.low)
 
     @property
     def live_count(self) -> int:
@@ -113,10 +113,10 @@ class PartitionTree:
         # A partition that has just begun would have lived for no time at all.
         return next((other for other in around if other.start_micros < micros), None)
 
-    def _merge(self, one: Partition, other: Partition, micros: int, opening: Opening) -> None:
-        self._stop(one, micros)
+    def _merge(self, first: Partition, other: Partition, micros: int, opening: Opening) -> None:
+        self._stop(first, micros)
         self._stop(other, micros)
-        parents = (one, other) if one.low < other.low else (other, one)
+        parents = (first, other) if first.low < other.low else (other, first)
         self._start(parents[0].low, parents[1].high, micros, parents, opening)
 
     def _split(self, partition: Partition, micros: int, opening: Opening) -> None:

@@ -1,4 +1,4 @@
-"""Where keys lie in the key space that partitions divide: tables side by side, keys in their order."""
+"""Places of keys in the key space that partitions divide: tables side by side, keys in their order."""
 
 from typing import Final
 

@@ -162,19 +162,19 @@ class Schemas:
 def _changed_columns(
     table: SimTable, change: SchemaChange, settings: SimulatorSettings
 ) -> tuple[SimColumn, ...]:
-    found = table.column(change.column)
+    changed = table.column(change.column)
     if change.kind is SchemaChangeKind.ADD_COLUMN:
         of_type = in_dialect(ColumnType.from_spanner_type(change.value), settings.dialect)
         return (*table.columns, SimColumn(change.column, of_type, table.slots, is_primary_key=False))
-    if found is None:
+    if changed is None:
         raise SettingError("schema_changes", f"names a column that `{table.name}` has not: {change.column}")
     if change.kind is SchemaChangeKind.DROP_COLUMN:
-        if found.name in (table.listed or ()):
-            problem = f"drops a column that the change stream names: {table.name}.{found.name}"
+        if changed.name in (table.listed or ()):
+            problem = f"drops a column that the change stream names: {table.name}.{changed.name}"
             raise SettingError("schema_changes", problem)
-        return tuple(column for column in table.columns if column is not found)
-    retyped = replace(found, type=ColumnType.from_spanner_type(change.value))
-    return tuple(retyped if column is found else column for column in table.columns)
+        return tuple(column for column in table.columns if column is not changed)
+    retyped = replace(changed, type=ColumnType.from_spanner_type(change.value))
+    return tuple(retyped if column is changed else column for column in table.columns)
 
 
 def _watching(schema: Schema, clause: str) -> Schema:
@@ -231,7 +231,7 @@ def _typed_columns(dialect: Dialect) -> dict[str, str]:
 def _table(
     number: int, name: str, columns: Mapping[str, str], keys: int, settings: SimulatorSettings
 ) -> SimTable:
-    found = tuple(
+    sim_columns = tuple(
         SimColumn(
             column,
             in_dialect(ColumnType.from_spanner_type(of_type), settings.dialect),
@@ -241,4 +241,4 @@ def _table(
         )
         for slot, (column, of_type) in enumerate(columns.items())
     )
-    return SimTable(number, name, found, len(found))
+    return SimTable(number, name, sim_columns, len(sim_columns))

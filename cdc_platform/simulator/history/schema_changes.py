@@ -1,4 +1,4 @@
-"""Which schema changes there are, and when: those that are listed, and those that come round and round."""
+"""Schema changes of the simulator and their times: listed ones, and recurring ones."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ def parse_watched(text: str) -> dict[str, frozenset[str] | None] | None:
     """
     if text.strip().upper() == ALL:
         return None
-    found: dict[str, frozenset[str] | None] = {}
+    watched_columns: dict[str, frozenset[str] | None] = {}
     end = 0
     while text[end:].strip():
         match = _TABLE.match(text, end)
@@ -82,5 +82,5 @@ def parse_watched(text: str) -> dict[str, frozenset[str] | None] | None:
             raise SettingError("schema_changes", f"has what cannot follow FOR in a change stream: {text!r}")
         names = match["columns"]
         listed = None if names is None else frozenset(re.findall(r"\w+", names))
-        found[match["name"]], end = listed, match.end()
-    return found
+        watched_columns[match["name"]], end = listed, match.end()
+    return watched_columns

@@ -190,12 +190,12 @@ class Information:
 
 def type_of(values: Iterator[Any]) -> ColumnType:
     """Return the type of values that SQLite gave."""
-    found = next((value for value in values if value is not None), "")
-    if found in (_TRUE, _FALSE):
+    example = next((value for value in values if value is not None), "")
+    if example in (_TRUE, _FALSE):
         return BOOL
-    if isinstance(found, int):
+    if isinstance(example, int):
         return INT64
-    return FLOAT64 if isinstance(found, float) else STRING
+    return FLOAT64 if isinstance(example, float) else STRING
 
 
 def _truth(value: Any) -> Any:

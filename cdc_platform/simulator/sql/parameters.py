@@ -16,10 +16,10 @@ def find_parameter(parameters: Mapping[str, Any], name: str) -> str:
     Raises:
         Refusal: It is not bound.
     """
-    found = next((key for key in parameters if key.lower() == name.lower()), None)
-    if found is None:
+    matching_key = next((key for key in parameters if key.lower() == name.lower()), None)
+    if matching_key is None:
         raise problems.parameter_missing(name)
-    return found
+    return matching_key
 
 
 def parameter_types(request: Any) -> dict[str, str]:
@@ -28,9 +28,9 @@ def parameter_types(request: Any) -> dict[str, str]:
 
     names = {code.value: code.name for code in TypeCode if code is not TypeCode.TYPE_CODE_UNSPECIFIED}
     return {
-        name: names.get(found.code, str(found.code))
-        for name, found in request.param_types.items()
-        if found.code
+        name: names.get(type_proto.code, str(type_proto.code))
+        for name, type_proto in request.param_types.items()
+        if type_proto.code
     }
 
 
@@ -53,17 +53,17 @@ def _element_type(request: Any, name: str) -> str:
     if name not in request.param_types or request.param_types[name].code != TypeCode.ARRAY:
         return ""
     code = request.param_types[name].array_element_type.code
-    return next((known.name for known in TypeCode if known.value == code), "")
+    return next((type_code.name for type_code in TypeCode if type_code.value == code), "")
 
 
-def _parameter(name: str, found: Any, type_name: str) -> Any:
-    if isinstance(found, list):
-        return [_parameter(name, item, type_name) for item in found]
-    if found is None or type_name not in ("INT64", "BYTES"):
-        return found
+def _parameter(name: str, raw: Any, type_name: str) -> Any:
+    if isinstance(raw, list):
+        return [_parameter(name, item, type_name) for item in raw]
+    if raw is None or type_name not in ("INT64", "BYTES"):
+        return raw
     try:
         # Both are text on the wire; a number would have lost digits.
-        return int(found) if type_name == "INT64" else b64decode(found, validate=True)
+        return int(raw) if type_name == "INT64" else b64decode(raw, validate=True)
     except (ValueError, TypeError) as error:
         raise problems.parameter_invalid(name, type_name) from error
 

@@ -78,10 +78,10 @@ class TableReads:
             Refusal: It was not there.
         """
         schema = self._history.schemas.at(micros)
-        found = name.replace("`", "").replace('"', "").removeprefix("public.")
-        table = next((table for table in schema.tables.values() if _equal(table.name, found)), None)
+        table_name = name.replace("`", "").replace('"', "").removeprefix("public.")
+        table = next((table for table in schema.tables.values() if _equal(table.name, table_name)), None)
         if table is None:
-            raise problems.table_not_found(self._dialect, found)
+            raise problems.table_not_found(self._dialect, table_name)
         with self._lock:
             version = self._versions.get((table.number, micros))
             if version is None:
@@ -112,13 +112,13 @@ class TableReads:
         """Return the columns of names; `*` is all."""
         if list(names) == ["*"]:
             return list(table.columns)
-        found = []
+        sim_columns = []
         for name in names:
             column = next((column for column in table.columns if _equal(column.name, name)), None)
             if column is None:
                 raise problems.column_not_found(self._dialect, name)
-            found.append(column)
-        return found
+            sim_columns.append(column)
+        return sim_columns
 
     def result(self, version: Version, columns: Sequence[SimColumn], keys: Sequence[Key]) -> Result:
         """Return the rows of keys with some of their columns."""
@@ -148,7 +148,7 @@ class TableReads:
         values = [
             name
             for name in re.findall(r"\w+", rest)
-            if (found := table.column(name)) and not found.is_primary_key
+            if (key_column := table.column(name)) and not key_column.is_primary_key
         ]
         database = (
             RowDatabase([(table, table.columns, version.in_order())]) if values else version.keys_in_sqlite
@@ -163,8 +163,8 @@ class TableReads:
         mentioned = [name for name in schema.tables if re.search(rf"\b{name}\b", sql, re.IGNORECASE)]
         versions = [self.version(name, micros) for name in mentioned]
         tables = [(version.table, version.table.columns, version.in_order()) for version in versions]
-        names, found = RowDatabase(tables).run(sql, parameters, self._dialect)
-        columns = [(name, type_of(row[number] for row in found)) for number, name in enumerate(names)]
+        names, result_rows = RowDatabase(tables).run(sql, parameters, self._dialect)
+        columns = [(name, type_of(row[number] for row in result_rows)) for number, name in enumerate(names)]
 
         def rows(skip: int) -> Iterator[list[Row]]:
             yield [
@@ -172,7 +172,7 @@ class TableReads:
                     tuple(plain_value(str(cell) if isinstance(cell, int) else cell) for cell in cells),
                     Position(0, number),
                 )
-                for number, cells in enumerate(found[skip:], start=skip + 1)
+                for number, cells in enumerate(result_rows[skip:], start=skip + 1)
             ]
 
         return Result(columns, rows)
@@ -186,5 +186,5 @@ def split_names(text: str) -> list[str] | None:
     return [match["name"] for match in matches if match] if all(matches) else None
 
 
-def _equal(one: str, other: str) -> bool:
-    return one.lower() == other.lower()
+def _equal(first: str, other: str) -> bool:
+    return first.lower() == other.lower()

@@ -7,7 +7,15 @@ from typing import Any, Final
 
 from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.simulator.sql.parameters import Parameters, find_parameter
-from cdc_platform.simulator.sql.tokens import Kind, Token, at, closing, end_of_casts, split_list, tokens_of
+from cdc_platform.simulator.sql.tokens import (
+    Token,
+    TokenKind,
+    at,
+    closing,
+    end_of_casts,
+    split_list,
+    tokens_of,
+)
 from cdc_platform.simulator.stream.stream import StreamQuery
 from cdc_platform.simulator.wire import problems
 from cdc_platform.simulator.wire.settings import Dialect, PartitionMode, SimulatorSettings
@@ -73,13 +81,13 @@ def find_stream_call(
     if end != len(tokens) - 1 or not _selects_all(tokens[: place + 1], dialect):
         raise problems.combined(dialect, function)
     bound = _bound(tokens[place + 2 : end], function)
-    found = {
-        name: _argument(given, parameters, types or {}, function, position)
-        for position, (name, given) in enumerate(bound.items())
+    arguments = {
+        name: _argument(tokens, parameters, types or {}, function, position)
+        for position, (name, tokens) in enumerate(bound.items())
     }
-    for name, argument in found.items():
+    for name, argument in arguments.items():
         _check_type(function, name, argument)
-    return StreamCall(function, _query({name: argument.value for name, argument in found.items()}))
+    return StreamCall(function, _query({name: argument.value for name, argument in arguments.items()}))
 
 
 def _is_equal(name: str, other: str, dialect: Dialect) -> bool:
@@ -131,19 +139,19 @@ def _argument(
     tokens: Sequence[Token], parameters: Parameters, types: Mapping[str, str], function: str, position: int
 ) -> Argument:
     first, is_single = at(tokens, 0), len(tokens) == 1
-    if first.kind is Kind.PARAMETER and is_single:
+    if first.kind is TokenKind.PARAMETER and is_single:
         name = find_parameter(parameters, first.value)
         return Argument(parameters[name], types.get(name, ""))
     literal = tokens[1:] if first.is_word("TIMESTAMP", "ARRAY") else tokens
     begin = at(literal, 0)
     if begin.is_mark("[") and closing(literal, 0) == len(literal) - 1:
         return Argument([token.text for token in literal], "ARRAY")
-    if begin.kind is Kind.NUMBER and is_single and begin.text.isdecimal():
+    if begin.kind is TokenKind.NUMBER and is_single and begin.text.isdecimal():
         return Argument(begin.text, "INT64")
     if end_of_casts(literal, 1) == len(literal):
         if first.is_word("NULL"):
             return Argument(None)
-        if begin.kind is Kind.TEXT:
+        if begin.kind is TokenKind.TEXT:
             return Argument(begin.value)
     raise problems.argument_is_expression(function, position)
 

@@ -9,7 +9,7 @@ from typing import Final
 from cdc_platform.simulator.wire.settings import Dialect
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     SPACE = "space"
@@ -65,7 +65,7 @@ class Token:
         position: its first character in the query.
     """
 
-    kind: Kind
+    kind: TokenKind
     text: str
     value: str
     position: int = 0
@@ -73,34 +73,34 @@ class Token:
     @property
     def is_identifier(self) -> bool:
         """Whether it can be a name."""
-        return self.kind in (Kind.NAME, Kind.QUOTED)
+        return self.kind in (TokenKind.NAME, TokenKind.QUOTED)
 
     def is_word(self, *words: str) -> bool:
         """Return whether it is one of these keywords, given in upper case."""
-        return self.kind is Kind.NAME and self.text.upper() in words
+        return self.kind is TokenKind.NAME and self.text.upper() in words
 
     def is_mark(self, mark: str) -> bool:
         """Return whether it is this operator or character."""
-        return self.kind is Kind.MARK and self.text == mark
+        return self.kind is TokenKind.MARK and self.text == mark
 
 
-NOTHING: Final = Token(Kind.MARK, "", "")
+NOTHING: Final = Token(TokenKind.MARK, "", "")
 """Placeholder before the first and after the last token."""
 
 
 def all_tokens(sql: str, dialect: Dialect) -> list[Token]:
     """Return all tokens of a text; joined, they are the text."""
-    found = []
+    tokens = []
     for match in _TOKENS[dialect].finditer(sql):
-        kind = Kind[match.lastgroup or "MARK"]
-        found.append(Token(kind, match[0], _value(kind, match[0], dialect), match.start()))
-    return found
+        kind = TokenKind[match.lastgroup or "MARK"]
+        tokens.append(Token(kind, match[0], _value(kind, match[0], dialect), match.start()))
+    return tokens
 
 
 def tokens_of(sql: str, dialect: Dialect) -> list[Token]:
     """Return the tokens of a text without white space, comments and a semicolon at its end."""
-    found = [token for token in all_tokens(sql, dialect) if token.kind is not Kind.SPACE]
-    return found[:-1] if found and found[-1].is_mark(";") else found
+    tokens = [token for token in all_tokens(sql, dialect) if token.kind is not TokenKind.SPACE]
+    return tokens[:-1] if tokens and tokens[-1].is_mark(";") else tokens
 
 
 def at(tokens: Sequence[Token], index: int) -> Token:
@@ -122,8 +122,8 @@ def split_list(tokens: Sequence[Token]) -> list[list[Token]]:
     """Return the items between commas outside of brackets, without empty ones."""
     items, depth = list[list[Token]]([[]]), 0
     for token in tokens:
-        depth += token.text in _PAIRS and token.kind is Kind.MARK
-        depth -= token.text in _PAIRS.values() and token.kind is Kind.MARK
+        depth += token.text in _PAIRS and token.kind is TokenKind.MARK
+        depth -= token.text in _PAIRS.values() and token.kind is TokenKind.MARK
         if token.is_mark(",") and depth == 0:
             items.append([])
         else:
@@ -137,21 +137,21 @@ def end_of_casts(tokens: Sequence[Token], index: int) -> int:
         index += 2
         while at(tokens, index).is_word("VARYING", "PRECISION", "WITH", "WITHOUT", "TIME", "ZONE"):
             index += 1
-        while at(tokens, index).text in _PAIRS and at(tokens, index).kind is Kind.MARK:
+        while at(tokens, index).text in _PAIRS and at(tokens, index).kind is TokenKind.MARK:
             index = closing(tokens, index) + 1
     return index
 
 
-def _value(kind: Kind, text: str, dialect: Dialect) -> str:
-    if kind is Kind.PARAMETER:
+def _value(kind: TokenKind, text: str, dialect: Dialect) -> str:
+    if kind is TokenKind.PARAMETER:
         return f"p{text[1:]}" if text[0] == "$" else text[1:]
-    if kind is Kind.NAME and dialect is Dialect.POSTGRESQL:
+    if kind is TokenKind.NAME and dialect is Dialect.POSTGRESQL:
         return text.lower()
-    if kind not in (Kind.TEXT, Kind.QUOTED):
+    if kind not in (TokenKind.TEXT, TokenKind.QUOTED):
         return text
     if dialect is Dialect.POSTGRESQL:
         return text[1:-1].replace(text[0] * 2, text[0])
-    return _ESCAPE.sub(_unescaped, text[1:-1]) if kind is Kind.TEXT else text[1:-1]
+    return _ESCAPE.sub(_unescaped, text[1:-1]) if kind is TokenKind.TEXT else text[1:-1]
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cdc_platform.simulator.sql.parameters import Parameters, find_parameter
-from cdc_platform.simulator.sql.tokens import Kind, Token, all_tokens, at, closing, end_of_casts
+from cdc_platform.simulator.sql.tokens import Token, TokenKind, all_tokens, at, closing, end_of_casts
 from cdc_platform.simulator.wire import problems
 from cdc_platform.simulator.wire.settings import Dialect
 
@@ -58,7 +58,7 @@ class _Translation:
     def __post_init__(self) -> None:
         self.tokens, self.spaces = [], set()
         for token in self.all_tokens:
-            if token.kind is Kind.SPACE:
+            if token.kind is TokenKind.SPACE:
                 self.spaces.add(len(self.tokens))
             else:
                 self.tokens.append(token)
@@ -101,7 +101,7 @@ class _Translation:
     def _items(self, first: int, end: int) -> str:
         """Return the elements of an array as a list of expressions."""
         token = at(self.tokens, first)
-        if token.kind is Kind.PARAMETER and end_of_casts(self.tokens, first + 1) == end:
+        if token.kind is TokenKind.PARAMETER and end_of_casts(self.tokens, first + 1) == end:
             return self._bound_items(token)
         opening = first
         if token.is_word("ARRAY"):
@@ -114,10 +114,10 @@ class _Translation:
         return self.text(opening + 1, last)
 
     def _bound_items(self, token: Token) -> str:
-        found = self.parameters[find_parameter(self.parameters, token.value)]
-        if not isinstance(found, list | None):
+        value = self.parameters[find_parameter(self.parameters, token.value)]
+        if not isinstance(value, list | None):
             raise problems.parameter_invalid(token.value, "ARRAY")
-        return ", ".join(map(self._bind, found or ()))
+        return ", ".join(map(self._bind, value or ()))
 
     def _bind(self, value: Any) -> str:
         name = f"v{len(self.values)}"
@@ -126,15 +126,15 @@ class _Translation:
 
     def _word(self, place: int) -> str:
         token, previous = self.tokens[place], at(self.tokens, place - 1)
-        if token.kind is Kind.TEXT:
+        if token.kind is TokenKind.TEXT:
             return _quoted(token.value, "'")
-        if token.kind is Kind.PARAMETER:
+        if token.kind is TokenKind.PARAMETER:
             return self._bind(self.parameters[find_parameter(self.parameters, token.value)])
-        if token.kind is Kind.QUOTED or self._is_name_for_certain(place, previous):
+        if token.kind is TokenKind.QUOTED or self._is_name_for_certain(place, previous):
             return _quoted(token.value, '"')
-        if token.kind is Kind.MARK and token.text[0] in _STRAY:
+        if token.kind is TokenKind.MARK and token.text[0] in _STRAY:
             raise problems.not_answered(f"{token.text[0]} stands where it begins no literal and no name")
-        if token.kind is not Kind.NAME:
+        if token.kind is not TokenKind.NAME:
             return token.text
         self.selects += token.is_word("SELECT")
         if self.selects > 1:
@@ -145,7 +145,7 @@ class _Translation:
 
     def _is_name_for_certain(self, place: int, previous: Token) -> bool:
         """Return whether a keyword is a name here: after a dot, and as an alias in PostgreSQL."""
-        if self.tokens[place].kind is not Kind.NAME or self._is_called(place):
+        if self.tokens[place].kind is not TokenKind.NAME or self._is_called(place):
             return False
         return previous.is_mark(".") or (self.dialect is Dialect.POSTGRESQL and previous.is_word("AS"))
 

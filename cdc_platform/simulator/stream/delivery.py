@@ -1,4 +1,4 @@
-"""What each partition has to deliver, block by block."""
+"""The records that each partition has to deliver, block by block."""
 
 import threading
 from bisect import bisect_left
@@ -30,33 +30,33 @@ class Deliveries:
     def records(self, partition: Partition, first_micros: int, last_micros: int) -> Iterator[list[Delivered]]:
         """Yield the records of a span of time, both ends included, in the order of their timestamps."""
         for number in self._history.blocks(first_micros, last_micros):
-            found = self._block(number).get(partition.serial)
-            if found:
-                begin = bisect_left(found, (first_micros,))
-                end = bisect_left(found, (last_micros + 1,))
+            delivered = self._block(number).get(partition.serial)
+            if delivered:
+                begin = bisect_left(delivered, (first_micros,))
+                end = bisect_left(delivered, (last_micros + 1,))
                 if begin < end:
-                    yield found[begin:end]
+                    yield delivered[begin:end]
 
     def _block(self, number: int) -> dict[int, list[Delivered]]:
         with self._lock:
-            found = self._blocks.get(number)
-            if found is not None:
+            block = self._blocks.get(number)
+            if block is not None:
                 self._blocks.move_to_end(number)
-                return found
-            found = self._written(number)
-            self._blocks[number] = found
-            self._sizes[number] = sum(len(row) for rows in found.values() for _, row in rows)
+                return block
+            block = self._written(number)
+            self._blocks[number] = block
+            self._sizes[number] = sum(len(row) for rows in block.values() for _, row in rows)
             self._bytes += self._sizes[number]
             while self._bytes > _CACHED_BYTES and len(self._blocks) > 1:
                 oldest, _ = self._blocks.popitem(last=False)
                 self._bytes -= self._sizes.pop(oldest)
-            return found
+            return block
 
     def _written(self, number: int) -> dict[int, list[Delivered]]:
-        written: dict[int, list[Delivered]] = {}
+        by_partition: dict[int, list[Delivered]] = {}
         schemas, write = self._history.schemas, self._write
         for transaction in self._history.block(number):
             for record in data_records(transaction, schemas.at(transaction.commit_micros)):
                 partition = record.changes[0].partition
-                written.setdefault(partition, []).append((transaction.commit_micros, write(record)))
-        return written
+                by_partition.setdefault(partition, []).append((transaction.commit_micros, write(record)))
+        return by_partition

@@ -1,4 +1,4 @@
-"""What goes wrong with a change stream query: on demand, or by seeded dice."""
+"""Faults of a change stream query: on demand, or by seeded dice."""
 
 import random
 import threading
@@ -127,17 +127,17 @@ def befall(
     if fate.fault in (None, Fault.READ_TIMESTAMP):
         yield from batches
         return
-    left = fate.after_rows
+    remaining = fate.after_rows
     for batch in batches:
-        if len(batch) < left:
-            left -= len(batch)
+        if len(batch) < remaining:
+            remaining -= len(batch)
             yield batch
             continue
-        yield batch[:left]
+        yield batch[:remaining]
         if fate.fault is not Fault.STALLED:
             break
         is_over.wait(stall_s)
-        yield batch[left:]
+        yield batch[remaining:]
         yield from batches
         return
     if fate.fault in _ENDINGS:

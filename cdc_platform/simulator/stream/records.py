@@ -18,7 +18,7 @@ _HIGH: Final = 0x963D1AF435FB3E79
 _OFFSETS: Final = ("Z", "+00:00")
 _BOOLS: Final = ("false", "true")
 _MOD_NAMES: Final = tuple(mod.name for mod in Mod)
-_PATCHES: Final = (ValueCaptureType.OLD_AND_NEW_VALUES, ValueCaptureType.NEW_VALUES)
+_PARTIAL_CAPTURES: Final = (ValueCaptureType.OLD_AND_NEW_VALUES, ValueCaptureType.NEW_VALUES)
 _WITH_OLD: Final = (ValueCaptureType.OLD_AND_NEW_VALUES, ValueCaptureType.NEW_ROW_AND_OLD_VALUES)
 _EMPTY: Final = list_value(())
 
@@ -49,7 +49,7 @@ class DataRecord(NamedTuple):
     def shown_slots(self) -> tuple[int, ...]:
         """The slots of the value columns that the record has types and new values of."""
         change = self.changes[0]
-        if change.mod == Mod.UPDATE and self.capture in _PATCHES:
+        if change.mod == Mod.UPDATE and self.capture in _PARTIAL_CAPTURES:
             return tuple(slot for slot in self.table.watched_slots if slot in change.named)
         return self.table.watched_slots
 

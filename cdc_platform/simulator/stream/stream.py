@@ -108,10 +108,10 @@ class ChangeStream:
         return heartbeat_row(self._dialect, micros)
 
     def _partition(self, token: str) -> Partition:
-        found = self._history.tree.find(token)
-        if found is None:
+        partition = self._history.tree.find(token)
+        if partition is None:
             raise problems.token_unknown(token)
-        return found
+        return partition
 
     def _first_rows(self, start: int, is_over: threading.Event) -> Iterator[list[Row]]:
         while (now := self.now_micros()) < start and not is_over.wait((start - now) / 1_000_000):
@@ -192,9 +192,9 @@ class PartitionRead:
         return self._position
 
     def _children(self, ended: int) -> list[Row]:
-        sent = self._resumed.rows if self._resumed.micros == ended else 0
+        skipped = self._resumed.rows if self._resumed.micros == ended else 0
         rows = enumerate(self._stream.child_rows(self._partition), start=1)
-        return [Row((row,), Position(ended, number)) for number, row in rows if number > sent]
+        return [Row((row,), Position(ended, number)) for number, row in rows if number > skipped]
 
     def _closing(self, last: int) -> Iterator[list[Row]]:
         """Tell where a bounded query without any record got to; one with records just ends."""

@@ -1,4 +1,4 @@
-"""At which moment a request reads: transaction selectors, and what is told about transactions."""
+"""The moment at which a request reads: transaction selectors, and answers about transactions."""
 
 import threading
 from collections.abc import Callable
@@ -47,9 +47,9 @@ class Moments:
         read_only = selector.single_use.read_only
         micros = self._moment(read_only)
         bound = read_only.WhichOneof("timestamp_bound")
-        told = transaction(b"", micros) if read_only.return_read_timestamp else b""
+        message = transaction(b"", micros) if read_only.return_read_timestamp else b""
         is_strong = is_read_only and bound in (None, "strong")
-        return Reading(micros, is_strong_single_use=is_strong, transaction=told)
+        return Reading(micros, is_strong_single_use=is_strong, transaction=message)
 
     def begun(self, options: Any) -> bytes:
         """Return a new read-only transaction as a message in bytes.

@@ -84,29 +84,29 @@ def argument_is_expression(function: str, position: int) -> Refusal:
     )
 
 
-def argument_of_other_type(function: str, name: str, expected: str, found: str) -> Refusal:
+def argument_of_other_type(function: str, name: str, expected: str, actual: str) -> Refusal:
     """An argument whose type is not the one of the signature."""
     return Refusal(
         "INVALID_ARGUMENT",
-        f"Invalid argument of change stream TVF {function}. {name} must be {expected}, but is {found}. "
+        f"Invalid argument of change stream TVF {function}. {name} must be {expected}, but is {actual}. "
         "Implicit type conversions are not supported.",
     )
 
 
-def too_many_arguments(function: str, most: int, found: int) -> Refusal:
+def too_many_arguments(function: str, most: int, count: int) -> Refusal:
     """More arguments than the signature has."""
     return Refusal(
         "INVALID_ARGUMENT",
-        f"No matching signature for {function}: Signature accepts at most {most} arguments, found {found} "
+        f"No matching signature for {function}: Signature accepts at most {most} arguments, found {count} "
         "arguments",
     )
 
 
-def argument_unknown(function: str, name: str, known: Iterable[str]) -> Refusal:
+def argument_unknown(function: str, name: str, names: Iterable[str]) -> Refusal:
     """An argument with a name that the signature has not."""
     return Refusal(
         "INVALID_ARGUMENT",
-        f"Named argument {name} not found in signature for call to {function}; it has {', '.join(known)}",
+        f"Named argument {name} not found in signature for call to {function}; it has {', '.join(names)}",
     )
 
 

@@ -10,9 +10,9 @@ from cdc_platform.model.stream.records import ValueCaptureType
 
 DAY_S: Final = 86_400
 RETENTION_S: Final = 7 * DAY_S
-"""For how long a change stream keeps its records, unless it is told otherwise."""
+"""For how long a change stream keeps its records, unless configured otherwise."""
 VERSION_RETENTION_S: Final = 3600
-"""For how long Spanner keeps old versions of rows, unless it is told otherwise."""
+"""For how long Spanner keeps old versions of rows, unless configured otherwise."""
 
 
 class Dialect(StrEnum):
@@ -62,7 +62,7 @@ class PartitionMode(StrEnum):
     IMMUTABLE_KEY_RANGE = "IMMUTABLE_KEY_RANGE"
     """They do not: they end, and their children have the keys."""
     MUTABLE_KEY_RANGE = "MUTABLE_KEY_RANGE"
-    """Keys move, and records are messages that tell so. The simulator serves what a reader sees first: the
+    """Keys move, and records are messages that say so. The simulator serves what a reader sees first: the
     option, and the answer to the query without a token."""
 
 

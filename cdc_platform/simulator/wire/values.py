@@ -87,10 +87,10 @@ def to_proto(column_type: ColumnType) -> Any:
     annotation = TypeAnnotationCode(_ANNOTATION_CODES.get(column_type.annotation or "", 0))
     code = _UNKNOWN_CODE if column_type.code == UNKNOWN else TypeCode[column_type.code]
     name = PROTO_NAMES.get(column_type.code, "")
-    found = Type(code=code, type_annotation=annotation, proto_type_fqn=name)
+    proto = Type(code=code, type_annotation=annotation, proto_type_fqn=name)
     if column_type.element is not None:
-        found.array_element_type = to_proto(column_type.element)
-    return found
+        proto.array_element_type = to_proto(column_type.element)
+    return proto
 
 
 def type_fields(column_type: ColumnType) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class DatastreamDataSource(DataSource):
         plan = json.loads(self.options[PLAN_OPTION])
         windows = tuple(ReadWindow(**fields) for fields in plan["windows"])
         files = deal_files(files_from_json(plan["files"]), int(self.options[TASKS_OPTION]))
-        offers = {key: files_from_json(found) for key, found in plan["schemas"].items()}
+        offers = {key: files_from_json(files) for key, files in plan["schemas"].items()}
         tasks = [Task(task, windows, offers=offers) for task in files]
         settled = tuple(plan["settled"].items())
         tasks[0] = replace(tasks[0], announced=tuple(plan["announced"]), settled=settled, is_first=True)

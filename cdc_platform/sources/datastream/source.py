@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FilesDescription:
-    """The tables that the newest file of each object tells of."""
+    """The tables that the newest file of each object shows."""
 
     tables: tuple[TableSchema, ...]
 
@@ -70,22 +70,22 @@ class DatastreamSource(SourceOfArrivals):
         listed = list(self.store.list_files())
         for file in listed:
             if not is_schema(file):
-                known = newest.setdefault(file.folder, file)
-                newest[file.folder] = max(known, file, key=lambda one: one.modified_micros)
+                newest_file = newest.setdefault(file.folder, file)
+                newest[file.folder] = max(newest_file, file, key=lambda candidate: candidate.modified_micros)
         offers = offered_schemas(listed, newest.values())
-        found = {table.name: table for file in newest.values() for table in self._tables_of(file, offers)}
-        return FilesDescription(tuple(found[name] for name in sorted(found)))
+        tables = {table.name: table for file in newest.values() for table in self._tables_of(file, offers)}
+        return FilesDescription(tuple(tables[name] for name in sorted(tables)))
 
     def _tables_of(self, file: SourceFile, offers: Offers) -> Iterator[TableSchema]:
         try:
             data = self.store.read(file.path)
             schemas = borrowed_schemas(self.settings.path, file, offers, data, self.settings.bounds)
             events = decode_file(self.settings, data, schemas)
-            told = map(table_of, storable(events))
+            tables = map(table_of, storable(events))
             # A delete may tell its key only by metadata, and so no column.
-            yield from {table.name: table for table in told if table.key_columns}.values()
+            yield from {table.name: table for table in tables if table.key_columns}.values()
         except CdcError:
-            # Whoever reads the file tells what is wrong with it.
+            # Anyone who reads the file tells what is wrong with it.
             return
 
     def start_micros(self) -> int:
@@ -102,9 +102,9 @@ class DatastreamSource(SourceOfArrivals):
         a backlog too large for one cycle, all but the last of its cycles move the position by one microsecond
         only, since not all files that there are have been read. Files that could not be read hold nothing.
         """
-        self._listed = found = list(self.store.list_files())
+        self._listed = listed_files = list(self.store.list_files())
         self._offered = {}
-        listed = [file for file in found if not is_schema(file)]
+        listed = [file for file in listed_files if not is_schema(file)]
         read = read_progress()
         choice = self._choose(listed, read, lineage, request)
         newest = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
@@ -117,7 +117,7 @@ class DatastreamSource(SourceOfArrivals):
         if not (choice.files or fresh or settled or is_unread or request.has_replay):
             return ReadPlan(())
         chosen = choice.files if windows else ()
-        offers = offered_schemas(found, chosen)
+        offers = offered_schemas(listed_files, chosen)
         inputs = {
             "files": files_to_json(chosen),
             "announced": fresh,
@@ -130,10 +130,12 @@ class DatastreamSource(SourceOfArrivals):
         self, listed: Sequence[SourceFile], read: Mapping[str, str], lineage: Lineage, request: ReadRequest
     ) -> FileChoice:
         keys = {partition.key: partition.token for partition in live(lineage)}
-        wanted = {keys[key] for key in request.keys if key in keys} if request.keys is not None else None
-        known = lineage.partitions.keys()
+        folders = {keys[key] for key in request.keys if key in keys} if request.keys is not None else None
+        partition_keys = lineage.partitions.keys()
         readable = [
-            file for file in listed if file.folder in known and (wanted is None or file.folder in wanted)
+            file
+            for file in listed
+            if file.folder in partition_keys and (folders is None or file.folder in folders)
         ]
         clock_micros = None if request.ends_pauses else request.clock_micros
         return choose_files(readable, read, self.settings.most_files, self.settings.most_bytes, clock_micros)

@@ -13,7 +13,7 @@ STREAM_NAMES: Final = Query("SELECT change_stream_name FROM information_schema.c
 class InformationSchema:
     """The queries of one dialect.
 
-    ``all_column`` is the quoted name of the column that tells whether a stream watches all tables,
+    ``all_column`` is the quoted name of the column that says whether a stream watches all tables,
     ``yes`` the literal by which a flag is true, ``marker`` stands for the stream's name, which is bound
     to ``parameter``; ``default_schema`` has no name of its own in change records.
     """

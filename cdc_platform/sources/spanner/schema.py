@@ -1,4 +1,4 @@
-"""What a change stream watches, from the information schema."""
+"""The tables and columns that a change stream watches, from the information schema."""
 
 import re
 from collections import defaultdict
@@ -71,7 +71,7 @@ class SchemaReader:
 
     @property
     def settings(self) -> SpannerSettings:
-        """What the source is told."""
+        """The settings of the source."""
         return self.client.settings
 
     def fetch_texts(self, query: Query) -> list[tuple[str | None, ...]]:
@@ -97,7 +97,9 @@ def describe_stream(
     catalog, name = INFORMATION_SCHEMAS[dialect], settings.change_stream
     stream = client.fetch_texts(catalog.stream(name))
     if not stream:
-        raise _not_found(settings, sorted(str(known) for (known,) in client.fetch_texts(STREAM_NAMES)))
+        raise _not_found(
+            settings, sorted(str(stream_name) for (stream_name,) in client.fetch_texts(STREAM_NAMES))
+        )
     options = {str(key): str(value) for key, value in client.fetch_texts(catalog.options(name))}
     check_partition_mode(options, settings.title)
     watches_all = catalog.is_true(stream[0][0])
@@ -167,7 +169,7 @@ def _watched_tables(
 
 
 def _sorted_names(names: Mapping[str, Iterable[str]]) -> _NamesByTable:
-    return {table: tuple(sorted(found)) for table, found in names.items()}
+    return {table: tuple(sorted(columns)) for table, columns in names.items()}
 
 
 def _is_watched(row: tuple[str | None, ...], listed: set[str] | None) -> bool:
@@ -213,13 +215,13 @@ def check_nanosecond_columns(description: StreamDescription, names: tuple[str, .
     Raises:
         SettingError: It names a column that is not watched, or not a timestamp.
     """
-    known = {
+    types = {
         f"{table.name}.{column.name}": column.type for table in description.tables for column in table.columns
     }
     for name in names:
-        if name not in known:
+        if name not in types:
             raise SettingError("nanosecond_columns", f"names no column that the stream watches: {name!r}")
-        if (known[name].element or known[name]).annotation != NANOSECONDS:
+        if (types[name].element or types[name]).annotation != NANOSECONDS:
             raise SettingError("nanosecond_columns", f"names a column that is no timestamp: {name!r}")
 
 
@@ -241,8 +243,8 @@ def _type_warnings(tables: tuple[TableSchema, ...]) -> tuple[str, ...]:
     )
 
 
-def _not_found(settings: SpannerSettings, known: list[str]) -> SourceNotFound:
-    there = f"There are: {', '.join(known)}" if known else "The database has none; create one"
+def _not_found(settings: SpannerSettings, stream_names: list[str]) -> SourceNotFound:
+    there = f"There are: {', '.join(stream_names)}" if stream_names else "The database has none; create one"
     return SourceNotFound(
         f"There is no {settings.title}. Correct `change_stream`; if the stream was dropped, its records are "
         f"lost: create it again, and begin a new lake folder. {there}"

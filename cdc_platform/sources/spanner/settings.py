@@ -153,7 +153,7 @@ class SpannerSettings:
         return self.start_timestamp is None
 
     def impatient(self, deadline_s: float) -> "SpannerSettings":
-        """Return the same with at most one attempt of so many seconds, for whoever cannot wait."""
+        """Return the same with at most one attempt of so many seconds, for anyone who cannot wait."""
         return replace(self, deadline_s=min(deadline_s, self.deadline_s), max_attempts=1)
 
     def with_environment(self, environment: Mapping[str, str] = os.environ) -> "SpannerSettings":

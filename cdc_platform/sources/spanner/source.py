@@ -14,8 +14,8 @@ from cdc_platform.errors import (
 )
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
-from cdc_platform.model.schema.observed_columns import SeenColumn
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.observed_columns import ObservedColumn
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.generations import Generations, finished_parents
 from cdc_platform.model.stream.lineage import Lineage, plan_requested
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cdc_platform.sources.spanner.copying.copy_source import TableCopyDataSource
     from cdc_platform.sources.spanner.stream.reader import ChangeStreamDataSource
 
-WINDOWS_HERE: Final = 64
+LOCAL_WINDOWS: Final = 64
 """This process reads a few at a time; Spark's tasks share more of them better."""
 
 
@@ -60,23 +60,23 @@ class SpannerSource(SparkSource):
         self._is_described = True
         return description
 
-    def look(self, micros: int) -> Look:
+    def read_schema(self, micros: int) -> SchemaRead:
         """Return the schema at a timestamp, or the present one where the source no longer tells that."""
         try:
-            found = describe_stream(self.client, micros, may_watch_nothing=True)
+            description = describe_stream(self.client, micros, may_watch_nothing=True)
         except RetentionExpired:
-            found, is_exact = describe_stream(self.client, may_watch_nothing=True), False
+            description, is_exact = describe_stream(self.client, may_watch_nothing=True), False
         else:
             is_exact = True
-        return Look(
+        return SchemaRead(
             micros,
-            found.tables,
-            found.unwatched,
-            found.options,
+            description.tables,
+            description.unwatched,
+            description.options,
             is_exact,
-            found.watches_all,
-            keyless=found.keyless,
-            generated=found.generated,
+            description.watches_all,
+            keyless=description.keyless,
+            generated=description.generated,
         )
 
     def clock_micros(self) -> int:
@@ -146,16 +146,16 @@ class SpannerSource(SparkSource):
         windows = plan_requested(lineage, request)
         return ReadPlan(windows, finished_parents=finished_parents(lineage) if request.keys is None else None)
 
-    def as_stored(self, table: str, name: str, column: SeenColumn) -> SeenColumn:
+    def as_stored(self, table: str, name: str, column: ObservedColumn) -> ObservedColumn:
         """Return a column as the lake keeps it: a timestamp whose nanoseconds count is text."""
         is_kept = f"{table}.{name}" in self.settings.nanosecond_columns
         return replace(column, type=column.type.with_nanoseconds()) if is_kept else column
 
-    def read_here(
+    def read_locally(
         self, cycle: int, plan: ReadPlan, most_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
         """Yield the raw records of the windows of a plan; None where they are long, or many."""
-        if len(plan.windows) > WINDOWS_HERE or any(window.duration_s > most_s for window in plan.windows):
+        if len(plan.windows) > LOCAL_WINDOWS or any(window.duration_s > most_s for window in plan.windows):
             return None
         from cdc_platform.sources.spanner.stream.window_pool import read_together
         from cdc_platform.sources.spanner.stream.window_reader import read_window

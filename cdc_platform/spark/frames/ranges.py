@@ -21,7 +21,7 @@ def sort_in_ranges(
     """Return a frame sorted, in tasks of which each has a range of the order.
 
     Spark's own sort computes all of its input once more to find such ranges. Here they are found from the
-    two columns that tell where a row stands, which for what lies in files are quick to read.
+    two columns that say where a row stands, which for what lies in files are quick to read.
 
     Args:
         frame: what is to be sorted.
@@ -32,8 +32,8 @@ def sort_in_ranges(
     most = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     ranges = min(most, -(-expected_rows // ROWS_PER_RANGE))
     moment, text = places.columns
-    found = places.sample(min(1.0, ranges * _SAMPLED_PER_RANGE / expected_rows), seed=0)
-    sampled = found.select(F.unix_micros(moment), F.coalesce(text, F.lit(""))).collect()
+    sample = places.sample(min(1.0, ranges * _SAMPLED_PER_RANGE / expected_rows), seed=0)
+    sampled = sample.select(F.unix_micros(moment), F.coalesce(text, F.lit(""))).collect()
     starts = range_starts([(row[0], row[1]) for row in sampled], ranges)
     spread = frame.repartitionById(ranges, _range_of(order[0], order[1], starts))
     return spread.sortWithinPartitions(*order)
@@ -55,9 +55,9 @@ def _count_starts(moment: str, text: str, starts: Sequence[Place], before: int =
     if not starts:
         return str(before)
     middle = len(starts) // 2
-    micros, told = starts[middle]
+    micros, label = starts[middle]
     start = f"timestamp_micros({micros}L)"
-    lies_before = f"{moment} < {start} OR {moment} = {start} AND {text} < {quote_text(told)}"
+    lies_before = f"{moment} < {start} OR {moment} = {start} AND {text} < {quote_text(label)}"
     less = _count_starts(moment, text, starts[:middle], before)
     more = _count_starts(moment, text, starts[middle + 1 :], before + middle + 1)
     return f"if({lies_before}, {less}, {more})"

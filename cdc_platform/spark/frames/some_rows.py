@@ -13,7 +13,7 @@ from cdc_platform.model.rows.resolution import RowId
 ROW_ID: Final = ("table_name", "keys")
 IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
 _IDS: Final = pa.schema([(name, pa.string()) for name in ROW_ID])
-_STORIES: Final = pa.schema([(name, pa.string()) for name in (*ROW_ID, "story")])
+_KEY_CHAINS: Final = pa.schema([(name, pa.string()) for name in (*ROW_ID, "key_chain")])
 
 
 def ids_frame(spark: SparkSession, ids: Iterable[RowId]) -> DataFrame:
@@ -25,10 +25,10 @@ def ids_frame(spark: SparkSession, ids: Iterable[RowId]) -> DataFrame:
     return F.broadcast(spark.createDataFrame(pa.table([names, keys], schema=_IDS)))
 
 
-def stories_frame(spark: SparkSession, stories: Mapping[RowId, str]) -> DataFrame:
-    """Return rows' ids with the stories that they belong to, as `story`; they go to every task whole."""
-    columns = [*zip(*((*row_id, stories[row_id]) for row_id in sorted(stories)), strict=True)]
-    return F.broadcast(spark.createDataFrame(pa.table(list(map(list, columns)), schema=_STORIES)))
+def key_chains_frame(spark: SparkSession, chains: Mapping[RowId, str]) -> DataFrame:
+    """Return rows' ids with the key chains that they belong to, as `key_chain`; each task gets all."""
+    columns = [*zip(*((*row_id, chains[row_id]) for row_id in sorted(chains)), strict=True)]
+    return F.broadcast(spark.createDataFrame(pa.table(list(map(list, columns)), schema=_KEY_CHAINS)))
 
 
 def changes_of(log: DataFrame, ids: DataFrame, tables: Collection[str]) -> DataFrame:

@@ -44,21 +44,21 @@ def with_columns_of(rows: DataFrame, schema: StructType) -> DataFrame:
     )
 
 
-def hold(held: ExitStack, frame: DataFrame) -> DataFrame:
+def cache_frame(cache: ExitStack, frame: DataFrame) -> DataFrame:
     """Cache a frame until the end of the stack, and return it.
 
     Args:
-        held: the stack that releases the frame.
+        cache: the stack that releases the frame.
         frame: reads tables by `read_version` only.
     """
     persisted = frame.persist()
-    held.callback(persisted.unpersist)
+    cache.callback(persisted.unpersist)
     return persisted
 
 
-def hold_view(held: ExitStack, frame: DataFrame) -> str:
+def cache_view(cache: ExitStack, frame: DataFrame) -> str:
     """Return the name of a temporary view of a frame, which lasts until the end of the stack."""
     view = f"held_{uuid4().hex}"
     frame.createOrReplaceTempView(view)
-    held.callback(frame.sparkSession.catalog.dropTempView, view)
+    cache.callback(frame.sparkSession.catalog.dropTempView, view)
     return view

@@ -38,7 +38,7 @@ EVENT_PARTS: Final = (
     "event.origin as origin",
 )
 IS_ALONE: Final = "record_id = concat_ws('/', transaction_id, transaction_id)"
-"""Whether a change is a transaction of its own: its source tells of none."""
+"""Whether a change is a transaction of its own: its source reports none."""
 HALF_FAULT: Final = (
     "it is half of a key change, and the other half is in quarantine: see its reason, and replay both"
 )
@@ -55,7 +55,7 @@ def order_events(
     capabilities: SourceCapabilities,
     fitting: Iterable[tuple[str, str]] = (),
 ) -> DataFrame:
-    """Return one row per change, in the order of the log, with what tells whether it may enter it.
+    """Return one row per change, in the order of the log, with what says whether it may enter it.
 
     Args:
         records: data change records of RAW_EVENT_RECORDS between two watermarks.

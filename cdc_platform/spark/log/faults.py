@@ -1,4 +1,4 @@
-"""Why a change cannot be taken into the log: found while it is ordered, without a look at other changes."""
+"""Faults of a change that keep it out of the log, found without looking at other changes."""
 
 from collections.abc import Sequence
 
@@ -75,7 +75,7 @@ def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = C
         f"{_HAS_ROW} AND {KEYS} IS NULL": KEYS_FAULT,
         f"{_HAS_ROW} AND mod.new_values IS NOT NULL AND {VALUES} IS NULL": VALUES_FAULT,
     }
-    cases = " ".join(f"WHEN {found} THEN {quote_text(reason)}" for found, reason in shape.items())
+    cases = " ".join(f"WHEN {condition} THEN {quote_text(reason)}" for condition, reason in shape.items())
     return F.expr(f"CASE {cases} {unfit} END")
 
 
@@ -85,31 +85,31 @@ def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str |
     if of_key and not capabilities.hands_out_events:
         of_key = [_unless_remade(table, f"coalesce({', '.join([*of_key, 'NULL'])})")]
     faults = [*of_key, *(_value_fault(table, column) for column in table.value_columns)]
-    found = [fault for fault in faults if fault is not None]
-    return f"coalesce({', '.join([*found, 'NULL'])})" if found else None
+    present = [fault for fault in faults if fault is not None]
+    return f"coalesce({', '.join([*present, 'NULL'])})" if present else None
 
 
 def _unless_remade(table: TableSchema, fault: str) -> str:
     """Return the SQL of a fault of the key, which is judged again where the table has got another key."""
     declared = f"filter(from_json(column_types, {_DECLARED}), c -> c.is_primary_key)"
     names = f"transform({declared}, c -> c.name)"
-    known = ", ".join(quote_text(column.name) for column in table.key_columns)
-    is_other = f"coalesce(array_size({names}) > 0 AND NOT ({_same(names, known)}), false)"
+    key_names = ", ".join(quote_text(column.name) for column in table.key_columns)
+    is_other = f"coalesce(array_size({names}) > 0 AND NOT ({_same(names, key_names)}), false)"
     lacks = quote_text(f"the keys lack a column that the record has in the key of `{table.name}`")
     own = f"CASE WHEN exists({names}, c -> NOT map_contains_key({KEYS}, c)) THEN {lacks} END"
     return f"CASE WHEN {fault} IS NOT NULL THEN CASE WHEN {is_other} THEN {own} ELSE {fault} END END"
 
 
-def _same(names: str, known: str) -> str:
-    return f"sort_array({names}) = sort_array(array({known}))"
+def _same(names: str, key_names: str) -> str:
+    return f"sort_array({names}) = sort_array(array({key_names}))"
 
 
 def _key_fault(table: TableSchema, column: SourceColumn) -> str:
     name, text = quote_text(column.name), f"{KEYS}[{quote_text(column.name)}]"
     lacks = quote_text(f"the keys lack `{column.name}` of `{table.name}`")
     unfit = key_unfit_expression(text, column.type)
-    told = _told(table, column, text)
-    branch = f" WHEN {unfit} AND NOT {_declares_other(column)} THEN {told}" if unfit else ""
+    fault_text = _fault_text(table, column, text)
+    branch = f" WHEN {unfit} AND NOT {_declares_other(column)} THEN {fault_text}" if unfit else ""
     return f"CASE WHEN NOT map_contains_key({KEYS}, {name}) THEN {lacks}{branch} END"
 
 
@@ -117,7 +117,7 @@ def _value_fault(table: TableSchema, column: SourceColumn) -> str | None:
     text = f"{VALUES}[{quote_text(column.name)}]"
     unfit = unfit_expression(text, column.type)
     return (
-        f"CASE WHEN {unfit} AND NOT {_declares_other(column)} THEN {_told(table, column, text)} END"
+        f"CASE WHEN {unfit} AND NOT {_declares_other(column)} THEN {_fault_text(table, column, text)} END"
         if unfit
         else None
     )
@@ -135,6 +135,6 @@ def _declares_other(column: SourceColumn) -> str:
     return f"coalesce(exists(from_json(column_types, {_DECLARED}), c -> {differs}), false)"
 
 
-def _told(table: TableSchema, column: SourceColumn, text: str) -> str:
+def _fault_text(table: TableSchema, column: SourceColumn, text: str) -> str:
     about = quote_text(f"`{column.name}` of `{table.name}` is {column.type.text}, which cannot hold: ")
     return f"concat({about}, {shown_expression(text)})"

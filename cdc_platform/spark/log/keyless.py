@@ -25,14 +25,14 @@ def unnumbered_rows(ordered: DataFrame) -> DataFrame:
     return ordered.where(IS_UNNUMBERED).selectExpr("table_name", f"{_ROW_OF} as row").distinct()
 
 
-def number_copies(ordered: DataFrame, known: DataFrame) -> DataFrame:
+def number_copies(ordered: DataFrame, counts: DataFrame) -> DataFrame:
     """Return ordered changes, in which the keys of rows that have none of their own are numbered.
 
     Args:
         ordered: the result of `order_records`, persisted.
-        known: how many there were before, as `table_name`, `row` and `count`; of others there were none.
+        counts: how many there were before, as `table_name`, `row` and `count`; of others there were none.
     """
-    before_them = known.selectExpr("table_name as of_table", "row as of_row", "count")
+    before_them = counts.selectExpr("table_name as of_table", "row as of_row", "count")
     step = f"if({UNSOUND}, 0, if({_IS_DELETE}, -1, 1))"
     spans = ordered.selectExpr(
         "*",
@@ -57,8 +57,8 @@ def count_in_table(table: str, stored: DataFrame, rows: DataFrame) -> DataFrame:
         stored: its rows, as `row` and `copy`: the last copy is the number of copies.
         rows: the rows that are counted, as `table_name` and `row`, each once.
     """
-    wanted = rows.where(F.col("table_name") == table)
-    counted = wanted.join(stored, "row").groupBy("table_name", "row")
+    table_rows = rows.where(F.col("table_name") == table)
+    counted = table_rows.join(stored, "row").groupBy("table_name", "row")
     return counted.agg(F.max("copy").alias("count"))
 
 
@@ -70,10 +70,10 @@ def count_in_log(log: DataFrame, rows: DataFrame) -> DataFrame:
     tables = [row[0] for row in rows.select("table_name").distinct().collect()]
     changes = log.where(F.col("table_name").isin(tables))
     truncated = changes.groupBy("table_name").agg(F.max(_when(_IS_TRUNCATE)).alias("truncated_at"))
-    told = changes.where(f"not {_IS_TRUNCATE}").selectExpr(
+    logged = changes.where(f"not {_IS_TRUNCATE}").selectExpr(
         "table_name", f"{_ROW_OF} as row", f"{_COPY_OF} - if({_IS_DELETE}, 1, 0) as count", "ordinal"
     )
-    of_rows = told.join(rows, ["table_name", "row"], "left_semi")
+    of_rows = logged.join(rows, ["table_name", "row"], "left_semi")
     newest = of_rows.groupBy("table_name", "row").agg(
         F.max_by("count", "ordinal").alias("count"), F.max("ordinal").alias("ordinal")
     )

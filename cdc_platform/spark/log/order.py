@@ -53,10 +53,10 @@ class Incomplete:
 
 @dataclass(frozen=True)
 class TableStats:
-    """What a cycle has of a table: changes, patches and truncates among them, when the first committed."""
+    """A table's changes in a cycle: changes, partial updates, truncates, when the first committed."""
 
     changes: int
-    patches: int
+    partial_updates: int
     truncates: int = 0
     first_micros: int = 0
 
@@ -83,7 +83,7 @@ def order_records(
     expected_records: int,
     tables: Sequence[TableSchema] = (),
 ) -> DataFrame:
-    """Return one row per change, in the order of the log, with what tells whether it may enter it.
+    """Return one row per change, in the order of the log, with what says whether it may enter it.
 
     Args:
         records: data change records of RAW_CHANGE_RECORDS between two watermarks.
@@ -186,7 +186,7 @@ def count_changes(ordered: DataFrame, further: Mapping[str, Column]) -> list[Row
     sound = ~F.col(UNSOUND)
     counts = {
         "changes": F.count_if(sound),
-        "patches": F.count_if(sound & ~F.col("is_whole_row")),
+        "partial_updates": F.count_if(sound & ~F.col("is_whole_row")),
         "truncates": F.count_if(sound & (F.col("change_kind") == ChangeKind.TRUNCATE.value)),
         "quarantined": F.count_if(F.col(UNSOUND) & (F.col("mod_ordinal") == 0)),
         "first_micros": F.min(F.when(sound, F.unix_micros("commit_timestamp"))),
@@ -202,7 +202,7 @@ def to_stats(rows: Sequence[Row], transactions: int, incomplete: Incomplete | No
     return LogStats(
         tables={
             row["table_name"]: TableStats(
-                row["changes"], row["patches"], row["truncates"], row["first_micros"]
+                row["changes"], row["partial_updates"], row["truncates"], row["first_micros"]
             )
             for row in rows
             if row["changes"]

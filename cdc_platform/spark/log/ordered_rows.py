@@ -61,31 +61,31 @@ def deletion_marker_rows(ordered: pa.Table, cycle: int) -> pa.Table:
 
 def unnumbered_few(ordered: pa.Table) -> dict[str, set[str]]:
     """Return what `unnumbered_rows` returns, by table, for a small result of `order_events`."""
-    found = defaultdict[str, set[str]](set)
+    rows = defaultdict[str, set[str]](set)
     for row in ordered.filter(_is_unnumbered(ordered)).select(["table_name", "keys"]).to_pylist():
-        found[row["table_name"]].add(row_of(row["keys"]))
-    return found
+        rows[row["table_name"]].add(row_of(row["keys"]))
+    return rows
 
 
-def number_few(ordered: pa.Table, known: Mapping[RowCopies, int]) -> pa.Table:
+def number_few(ordered: pa.Table, stored_counts: Mapping[RowCopies, int]) -> pa.Table:
     """Return what `number_copies` returns, for a small result of `order_events`.
 
     Args:
         ordered: changes, in order.
-        known: how many rows there were before, by table and row.
+        stored_counts: how many rows there were before, by table and row.
     """
-    counts = dict(known)
+    counts = dict(stored_counts)
     keys: list[str] = []
     for row in ordered.select(["table_name", "change_kind", "keys", UNSOUND]).to_pylist():
         table, key = row["table_name"], row["keys"]
         if row["change_kind"] == ChangeKind.TRUNCATE and not row[UNSOUND]:
-            counts = {one: count for one, count in counts.items() if one[0] != table}
+            counts = {same_rows: count for same_rows, count in counts.items() if same_rows[0] != table}
         elif key is not None and key.startswith(UNNUMBERED_PREFIX):
-            one = (table, row_of(key))
-            before, is_delete = counts.get(one, 0), row["change_kind"] == ChangeKind.DELETE
+            same_rows = (table, row_of(key))
+            before, is_delete = counts.get(same_rows, 0), row["change_kind"] == ChangeKind.DELETE
             if not row[UNSOUND]:
-                counts[one] = before - 1 if is_delete else before + 1
-            key = keys_text(one[1], before if is_delete or row[UNSOUND] else before + 1)
+                counts[same_rows] = before - 1 if is_delete else before + 1
+            key = keys_text(same_rows[1], before if is_delete or row[UNSOUND] else before + 1)
         keys.append(key)
     place = ordered.schema.get_field_index("keys")
     return ordered.set_column(place, ordered.schema.field(place), pa.array(keys, ordered["keys"].type))
@@ -121,7 +121,7 @@ def _as_stats(rows: Sequence[_Row], transactions: int, incomplete: Incomplete | 
         if not row[UNSOUND]:
             by_table[row["table_name"]].append(row)
     return LogStats(
-        tables={name: _measure_table(found) for name, found in by_table.items() if name is not None},
+        tables={name: _measure_table(changes) for name, changes in by_table.items() if name is not None},
         transactions=transactions,
         quarantined=sum(row[UNSOUND] and row["mod_ordinal"] == 0 for row in rows),
         next_ordinal=max((row["ordinal"] + 1 for row in rows), default=0),
@@ -133,7 +133,7 @@ def _measure_table(sound: Iterable[_Row]) -> TableStats:
     rows = list(sound)
     return TableStats(
         changes=len(rows),
-        patches=sum(not row["is_whole_row"] for row in rows),
+        partial_updates=sum(not row["is_whole_row"] for row in rows),
         truncates=sum(row["change_kind"] == ChangeKind.TRUNCATE for row in rows),
         first_micros=min((from_datetime(row["commit_timestamp"]) for row in rows), default=0),
     )

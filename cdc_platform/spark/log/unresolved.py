@@ -26,9 +26,9 @@ _SINCE: Final = pa.schema(
 def unresolved_values(
     log: DataFrame, since: Mapping[tuple[str, str], int], *, comes_in_order: bool = True
 ) -> DataFrame:
-    """Return the values that rows have, and that the log does not tell.
+    """Return the values that rows have, and that the log does not say.
 
-    A value is unresolved from the change on that left it out, where no change of the row had told it since
+    A value is unresolved from the change on that left it out, where no change of the row has had it since
     the row began, until one does.
 
     Args:
@@ -44,12 +44,12 @@ def unresolved_values(
     left_out = log.where(LACKS_VALUES).select(
         "table_name", "keys", F.explode("unavailable_columns").alias("column_name")
     )
-    asked = left_out.distinct().join(_since_frame(log, since), ["table_name", "column_name"], "left")
+    lacking = left_out.distinct().join(_since_frame(log, since), ["table_name", "column_name"], "left")
     # Whole rows in order name all of their columns, those of files may leave nulls out.
     tells = f"{_TELLS} AND ({_NAMES if comes_in_order else f'is_whole_row OR {_NAMES}'})"
-    told = asked.join(log.where(f"change_kind <> {_TRUNCATE}"), ["table_name", "keys"])
-    rows = told.groupBy("table_name", "keys", "column_name").agg(
-        F.expr(f"max(if({tells}, {place}, null))").alias("told_at"),
+    logged = lacking.join(log.where(f"change_kind <> {_TRUNCATE}"), ["table_name", "keys"])
+    rows = logged.groupBy("table_name", "keys", "column_name").agg(
+        F.expr(f"max(if({tells}, {place}, null))").alias("named_at"),
         F.expr(f"max(if(change_kind in ({_BEGINS}), {place}, null))").alias("begun_at"),
         F.expr(f"max_by(change_kind, {place}) = {_DELETE}").alias("is_gone"),
         F.max(place).alias("newest"),
@@ -61,7 +61,7 @@ def unresolved_values(
         f"NOT is_gone AND newest > coalesce(truncated_at, {lowest})"
     )
     begun = f"greatest(coalesce(begun_at, {lowest}), coalesce(truncated_at, {lowest}))"
-    unknown = f"told_at IS NULL OR told_at < {begun}"
+    unknown = f"named_at IS NULL OR named_at < {begun}"
     return living.where(unknown).select("table_name", "keys", "column_name")
 
 

@@ -62,7 +62,7 @@ def archive_file() -> Path | None:
 def _jars() -> str:
     """Return Spark's jars as Java compares them with those of an archive: path, time and size."""
     facts = ((file, file.stat()) for file in sorted(Path(pyspark.__file__).parent.glob("jars/*.jar")))
-    return " ".join(f"{file} {found.st_mtime_ns} {found.st_size}" for file, found in facts)
+    return " ".join(f"{file} {status.st_mtime_ns} {status.st_size}" for file, status in facts)
 
 
 def cache_folder() -> Path:

@@ -28,12 +28,12 @@ SESSION: Final = {
     # One task does what is little; what takes seconds is worth a task for every core.
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16MB",
-    # A patch is broadcast to the table it is merged into, whatever its size up to this one: a MERGE
-    # takes no hint, and the alternative moves the whole table.
+    # Net changes are broadcast to the table that they are merged into, whatever their size up to this one: a
+    # MERGE takes no hint, and the alternative moves the whole table.
     "spark.sql.autoBroadcastJoinThreshold": "256MB",
-    # A persisted patch lives for a second: compressing it costs more than it saves.
+    # Persisted net changes live for a second: compressing it costs more than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    # Spark would be told the line of this code that made each expression, in several messages apiece.
+    # Spark would get the line of this code that made each expression, in several messages apiece.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.dataFrameQueryContext.enabled": "false",
 }
@@ -112,7 +112,7 @@ def launch_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
     """Return what a process of our own is started with besides, by a file that only we may read.
 
     It is what a catalog or `spark.conf` has been given and is not known to be harmless.
-    Spark's event log hides what a process is started with, but not what a session is told later.
+    Spark's event log hides what a process is started with, but not what a session is configured with later.
     """
     if spark.remote is not None:
         return {}
@@ -126,7 +126,7 @@ def _is_harmless(name: str, value: str) -> bool:
 
 
 def session_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
-    """Return what a session is told before it uses the lake: others may have started its process."""
+    """Return a session's properties before it uses the lake: others may have started its process."""
     secrets = launch_secrets(spark, lake)
     return {name: value for name, value in secrets.items() if name.startswith(CATALOGS)}
 

@@ -24,8 +24,8 @@ def token_file(port: int) -> Path:
 
 def choose_token(remote: str | None = None) -> str:
     """Return the token of a new server: that of its address or of the environment, else a random one."""
-    given = _parameters(remote).get("token") if remote is not None else None
-    return given or os.environ.get(VARIABLE) or secrets.token_urlsafe(32)
+    token = _parameters(remote).get("token") if remote is not None else None
+    return token or os.environ.get(VARIABLE) or secrets.token_urlsafe(32)
 
 
 def write_token(port: int, token: str) -> Path:
@@ -48,10 +48,10 @@ def with_token(remote: str) -> str:
     token = parameters.pop("token", None) or os.environ.get(VARIABLE) or _read_token(address.port)
     if token is None:
         return remote
-    told = "".join(
+    text = "".join(
         f";{name}={quote(value, safe='')}" for name, value in {**parameters, "token": token}.items()
     )
-    return f"sc://{LOCAL}:{address.port}/{told}"
+    return f"sc://{LOCAL}:{address.port}/{text}"
 
 
 def _read_token(port: int) -> str | None:

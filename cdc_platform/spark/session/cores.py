@@ -1,4 +1,4 @@
-"""How many tasks run at once."""
+"""The number of tasks that run at once."""
 
 import os
 import re
@@ -16,8 +16,8 @@ def local_cores(spark: SparkSession) -> int | None:
 
 def cores_of(master: str) -> int | None:
     """Return the same by the master's address."""
-    found = LOCAL.fullmatch(master)
-    if found is None:
+    match = LOCAL.fullmatch(master)
+    if match is None:
         return None
-    cores = found[1] or "1"
+    cores = match[1] or "1"
     return (os.cpu_count() or 1) if cores == "*" else int(cores)

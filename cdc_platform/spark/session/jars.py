@@ -1,4 +1,4 @@
-"""The jars that Spark fetches unless told otherwise: they must be those that were published."""
+"""The jars that Spark fetches unless configured otherwise: they must be those that were published."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -30,10 +30,10 @@ def check_jars(spark: SparkSettings) -> None:
     for package, expected in SHA256.items():
         for jar in _cached(package, spark.conf.get(FOLDER_SETTING)):
             with jar.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-            if found != expected:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if digest != expected:
                 raise JarsUnavailable(
-                    f"A jar is not the one that was published as {package} (its SHA-256 is {found}). "
+                    f"A jar is not the one that was published as {package} (its SHA-256 is {digest}). "
                     f"Find out who has changed it, delete it and start again: {jar}"
                 )
 

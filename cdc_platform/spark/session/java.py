@@ -40,8 +40,8 @@ def find_java() -> Path | None:
     home = os.environ.get("JAVA_HOME")
     if home:
         return _of_home(home) if _of_home(home).exists() else None
-    found = shutil.which("java")
-    return Path(found) if found is not None else None
+    program = shutil.which("java")
+    return Path(program) if program is not None else None
 
 
 def _of_home(home: str) -> Path:
@@ -54,7 +54,7 @@ def _major_version(program: Path) -> int:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603  the user's own Java
     except (OSError, subprocess.SubprocessError) as error:
         raise JavaMissing(f"Java does not run: {program} ({error}). {ADVICE}") from error
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    if found is None:
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    if match is None:
         raise JavaMissing(f"Java tells no version: {program}. {ADVICE}")
-    return int(found.group(1))
+    return int(match.group(1))

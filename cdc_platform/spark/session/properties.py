@@ -45,8 +45,8 @@ def started_with(properties: Mapping[str, str]) -> Iterator[None]:
     if not properties:
         yield
         return
-    given = os.environ.get(SUBMIT_ARGUMENTS)
-    if given is not None and OPTION in given:
+    arguments = os.environ.get(SUBMIT_ARGUMENTS)
+    if arguments is not None and OPTION in arguments:
         raise SettingError(
             "spark.conf",
             f"holds secrets, which Spark takes from a file, but {SUBMIT_ARGUMENTS} names a file of its own; "
@@ -55,15 +55,15 @@ def started_with(properties: Mapping[str, str]) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="cdc_platform-") as folder:
         path = Path(folder) / "spark.conf"
         write_properties(path, properties)
-        os.environ[SUBMIT_ARGUMENTS] = f"{shlex.join(properties_options(path))} {given or NO_ARGUMENTS}"
+        os.environ[SUBMIT_ARGUMENTS] = f"{shlex.join(properties_options(path))} {arguments or NO_ARGUMENTS}"
         try:
             yield
         finally:
-            _restore(given)
+            _restore(arguments)
 
 
-def _restore(given: str | None) -> None:
-    if given is None:
+def _restore(arguments: str | None) -> None:
+    if arguments is None:
         del os.environ[SUBMIT_ARGUMENTS]
     else:
-        os.environ[SUBMIT_ARGUMENTS] = given
+        os.environ[SUBMIT_ARGUMENTS] = arguments

@@ -1,4 +1,4 @@
-"""Which Spark does the work, and what it is given."""
+"""Settings of Spark: which one does the work, and its properties."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

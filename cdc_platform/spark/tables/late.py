@@ -14,7 +14,7 @@ def with_former(log: DataFrame, former: DataFrame, table: TableSchema, *, is_sma
     """Return a table's changes with all former ones of the rows of which something came late.
 
     Something came late where a former change is newer than one of these, or where a former delete is what
-    these come upon. The fold of both is then the row, whatever the order in which its changes came.
+    these come upon. The net change of both is then the row, whatever the order in which its changes came.
 
     Args:
         log: rows of the change log, of one table.

@@ -1,4 +1,6 @@
-"""Bringing a patch into a table: born keys are appended, existing ones merged, nothing is shuffled."""
+"""Merging net changes into a table: inserted keys are appended, existing ones merged, nothing is shuffled."""
+
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
@@ -7,7 +9,7 @@ from cdc_platform.lake.catalog.settings import KEPT_BY_TIME
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_options import ORDER_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spark_type
-from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE, PatchStats
+from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE, NetChangeStats
 from cdc_platform.spark.tables.typed import named
 
 
@@ -36,37 +38,51 @@ def create_table_sql(target: str, table: TableSchema, format_version: int) -> st
     return f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING iceberg TBLPROPERTIES ({listed})"
 
 
-def append_inserted(patch: DataFrame, target: str, table: TableSchema, properties: dict[str, str]) -> None:
-    """Append the keys that were born in the patch; the source promises that the table has none of them."""
+def append_inserted(
+    net_changes: DataFrame, target: str, table: TableSchema, properties: dict[str, str]
+) -> None:
+    """Append the inserted keys; the source guarantees that the table has none of them."""
     columns = [F.col(quote_spark(column.name)) for column in table.columns]
-    writer = patch.where(F.col(ACTION) == APPEND).select(*columns).writeTo(target)
+    writer = net_changes.where(F.col(ACTION) == APPEND).select(*columns).writeTo(target)
     for key, value in properties.items():
         writer = writer.option(f"snapshot-property.{key}", value)
     writer.append()
 
 
 def merge_existing(
-    spark: SparkSession, view: str, target: str, table: TableSchema, stats: PatchStats, *, has_patches: bool
+    spark: SparkSession,
+    view: str,
+    target: str,
+    table: TableSchema,
+    stats: NetChangeStats,
+    *,
+    has_partial_updates: bool,
 ) -> None:
     """Update and delete the keys that the table has.
 
-    With matched clauses only it is an inner join, which broadcasts the patch
+    With matched clauses only it is an inner join, which broadcasts the net changes
     (`spark.sql.autoBroadcastJoinThreshold`) and never shuffles the table.
     """
     source = f"SELECT * FROM {view} WHERE {ACTION} IN ('{UPDATE}', '{REMOVE}')"
-    spark.sql(_merge_sql(source, target, table, stats, has_patches=has_patches, bounded=True))
+    spark.sql(_merge_sql(source, target, table, stats, has_partial_updates=has_partial_updates, bounded=True))
 
 
 def merge_everything(
-    spark: SparkSession, view: str, target: str, table: TableSchema, stats: PatchStats, *, has_patches: bool
+    spark: SparkSession,
+    view: str,
+    target: str,
+    table: TableSchema,
+    stats: NetChangeStats,
+    *,
+    has_partial_updates: bool,
 ) -> None:
-    """Bring a patch in without believing which keys the table has; slower by a shuffle of the table.
+    """Merge net changes without assuming which keys the table has; slower by a shuffle of the table.
 
-    So a key that was born and died in the patch is deleted, too, if the table has it after all.
+    So a key that was inserted and deleted again is deleted, too, if the table has it after all.
     """
     columns = f"* EXCEPT ({ACTION}), CASE {ACTION} WHEN '{NOTHING}' THEN '{REMOVE}' ELSE {ACTION} END"
     source = f"SELECT {columns} AS {ACTION} FROM {view}"
-    merge = _merge_sql(source, target, table, stats, has_patches=has_patches, bounded=False)
+    merge = _merge_sql(source, target, table, stats, has_partial_updates=has_partial_updates, bounded=False)
     columns = ", ".join(quote_spark(column.name) for column in table.columns)
     values = ", ".join(quote_spark("s", column.name) for column in table.columns)
     spark.sql(
@@ -75,7 +91,13 @@ def merge_everything(
 
 
 def _merge_sql(
-    source: str, target: str, table: TableSchema, stats: PatchStats, *, has_patches: bool, bounded: bool
+    source: str,
+    target: str,
+    table: TableSchema,
+    stats: NetChangeStats,
+    *,
+    has_partial_updates: bool,
+    bounded: bool,
 ) -> str:
     equal = "<=>" if stats.has_null_keys else "="
     conditions = [
@@ -86,21 +108,21 @@ def _merge_sql(
         # Iceberg skips files by literals only, not by what the source of the merge holds.
         first = quote_spark("t", table.key_columns[0].name)
         conditions.append(f"{first} BETWEEN {stats.low_inclusive} AND {stats.high_inclusive}")
-    # What comes late, or again, changes nothing; but for patches, which were folded with all that is newer.
-    follows = ">=" if has_patches else ">"
+    # Late and repeated changes change nothing; but partial updates were computed with all that is newer.
+    follows = ">=" if has_partial_updates else ">"
     is_newer = f" AND s.{ORDER_KEY} {follows} coalesce(t.{ORDER_KEY}, '')"
     newer = is_newer if keeps_order(table) else ""
     return (
         f"MERGE INTO {target} t USING ({source}) s ON {' AND '.join(conditions)} "
         f"WHEN MATCHED AND s.{ACTION} = '{REMOVE}'{newer} THEN DELETE "
-        f"{_update_clause(table, newer, has_patches=has_patches)}"
+        f"{_update_clause(table, newer, has_partial_updates=has_partial_updates)}"
     )
 
 
-def _update_clause(table: TableSchema, newer: str, *, has_patches: bool) -> str:
+def _update_clause(table: TableSchema, newer: str, *, has_partial_updates: bool) -> str:
+    new_value = partial(_new_value, has_partial_updates=has_partial_updates)
     assignments = [
-        f"{quote_spark('t', column.name)} = {_new_value(column.name, has_patches=has_patches)}"
-        for column in table.value_columns
+        f"{quote_spark('t', column.name)} = {new_value(column.name)}" for column in table.value_columns
     ] or [
         # Nothing changes in a table of keys only, but rows that are there are counted as matched.
         f"{quote_spark('t', column.name)} = {quote_spark('s', column.name)}"
@@ -109,6 +131,8 @@ def _update_clause(table: TableSchema, newer: str, *, has_patches: bool) -> str:
     return f"WHEN MATCHED{newer} THEN UPDATE SET {', '.join(assignments)}"
 
 
-def _new_value(name: str, *, has_patches: bool) -> str:
+def _new_value(name: str, *, has_partial_updates: bool) -> str:
     new, old = quote_spark("s", name), quote_spark("t", name)
-    return f"CASE WHEN {quote_spark('s', named(name))} THEN {new} ELSE {old} END" if has_patches else new
+    return (
+        f"CASE WHEN {quote_spark('s', named(name))} THEN {new} ELSE {old} END" if has_partial_updates else new
+    )

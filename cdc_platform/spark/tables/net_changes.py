@@ -1,4 +1,4 @@
-"""Folding the ordered changes of each key into one patch, by a single aggregation."""
+"""Net changes: the ordered changes of each key become one row, by a single aggregation."""
 
 from dataclasses import dataclass
 
@@ -30,8 +30,8 @@ BOUNDED_TYPES = frozenset({"bigint", "string", "date", "timestamp"})
 
 
 @dataclass(frozen=True)
-class PatchStats:
-    """How many keys a patch holds for each action, and where they lie.
+class NetChangeStats:
+    """How many keys net changes have for each action, and where they lie.
 
     ``low_inclusive`` and ``high_inclusive`` are SQL literals of the first key column's bounds, None
     where it has no literal or some key is NULL. ``size_bytes`` is about what its rows take, where that was
@@ -52,7 +52,7 @@ class PatchStats:
         return self.updated + self.deleted
 
 
-def fold_changes(changes: DataFrame, table: TableSchema, *, has_patches: bool) -> DataFrame:
+def compute_net_changes(changes: DataFrame, table: TableSchema, *, has_partial_updates: bool) -> DataFrame:
     """Return one row per key: what the changes do to it.
 
     INSERT sets all columns, DELETE sets them all and the deletion marker, UPDATE sets the columns it names;
@@ -61,20 +61,20 @@ def fold_changes(changes: DataFrame, table: TableSchema, *, has_patches: bool) -
     Args:
         changes: the result of `type_changes`.
         table: the table's columns.
-        has_patches: whether `changes` has a flag for each value column.
+        has_partial_updates: whether `changes` has a flag for each value column.
 
     Returns:
-        the key columns, the value columns, with patches the flags `__names_COLUMN` (some change set
-        the column), and `__action`: `append` (born in these changes), `update`, `delete`, or `none`
-        (born and gone).
+        the key columns, the value columns, with partial updates the flags `__names_COLUMN` (some change set
+        the column), and `__action`: `append` (inserted by these changes), `update`, `delete`, or `none`
+        (inserted and deleted).
     """
     keys = [_col(column.name) for column in table.key_columns]
-    aggregate = _fold_patches if has_patches else _fold_whole_rows
+    aggregate = _net_partial_updates if has_partial_updates else _net_whole_rows
     return aggregate(changes, table, keys)
 
 
-def fold_rows(log: DataFrame, table: TableSchema, words: LogWords) -> DataFrame:
-    """Return what `fold_changes` does without patches, and look only at the values of the newest changes.
+def compute_net_rows(log: DataFrame, table: TableSchema, words: LogWords) -> DataFrame:
+    """Return the net changes of whole rows, which takes only the values of the newest changes.
 
     A value that does not fit its type, and that a newer change replaces, fails no query here.
 
@@ -84,29 +84,29 @@ def fold_rows(log: DataFrame, table: TableSchema, words: LogWords) -> DataFrame:
         words: what the order of the changes is taken from.
     """
     position = F.col(words.position)
-    newest = F.max_by(F.struct(*words.told), position)
-    born = F.min_by(F.expr(words.kind), position) == ChangeKind.INSERT.value
+    newest = F.max_by(F.struct(*words.columns), position)
+    inserted = F.min_by(F.expr(words.kind), position) == ChangeKind.INSERT.value
     keys = key_parts(table)
-    of_row = with_key_parts(log, table).groupBy(*keys).agg(newest.alias(NEWEST), born.alias(INSERTED))
+    of_row = with_key_parts(log, table).groupBy(*keys).agg(newest.alias(NEWEST), inserted.alias(INSERTED))
     rows = of_row.select(f"{NEWEST}.*", INSERTED, *keys)
-    typed = type_changes(rows, table, has_patches=False, words=words, further=(INSERTED, *keys))
+    typed = type_changes(rows, table, has_partial_updates=False, words=words, further=(INSERTED, *keys))
     return typed.select(
         # Not those of the newest change: a merge need not spread rows by them once more.
         *(F.col(key).alias(column.name) for key, column in zip(keys, table.key_columns, strict=True)),
-        *map(_col, _folded_values(table)),
+        *map(_col, _net_value_names(table)),
         *([F.col(ORDINAL).alias(ORDER_KEY)] if keeps_order(table) else []),
         _action(F.col(KIND) == ChangeKind.DELETE.value).alias(ACTION),
     )
 
 
-def _fold_whole_rows(changes: DataFrame, table: TableSchema, keys: list[Column]) -> DataFrame:
-    values = _folded_values(table)
+def _net_whole_rows(changes: DataFrame, table: TableSchema, keys: list[Column]) -> DataFrame:
+    values = _net_value_names(table)
     newest = F.max_by(F.struct(KIND, *(_col(name) for name in values)), ORDINAL)
-    folded = changes.groupBy(*keys).agg(
+    aggregated = changes.groupBy(*keys).agg(
         newest.alias(NEWEST), _was_inserted().alias(INSERTED), *_ordering_key(table)
     )
     is_gone = F.col(f"{NEWEST}.{KIND}") == ChangeKind.DELETE.value
-    return folded.select(
+    return aggregated.select(
         *keys,
         *(F.col(quote_spark(NEWEST, name)).alias(name) for name in values),
         *([ORDER_KEY] if keeps_order(table) else []),
@@ -114,10 +114,10 @@ def _fold_whole_rows(changes: DataFrame, table: TableSchema, keys: list[Column])
     )
 
 
-def _fold_patches(changes: DataFrame, table: TableSchema, keys: list[Column]) -> DataFrame:
-    values = _folded_values(table)
+def _net_partial_updates(changes: DataFrame, table: TableSchema, keys: list[Column]) -> DataFrame:
+    values = _net_value_names(table)
     is_row_event = F.col(KIND) != ChangeKind.UPDATE.value
-    folded = changes.groupBy(*keys).agg(
+    aggregated = changes.groupBy(*keys).agg(
         F.max_by(F.col(KIND), F.when(is_row_event, F.col(ORDINAL))).alias(ROW_EVENT),
         _was_inserted().alias(INSERTED),
         *(
@@ -130,7 +130,7 @@ def _fold_patches(changes: DataFrame, table: TableSchema, keys: list[Column]) ->
         *_ordering_key(table),
     )
     is_gone = F.coalesce(F.col(ROW_EVENT) == ChangeKind.DELETE.value, F.lit(False))
-    return folded.select(
+    return aggregated.select(
         *keys,
         *(F.col(quote_spark(name, "value")).alias(name) for name in values),
         *(_col(name).isNotNull().alias(named(name)) for name in values),
@@ -139,7 +139,7 @@ def _fold_patches(changes: DataFrame, table: TableSchema, keys: list[Column]) ->
     )
 
 
-def _folded_values(table: TableSchema) -> list[str]:
+def _net_value_names(table: TableSchema) -> list[str]:
     return [column.name for column in table.value_columns if column.name != ORDER_KEY]
 
 
@@ -153,15 +153,17 @@ def _was_inserted() -> Column:
 
 
 def _action(is_gone: Column) -> Column:
-    born = F.col(INSERTED)
-    return F.when(born & is_gone, NOTHING).when(born, APPEND).when(is_gone, REMOVE).otherwise(UPDATE)
+    inserted = F.col(INSERTED)
+    return F.when(inserted & is_gone, NOTHING).when(inserted, APPEND).when(is_gone, REMOVE).otherwise(UPDATE)
 
 
-def measure_patch(patch: DataFrame, table: TableSchema, *, has_size: bool = False) -> PatchStats:
-    """Count a patch's keys by action and find their bounds; one Spark job.
+def measure_net_changes(
+    net_changes: DataFrame, table: TableSchema, *, has_size: bool = False
+) -> NetChangeStats:
+    """Count the keys of net changes by action and find their bounds; one Spark job.
 
     Args:
-        patch: the result of `fold_changes`, or its keys and actions.
+        net_changes: the result of `compute_net_changes`, or its keys and actions.
         table: the table's columns.
         has_size: whether the size of all columns is wanted, too.
     """
@@ -172,7 +174,7 @@ def measure_patch(patch: DataFrame, table: TableSchema, *, has_size: bool = Fals
         any_null = any_null | key.isNull()
     touches = F.col(ACTION).isin(UPDATE, REMOVE)
     sizes = [size for column in table.columns for size in _sizes(column)] if has_size else []
-    row = patch.agg(
+    row = net_changes.agg(
         *(F.count_if(F.col(ACTION) == action).alias(action) for action in (APPEND, UPDATE, REMOVE)),
         F.count_if(any_null).alias("nulls"),
         F.min(F.when(touches, _col(first.name))).cast("string").alias("low"),
@@ -183,7 +185,7 @@ def measure_patch(patch: DataFrame, table: TableSchema, *, has_size: bool = Fals
     kind = spark_type(first.type)
     bounded = kind in BOUNDED_TYPES and not row["nulls"]
     lengths = sum(row[f"size_{place}"] or 0 for place, _ in enumerate(sizes))
-    return PatchStats(
+    return NetChangeStats(
         appended=row[APPEND],
         updated=row[UPDATE],
         deleted=row[REMOVE],
@@ -195,7 +197,7 @@ def measure_patch(patch: DataFrame, table: TableSchema, *, has_size: bool = Fals
 
 
 def _sizes(column: SourceColumn) -> list[Column]:
-    """Return what a value takes beyond its fixed part, apart: long sums are slow for Spark to resolve."""
+    """Return the parts of a value's size beyond the fixed one: long sums are slow for Spark to resolve."""
     kind, value = spark_type(column.type), _col(column.name)
     if kind.startswith("array"):
         return [F.octet_length(F.to_json(F.struct(value))), F.greatest(F.size(value), F.lit(0)) * FIXED_BYTES]

@@ -1,4 +1,4 @@
-"""Deleted rows that stay: a delete becomes a patch that marks the row and leaves the rest as it was."""
+"""Deleted rows that stay: a delete becomes a partial update that marks the row and keeps the rest."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, source_schema
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
-from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, fold_changes
+from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, compute_net_changes
 from cdc_platform.spark.tables.typed import (
     COMMITTED,
     KIND,
@@ -22,22 +22,24 @@ from cdc_platform.spark.tables.typed import (
 _IS_BACK: Final = "__is_back"
 
 
-def fold_softly(changes: DataFrame, stored: TableSchema, *, drops_unseen: bool = True) -> DataFrame:
-    """Return one row per key as `fold_changes` does, with patches; a delete marks the row and keeps it.
+def compute_soft_net_changes(
+    changes: DataFrame, stored: TableSchema, *, drops_unseen: bool = True
+) -> DataFrame:
+    """Return the net changes with partial updates, where a delete marks the row and keeps it.
 
     Args:
-        changes: the result of `type_changes` for the source's columns, with patches and origin.
+        changes: the result of `type_changes` for the source's columns, with partial updates and origin.
         stored: the table's columns in the lake, with `__deleted` and `__deleted_at`.
-        drops_unseen: whether rows that were born and gone within one transaction are left out.
+        drops_unseen: whether rows that were inserted and deleted within one transaction are left out.
     """
     table = source_schema(stored)
-    seen = _drop_unseen(changes, table) if drops_unseen else changes
-    folded = fold_changes(_mark_deletes(seen, table), stored, has_patches=True)
-    return folded.withColumn(DELETED, F.coalesce(DELETED, F.lit(False)))
+    visible = _drop_unseen(changes, table) if drops_unseen else changes
+    net_changes = compute_net_changes(_mark_deletes(visible, table), stored, has_partial_updates=True)
+    return net_changes.withColumn(DELETED, F.coalesce(DELETED, F.lit(False)))
 
 
 def _drop_unseen(changes: DataFrame, table: TableSchema) -> DataFrame:
-    """Leave out rows that were born and gone within one transaction: nobody can ever have seen them."""
+    """Leave out rows inserted and deleted within one transaction: nobody can ever have seen them."""
     keys = [_col(column.name) for column in table.key_columns]
     of_key = Window.partitionBy(*keys, COMMITTED, TRANSACTION).orderBy(ORDINAL)
     whole = of_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
@@ -61,24 +63,28 @@ def _mark_deletes(changes: DataFrame, table: TableSchema) -> DataFrame:
     )
 
 
-def find_returning(patch: DataFrame, before: DataFrame, stored: TableSchema, *, is_small: bool) -> DataFrame:
-    """Return the patch with those of its born keys as existing ones that the table holds as deleted rows.
+def find_returning(
+    net_changes: DataFrame, before: DataFrame, stored: TableSchema, *, is_small: bool
+) -> DataFrame:
+    """Return the net changes, in which inserted keys are existing ones where the table has them as deleted.
 
     Args:
-        patch: the result of `fold_softly`.
+        net_changes: the result of `compute_soft_net_changes`.
         before: the table before the changes.
         stored: the table's columns in the lake.
         is_small: whether there are so few keys that all tasks may be sent them.
     """
-    born = patch.where(F.col(ACTION) == APPEND).select(*_named_keys(stored, "__inserted"))
+    inserted = net_changes.where(F.col(ACTION) == APPEND).select(*_named_keys(stored, "__inserted"))
     deleted = before.where(_col(DELETED)).withColumns(_widened_keys(before, stored))
     back = deleted.join(
-        F.broadcast(born) if is_small else born, _same_keys(stored, "__inserted"), "left_semi"
+        F.broadcast(inserted) if is_small else inserted, _same_keys(stored, "__inserted"), "left_semi"
     )
     marked = back.select(*_named_keys(stored, "__back"), F.lit(True).alias(_IS_BACK))
-    found = patch.join(F.broadcast(marked) if is_small else marked, _same_keys(stored, "__back"), "left")
+    joined = net_changes.join(
+        F.broadcast(marked) if is_small else marked, _same_keys(stored, "__back"), "left"
+    )
     action = F.when((F.col(ACTION) == APPEND) & F.col(_IS_BACK), UPDATE).otherwise(F.col(ACTION))
-    return found.withColumn(ACTION, action).select(*map(_col, patch.columns))
+    return joined.withColumn(ACTION, action).select(*map(_col, net_changes.columns))
 
 
 def _widened_keys(before: DataFrame, stored: TableSchema) -> dict[str, Column]:

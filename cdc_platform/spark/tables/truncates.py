@@ -32,8 +32,8 @@ def with_truncated_rows(log: DataFrame, order: str = "ordinal") -> DataFrame:
     changes = log.where(_IS_OTHER)
     first = changes.groupBy("keys").agg(F.min(order).alias("first_change"))
     truncates = log.where(_IS_TRUNCATE).select(*_CARRIED)
-    gone = first.join(F.broadcast(truncates), F.col("first_change") < F.col(order))
-    truncated = gone.drop("first_change").withColumns(
+    removed_rows = first.join(F.broadcast(truncates), F.col("first_change") < F.col(order))
+    truncated = removed_rows.drop("first_change").withColumns(
         {"change_kind": F.lit(ChangeKind.TRUNCATE.value), "is_whole_row": F.lit(True)}
     )
     return changes.unionByName(truncated, allowMissingColumns=True)

@@ -52,7 +52,7 @@ class LogWords:
     names: str = "json_object_keys(new_values)"
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[str, ...]:
         """The columns of the log that whole rows are typed from."""
         return ("keys", "new_values", "change_kind", "is_whole_row", self.position)
 
@@ -82,7 +82,7 @@ PLAIN_WORDS = LogWords.of(CHANGE_STREAM)
 
 
 def named(column: str) -> str:
-    """Return the name of the flag that tells whether a change names a column."""
+    """Return the name of the flag that says whether a change names a column."""
     return f"{FLAG_PREFIX}{column}"
 
 
@@ -90,7 +90,7 @@ def type_changes(
     log: DataFrame,
     table: TableSchema,
     *,
-    has_patches: bool,
+    has_partial_updates: bool,
     has_origin: bool = False,
     words: LogWords = PLAIN_WORDS,
     further: Sequence[str] = (),
@@ -101,29 +101,31 @@ def type_changes(
         log: rows of the change log, of this table only.
         table: the table's columns; where it is evolving, what a change says of a column counts only
             within the column's life.
-        has_patches: whether any change may name only some columns, as all changes of an evolving table may.
+        has_partial_updates: whether any change may name only some columns, as all changes of an evolving
+            table may.
         has_origin: whether it matters which transaction made a change, and when.
         words: what the order of the changes is taken from.
         further: columns of the log that stay beside them.
 
     Returns:
         `__kind`, `__ordinal`, the further columns, with origin `__committed`, `__transaction` and
-        `__is_read`, the key columns, the value columns and, with patches, one flag `__names_COLUMN` for each
-        value column. Where a value does not fit its column's type, the query fails: see `unfit_values`.
+        `__is_read`, the key columns, the value columns and, with partial updates, one flag `__names_COLUMN`
+        for each value column. Where a value does not fit its column's type, the query fails: see
+        `unfit_values`.
     """
     is_read = f"change_kind IN ({_READ_KINDS})"
-    told_origin = {COMMITTED: words.committed, TRANSACTION: "transaction_id", IS_READ: is_read}
-    origin = told_origin if has_origin else {}
+    origin_text = {COMMITTED: words.committed, TRANSACTION: "transaction_id", IS_READ: is_read}
+    origin = origin_text if has_origin else {}
     parsed = log.select(
         F.expr(words.kind).alias(KIND),
         F.col(words.position).alias(ORDINAL),
         *further,
         F.col("keys").alias(KEY_TEXT),
-        *(F.expr(told).alias(name) for name, told in origin.items()),
+        *(F.expr(expression).alias(name) for name, expression in origin.items()),
         "new_values",
         _texts("keys", table).alias("k"),
         _texts("new_values", table).alias("v"),
-        *([_names(words).alias("names")] if has_patches else []),
+        *([_names(words).alias("names")] if has_partial_updates else []),
         *([F.unix_micros("commit_timestamp").alias("committed")] if table.is_evolving else []),
     )
     parsed = parsed.withColumns({"k": _parsed("k", KEY_TEXT, table), "v": _parsed("v", "new_values", table)})
@@ -135,7 +137,7 @@ def type_changes(
         *origin,
         *(F.expr(_value(table, column)).alias(column.name) for column in table.key_columns),
         *(F.expr(_value(table, column)).alias(column.name) for column in table.value_columns),
-        *(flags if has_patches else []),
+        *(flags if has_partial_updates else []),
     )
 
 
@@ -230,14 +232,14 @@ def _is_named(column: SourceColumn) -> Column:
 
 def _cast(table: TableSchema, column: SourceColumn) -> str:
     text = f"{'k' if column.is_in_keys else 'v'}.{_field(column.source_name)}"
-    told = {
+    context = {
         "table": quote_text(table.name),
         "column": quote_text(column.source_name),
         "type_name": quote_text(column.type.text),
         "value": shown_expression(text),
         "key": KEY_TEXT,
     }
-    facts = ", ".join(f"'{name}', {sql}" for name, sql in told.items())
+    facts = ", ".join(f"'{name}', {sql}" for name, sql in context.items())
     failure = f"concat('{UNFIT}', to_json(named_struct({facts})))"
     return strict_cast_expression(text, column.type, failure)
 
@@ -299,8 +301,8 @@ def unfit_values() -> Iterator[None]:
         yield
     except PySparkException as error:
         for begin, kind in ((UNFIT, ValueUnfit), (UNPARSED, ChangeUnparsed)):
-            _, found, facts = str(error).partition(begin + "{")
-            if found:
+            _, marker, facts = str(error).partition(begin + "{")
+            if marker:
                 raise kind(**json.JSONDecoder().raw_decode("{" + facts)[0]) from error
         # Spark's other errors may show the expression that would fail so.
         raise

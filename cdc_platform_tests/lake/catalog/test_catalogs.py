@@ -63,9 +63,9 @@ def test_tables_of_version_3_are_written(settings: LakeSettings) -> None:
     with closing(open_catalog(settings)) as catalog:
         change_table(catalog)
     with closing(open_catalog(settings)) as catalog:
-        found = catalog.load_table("p.t").metadata
-    assert found.format_version == 3
-    assert found.properties["note"] == "changed"
+        actual = catalog.load_table("p.t").metadata
+    assert actual.format_version == 3
+    assert actual.properties["note"] == "changed"
 
 
 def test_pyiceberg_itself_is_unchanged(settings: LakeSettings) -> None:

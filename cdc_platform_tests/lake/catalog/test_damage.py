@@ -25,7 +25,7 @@ from cdc_platform.lake.state.control import load_lineage, read_control
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.lake.state.markers import list_markers
-from cdc_platform.lake.state.quarantine import load_held
+from cdc_platform.lake.state.quarantine import load_quarantined
 from cdc_platform.lake.state.read_progress import list_failed
 from cdc_platform.lake.state.schema_history import list_schema_events, load_history
 from cdc_platform.model.base.timestamps import to_datetime
@@ -39,7 +39,7 @@ ODD_TYPE: Final = '{"code": "A", "type_annotation": ["a"]}'
 FAILED: Final = '{"version": "1", "micros": 5, "error": "Broken"}'
 WAITING: Final = '{"version": "1", "is_read": true, "waiting": [{"seen": 1}]}'
 EVENT: Final = {"cycle": 1, "number": 1, "table_name": "t", "name": "a", "is_primary_key": False}
-HELD: Final = {
+RECORD: Final = {
     "cycle": 1,
     "reason": "r",
     "partition_token": "p",
@@ -49,9 +49,9 @@ HELD: Final = {
 }
 
 
-def places_of_held(lake: Lake) -> object:
+def places_of_quarantined(lake: Lake) -> object:
     """Return what records in quarantine say of themselves."""
-    return [(held.place, held.event) for held in load_held(lake)]
+    return [(record.place, record.event) for record in load_quarantined(lake)]
 
 
 def of_first_cycle(lake: Lake) -> object:
@@ -85,9 +85,9 @@ def damaged(folder: Path, table: str, row: dict[str, Any], facts: dict[str, str]
         (SCHEMA, {**EVENT, "change": "columns_placed", "value": '["a"]'}, load_history),
         (SCHEMA, {**EVENT, "change": "key_ordered", "value": '{"a": 1}'}, load_history),
         (SCHEMA, {**EVENT, "change": "other_tables", "value": "[" * 100_000}, load_history),
-        (QUARANTINED, {**HELD, "record": "{"}, places_of_held),
-        (QUARANTINED, {**HELD, "record": '{"event": [1]}'}, places_of_held),
-        (QUARANTINED, {**HELD, "record": '{"record_order": 1}'}, places_of_held),
+        (QUARANTINED, {**RECORD, "record": "{"}, places_of_quarantined),
+        (QUARANTINED, {**RECORD, "record": '{"event": [1]}'}, places_of_quarantined),
+        (QUARANTINED, {**RECORD, "record": '{"record_order": 1}'}, places_of_quarantined),
         (
             RAW,
             {**ROW, "kind": "read_window", "read_window": {**READ_WINDOW, "outcome": "odd"}},
@@ -107,7 +107,7 @@ def damaged(folder: Path, table: str, row: dict[str, Any], facts: dict[str, str]
         (COPIED, {"table_name": "t", "number": 1}, load_plans),
         (SCHEMA, {"cycle": 1, "number": 1, "change": "odd"}, list_schema_events),
         (SCHEMA, {"change": None}, list_schema_events),
-        (QUARANTINED, {"cycle": 1}, load_held),
+        (QUARANTINED, {"cycle": 1}, load_quarantined),
         (RAW, {**ROW, "kind": "file", "event": {"metadata": "{"}}, list_failed),
         (RAW, {**ROW, "kind": "file", "event": {"metadata": "{}"}}, list_failed),
         (RAW, {**ROW, "kind": "file", "event": {"metadata": "[" * 100_000}}, list_failed),
@@ -122,9 +122,9 @@ def test_a_damaged_row_names_its_table(
     lake = damaged(tmp_path, table, row, {"cdc.cycle": "1", "cdc.cut": "1"})
     with pytest.raises(
         LakeDamaged, match=rf"^The lake is damaged, its table `{table}`[:,] .*Bring back"
-    ) as told:
+    ) as caught:
         read(lake)
-    assert len(str(told.value).splitlines()) == 1
+    assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("name", ["cdc.position-micros", "cdc.next-ordinal"])

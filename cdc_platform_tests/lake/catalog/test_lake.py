@@ -21,10 +21,10 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
-from cdc_platform.lake.state.quarantine import load_held
+from cdc_platform.lake.state.quarantine import load_quarantined
 from cdc_platform.model.base.schemas import FORMAT_VERSION, QUARANTINE
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.on_demand.status import read_status
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform_tests.lake.stored_lake import FOLDER, restore_lake
 from cdc_platform_tests.pipeline.bank import SECOND, feed_cycle
@@ -55,12 +55,12 @@ def test_a_lake_is_made_where_it_is_missing(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
     assert lake.table_names() == ()
     assert (tmp_path / "new" / "lake" / "catalog.db").exists()
-    found = {identifier[-1] for identifier in lake.catalog.list_tables("bank__cdc")}
-    assert set(SYSTEM_TABLES) == found
+    table_names = {identifier[-1] for identifier in lake.catalog.list_tables("bank__cdc")}
+    assert set(SYSTEM_TABLES) == table_names
     assert lake.table("accounts") is None
 
 
-def test_every_own_table_tells_its_format(tmp_path: Path) -> None:
+def test_every_own_table_has_its_format(tmp_path: Path) -> None:
     """A later version can tell what it reads."""
     lake = Lake(LakeSettings(str(tmp_path)), "bank")
     for name in SYSTEM_TABLES:
@@ -76,10 +76,10 @@ def test_columns_without_a_dictionary_or_bounds_are_there(
     lake = Lake(LakeSettings(str(tmp_path)), "shop", hands_out_events=hands_out_events)
     for name in (RAW, LOG):
         table = lake.system_table(name)
-        told = [key.removeprefix(prefix) for key in table.properties if key.startswith(prefix)]
-        assert len(told) >= 4
-        assert told == [
-            table.schema().find_column_name(table.schema().find_field(one).field_id) for one in told
+        columns = [key.removeprefix(prefix) for key in table.properties if key.startswith(prefix)]
+        assert len(columns) >= 4
+        assert columns == [
+            table.schema().find_column_name(table.schema().find_field(column).field_id) for column in columns
         ]
 
 
@@ -94,7 +94,7 @@ def test_a_lake_of_a_newer_platform_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "text"),
     [
         (
             "p__cdc/change_log/metadata/*.metadata.json",
@@ -107,7 +107,7 @@ def test_a_lake_of_a_newer_platform_is_refused(tmp_path: Path) -> None:
         ("catalog.db", "not a database, whatever it is called", "its catalog .*: file is not a database"),
     ],
 )
-def test_a_damaged_lake_names_its_damage(tmp_path: Path, name: str, content: str | None, told: str) -> None:
+def test_a_damaged_lake_names_its_damage(tmp_path: Path, name: str, content: str | None, text: str) -> None:
     """What is gone or broken off is named, with what can be done; no new catalog takes its place."""
     settings = LakeSettings(str(tmp_path))
     _ = Lake(settings, "p").catalog
@@ -116,13 +116,13 @@ def test_a_damaged_lake_names_its_damage(tmp_path: Path, name: str, content: str
     if content is not None:
         file.write_text(content)
     for is_reader in (True, False):
-        with pytest.raises(LakeDamaged, match=told):
+        with pytest.raises(LakeDamaged, match=text):
             Lake(settings, "p", is_reader=is_reader).system_table(LOG)
 
 
 @pytest.mark.parametrize("missing", ["metadata/snap-*.avro", "data/*.parquet"])
 def test_a_missing_file_is_named(tmp_path: Path, missing: str) -> None:
-    """Where a manifest list or data has gone, whoever reads them is told which file, and what can be done."""
+    """Where a manifest list or data has gone, readers get the file's name, and what can be done."""
     lake = Lake(LakeSettings(str(tmp_path)), "p")
     append_cut(lake, Cut(1, START, 1, {}, START))
     (file,) = tmp_path.glob(f"*/cuts/{missing}")
@@ -163,8 +163,8 @@ def test_an_older_lake_gets_the_columns_that_it_lacks(tmp_path: Path) -> None:
     table = pipeline.lake.system_table(QUARANTINED)
     assert QUARANTINE.names == list(table.schema().column_names)
     assert table.properties["commit.retry.num-retries"] == "0"
-    (held,) = load_held(pipeline.lake)
-    assert (held.is_open, held.origin) == (True, None)
+    (record,) = load_quarantined(pipeline.lake)
+    assert (record.is_open, record.origin) == (True, None)
     again = Lake(settings, "old").system_table(QUARANTINED)
     assert table.metadata_location == again.metadata_location
 

@@ -105,9 +105,9 @@ def test_a_login_may_stand_beside_the_address() -> None:
     properties = lake.pyiceberg_properties()
     assert properties["uri"] == "postgresql+psycopg2://me:p%40ss%2Fw%3Ard%20%C3%A9%25@db:6432/lake"
     assert set() == login.keys() & properties.keys()
-    found = lake.spark_properties()
-    assert (found["jdbc.user"], found["jdbc.password"]) == ("me", "p@ss/w:rd é%")
-    assert found["uri"] == "jdbc:postgresql://db:6432/lake"
+    actual = lake.spark_properties()
+    assert (actual["jdbc.user"], actual["jdbc.password"]) == ("me", "p@ss/w:rd é%")
+    assert actual["uri"] == "jdbc:postgresql://db:6432/lake"
 
 
 def test_credentials_are_in_no_representation() -> None:
@@ -208,5 +208,5 @@ def test_only_local_lakes_have_a_folder(tmp_path: Path) -> None:
 )
 def test_only_a_sqlite_catalog_is_a_file(catalog: dict[str, str], expected: str | None) -> None:
     """Whether such a lake exists can be seen without making its file."""
-    found = LakeSettings("/data/lake", catalog).catalog_file
-    assert expected == (str(found) if found is not None else None)
+    path = LakeSettings("/data/lake", catalog).catalog_file
+    assert expected == (str(path) if path is not None else None)

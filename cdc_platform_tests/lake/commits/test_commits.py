@@ -66,6 +66,9 @@ def test_cycles_between_are_newest_first(table: Table) -> None:
     for cycle in (1, 2, 4):
         commit(table, cycle=cycle)
     commit(table)
-    found = [snapshot.summary for snapshot in cycles_between(table, 1, 4)]
-    assert [summary.additional_properties[CYCLE] for summary in found if summary is not None] == ["4", "2"]
+    summaries = [snapshot.summary for snapshot in cycles_between(table, 1, 4)]
+    assert [summary.additional_properties[CYCLE] for summary in summaries if summary is not None] == [
+        "4",
+        "2",
+    ]
     assert len(list(ancestors_of(table, head(table)))) == 4

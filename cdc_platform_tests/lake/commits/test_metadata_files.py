@@ -26,9 +26,9 @@ def lake(tmp_path: Path) -> Lake:
 
 def make_table(lake: Lake, properties: dict[str, str]) -> Table:
     """Return a new table with three rows."""
-    found = lake.catalog.create_table("p.t", ROWS.schema, properties=properties)
-    found.append(ROWS)
-    return found
+    table = lake.catalog.create_table("p.t", ROWS.schema, properties=properties)
+    table.append(ROWS)
+    return table
 
 
 def commit(table: Table, times: int) -> Table:
@@ -82,11 +82,11 @@ def test_files_that_are_old_and_not_in_the_log_are_deleted(lake: Lake) -> None:
     commit(table, 3 * LOGGED)
     there = files_of(table)
     # The newest one of before was replaced afterwards.
-    kept = there[there.index(_path(recent)) :]
-    assert len(there) - len(kept) == delete_old_metadata(table, before)
-    assert names(kept) == names(files_of(table))
+    recent_files = there[there.index(_path(recent)) :]
+    assert len(there) - len(recent_files) == delete_old_metadata(table, before)
+    assert names(recent_files) == names(files_of(table))
     assert delete_old_metadata(table, before) == 0
-    assert len(kept) - LOGGED - 1 == delete_old_metadata(table, now_micros())
+    assert len(recent_files) - LOGGED - 1 == delete_old_metadata(table, now_micros())
     assert names(logged(table)) == names(files_of(table))
     assert len(files_of(table)) == LOGGED + 1
 

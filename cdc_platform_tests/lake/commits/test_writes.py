@@ -24,14 +24,14 @@ def lake(tmp_path: Path) -> Lake:
 
 def rows(table: Table, cycle: int, *names: str) -> pa.Table:
     """Return rows of one cycle, told apart by their table's name."""
-    found = [{"cycle": cycle, "table_name": name} for name in names]
-    return pa.Table.from_pylist(found, table.schema().as_arrow())
+    actual = [{"cycle": cycle, "table_name": name} for name in names]
+    return pa.Table.from_pylist(actual, table.schema().as_arrow())
 
 
 def names_in(lake: Lake, name: str) -> list[tuple[int, str]]:
     """Return cycle and table name of all rows, sorted."""
-    found = lake.system_table(name).scan(selected_fields=("cycle", "table_name")).to_arrow().to_pylist()
-    return sorted((row["cycle"], row["table_name"]) for row in found)
+    actual = lake.system_table(name).scan(selected_fields=("cycle", "table_name")).to_arrow().to_pylist()
+    return sorted((row["cycle"], row["table_name"]) for row in actual)
 
 
 @TABLES

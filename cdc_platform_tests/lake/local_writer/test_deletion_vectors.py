@@ -28,7 +28,7 @@ def test_a_vector_is_what_it_was_made_of(positions: set[int]) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 4, 20, -1])
-def test_a_damaged_vector_is_told(place: int) -> None:
+def test_a_damaged_vector_is_reported(place: int) -> None:
     """Wherever a byte differs, no row is deleted by what is left."""
     blob = bytearray(encode_vector(BitMap64(range(0, 5000, 3))))
     blob[place] ^= 1
@@ -47,14 +47,14 @@ def test_vectors_share_a_file_that_others_read(tmp_path: Path) -> None:
     assert [len(stored)] * 2 == [entry.file_size_in_bytes for entry in entries]
     assert gone == {vector_place(entry).data_file: read_vector(io, entry) for entry in entries}
     assert [entry.record_count for entry in entries] == [100, 2]
-    others = deletion_vectors_from_puffin_file(PuffinFile(stored))
+    vectors = deletion_vectors_from_puffin_file(PuffinFile(stored))
     assert {path: list(positions) for path, positions in gone.items()} == {
-        other.referenced_data_file: other.to_vector().to_pylist() for other in others
+        other.referenced_data_file: other.to_vector().to_pylist() for other in vectors
     }
 
 
 def test_the_error_of_a_damaged_vector_names_its_file(tmp_path: Path) -> None:
-    """Whoever has to restore it learns which one."""
+    """Anyone who has to restore it learns which one."""
     io, path = PyArrowFileIO(), tmp_path / "deletes.puffin"
     (entry,) = write_vectors(io.new_output(path.as_uri()), {"file:///a.parquet": BitMap64([1])})
     path.write_bytes(path.read_bytes().replace(b"\xd1\xd3\x39\x64", b"\x00\xd3\x39\x64"))

@@ -54,9 +54,9 @@ def _as_table(types: list[pa.DataType], rows: list[tuple[Any, ...]]) -> pa.Table
 def test_a_row_has_the_key_that_equals_its_own(drawn: tuple[pa.Table, pa.Table]) -> None:
     """Whatever the types, NULL equals NULL and nothing else."""
     keys, rows = drawn
-    told = [tuple(row.values()) for row in keys.to_pylist()]
+    tuples = [tuple(row.values()) for row in keys.to_pylist()]
     expected = [
-        told.index(key) if key in told else MISSING
+        tuples.index(key) if key in tuples else MISSING
         for key in (tuple(row.values()) for row in rows.to_pylist())
     ]
     assert expected == KeyIndex(keys).find(rows).tolist()
@@ -74,13 +74,13 @@ def made_table(folder: Path, *files: pa.Table) -> tuple[Table, TableFiles]:
 
 
 def files_of(table: Table) -> TableFiles:
-    """Return the files of a table, with room for what only tables of version 3 tell of them."""
-    found = []
+    """Return the files of a table, with room for what only tables of version 3 say of them."""
+    files = []
     for task in table.scan().plan_files():
         file = with_version_3(task.file)
         file.spec_id = task.file.spec_id
-        found.append(file)
-    return TableFiles((), tuple(found), {})
+        files.append(file)
+    return TableFiles((), tuple(files), {})
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_a_null_key_may_be_in_any_file(tmp_path: Path) -> None:
     keys = pa.table({"id": pa.array([None, 9], pa.int64())})
     within = files_in_reach(table, files.data, keys)
     assert len(within) == 2
-    (found,) = find_rows(table, files, within, keys)
-    assert (found.positions.tolist(), found.keys.tolist()) == ([1], [0])
+    (rows,) = find_rows(table, files, within, keys)
+    assert (rows.positions.tolist(), rows.keys.tolist()) == ([1], [0])
 
 
 def test_rows_that_were_found_are_read_in_their_order(tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_rows_that_were_found_are_read_in_their_order(tmp_path: Path) -> None:
     table.append(pa.table({"id": [4, 5], "v": ["d", "e"], "w": [40, 50]}))
     files = files_of(table)
     keys = pa.table({"id": [5, 3, 1, 7]})
-    found = find_rows(table, files, files_in_reach(table, files.data, keys), keys)
-    rows = read_rows(table, found, ["v", "w"])
-    keyed = [number for rows in found for number in rows.keys.tolist()]
+    actual = find_rows(table, files, files_in_reach(table, files.data, keys), keys)
+    rows = read_rows(table, actual, ["v", "w"])
+    keyed = [number for rows in actual for number in rows.keys.tolist()]
     assert {number: (row["v"], row["w"]) for number, row in zip(keyed, rows.to_pylist(), strict=True)} == {
         0: ("e", 50),
         1: ("c", None),

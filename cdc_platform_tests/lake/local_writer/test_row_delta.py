@@ -62,10 +62,10 @@ class Subject:
         assert base is not None
         files = read_files(table, base)
         assert files is not None
-        found = find_rows(table, files, files.data, pa.table({"id": pa.array(gone, pa.int64())}))
+        actual = find_rows(table, files, files.data, pa.table({"id": pa.array(gone, pa.int64())}))
         columns = [list(new), list(new.values()), [["t"]] * len(new)]
         rows = pa.table(columns, schema=table.schema().as_arrow())
-        return table, RowDelta(base, files, found, rows, {"cdc.note": "test"})
+        return table, RowDelta(base, files, actual, rows, {"cdc.note": "test"})
 
     def replace(self, gone: list[int], new: dict[int, str], branch: str = MAIN) -> int:
         """Do so."""
@@ -75,7 +75,7 @@ class Subject:
         return made
 
     def verify(self) -> None:
-        """Spark's rows are those expected, each with its own row id, and the summary tells how many."""
+        """Spark's rows are those expected, each with its own row id, and the summary says how many."""
         rows = self.spark.table(self.sql_name).select("id", "v", "_row_id", "tags").collect()
         assert self.expected == {row["id"]: row["v"] for row in rows}
         assert len(self.expected) == len(rows) == len({row["_row_id"] for row in rows} - {None})
@@ -122,7 +122,7 @@ def test_spark_goes_on_with_it(spark: "SparkSession", session_lake: LakeSettings
     newest = head(subject.table)
     old = [snapshot.snapshot_id for snapshot in subject.table.metadata.snapshots]
     assert newest is not None
-    assert expire_snapshots(spark, subject.path, [one for one in old if one != newest.snapshot_id]) > 0
+    assert expire_snapshots(spark, subject.path, [item for item in old if item != newest.snapshot_id]) > 0
     subject.verify()
     subject.replace([8], {8: "last"})
     subject.verify()
@@ -177,8 +177,8 @@ def test_a_commit_to_another_branch_is_none_of_its_business(
     monkeypatch.setattr(row_delta, "number_manifests", interrupted)
     made = commit_row_delta(table, delta, BRANCH)
     metadata = subject.table.metadata
-    told = [snapshot.sequence_number for snapshot in metadata.snapshots]
-    assert list(range(1, len(told) + 1)) == told
+    numbers = [snapshot.sequence_number for snapshot in metadata.snapshots]
+    assert list(range(1, len(numbers) + 1)) == numbers
     branch = metadata.refs[BRANCH]
     assert (made, 5, 30 * 86_400_000) == (
         branch.snapshot_id,
@@ -193,7 +193,7 @@ def test_a_commit_to_another_branch_is_none_of_its_business(
     subject.verify()
 
 
-def test_the_summary_tells_what_spark_would(spark: "SparkSession", session_lake: LakeSettings) -> None:
+def test_the_summary_is_that_of_spark(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """Of the file that vectors share each counts with its part; the totals are those of what there is."""
     subject = Subject(spark, session_lake, "summary")
     subject.replace([1, 1500], {})
@@ -202,7 +202,9 @@ def test_the_summary_tells_what_spark_would(spark: "SparkSession", session_lake:
     second = head(subject.table)
     assert first is not None
     assert second is not None
-    assert tuple(one.summary.operation for one in (first, second) if one.summary is not None) == (
+    assert tuple(
+        snapshot.summary.operation for snapshot in (first, second) if snapshot.summary is not None
+    ) == (
         Operation.DELETE,
         Operation.OVERWRITE,
     )
@@ -211,12 +213,12 @@ def test_the_summary_tells_what_spark_would(spark: "SparkSession", session_lake:
     assert [fact(second, key) for key in vectors] == ["1", "2", "1"]
     assert [fact(second, key) for key in ("total-records", "total-delete-files")] == ["2001", "2"]
     sizes = {"data_files": "file_size_in_bytes", "delete_files": "content_size_in_bytes"}
-    told = [
+    file_sizes = [
         row["size"]
         for files, size in sizes.items()
         for row in spark.table(f"{subject.sql_name}.{files}").selectExpr(f"sum({size}) AS size").collect()
     ]
-    assert sum(told) == int(fact(second, "total-files-size") or 0)
+    assert sum(file_sizes) == int(fact(second, "total-files-size") or 0)
 
 
 def test_the_metadata_keeps_all_that_spark_has_written(
@@ -238,15 +240,15 @@ def test_the_metadata_keeps_all_that_spark_has_written(
 
 
 def _metadata(table: Table) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(table.io.new_input(table.metadata_location).open().read())
-    return found
+    metadata: dict[str, Any] = json.loads(table.io.new_input(table.metadata_location).open().read())
+    return metadata
 
 
-def _plain(told: Any) -> Any:
+def _plain(nested: Any) -> Any:
     """Return what metadata says without empty lists, which may be left out."""
-    if isinstance(told, dict):
-        return {key: _plain(value) for key, value in told.items() if value != []}
-    return [_plain(value) for value in told] if isinstance(told, list) else told
+    if isinstance(nested, dict):
+        return {key: _plain(value) for key, value in nested.items() if value != []}
+    return [_plain(value) for value in nested] if isinstance(nested, list) else nested
 
 
 def test_a_table_whose_rows_are_deleted_otherwise_is_sparks(

@@ -11,7 +11,7 @@ from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.pipeline.bank import opening
 from cdc_platform_tests.support.pipelines import START, append_raw, make_pipeline, window_row
 
@@ -75,7 +75,7 @@ def test_a_lineage_survives_the_lake(pipeline: Pipeline) -> None:
 
 
 def test_an_older_lineage_replaces_nothing(pipeline: Pipeline) -> None:
-    """Whoever derives it last does not undo what a faster run has stored."""
+    """Anyone who derives it last does not undo what a faster run has stored."""
     save_lineage(pipeline.lake, grown())
     before = pipeline.lake.system_table(LINEAGE).metadata_location
     save_lineage(pipeline.lake, begin(START))

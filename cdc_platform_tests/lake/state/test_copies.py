@@ -1,4 +1,4 @@
-"""Plans of copies, and what a branch tells of them; no Spark is needed."""
+"""Plans of copies, and what a branch says of them; no Spark is needed."""
 
 from pathlib import Path
 
@@ -50,9 +50,9 @@ def begin_branch(table: Table) -> None:
 
 def newest(table: Table) -> int:
     """Return the snapshot at the end of the branch."""
-    found = head(table, COPY_BRANCH)
-    assert found is not None
-    return found.snapshot_id
+    snapshot = head(table, COPY_BRANCH)
+    assert snapshot is not None
+    return snapshot.snapshot_id
 
 
 def commit(table: Table, base: int, *done: int, number: int = 1) -> None:
@@ -95,8 +95,8 @@ def test_progress_is_what_the_newest_commit_says(lake: Lake, table: Table) -> No
     )
     commit(table, newest(table), 0, 1)
     commit(table, newest(table), 0, 1, 3)
-    found = load_copy_progress(table, PLAN)
-    assert (found.missing, found.rows, found.is_mixed) == ((2,), 2, False)
+    progress = load_copy_progress(table, PLAN)
+    assert (progress.missing, progress.rows, progress.is_mixed) == ((2,), 2, False)
     commit(table, newest(table), 0, 1, 2, 3)
     assert load_copy_progress(lake.table("accounts"), PLAN).is_complete
 
@@ -106,16 +106,16 @@ def test_a_commit_upon_another_runs_does_not_count(table: Table) -> None:
     first = newest(table)
     commit(table, first, 0)
     commit(table, first, 0)
-    found = load_copy_progress(table, PLAN)
-    assert (found.missing, found.rows, found.is_mixed) == ((1, 2, 3), 1, True)
+    progress = load_copy_progress(table, PLAN)
+    assert (progress.missing, progress.rows, progress.is_mixed) == ((1, 2, 3), 1, True)
 
 
 def test_an_earlier_plan_does_not_count(table: Table) -> None:
     """When a copy starts over, what the last one has left on the branch is nothing."""
     commit(table, newest(table), 0, 1, 2, 3, number=1)
     restarted = CopyPlan("accounts", 2, 5_000_000, 6_000_000, "{}", ("x",))
-    found = load_copy_progress(table, restarted)
-    assert (found.missing, found.rows, found.head, found.is_mixed) == ((0,), 0, None, True)
+    progress = load_copy_progress(table, restarted)
+    assert (progress.missing, progress.rows, progress.head, progress.is_mixed) == ((0,), 0, None, True)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_cuts_are_read_as_they_were_written(lake: Lake) -> None:
     assert list_cuts(lake) == (FIRST, SECOND)
 
 
-def test_an_unknown_number_is_told(lake: Lake) -> None:
+def test_an_unknown_number_is_an_error(lake: Lake) -> None:
     """The error repeats the number."""
     append_cut(lake, FIRST)
     with pytest.raises(CutNotFound, match="No cut has this number: 2"):

@@ -6,20 +6,20 @@ from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.lake.state.markers import Marker, markers_of
 
 
-def test_markers_are_told_with_the_first_cut_that_holds_them() -> None:
+def test_markers_are_listed_with_the_first_cut_that_has_them() -> None:
     """A cycle without a cut of its own counts to the next cut, and what no cut has yet is not told."""
     cuts = tuple(Cut(number, number * 1_000_000, cycle, {}, 0) for number, cycle in ((1, 2), (2, 5)))
     markers = tuple(
         Marker(cycle, f"{cycle:04d}", "batch", f"of {cycle}", cycle, None) for cycle in (1, 2, 4, 6)
     )
-    found = markers_of(cuts, markers)
-    assert {number: [marker.cycle for marker in told] for number, told in found.items()} == {
+    by_cut = markers_of(cuts, markers)
+    assert {number: [marker.cycle for marker in cut_markers] for number, cut_markers in by_cut.items()} == {
         1: [1, 2],
         2: [4],
     }
     states = [CutState(cut, (), is_pinned=False) for cut in cuts]
-    lines = [line.strip() for line in describe_cuts(states, 0.0, found).splitlines()]
+    lines = [line.strip() for line in describe_cuts(states, 0.0, by_cut).splitlines()]
     assert lines[2:4] == ["batch: of 1", "batch: of 2"]
     assert lines[5:] == ["batch: of 4"]
-    assert as_dict(states[1], found)["markers"] == [{"prefix": "batch", "content": "of 4", "lsn": 4}]
+    assert as_dict(states[1], by_cut)["markers"] == [{"prefix": "batch", "content": "of 4", "lsn": 4}]
     assert as_dict(states[1])["markers"] == []

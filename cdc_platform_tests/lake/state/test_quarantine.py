@@ -11,7 +11,7 @@ from cdc_platform.lake.commits.commits import CYCLE
 from cdc_platform.lake.state.quarantine import (
     ReplayMark,
     count_quarantined,
-    load_held,
+    load_quarantined,
     load_replays,
     mark_replayed,
     may_lack_changes,
@@ -21,34 +21,34 @@ from cdc_platform.model.base.schemas import FILES, QUARANTINE
 from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.model.stream.quarantined_records import ReplaySource
 from cdc_platform.model.stream.unread import FailedRead, failed_reads, unread_path
-from cdc_platform_tests.lake.held_rows import held_row, hold, note_read
+from cdc_platform_tests.lake.quarantine_entries import note_read, quarantine, quarantine_entry
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """A lake of events: three files have been read, and an event of two of them is held."""
     made = Lake(LakeSettings(str(tmp_path)), "shop", hands_out_events=True)
-    hold(made, 1, held_row("a", "f"), held_row("b", "g"))
+    quarantine(made, 1, quarantine_entry("a", "f"), quarantine_entry("b", "g"))
     note_read(made, 1, "f", "g", "h")
     return made
 
 
 def test_a_file_counts_as_unread_until_it_was_read_again(lake: Lake) -> None:
-    """Asking is one commit; whoever plans sees it, until a later cycle has read the file."""
+    """Asking is one commit; anyone who plans sees it, until a later cycle has read the file."""
     assert load_read_progress(lake) == {"f": "1", "g": "1", "h": "1"}
     mark_replayed(lake, {(1, "a/a"): ReplayMark(5, 1, ReplaySource.FILE)})
     assert load_read_progress(lake) == {"f": READ_AGAIN, "g": "1", "h": "1"}
     assert (count_quarantined(lake), count_quarantined(lake, "users")) == (1, 1)
     assert may_lack_changes(lake, "users")
-    assert [held.name for held in load_held(lake)] == ["b"]
-    hold(lake, 2)
+    assert [record.name for record in load_quarantined(lake)] == ["b"]
+    quarantine(lake, 2)
     note_read(lake, 2, "f")
     assert load_read_progress(lake) == {"f": "1", "g": "1", "h": "1"}
     assert load_replays(lake).origins == {"f"}
 
 
 def test_texts_wait_until_a_cycle_notes_them(lake: Lake) -> None:
-    """The oldest replay comes first; the read progress tells which ones have been taken."""
+    """The oldest replay comes first; the read progress says which ones have been taken."""
     assert waiting_texts(lake) is None
     mark_replayed(
         lake,
@@ -58,10 +58,10 @@ def test_texts_wait_until_a_cycle_notes_them(lake: Lake) -> None:
         },
     )
     for micros, name in ((6, "a"), (7, "b")):
-        found = waiting_texts(lake)
-        assert found is not None
-        assert (micros, [name]) == (found[0], [held.name for held in found[1]])
-        hold(lake, micros)
+        actual = waiting_texts(lake)
+        assert actual is not None
+        assert (micros, [name]) == (actual[0], [record.name for record in actual[1]])
+        quarantine(lake, micros)
         note_read(lake, micros, replay_path(micros))
     assert waiting_texts(lake) is None
     assert count_quarantined(lake) == 0
@@ -77,25 +77,25 @@ def test_a_replay_ends_the_pause_of_its_file(lake: Lake) -> None:
         table = pa.Table.from_pylist(rows, FILES)
         lake.system_table(READ).append(table, snapshot_properties={CYCLE: str(cycle)})
 
-    hold(lake, 2)
+    quarantine(lake, 2)
     note_failure(2)
     assert list(failed_reads(load_read_progress(lake))) == ["f"]
     mark_replayed(lake, {(1, "a/a"): ReplayMark(5, 2, ReplaySource.FILE)})
     assert load_read_progress(lake) == {"f": READ_AGAIN, "g": "1", "h": "1"}
-    hold(lake, 3)
+    quarantine(lake, 3)
     note_failure(3)
     read_progress = load_read_progress(lake)
     assert (read_progress["f"], failed_reads(read_progress)["f"].tries) == (READ_AGAIN, 2)
 
 
-def test_what_a_running_cycle_has_held_is_left_alone(lake: Lake) -> None:
+def test_what_a_running_cycle_has_quarantined_is_left_alone(lake: Lake) -> None:
     """It writes these rows again if it is interrupted, so they may not stand beside others in a file."""
-    hold(lake, 2, held_row("a", "f", cycle=2))
-    unfinished = pa.Table.from_pylist([held_row("a", "f", cycle=3)], QUARANTINE)
+    quarantine(lake, 2, quarantine_entry("a", "f", cycle=2))
+    unfinished = pa.Table.from_pylist([quarantine_entry("a", "f", cycle=3)], QUARANTINE)
     lake.system_table(QUARANTINED).append(unfinished)
     mark_replayed(lake, {(cycle, "a/a"): ReplayMark(6, 2, ReplaySource.FILE) for cycle in (1, 2, 3)})
-    assert [(held.cycle, held.name) for held in load_held(lake)] == [(1, "b"), (3, "a")]
-    assert [held.cycle for held in load_held(lake, with_replayed=True)] == [1, 1, 2, 3]
+    assert [(record.cycle, record.name) for record in load_quarantined(lake)] == [(1, "b"), (3, "a")]
+    assert [record.cycle for record in load_quarantined(lake, with_replayed=True)] == [1, 1, 2, 3]
     # What a cycle that is run again does: the table would refuse to take a part of a file away.
     lake.system_table(QUARANTINED).delete("cycle > 2")
-    assert [held.cycle for held in load_held(lake, with_replayed=True)] == [1, 1, 2]
+    assert [record.cycle for record in load_quarantined(lake, with_replayed=True)] == [1, 1, 2]

@@ -1,4 +1,4 @@
-"""The read progress follows from what the committed cycles report, whoever derives it."""
+"""The read progress follows from what the committed cycles report, no matter who derives it."""
 
 import json
 from pathlib import Path
@@ -16,12 +16,12 @@ from cdc_platform.model.stream.unread import FailedRead, failed_reads
 
 def report(lake: Lake, cycle: int, versions: dict[str, str], *, is_read: bool = True) -> None:
     """Commit the reports of a cycle on files."""
-    told = {"is_read": is_read, "error": None if is_read else "Broken"}
+    fields = {"is_read": is_read, "error": None if is_read else "Broken"}
     rows = [
         {
             "cycle": cycle,
             "kind": RecordKind.FILE.value,
-            "event": {"origin": path, "metadata": json.dumps({"version": version, **told})},
+            "event": {"origin": path, "metadata": json.dumps({"version": version, **fields})},
         }
         for path, version in versions.items()
     ]

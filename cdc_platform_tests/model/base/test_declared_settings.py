@@ -82,7 +82,7 @@ def test_settings_survive_as_json() -> None:
 
 
 def test_fields_without_a_description_are_no_settings_of_the_yaml() -> None:
-    """They are known to whoever reads JSON."""
+    """They are known to anyone who reads JSON."""
     described = [name for name, setting in settings_of(Whole).items() if setting.description is not None]
     assert [name for name in settings_of(Whole) if name not in described] == ["hidden"]
 

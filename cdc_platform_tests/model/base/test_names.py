@@ -124,5 +124,5 @@ def test_quoting_for_spanner(identifier: str, expected: str) -> None:
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=3))
 def test_quoting_for_spark_can_be_undone(parts: list[str]) -> None:
     """Quoted parts are the parts again when they are read by Spark's rule of doubled back quotes."""
-    found = re.findall(r"`((?:[^`]|``)*)`(?:\.|\Z)", quote_spark(*parts))
-    assert parts == [part.replace("``", "`") for part in found]
+    names = re.findall(r"`((?:[^`]|``)*)`(?:\.|\Z)", quote_spark(*parts))
+    assert parts == [part.replace("``", "`") for part in names]

@@ -69,5 +69,5 @@ def test_what_cannot_be_read_is_damage(text: str | None) -> None:
     with pytest.raises(
         LakeDamaged, match=r"its table `files`, row `a b`: what it holds .*Bring back"
     ) as damage:
-        read_stored(lambda told: parse_stored(told, dict[str, int]), text, "files", "row `a\nb`")
+        read_stored(lambda sentence: parse_stored(sentence, dict[str, int]), text, "files", "row `a\nb`")
     assert len(str(damage.value).splitlines()) == 1

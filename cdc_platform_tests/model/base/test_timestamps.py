@@ -24,9 +24,9 @@ def test_round_trips(moment: int) -> None:
 
 
 @given(micros(), micros())
-def test_text_order_is_time_order(one: int, other: int) -> None:
+def test_text_order_is_time_order(item: int, other: int) -> None:
     """The texts sort as the moments do."""
-    assert (one < other) == (to_rfc3339(one) < to_rfc3339(other))
+    assert (item < other) == (to_rfc3339(item) < to_rfc3339(other))
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,14 @@ def test_texts_of_both_dialects(text: str, expected: int) -> None:
 
 
 @given(st.tuples(micros(), st.integers(0, 999)), st.tuples(micros(), st.integers(0, 999)))
-def test_order_of_nanosecond_texts_is_time_order(one: tuple[int, int], other: tuple[int, int]) -> None:
+def test_order_of_nanosecond_texts_is_time_order(item: tuple[int, int], other: tuple[int, int]) -> None:
     """Texts with all nine digits sort as the moments do, and keep every digit."""
     texts = [
-        to_nanosecond_text(to_rfc3339(moment).replace("Z", f"{nanos:03d}Z")) for moment, nanos in (one, other)
+        to_nanosecond_text(to_rfc3339(moment).replace("Z", f"{nanos:03d}Z"))
+        for moment, nanos in (item, other)
     ]
-    assert (one < other) == (texts[0] < texts[1])
-    assert one == (from_rfc3339(texts[0]), int(texts[0][-4:-1]))
+    assert (item < other) == (texts[0] < texts[1])
+    assert item == (from_rfc3339(texts[0]), int(texts[0][-4:-1]))
 
 
 @pytest.mark.parametrize(

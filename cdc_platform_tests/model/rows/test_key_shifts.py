@@ -19,21 +19,21 @@ ROWS: Final = "ABC"
 class Transaction:
     """A transaction of Oracle, which checks keys at the end of a statement, and its events."""
 
-    held: dict[str, int] = field(default_factory=lambda: dict(zip(ROWS, KEYS, strict=False)))
+    keys: dict[str, int] = field(default_factory=lambda: dict(zip(ROWS, KEYS, strict=False)))
     events: list[KeyEvent] = field(default_factory=list)
 
     def run(self, *moves: tuple[str, int | None]) -> None:
         """Run a statement that gives rows new keys, in the order in which it comes upon them, or none."""
         for row, key in moves:
-            former = self.held.pop(row, None)
+            former = self.keys.pop(row, None)
             place = len(self.events)
             # The halves of a row share their place, but for what they do.
             if former is not None:
                 self.events.append(event(place, 0, former, row))
             if key is not None:
                 self.events.append(event(place, 1, key, row))
-                self.held[row] = key
-        assert len(self.held) == len(set(self.held.values()))
+                self.keys[row] = key
+        assert len(self.keys) == len(set(self.keys.values()))
 
 
 def event(place: int, half: int, key: int, row: str) -> KeyEvent:
@@ -47,13 +47,15 @@ def outcome(cycles: Iterable[Sequence[KeyEvent]]) -> dict[str, int]:
     logged: list[KeyEvent] = []
     for cycle in cycles:
         moved = shifted_orders([*logged, *cycle])
-        assert moved.keys() <= {one.event_id for one in cycle}
-        logged += [replace(one, logged_order=moved.get(one.event_id, one.ordering_key)) for one in cycle]
+        assert moved.keys() <= {event.event_id for event in cycle}
+        logged += [
+            replace(event, logged_order=moved.get(event.event_id, event.ordering_key)) for event in cycle
+        ]
     first = {row: (str(key), "", False) for row, key in zip(ROWS, KEYS, strict=False)}
     newest = {key: (order, row, is_removal) for row, (key, order, is_removal) in first.items()}
-    for one in logged:
-        told = (one.logged_order or "", one.address, one.is_removal)
-        newest[one.keys] = max(told, newest.get(one.keys, told))
+    for event in logged:
+        entry = (event.logged_order or "", event.address, event.is_removal)
+        newest[event.keys] = max(entry, newest.get(event.keys, entry))
     living = [(row, int(key)) for key, (_, row, is_removal) in newest.items() if not is_removal]
     assert len(living) == len(dict(living))
     return dict(living)
@@ -65,10 +67,12 @@ def transactions(draw: st.DrawFn) -> Transaction:
     made = Transaction()
     for _ in range(draw(st.integers(1, 4))):
         rows = draw(st.permutations(ROWS))[: draw(st.integers(1, len(ROWS)))]
-        taken = {key for row, key in made.held.items() if row not in rows}
+        taken = {key for row, key in made.keys.items() if row not in rows}
         free = draw(st.permutations([key for key in KEYS if key not in taken]))
-        told = [(row, key if draw(st.integers(0, 5)) else None) for row, key in zip(rows, free, strict=False)]
-        made.run(*(one for one in told if made.held.get(one[0]) != one[1]))
+        moves = [
+            (row, key if draw(st.integers(0, 5)) else None) for row, key in zip(rows, free, strict=False)
+        ]
+        made.run(*(item for item in moves if made.keys.get(item[0]) != item[1]))
     return made
 
 
@@ -99,7 +103,7 @@ def arriving(statements: Sequence[Sequence[tuple[str, int]]], *cycles: Sequence[
     made = Transaction()
     for moves in statements:
         made.run(*moves)
-    events = {one.event_id: one for one in made.events}
+    events = {event.event_id: event for event in made.events}
     named = [[events.pop(event_id) for event_id in cycle] for cycle in cycles]
     return Arrivals(made, [*named, list(events.values())])
 
@@ -115,8 +119,8 @@ def arriving(statements: Sequence[Sequence[tuple[str, int]]], *cycles: Sequence[
 @given(arrivals())
 def test_each_key_has_the_row_that_the_transaction_ends_with(arrived: Arrivals) -> None:
     """So it is in one cycle and in several, whichever events each of them brings."""
-    assert arrived.made.held == outcome([arrived.made.events])
-    assert arrived.made.held == outcome(arrived.cycles)
+    assert arrived.made.keys == outcome([arrived.made.events])
+    assert arrived.made.keys == outcome(arrived.cycles)
 
 
 @given(made=transactions())
@@ -124,11 +128,11 @@ def test_rows_hold_a_key_one_after_the_other(made: Transaction) -> None:
     """In one cycle each row's removal follows its writing, before the next row is written."""
     moved = shifted_orders(made.events)
     holders: dict[str, str] = {str(key): row for row, key in zip(ROWS, KEYS, strict=False)}
-    for one in sorted(made.events, key=lambda one: moved.get(one.event_id, one.ordering_key)):
-        if one.is_removal:
-            assert one.address == holders.pop(one.keys)
+    for event in sorted(made.events, key=lambda event: moved.get(event.event_id, event.ordering_key)):
+        if event.is_removal:
+            assert event.address == holders.pop(event.keys)
         else:
-            assert one.address == holders.setdefault(one.keys, one.address)
+            assert event.address == holders.setdefault(event.keys, event.address)
 
 
 def two_swaps() -> Transaction:
@@ -143,10 +147,10 @@ def two_swaps() -> Transaction:
 def test_a_key_that_is_used_twice_for_a_while_is_free(split: int) -> None:
     """A row that left a key is not written there behind the removal of another one."""
     made = two_swaps()
-    assert made.held == {"A": 1, "B": 3, "C": 0}
-    assert made.held == outcome([made.events])
-    assert made.held == outcome([made.events[:split], made.events[split:]])
-    assert made.held == outcome([made.events[split:], made.events[:split]])
+    assert made.keys == {"A": 1, "B": 3, "C": 0}
+    assert made.keys == outcome([made.events])
+    assert made.keys == outcome([made.events[:split], made.events[split:]])
+    assert made.keys == outcome([made.events[split:], made.events[:split]])
 
 
 def test_events_of_one_row_keep_their_order() -> None:

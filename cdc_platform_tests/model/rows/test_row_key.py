@@ -12,7 +12,7 @@ from cdc_platform.model.rows.row_key import NANOSECOND_TEXT, KeyColumn, parse_ke
 PART = KeyColumn("part", "string")
 
 
-def one(kind: str, text: str) -> Any:
+def value_of(kind: str, text: str) -> Any:
     """Return the value of a key of one column."""
     return parse_key("items", (KeyColumn("id", kind),), text).values[0]
 
@@ -50,7 +50,7 @@ def first_of_two(kind: str, first_json: str) -> Any:
 )
 def test_a_value_is_encoded_by_its_type(kind: str, text: str, expected: Any) -> None:
     """The text of a value becomes what the source writes for it; None stands for the text itself."""
-    assert (text if expected is None else expected) == one(kind, text)
+    assert (text if expected is None else expected) == value_of(kind, text)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_is_no_value_of_the_type_is_refused(kind: str, text: str) -> None:
     """The error names column, table, type and what was typed."""
     message = f"Key column `id` of `items` is {kind}, and not: {text}"
     with pytest.raises(RowNotFound, match=re.escape(message) + "$"):
-        one(kind, text)
+        value_of(kind, text)
 
 
 @pytest.mark.parametrize(
@@ -179,5 +179,5 @@ def test_a_key_is_found_however_it_is_written(kind: str, typed: str, logged: Any
 def test_whole_numbers_are_looked_for_as_texts_and_as_numbers() -> None:
     """Spanner writes whole numbers as texts, and sources of events as numbers."""
     columns = (KeyColumn("id", "long"), KeyColumn("code", "string"))
-    found = parse_key("items", columns, '["7", "7"]').spellings()
-    assert {'{"id":"7","code":"7"}', '{"code":"7","id":7}', '{"id": 7, "code": "7"}'} < set(found)
+    actual = parse_key("items", columns, '["7", "7"]').spellings()
+    assert {'{"id":"7","code":"7"}', '{"code":"7","id":7}', '{"id": 7, "code": "7"}'} < set(actual)

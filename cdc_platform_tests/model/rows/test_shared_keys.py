@@ -79,9 +79,9 @@ def in_order(uses: Sequence[KeyUse]) -> list[KeyUse]:
     """Return changes by their new ordering keys, of which no two are equal."""
     orders = parted_orders(uses)
     placed = sorted(
-        (replace(one, ordering_key=orders.get(one.event_id, one.ordering_key)) for one in uses), key=order_of
+        (replace(use, ordering_key=orders.get(use.event_id, use.ordering_key)) for use in uses), key=order_of
     )
-    assert all(one.ordering_key < other.ordering_key for one, other in pairwise(placed))
+    assert all(use.ordering_key < other.ordering_key for use, other in pairwise(placed))
     return placed
 
 
@@ -95,15 +95,15 @@ def transactions(draw: st.DrawFn) -> Transaction:
     """Return transactions of statements that permute and shift keys, and change, delete and insert rows."""
     made = Transaction()
     for _ in range(draw(st.integers(1, 8))):
-        held = sorted(made.rows)
+        keys = sorted(made.rows)
         free = [key for key in KEYS if key not in made.rows]
         kind = draw(st.sampled_from(["move"] * 4 + ["update", "delete", "insert"] + ["truncate"]))
-        if kind == "move" and held:
-            movers = draw(st.permutations(held))[: draw(st.integers(1, len(held)))]
+        if kind == "move" and keys:
+            movers = draw(st.permutations(keys))[: draw(st.integers(1, len(keys)))]
             targets = draw(st.permutations([*movers, *free]))
             made.move(*((old, new) for old, new in zip(movers, targets, strict=False) if old != new))
-        elif kind in ("update", "delete") and held:
-            getattr(made, kind)(draw(st.sampled_from(held)))
+        elif kind in ("update", "delete") and keys:
+            getattr(made, kind)(draw(st.sampled_from(keys)))
         elif kind == "insert" and free:
             made.insert(draw(st.sampled_from(free)))
         elif kind == "truncate":
@@ -142,11 +142,11 @@ def test_changes_of_a_row_between_follow_it(mod_type: ModType) -> None:
         KeyUse("change", "t", "1", "1", mod_type, "3", "2", {"name": "B"}, {"name": "B2"}),
         KeyUse("leave", "t", "1", "1", ModType.DELETE, "4", "3", {"name": "B2"}),
     ]
-    wanted = {"change": "1 0 3", "leave": "1 0 4"} if mod_type is ModType.UPDATE else {"change": "1 0 3"}
-    assert wanted == parted_orders(uses)
+    expected = {"change": "1 0 3", "leave": "1 0 4"} if mod_type is ModType.UPDATE else {"change": "1 0 3"}
+    assert expected == parted_orders(uses)
 
 
-def test_rows_that_nothing_tells_apart_stay_as_they_came() -> None:
+def test_rows_that_nothing_distinguishes_stay_as_they_came() -> None:
     """A row that goes on from a key to the next is the one that has come there, as in a chain."""
     made = Transaction({0: {"name": "A"}})
     made.move((0, 1))

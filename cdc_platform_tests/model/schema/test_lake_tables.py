@@ -1,4 +1,4 @@
-"""Places in the lake: whoever comes first has one, and only one."""
+"""Places in the lake: the first comer has one, and only one."""
 
 import pytest
 from hypothesis import given
@@ -48,13 +48,13 @@ def test_a_history_has_a_place_like_a_table() -> None:
 
 
 def test_what_is_there_keeps_its_place() -> None:
-    """Who has a place already comes before whoever comes first; what is refused has no history."""
+    """Who has a place already comes before the first comer; what is refused has no history."""
     asked = tuple(asked_for(["Users", "users"], histories={"Users"}))
-    held = {"users": LakeTable("users")}
-    assert {LakeTable("Users"): LakeTable("users")} == find_refused(asked, held)
+    places = {"users": LakeTable("users")}
+    assert {LakeTable("Users"): LakeTable("users")} == find_refused(asked, places)
 
 
-def test_refusals_are_told_with_what_to_do() -> None:
+def test_refusals_say_what_to_do() -> None:
     """Each sentence names what is left out, what has its place, and where it can be had."""
     history, table = LakeTable("t", is_history=True), LakeTable("t__history")
     (of_table,) = describe_refusals({table: history})

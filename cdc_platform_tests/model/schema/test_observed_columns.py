@@ -1,4 +1,4 @@
-"""Which records tell all that a cycle has to say of a table's columns."""
+"""The records that represent all observed columns of a table in a cycle."""
 
 import json
 from collections.abc import Mapping
@@ -8,24 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_platform.model.schema.observed_columns import SeenColumn, Sighting, declares_types_of, keep_ends
+from cdc_platform.model.schema.observed_columns import (
+    ObservedColumn,
+    ObservedColumns,
+    declares_types_of,
+    keep_ends,
+)
 from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
 
 INT64 = ColumnType("INT64")
 
 
-def sighting(micros: int, width: int) -> Sighting:
+def observation(micros: int, width: int) -> ObservedColumns:
     """Return a whole row with so many columns."""
-    columns = {f"c{number}": SeenColumn(INT64, number == 0, number + 1) for number in range(width)}
-    return Sighting(micros, columns, is_whole=True, is_sure=True)
+    columns = {f"c{number}": ObservedColumn(INT64, number == 0, number + 1) for number in range(width)}
+    return ObservedColumns(micros, columns, is_whole=True, is_sure=True)
 
 
 @given(st.lists(st.integers(1, 3)))
 def test_the_ends_of_each_run_stay(widths: list[int]) -> None:
     """Of neighbours that look alike the first and the last stay: what came just before a change."""
-    ends: list[Sighting] = []
+    ends: list[ObservedColumns] = []
     for micros, width in enumerate(widths):
-        keep_ends(ends, sighting(micros, width))
+        keep_ends(ends, observation(micros, width))
     runs = [[micros for micros, _ in run] for _, run in groupby(enumerate(widths), key=lambda pair: pair[1])]
     assert [micros for run in runs for micros in sorted({run[0], run[-1]})] == [end.micros for end in ends]
 
@@ -59,6 +64,6 @@ def types_of(columns: Mapping[str, str]) -> str:
 )
 def test_records_have_the_types_of_their_table_or_not(expected: bool, columns: Mapping[str, str]) -> None:
     """Key and types of what a table has must be the table's; without a table only the key must be told."""
-    known = TableSchema("t", (Column("id", INT64, True, 1), Column("v", ColumnType("STRING"), False, 2)))
-    assert expected == declares_types_of(known, types_of(columns))
+    schema = TableSchema("t", (Column("id", INT64, True, 1), Column("v", ColumnType("STRING"), False, 2)))
+    assert expected == declares_types_of(schema, types_of(columns))
     assert ("id" in columns) == declares_types_of(None, types_of(columns))

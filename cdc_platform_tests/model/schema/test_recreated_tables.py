@@ -6,11 +6,11 @@ from functools import reduce
 import pytest
 
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.observed_columns import Sighting
+from cdc_platform.model.schema.observed_columns import ObservedColumns
 from cdc_platform.model.schema.recreated_tables import find_renamed, has_other_key
 from cdc_platform.model.schema.schema_events import SchemaChange
 from cdc_platform.model.schema.schema_finder import find_events
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import ColumnType, TableSchema
 from cdc_platform_tests.example_tables import table
 
@@ -18,19 +18,21 @@ NUMBER = table("notes", {"id": "INT64"}, {"v": "STRING(9)"})
 CODE = table("notes", {"code": "STRING(9)"}, {"v": "STRING(9)"})
 
 
-def seen(micros: int, schema: TableSchema) -> Sighting:
+def observed_at(micros: int, schema: TableSchema) -> ObservedColumns:
     """Return what a whole row of a table tells."""
-    return Sighting.of_table(micros, schema, is_whole=True)
+    return ObservedColumns.of_table(micros, schema, is_whole=True)
 
 
 def known_of(schema: TableSchema) -> SchemaHistory:
     """Return the history of a table that was there from the beginning."""
-    events = find_events(SchemaHistory(), 1, {"notes": [seen(5, schema)]}, Look(6, (schema,), {}, {}))
+    events = find_events(
+        SchemaHistory(), 1, {"notes": [observed_at(5, schema)]}, SchemaRead(6, (schema,), {}, {})
+    )
     return replace(reduce(SchemaHistory.after, events, SchemaHistory()), cycle=1, position_micros=6)
 
 
 @pytest.mark.parametrize(
-    ("is_other", "known", "key"),
+    ("is_other", "declared", "key"),
     [
         (False, "STRING", {"id": ColumnType("STRING")}),
         # Spanner changes a key so in place.
@@ -44,17 +46,17 @@ def known_of(schema: TableSchema) -> SchemaHistory:
         (False, "INT64", {}),
     ],
 )
-def test_a_key_tells_another_table(*, is_other: bool, known: str, key: dict[str, ColumnType]) -> None:
+def test_a_key_shows_another_table(*, is_other: bool, declared: str, key: dict[str, ColumnType]) -> None:
     """Another name, another number of columns or a type that no column changes to is another table's key."""
-    schema = table("notes", {"id": known}, {"v": "STRING(9)"})
+    schema = table("notes", {"id": declared}, {"v": "STRING(9)"})
     assert is_other == has_other_key(known_of(schema).tables["notes"], key)
 
 
 def test_a_table_is_recreated_where_a_record_has_another_key_first() -> None:
     """It begins with that record, and no further record or look begins it again."""
     history = known_of(NUMBER)
-    sightings = {"notes": [seen(7, NUMBER), seen(8, CODE), seen(9, CODE)]}
-    events = find_events(history, 2, sightings, Look(10, (CODE,), {}, {}))
+    observations = {"notes": [observed_at(7, NUMBER), observed_at(8, CODE), observed_at(9, CODE)]}
+    events = find_events(history, 2, observations, SchemaRead(10, (CODE,), {}, {}))
     assert [(event.change, event.name, event.since_micros) for event in events if event.since_micros] == [
         (SchemaChange.TABLE_DROPPED, None, 8),
         (SchemaChange.TABLE_ADDED, None, 8),
@@ -67,11 +69,11 @@ def test_a_table_is_recreated_where_a_record_has_another_key_first() -> None:
     assert [column.name for column in after.schema.key_columns] == ["code"]
 
 
-def test_a_look_at_another_moment_begins_no_table() -> None:
+def test_a_schema_read_of_another_moment_begins_no_table() -> None:
     """Which records are of the table before, only these tell then."""
     history = known_of(NUMBER)
-    look = Look(10, (CODE,), {}, {}, is_exact=False)
-    events = find_events(history, 2, {"notes": [seen(7, NUMBER)]}, look)
+    schema_read = SchemaRead(10, (CODE,), {}, {}, is_exact=False)
+    events = find_events(history, 2, {"notes": [observed_at(7, NUMBER)]}, schema_read)
     assert SchemaChange.TABLE_DROPPED not in {event.change for event in events}
     after = reduce(SchemaHistory.after, events, history).tables["notes"]
     assert [column.name for column in after.schema.key_columns] == ["id"]
@@ -96,16 +98,16 @@ def test_a_rename_takes_the_other_name_away_at_its_moment(
 ) -> None:
     """A table that comes up while no other one goes has no rows of before, whatever else is gone since."""
 
-    def look_back(micros: int) -> Look:
+    def read_back(micros: int) -> SchemaRead:
         names = [names for since, names in steps.items() if since <= micros]
         present = tuple(replace(NUMBER, name=name) for name in (names[-1] if names else ("notes",)))
-        return Look(micros, present, {}, {})
+        return SchemaRead(micros, present, {}, {})
 
-    assert renamed == find_renamed(known_of(NUMBER), look_back(100_000), look_back)
+    assert renamed == find_renamed(known_of(NUMBER), read_back(100_000), read_back)
 
 
-def test_what_the_source_does_not_tell_may_be_a_rename() -> None:
+def test_what_the_source_does_not_show_may_be_a_rename() -> None:
     """Without its former schema any table that comes up while another is gone may be that one."""
-    history, now = known_of(NUMBER), Look(100_000, (replace(NUMBER, name="log"),), {}, {})
-    for look_back in (None, lambda micros: Look(micros, (), {}, {}, is_exact=False)):
-        assert {"log"} == find_renamed(history, now, look_back)
+    history, now = known_of(NUMBER), SchemaRead(100_000, (replace(NUMBER, name="log"),), {}, {})
+    for read_back in (None, lambda micros: SchemaRead(micros, (), {}, {}, is_exact=False)):
+        assert {"log"} == find_renamed(history, now, read_back)

@@ -8,7 +8,7 @@ from cdc_platform.model.schema.exclusions import describe_findings
 from cdc_platform.model.schema.schema_events import describe_event
 from cdc_platform.model.schema.schema_finder import find_events
 from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.model.schema_windows import changes, follow, look, notes, sighting
+from cdc_platform_tests.model.schema_windows import changes, follow, notes, observation, read_at
 
 
 @pytest.mark.parametrize("is_exact", [True, False])
@@ -19,27 +19,29 @@ def test_the_source_orders_the_key_and_records_do_not(is_exact: bool) -> None:
     recorded = replace(
         ordered, columns=tuple(replace(column, ordinal=places[column.name]) for column in ordered.columns)
     )
-    history, _ = follow(([sighting(5, recorded)], look(9, ordered, is_exact=is_exact)))
+    history, _ = follow(([observation(5, recorded)], read_at(9, ordered, is_exact=is_exact)))
     assert [column.name for column in history.tables["notes"].schema.key_columns] == ["h", "id"]
-    again = find_events(history, 2, {"notes": [sighting(15, recorded)]}, look(19, ordered, is_exact=is_exact))
+    again = find_events(
+        history, 2, {"notes": [observation(15, recorded)]}, read_at(19, ordered, is_exact=is_exact)
+    )
     assert again == ()
 
 
 def test_a_table_that_is_made_again_has_the_order_of_its_key_from_the_source() -> None:
     """The columns are the same, so that only the order of the key shows the difference."""
     before, after = (table("notes", dict.fromkeys(names, "INT64"), {}) for names in (["a", "b"], ["b", "a"]))
-    history, events = follow(([], look(5, before)), ([], look(9, after)))
+    history, events = follow(([], read_at(5, before)), ([], read_at(9, after)))
     assert [column.name for column in history.tables["notes"].schema.key_columns] == ["b", "a"]
     assert 'columns of `notes` in the order of the key are ["b", "a"]' in describe_event(events[-1])
 
 
 def test_generated_columns_are_a_finding_as_long_as_there_are_some() -> None:
     """No change stream sends them, so users must learn that the lake does not have them."""
-    plain = look(9, notes(text="STRING(9)"))
+    plain = read_at(9, notes(text="STRING(9)"))
     first, begun = follow(([], replace(plain, micros=5, generated={"notes": ("doubled",)})))
-    told = " ".join(describe_findings(first))
-    assert "`notes`: generated columns outside the key are not in the lake" in told
-    assert "doubled. Compute them in a view" in told
+    text = " ".join(describe_findings(first))
+    assert "`notes`: generated columns outside the key are not in the lake" in text
+    assert "doubled. Compute them in a view" in text
     assert changes(begun) == []
     later, events = follow(([], replace(plain, micros=5, generated={"notes": ("doubled",)})), ([], plain))
     assert describe_findings(later) == ()

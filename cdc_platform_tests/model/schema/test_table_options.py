@@ -34,7 +34,7 @@ def test_no_two_columns_of_a_history_have_one_name(names: list[str]) -> None:
         ColumnVersion(name, name, ColumnType("STRING"), number == 0, number, Bound(1, None))
         for number, name in enumerate(names)
     )
-    known = columns_in_history(ColumnHistory("t", tuple(versions)))
-    columns = history_schema(known.whole_schema).columns
+    column_history = columns_in_history(ColumnHistory("t", tuple(versions)))
+    columns = history_schema(column_history.whole_schema).columns
     assert len(names) + 4 == len({column.name.lower() for column in columns})
-    assert names == [column.source_name for column in known.schema_after(0).columns]
+    assert names == [column.source_name for column in column_history.schema_after(0).columns]

@@ -1,4 +1,4 @@
-"""What a column becomes whose events come in no order: the same, whichever came first."""
+"""The type of a column whose events come in no order: the same, whichever came first."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from cdc_platform.model.schema.column_versions import ColumnHistory
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.observed_columns import SeenColumn, Sighting
+from cdc_platform.model.schema.observed_columns import ObservedColumn, ObservedColumns
 from cdc_platform.model.schema.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schema.schema_finder import find_events, is_news
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import DECIMAL, ColumnType, spark_type
 from cdc_platform.model.schema.widening import DIGITS, TEXT, joined_type, keeps_values, key_family
 
@@ -35,7 +35,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "expected"),
+    ("first", "other", "expected"),
     [
         (INT, FLOAT, DIGITS),  # a float has no room for the last of an integer's digits
         (INT, ColumnType("FLOAT32"), DIGITS),
@@ -52,9 +52,9 @@ KINDS = [
         (ColumnType("BYTES"), ColumnType("JSON"), TEXT),
     ],
 )
-def test_the_wider_type_holds_both(one: ColumnType, other: ColumnType, expected: ColumnType) -> None:
+def test_the_wider_type_holds_both(first: ColumnType, other: ColumnType, expected: ColumnType) -> None:
     """Numbers stay numbers as long as all of their digits have room; what has no other room is text."""
-    assert expected == joined_type(one, other) == joined_type(other, one)
+    assert expected == joined_type(first, other) == joined_type(other, first)
 
 
 @settings(max_examples=200, deadline=None)
@@ -85,7 +85,7 @@ def test_the_order_of_types_does_not_matter(kinds: list[ColumnType], choice: Ran
         (FLOAT, TEXT, False),
         (DAY, ColumnType("DATETIME"), True),
         (DAY, TEXT, True),
-        (DAY, MOMENT, False),  # midnight of a zone that nobody tells
+        (DAY, MOMENT, False),  # midnight of a zone that nobody says
         (ColumnType("DATETIME"), MOMENT, False),
         (MOMENT, TEXT, False),
         (ColumnType("JSON"), TEXT, True),
@@ -98,12 +98,16 @@ def test_the_order_of_types_does_not_matter(kinds: list[ColumnType], choice: Ran
 def test_values_are_kept_where_the_new_type_writes_them_in_one_way(
     old: ColumnType, new: ColumnType, *, expected: bool
 ) -> None:
-    """A source of events that come in order does not tell how it has converted what was stored."""
+    """A source of events that come in order does not state how it has converted what was stored."""
     assert expected == keeps_values(old, new)
     before = SchemaEvent(1, SchemaChange.COLUMN_ADDED, "t", "a", old.to_json())
-    seen = {"t": [Sighting(2, {"a": SeenColumn(new, is_primary_key=False, ordinal=1)}, is_whole=True)]}
+    observations = {
+        "t": [ObservedColumns(2, {"a": ObservedColumn(new, is_primary_key=False, ordinal=1)}, is_whole=True)]
+    }
     history = SchemaHistory().after(SchemaEvent(1, SchemaChange.TABLE_ADDED, "t")).after(before)
-    (event,) = find_events(replace(history, cycle=1), 2, seen, Look(2, (), {}, {}, is_exact=False))
+    (event,) = find_events(
+        replace(history, cycle=1), 2, observations, SchemaRead(2, (), {}, {}, is_exact=False)
+    )
     assert expected == (event.change is SchemaChange.COLUMN_WIDENED)
     table = history.after(event).tables["t"]
     is_one_of_the_lake = expected and spark_type(old) == spark_type(new)
@@ -113,10 +117,10 @@ def test_values_are_kept_where_the_new_type_writes_them_in_one_way(
 
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(KINDS), st.sampled_from(KINDS))
-def test_keys_of_one_family_stay_in_it(one: ColumnType, other: ColumnType) -> None:
+def test_keys_of_one_family_stay_in_it(first: ColumnType, other: ColumnType) -> None:
     """Their wider type is of it, too, unless it is that of two arrays."""
-    if key_family(one) == key_family(other) and one.code != "ARRAY":
-        assert key_family(one) == key_family(joined_type(one, other))
+    if key_family(first) == key_family(other) and first.code != "ARRAY":
+        assert key_family(first) == key_family(joined_type(first, other))
 
 
 def history_of(shapes: Sequence[dict[str, ColumnType]]) -> SchemaHistory:
@@ -131,13 +135,13 @@ def history_of(shapes: Sequence[dict[str, ColumnType]]) -> SchemaHistory:
 
 def events_of(history: SchemaHistory, cycle: int, shape: dict[str, ColumnType]) -> tuple[SchemaEvent, ...]:
     """Return what one shape changes."""
-    columns = {"id": SeenColumn(INT, is_primary_key=True, ordinal=1)}
+    columns = {"id": ObservedColumn(INT, is_primary_key=True, ordinal=1)}
     for ordinal, (name, kind) in enumerate(shape.items(), start=2):
-        columns[name] = SeenColumn(kind, is_primary_key=False, ordinal=ordinal)
-    seen = {"t": [Sighting(cycle, columns, is_whole=True)]}
-    found = find_events(history, cycle, seen, None, widens=True)
-    assert bool(found) == is_news(history, "t", columns, is_whole=True, widens=True)
-    return found
+        columns[name] = ObservedColumn(kind, is_primary_key=False, ordinal=ordinal)
+    observations = {"t": [ObservedColumns(cycle, columns, is_whole=True)]}
+    events = find_events(history, cycle, observations, None, widens=True)
+    assert bool(events) == is_news(history, "t", columns, is_whole=True, widens=True)
+    return events
 
 
 def types_of(table: ColumnHistory) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Which files a cycle reads, and which task reads which."""
+"""The files that a cycle reads, and the task that reads each."""
 
 from collections.abc import Sequence
 

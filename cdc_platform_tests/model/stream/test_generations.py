@@ -22,8 +22,8 @@ def end_of(token: str, *children: ChildAnnouncement) -> PartitionEnd:
 
 def test_children_of_a_split_are_read_at_once() -> None:
     """Their windows begin where the parent ended and end where the read does."""
-    found = Generations(END, ()).after(end_of("a", announced("b", 2_000, "a"), announced("c", 2_000, "a")))
-    assert [ReadWindow("b", 1_999, END), ReadWindow("c", 1_999, END)] == found
+    windows = Generations(END, ()).after(end_of("a", announced("b", 2_000, "a"), announced("c", 2_000, "a")))
+    assert [ReadWindow("b", 1_999, END), ReadWindow("c", 1_999, END)] == windows
 
 
 def test_a_merged_child_is_read_once_after_its_last_parent() -> None:
@@ -41,10 +41,10 @@ def test_a_merged_child_is_read_once_after_its_last_parent() -> None:
 @pytest.mark.parametrize("start_micros", [END + 1, 2_500])
 def test_a_child_that_does_not_go_on_in_the_read_is_left(start_micros: int) -> None:
     """It begins after the end of the read, or not where its parent ended."""
-    found = Generations(END, ()).after(
+    windows = Generations(END, ()).after(
         PartitionEnd("a", min(start_micros, 2_400) - 1, (announced("b", start_micros, "a"),))
     )
-    assert found == []
+    assert windows == []
 
 
 def test_a_read_follows_a_bounded_number_of_children() -> None:
@@ -66,12 +66,12 @@ def test_generations_of_one_cycle_make_the_lineage_that_several_cycles_make() ->
     ]
     slow = before
     for number, (reports, children) in enumerate(rounds, start=2):
-        told = [
+        announcements = [
             ChildAnnouncement(number, child.start_micros, child.token, child.parent_tokens)
             for child in children
         ]
-        slow = advance(slow, number, reports, told)
-    reports = [found for told, _ in rounds for found in told]
+        slow = advance(slow, number, reports, announcements)
+    reports = [report for announcements, _ in rounds for report in announcements]
     children = [
         ChildAnnouncement(2, *rest)
         for rest in ((2_000, "b", ("a",)), (2_000, "c", ("a",)), (3_000, "d", ("b", "z")))
@@ -84,7 +84,7 @@ def test_generations_of_one_cycle_make_the_lineage_that_several_cycles_make() ->
     }
 
 
-def test_parents_that_ended_are_told_while_a_child_waits_for_another() -> None:
+def test_parents_that_ended_are_listed_while_a_child_waits_for_another() -> None:
     """A read in which the other parent ends can go on with the child."""
     root = [WindowReport("", 999, 999, WindowOutcome.FINISHED)]
     lineage = advance(begin(1_000), 1, root, [announced("a", 1_000), announced("b", 1_000)])

@@ -12,7 +12,7 @@ from cdc_platform.model.stream.records import ModType, ValueCaptureType
         ("NEW_VALUES", False),
         ("NEW_ROW", True),
         ("NEW_ROW_AND_OLD_VALUES", True),
-        ("SOMETHING_NEW", False),  # a patch is always safe
+        ("SOMETHING_NEW", False),  # a partial update is always safe
     ],
 )
 def test_which_updates_are_whole_rows(text: str, expected: bool) -> None:

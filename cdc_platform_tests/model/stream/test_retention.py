@@ -1,4 +1,4 @@
-"""Which past cuts stay readable."""
+"""The past cuts that stay readable."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,5 +54,5 @@ def test_some_moment_stays_near_each(ages_s: set[int]) -> None:
     """Of each moment that was ever there, one of the same quarter of an hour stays."""
     now = 10 * DAY_S * SECOND
     moments = [now - age * SECOND for age in ages_s]
-    kept = kept_moments(moments, now, 600, DAY_S)
-    assert {moment // QUARTER for moment in moments} == {moment // QUARTER for moment in kept}
+    moments_kept = kept_moments(moments, now, 600, DAY_S)
+    assert {moment // QUARTER for moment in moments} == {moment // QUARTER for moment in moments_kept}

@@ -35,11 +35,11 @@ def cycle_of(seconds: int, read_s: int, error: str) -> list[WindowReport]:
 def test_a_silent_partition_is_named_with_how_far_it_is_behind() -> None:
     """A cycle that found nothing at all of it says where it stands, and not for how long it was silent."""
     lineage = two_partitions()
-    (found,) = find_stuck(lineage, cycle_of(31, 0, SILENT), START - 1 + 30 * SECOND)
-    assert StuckPartition(lineage.partitions["a"].key, START - 1, 30.0) == found
-    told = found.describe()
-    assert f"`{lineage.partitions['a'].key}` is stuck: it sent nothing when it was asked twice" in told
-    assert "30.0 s behind the end of the cycle" in told
+    (partition,) = find_stuck(lineage, cycle_of(31, 0, SILENT), START - 1 + 30 * SECOND)
+    assert StuckPartition(lineage.partitions["a"].key, START - 1, 30.0) == partition
+    text = partition.describe()
+    assert f"`{lineage.partitions['a'].key}` is stuck: it sent nothing when it was asked twice" in text
+    assert "30.0 s behind the end of the cycle" in text
 
 
 def test_a_partition_that_falls_silent_under_way_is_not_stuck() -> None:
@@ -49,16 +49,16 @@ def test_a_partition_that_falls_silent_under_way_is_not_stuck() -> None:
     lineage = advance(lineage, 2, cycle_of(480, 60, SILENT), [])
     position = lineage.partitions["a"].position_micros
     again = WindowReport("a", position, position, WindowOutcome.INTERRUPTED, SILENT)
-    assert [found.position_micros for found in find_stuck(lineage, [again], end)] == [position]
+    assert [partition.position_micros for partition in find_stuck(lineage, [again], end)] == [position]
 
 
 def test_a_partition_that_fails_is_named_with_its_error() -> None:
     """It holds the watermark as a silent one does, but the source has said why."""
     reports = cycle_of(31, 1, "QuotaExceeded: too many")
-    (found,) = find_stuck(two_partitions(), reports, START - 1 + 31 * SECOND)
-    assert found.error == "QuotaExceeded: too many"
-    assert "could not be read on, 30.0 s behind the others" in found.describe()
-    assert found.describe().endswith("QuotaExceeded: too many")
+    (partition,) = find_stuck(two_partitions(), reports, START - 1 + 31 * SECOND)
+    assert partition.error == "QuotaExceeded: too many"
+    assert "could not be read on, 30.0 s behind the others" in partition.describe()
+    assert partition.describe().endswith("QuotaExceeded: too many")
 
 
 def test_a_stuck_partition_holds_the_watermark_and_is_asked_again() -> None:

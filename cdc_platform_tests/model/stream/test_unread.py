@@ -1,4 +1,4 @@
-"""What is known of files that could not be read."""
+"""The state of files that could not be read."""
 
 from cdc_platform.model.stream.unread import FailedRead, failed_reads, unread_path
 
@@ -22,8 +22,8 @@ def test_it_survives_as_text() -> None:
     assert {"/a b": failure} == failed_reads({"/a": "1", unread_path("/a b"): failure.to_text()})
 
 
-def test_a_report_tells_of_it() -> None:
-    """Reports of before, and of sources whose files do not pause, do not tell when it was tried."""
+def test_a_report_names_it() -> None:
+    """Reports of before, and of sources whose files do not pause, do not state when it was tried."""
     failure = FailedRead("1-2", 5, "Broken")
     assert failure == FailedRead.of_report(failure.reported_version, "Broken")
     assert FailedRead.of_report("1-2", "Broken") is None

@@ -1,4 +1,4 @@
-"""How the session makes checks."""
+"""The settings of the session under which checks run."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -21,7 +21,7 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, Scope
 from cdc_platform.pipeline.checks.invariants import QUARANTINE_EMPTY, checks_of
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_cycle, opening
 from cdc_platform_tests.support.pipelines import (
     START,
@@ -177,8 +177,8 @@ def undo_damage(pipeline: Pipeline, spark: "SparkSession", heads: dict[str, int]
 
 def heads_of(pipeline: Pipeline) -> dict[str, int]:
     """Return the snapshots of the tables that damages change."""
-    found = {name: head(pipeline.lake.system_table(name)) for name in (RAW, LOG, LINEAGE, SCHEMA)}
-    return {name: snapshot.snapshot_id for name, snapshot in found.items() if snapshot is not None}
+    heads = {name: head(pipeline.lake.system_table(name)) for name in (RAW, LOG, LINEAGE, SCHEMA)}
+    return {name: snapshot.snapshot_id for name, snapshot in heads.items() if snapshot is not None}
 
 
 def test_checks_pass_on_a_sound_lake_and_fail_on_damage(
@@ -193,9 +193,9 @@ def test_checks_pass_on_a_sound_lake_and_fail_on_damage(
         for scope in (EVERYTHING, newest_scope(pipeline)):
             result = check.run(pipeline, spark, scope)
             assert result.passed is (check.name != QUARANTINE_EMPTY), f"{check.name}: {result.summary}"
-    held = check_named(QUARANTINE_EMPTY).run(pipeline, spark, EVERYTHING)
-    assert held.facts == {"quarantined": 1}
-    assert "records in quarantine: 1 (accounts: 1); 1 with the reason: the rec" in held.summary
+    quarantine_result = check_named(QUARANTINE_EMPTY).run(pipeline, spark, EVERYTHING)
+    assert quarantine_result.facts == {"quarantined": 1}
+    assert "records in quarantine: 1 (accounts: 1); 1 with the reason: the rec" in quarantine_result.summary
     facts = check_named("nothing_lost").run(pipeline, spark, EVERYTHING).facts
     expected = {"records_read": 6, "records_in_log": 4, "duplicates": 1, "quarantined": 1, "lost": 0}
     assert expected == facts
@@ -205,12 +205,12 @@ def test_checks_pass_on_a_sound_lake_and_fail_on_damage(
         damage(pipeline, spark)
         assert not check_named(name).run(pipeline, spark, EVERYTHING).passed, f"damage {number}: {name}"
         undo_damage(pipeline, spark, heads)
-    told = check_named("keys_unique").run(pipeline, spark, EVERYTHING)
-    assert told.summary == '1 keys of `transfers` are there more than once, such as {"tid":"same"}'
-    assert told.facts == {"accounts": 0, "transfers": 1}
+    keys_result = check_named("keys_unique").run(pipeline, spark, EVERYTHING)
+    assert keys_result.summary == '1 keys of `transfers` are there more than once, such as {"tid":"same"}'
+    assert keys_result.facts == {"accounts": 0, "transfers": 1}
 
 
-def test_before_the_first_cycle_no_promise_is_broken_and_none_about_tables_is_kept(
+def test_before_the_first_cycle_no_check_fails_and_none_about_tables_passes(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """Before the first cycle checks find nothing wrong, but those that compare tables ask for a cycle."""

@@ -14,9 +14,9 @@ from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline.checks import running_checks as guard_module
 from cdc_platform.pipeline.checks.check_result import Check, CheckResult
 from cdc_platform.pipeline.checks.running_checks import Guard
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_cycle
@@ -42,7 +42,7 @@ def log_cycle(pipeline: Pipeline, spark: "SparkSession", number: int) -> None:
     order_changes(pipeline, spark)
 
 
-def test_each_look_is_at_what_is_new(spark: "SparkSession", session_lake: LakeSettings) -> None:
+def test_each_round_is_over_what_is_new(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """Every check of a cycle is made at once, then, when it is time, on changes that no look has passed."""
     pipeline = with_pause(bank_pipeline(session_lake), 0)
     heard: list[tuple[str, int, object]] = []
@@ -53,14 +53,14 @@ def test_each_look_is_at_what_is_new(spark: "SparkSession", session_lake: LakeSe
     guard = Guard(pipeline, spark, hear)
     for number in (1, 2):
         log_cycle(pipeline, spark, number)
-        guard.look()
+        guard.run_due()
         merge_tables(pipeline, spark, pipeline.tables)
         publish_cut(pipeline, spark)
     rests = Guard(with_pause(pipeline, LONG_S), spark, hear)
-    rests.look()
-    rests.look()
-    Guard(with_pause(pipeline, None), spark, hear).look()
-    assert {(name, cycle) for name in CYCLE_CHECKS for cycle in (1, 2)} == {found[:2] for found in heard}
+    rests.run_due()
+    rests.run_due()
+    Guard(with_pause(pipeline, None), spark, hear).run_due()
+    assert {(name, cycle) for name in CYCLE_CHECKS for cycle in (1, 2)} == {call[:2] for call in heard}
     assert 3 * len(CYCLE_CHECKS) == len(heard)
     assert [changes for name, _, changes in heard if name == "exactly_once"] == [3, 5, 8]
 
@@ -80,7 +80,7 @@ def test_checks_take_turns(
     guard = Guard(paused, spark, lambda check, *_: heard.append(check.name))
     looks = []
     for clock.now_s in range(0, 90, 10):
-        guard.look()
+        guard.run_due()
         looks.append(tuple(heard))
         heard.clear()
     assert [names, *((name,) for name in 2 * names)] == looks

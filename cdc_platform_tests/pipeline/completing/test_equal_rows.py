@@ -13,8 +13,8 @@ from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.rows.keyless import row_of
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.pipeline.versions.lake_frames import read_log
 from cdc_platform.sources.debezium.settings.settings import FilesInput
 from cdc_platform.spark.log.keyless import count_in_log
@@ -54,7 +54,7 @@ class Sender:
 @pytest.fixture(params=OPTIONS)
 def pipeline(request: pytest.FixtureRequest, session_lake: LakeSettings, tmp_path: Path) -> Pipeline:
     """A pipeline of a table without a key."""
-    told = settings_with(
+    settings = settings_with(
         input=FilesInput(str(tmp_path / "in")),
         columns={TABLE: {"n": "integer"}},
         keys={TABLE: ()},
@@ -63,7 +63,7 @@ def pipeline(request: pytest.FixtureRequest, session_lake: LakeSettings, tmp_pat
     (tmp_path / "in").mkdir()
     name = f"equal_{tmp_path.name}"
     options = {TABLE: OPTIONS[request.param]}
-    return open_pipeline(PipelineSettings(name, told, session_lake, table_options=options))
+    return open_pipeline(PipelineSettings(name, settings, session_lake, table_options=options))
 
 
 def counted(pipeline: Pipeline, spark: "SparkSession") -> list[dict[RowCopies, int]]:
@@ -73,8 +73,8 @@ def counted(pipeline: Pipeline, spark: "SparkSession") -> list[dict[RowCopies, i
     equal = EqualRows(pipeline, spark, read_mark(pipeline.lake.system_table(LOG)).cycle, log)
     asked = spark.createDataFrame([(TABLE, row) for row in rows], "table_name string, row string")
     frames = [equal.count(asked), count_in_log(log, asked)]
-    found = [{(row[0], row[1]): row[2] for row in frame.collect()} for frame in frames]
-    return [equal.count_few({TABLE: rows}), *found]
+    counts = [{(row[0], row[1]): row[2] for row in frame.collect()} for frame in frames]
+    return [equal.count_few({TABLE: rows}), *counts]
 
 
 def test_equal_rows_are_counted_where_they_lie(

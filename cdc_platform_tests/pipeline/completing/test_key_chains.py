@@ -1,4 +1,4 @@
-"""Stories that are told alone come out as the whole batch does."""
+"""Key chains that are completed one by one come out as the whole batch does."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,19 +8,19 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.model.rows.connected_rows import stories_of
+from cdc_platform.model.rows.connected_rows import key_chains_of
 from cdc_platform.model.rows.resolution import RowChange, RowId, Values, resolve
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.completing.key_chains import (
+    CHANGE_COLUMNS,
+    KEY_CHAIN,
     LINE,
     REST,
     STORED,
     STORED_PLACE,
-    STORY,
-    TOLD,
     UNKNOWN,
     UNKNOWN_PLACE,
-    Stories,
+    ChainCompleter,
 )
 from cdc_platform_tests.support.played_rows import LARGE, SIZES, STEPS, TABLE, key, play
 
@@ -29,7 +29,7 @@ Told = tuple[int, Values, list[str] | None, bool, str]
 
 LINES: Final = pa.schema(
     [
-        (STORY, pa.string()),
+        (KEY_CHAIN, pa.string()),
         ("table_name", pa.string()),
         ("keys", pa.string()),
         ("previous_keys", pa.string()),
@@ -54,14 +54,18 @@ def line_of(ordinal: int, change: RowChange, *, names_all: bool) -> Line:
     values = None if change.new_values is None else json.dumps({**change.new_values, **nulls})
     rest = {"ordering_key": f"place {ordinal}"} if change.unavailable else None
     place = (change.table, change.key, change.previous_key, ordinal)
-    told = (change.key, *place, change.mod_type.lower(), values, list(change.unavailable))
-    return {**dict(zip(LINE, told, strict=False)), "is_whole_row": not change.unavailable, REST: rest}
+    values_of_line = (change.key, *place, change.mod_type.lower(), values, list(change.unavailable))
+    return {
+        **dict(zip(LINE, values_of_line, strict=False)),
+        "is_whole_row": not change.unavailable,
+        REST: rest,
+    }
 
 
 def stored_lines(stored: Mapping[int, Any]) -> Iterator[Line]:
     """Yield what the workers are told of the table's rows."""
     for number, big in stored.items():
-        row = {"table_name": TABLE, "keys": key(number), STORY: key(number)}
+        row = {"table_name": TABLE, "keys": key(number), KEY_CHAIN: key(number)}
         values = json.dumps({"a": 0, "big": None if big is ... else big})
         yield {**row, "ordinal": STORED_PLACE, "change_kind": STORED, "new_values": values}
         if big is ...:
@@ -69,22 +73,22 @@ def stored_lines(stored: Mapping[int, Any]) -> Iterator[Line]:
             yield {**row, "ordinal": UNKNOWN_PLACE, **unknown}
 
 
-def with_stories(lines: Sequence[Line]) -> list[Line]:
-    """Return lines with the stories of rows that are connected by changes of keys."""
+def with_chains(lines: Sequence[Line]) -> list[Line]:
+    """Return lines with the key chains of rows that are connected by changes of keys."""
     links = [
         ((TABLE, line["keys"]), (TABLE, line["previous_keys"])) for line in lines if line.get("previous_keys")
     ]
-    stories = stories_of({row_id for link in links for row_id in link}, links)
-    return [{**line, STORY: stories.get((TABLE, line["keys"]), line[STORY])} for line in lines]
+    chains = key_chains_of({row_id for link in links for row_id in link}, links)
+    return [{**line, KEY_CHAIN: chains.get((TABLE, line["keys"]), line[KEY_CHAIN])} for line in lines]
 
 
 def completed(lines: Sequence[Line], truncates: Sequence[int], most: int) -> list[Told]:
     """Return the completed changes by ordinal, of lines that come in batches of so many at most."""
-    by_story = sorted(with_stories(lines), key=lambda line: (line[STORY], line["ordinal"]))
-    batches = pa.Table.from_pylist(by_story, LINES).to_batches(max_chunksize=most)
-    stories = Stories((*TOLD, "ordering_key"), {TABLE: truncates})
-    rows = [row for batch in stories(batches) for row in batch.to_pylist()]
-    told = [
+    by_chain = sorted(with_chains(lines), key=lambda line: (line[KEY_CHAIN], line["ordinal"]))
+    batches = pa.Table.from_pylist(by_chain, LINES).to_batches(max_chunksize=most)
+    chains = ChainCompleter((*CHANGE_COLUMNS, "ordering_key"), {TABLE: truncates})
+    rows = [row for batch in chains(batches) for row in batch.to_pylist()]
+    lines_completed = [
         (
             row["ordinal"],
             json.loads(row["new_values"]),
@@ -94,7 +98,7 @@ def completed(lines: Sequence[Line], truncates: Sequence[int], most: int) -> lis
         )
         for row in rows
     ]
-    return sorted(told, key=lambda row: row[0])
+    return sorted(lines_completed, key=lambda row: row[0])
 
 
 def expected_of(changes: Sequence[RowChange], stored: Mapping[int, Any], *, names_all: bool) -> list[Told]:
@@ -118,19 +122,19 @@ def expected_of(changes: Sequence[RowChange], stored: Mapping[int, Any], *, name
 
 @settings(max_examples=400, deadline=None)
 @given(STEPS, LOST, STORED_ROWS, SIZES, st.booleans())
-def test_stories_alone_are_the_whole_batch(
+def test_key_chains_alone_are_the_whole_batch(
     steps: list[tuple[Any, ...]],
     lost: set[ModType],
     stored: dict[int, Any],
     sizes: list[int],
     names_all: bool,
 ) -> None:
-    """A row's story is its own and that of the rows which changes of keys connect with it, but for truncates.
+    """A row's key chain has the row and those which changes of keys connect with it, but for truncates.
 
     That holds where the source loses changes, too, so that rows go on after they have ended.
     """
-    known = {number: {"a": 0, "big": LARGE[0] if big is ... else big} for number, big in stored.items()}
-    played = play(steps, known).changes
+    rows_before = {number: {"a": 0, "big": LARGE[0] if big is ... else big} for number, big in stored.items()}
+    played = play(steps, rows_before).changes
     changes = [change for change in played if change.mod_type not in lost]
     numbered = list(enumerate(changes))
     truncates = [ordinal for ordinal, change in numbered if change.mod_type is ModType.TRUNCATE]
@@ -149,7 +153,7 @@ def test_numbers_keep_their_digits() -> None:
     first["new_values"] = '{"a":1,"big":1.10}'
     second = line_of(1, RowChange(TABLE, key(1), ModType.UPDATE, {}, ("big",)), names_all=False)
     second["new_values"] = '{"a":12345678901234567890.50}'
-    stories = Stories((*TOLD, "ordering_key"), {})
-    (batch,) = stories(pa.Table.from_pylist([first, second], LINES).to_batches())
+    chains = ChainCompleter((*CHANGE_COLUMNS, "ordering_key"), {})
+    (batch,) = chains(pa.Table.from_pylist([first, second], LINES).to_batches())
     expected = ['{"a":12345678901234567890.50,"big":1.10}']
     assert expected == batch.column("new_values").to_pylist()

@@ -1,4 +1,4 @@
-"""Batches of any size, whoever completes them, come out as the model says."""
+"""Batches of any size, no matter who completes them, come out as the model says."""
 
 import json
 import random
@@ -17,10 +17,10 @@ from cdc_platform.model.rows.resolution import RowChange, RowId, resolve
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.completing.completion_size import DriverBounds
-from cdc_platform.pipeline.completing.key_chains import LoggedChange
+from cdc_platform.pipeline.completing.key_chains import ChainChange
 from cdc_platform.pipeline.completing.resolve import complete_changes
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, Strategy
 from cdc_platform.sources.json_codec import read_members
@@ -76,9 +76,9 @@ def pipeline_of(lake: LakeSettings, folder: Path, tables: Sequence[str], spark: 
     """Return a pipeline whose tables have the rows, after one cycle; deleted ones of `still` stay."""
     (folder / "events.jsonl").write_text("".join(text for table in tables for text in rows_before(table)))
     columns = dict.fromkeys((f"public.{table}" for table in tables), COLUMNS)
-    told = settings_with(input=FilesInput(str(folder)), strategy="enrich", columns=columns)
+    source_settings = settings_with(input=FilesInput(str(folder)), strategy="enrich", columns=columns)
     options = {STILL: TableOptions(soft_delete=True)}
-    settings = PipelineSettings("resolve", told, lake, table_options=options)
+    settings = PipelineSettings("resolve", source_settings, lake, table_options=options)
     return sync(open_pipeline(settings), spark)
 
 
@@ -104,9 +104,9 @@ def played(dice: random.Random, *, moves: bool, truncates: bool) -> list[RowChan
 
 def ordered_of(changes: Mapping[str, Sequence[RowChange]], dice: random.Random) -> list[dict[str, Any]]:
     """Return changes of tables as the order of a cycle has them, the tables' mixed."""
-    places = [name for name, told in changes.items() for _ in told]
+    places = [name for name, table_changes in changes.items() for _ in table_changes]
     dice.shuffle(places)
-    coming = {name: iter(told) for name, told in changes.items()}
+    coming = {name: iter(table_changes) for name, table_changes in changes.items()}
     return [
         {
             "table_name": name,
@@ -135,8 +135,8 @@ def completed(
     pipeline: Pipeline, spark: "SparkSession", ordered: "DataFrame", bounds: DriverBounds
 ) -> list[dict[str, Any]]:
     """Return the changes of a batch, completed, in the order of the log."""
-    with ExitStack() as held, interpreted(spark, when=True):
-        done = complete_changes(pipeline, spark, ordered, 1, held, bounds)
+    with ExitStack() as cache, interpreted(spark, when=True):
+        done = complete_changes(pipeline, spark, ordered, 1, cache, bounds)
         rows: list[dict[str, Any]] = done.orderBy("ordinal").toArrow().to_pylist()
     return rows
 
@@ -163,26 +163,26 @@ def as_the_model(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         for table in (STILL, MOVING)
         for number in range(KEYS)
     }
-    logged = [LoggedChange.of(row) for row in rows]
+    logged = [ChainChange.of(row) for row in rows]
     departed = {(MOVING, f'{{"id":{DELETED}}}'): whole}
-    done = resolve([one.change for one in logged], stored, departed).changes
+    changes = resolve([item.change for item in logged], stored, departed).changes
     return [
         {
             **row,
-            "new_values": one.values_of(change),
+            "new_values": item.values_of(change),
             "unavailable_columns": list(change.unavailable) or None,
             "is_whole_row": not change.unavailable,
         }
-        if one.change.unavailable
+        if item.change.unavailable
         else row
-        for row, one, change in zip(rows, logged, done, strict=True)
+        for row, item, change in zip(rows, logged, changes, strict=True)
     ]
 
 
 def test_large_batches_are_completed_as_the_model_says(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """Values are found, or unresolved, and nothing else changes, whoever completes rows whose keys change.
+    """Values are found, or unresolved, and nothing else changes, on either path for rows whose keys change.
 
     Where the log is not to be completed, only values of these rows are looked for.
     """
@@ -211,20 +211,20 @@ def test_large_batches_are_completed_as_the_model_says(
 
 
 @pytest.mark.parametrize("most_changes", [10, 0])
-def test_what_goes_to_quarantine_tells_nothing(
+def test_what_goes_to_quarantine_gives_no_value(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, most_changes: int
 ) -> None:
     """A value of a refused change gets into no other one, and a refused truncate takes no row away."""
     pipeline = pipeline_of(session_lake, tmp_path, ["still"], spark)
     key = json.dumps({"id": 1})
-    told = [
+    changes = [
         RowChange(STILL, key, ModType.UPDATE, {"id": 1, "a": 1, "big": "refused"}),
         RowChange(STILL, "", ModType.TRUNCATE),
         RowChange(STILL, key, ModType.UPDATE, {"id": 1, "a": 2}, ("big",)),
     ]
-    rows = ordered_of({STILL: told}, random.Random(1))  # noqa: S311  one table is not mixed
+    rows = ordered_of({STILL: changes}, random.Random(1))  # noqa: S311  one table is not mixed
     rows = [{**row, "unsound": not row["unavailable_columns"]} for row in rows]
     ordered = spark.createDataFrame(pa.Table.from_pylist(rows, ORDERED))
-    found = completed(pipeline, spark, ordered, DriverBounds(most_changes))
-    assert rows[:2] == found[:2]
-    assert json.loads(found[2]["new_values"])["big"] == LARGE[0]
+    actual = completed(pipeline, spark, ordered, DriverBounds(most_changes))
+    assert rows[:2] == actual[:2]
+    assert json.loads(actual[2]["new_values"])["big"] == LARGE[0]

@@ -9,10 +9,10 @@ import pytest
 
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
-from cdc_platform.model.stream.quarantined_records import HeldFilter
-from cdc_platform.pipeline.core.pipeline import open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.pipeline.on_demand.replay import replay_records
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.settings import FilesInput, NullPolicy, Strategy
 from cdc_platform_tests.sources.debezium.cycles import append
@@ -26,35 +26,35 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-HELD: Final[dict[str, Any]] = {"big": DEFAULT_PLACEHOLDER, "xs": None}
+UNSENT: Final[dict[str, Any]] = {"big": DEFAULT_PLACEHOLDER, "xs": None}
 """What goes to quarantine while nobody has said what null means."""
 
 
 def messages() -> tuple[list[str], list[str]]:
     """Return messages whose updates to 100 and more go to quarantine, and one for the cycle of the replay."""
-    sent = Connector()
+    connector = Connector()
     for key in (1, 2, 3):
-        sent.begin()
-        sent.insert(key)
-        sent.update(key, n=1, big=f"large {key}", xs=[key])
-        sent.end()
+        connector.begin()
+        connector.insert(key)
+        connector.update(key, n=1, big=f"large {key}", xs=[key])
+        connector.end()
     for key in (1, 2, 3):
-        sent.begin()
-        sent.update(key, n=100 + key, **HELD)
-        sent.end()
-    sent.begin()
+        connector.begin()
+        connector.update(key, n=100 + key, **UNSENT)
+        connector.end()
+    connector.begin()
     # The key of another row, a newer value, and another key of the row.
-    sent.delete(1)
-    sent.insert(1)
-    sent.update(1, n=2, big="other row", xs=[7])
-    sent.update(2, n=2, big="newer", xs=[8])
-    sent.move(3, 4, n=2, big=DEFAULT_PLACEHOLDER, xs=[3])
-    sent.end()
-    begun = len(sent.lines)
-    sent.begin()
-    sent.update(2, n=3, big=DEFAULT_PLACEHOLDER, xs=[8])
-    sent.end()
-    return sent.lines[:begun], sent.lines[begun:]
+    connector.delete(1)
+    connector.insert(1)
+    connector.update(1, n=2, big="other row", xs=[7])
+    connector.update(2, n=2, big="newer", xs=[8])
+    connector.move(3, 4, n=2, big=DEFAULT_PLACEHOLDER, xs=[3])
+    connector.end()
+    begun = len(connector.lines)
+    connector.begin()
+    connector.update(2, n=3, big=DEFAULT_PLACEHOLDER, xs=[8])
+    connector.end()
+    return connector.lines[:begun], connector.lines[begun:]
 
 
 @pytest.mark.parametrize("strategy", [Strategy.OMIT, Strategy.ENRICH])
@@ -69,9 +69,9 @@ def test_a_late_change_takes_no_value_from_its_future(
     append(tmp_path / "events.jsonl", before)
     pipeline = sync(open_pipeline(settings), spark)
     assert len(quarantined_rows(pipeline)) == 3
-    told = replace(source, null_policies={"*": NullPolicy.UNAVAILABLE})
-    pipeline = open_pipeline(replace(settings, source=told))
-    replay_records(pipeline, HeldFilter())
+    source_settings = replace(source, null_policies={"*": NullPolicy.UNAVAILABLE})
+    pipeline = open_pipeline(replace(settings, source=source_settings))
+    replay_records(pipeline, QuarantineFilter())
     append(tmp_path / "events.jsonl", later)
     pipeline = sync(pipeline, spark)
     rows = {row["id"]: (row["n"], row["big"], row["xs"]) for row in rows_of(pipeline, TABLE)}
@@ -82,7 +82,9 @@ def test_a_late_change_takes_no_value_from_its_future(
     assert moments == {n: versions[n] for n in moments}
     if strategy is Strategy.ENRICH:
         logged = [json.loads(row["new_values"]) for row in log_rows(pipeline) if row["new_values"]]
-        values = {one["n"]: (one["big"], [*map(int, one["xs"])]) for one in logged if one["n"] in moments}
+        values = {
+            item["n"]: (item["big"], [*map(int, item["xs"])]) for item in logged if item["n"] in moments
+        }
         assert moments == values
     assert failed_checks(pipeline, spark).keys() <= {"values_resolved"}
 
@@ -91,21 +93,21 @@ def test_a_late_change_takes_no_value_of_a_former_type(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
     """It is read by the type that its column has by now, which nobody knows the value in."""
-    sent, place = Connector(), FilesInput(str(tmp_path))
-    for row in ({"n": 1, "big": "{}", "xs": [1]}, {"n": 100, **HELD}, {"n": 2, "big": "{}", "xs": [2]}):
-        sent.begin()
-        sent.update(1, **row)
-        sent.end()
-    *before, begin, update, end = sent.lines
+    connector, place = Connector(), FilesInput(str(tmp_path))
+    for row in ({"n": 1, "big": "{}", "xs": [1]}, {"n": 100, **UNSENT}, {"n": 2, "big": "{}", "xs": [2]}):
+        connector.begin()
+        connector.update(1, **row)
+        connector.end()
+    *before, begin, update, end = connector.lines
     source = settings_with(input=place, has_transaction_topic=True, strategy=Strategy.ENRICH)
     settings = PipelineSettings("late_type", source, session_lake)
     append(tmp_path / "events.jsonl", before)
     sync(open_pipeline(settings), spark)
     columns = {TABLE: {**COLUMNS[TABLE], "big": "jsonb"}}
-    told = replace(source, null_policies={"*": NullPolicy.UNAVAILABLE}, columns=columns)
-    pipeline = open_pipeline(replace(settings, source=told))
+    source_settings = replace(source, null_policies={"*": NullPolicy.UNAVAILABLE}, columns=columns)
+    pipeline = open_pipeline(replace(settings, source=source_settings))
     append(tmp_path / "events.jsonl", [begin, update, end])
-    replay_records(sync(pipeline, spark), HeldFilter())
+    replay_records(sync(pipeline, spark), QuarantineFilter())
     pipeline = sync(pipeline, spark)
     (late,) = (row for row in log_rows(pipeline) if '"n":100' in (row["new_values"] or ""))
     expected = ('{"n":100,"xs":[1]}', ["big"])

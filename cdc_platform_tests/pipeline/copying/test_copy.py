@@ -24,16 +24,16 @@ from cdc_platform.lake.state.copies import (
     load_plans,
 )
 from cdc_platform.lake.state.cuts import Cut, list_cuts
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
-from cdc_platform.pipeline.checks.table_checks import check_fold
+from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
 from cdc_platform.pipeline.copying import copy
 from cdc_platform.pipeline.copying.copy import CopyOutcome, copy_tables
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.on_demand.status import CopyStatus, read_status
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.pipeline.publishing.publish import publish_cut
@@ -134,7 +134,7 @@ def test_the_stream_takes_over_right_after_the_copy(
 
     assert balances(pipeline) == {1: 90, 2: 110}
     assert [merge.fell_back for merge in merge_tables(pipeline, spark, pipeline.tables)] == [False]
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
     rebuilt = rebuild_table(pipeline, spark, "accounts")
     assert (rebuilt.updated, rebuilt.deleted, rebuilt.fell_back) == (2, 1, False)
     assert balances(pipeline) == {1: 90, 2: 110}
@@ -169,13 +169,15 @@ def test_a_table_is_added_without_stopping_the_others(
     """While it is copied, also in vain, cuts of the others go on; then it joins them."""
     pipeline = bank_of(session_lake, 10, TRANSFERS)
     source = source_of(pipeline)
-    source.look_at = lambda micros: Look(micros, source.schemas, {"accounts": (), "transfers": ()}, {})
+    source.schema_at = lambda micros: SchemaRead(
+        micros, source.schemas, {"accounts": (), "transfers": ()}, {}
+    )
     feed(pipeline, NOW, *transfer({1: 99, 2: 101}, NOW - 5))
     assert {"transfers"} == set(_cut(step(pipeline, spark)).tables)
 
     source.schemas, source.now_micros = (ACCOUNTS, TRANSFERS), NOW + 10
     feed(pipeline, NOW + 10, *transfer({1: 98, 2: 102}, NOW + 5))
-    # The first cycle that has changes tells of the new table; the next one begins to copy it.
+    # The first cycle that has changes reports the new table; the next one begins to copy it.
     assert {"transfers"} == set(_cut(step(pipeline, spark)).tables)
     source.plans.denied = {"accounts"}
     failed, cut = step(pipeline, spark)
@@ -188,7 +190,7 @@ def test_a_table_is_added_without_stopping_the_others(
     assert {"accounts", "transfers"} == set(_cut(step(pipeline, spark)).tables)
     assert {key: balance for key, balance in balances(pipeline).items() if key < 3} == {1: 97, 2: 103}
     assert len(balances(pipeline)) == 10
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
 
 
 def _cut(stepped: tuple[CopyOutcome, Cut | None]) -> Cut:
@@ -220,7 +222,7 @@ def test_a_table_that_is_dropped_in_the_middle_of_its_copy(
     """Its copy ends and is removed; recreated, it has the rows that it has got since; others went on."""
     pipeline = bank_of(session_lake, 60, ACCOUNTS, TRANSFERS)
     source = source_of(pipeline)
-    source.look_at = lambda micros: Look(micros, source.schemas, {}, {})
+    source.schema_at = lambda micros: SchemaRead(micros, source.schemas, {}, {})
     feed(pipeline, NOW, _booked(ModType.INSERT, NOW))
     assert step(pipeline, spark)[0].is_going_on
 
@@ -241,7 +243,7 @@ def test_a_table_that_is_dropped_in_the_middle_of_its_copy(
     feed(pipeline, NOW + 20, opening(1, 7, NOW + 20))
     assert {"accounts", "transfers"} == set(_cut(step(pipeline, spark)).tables)
     assert balances(pipeline) == {1: 7}
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
 
 
 def file_names(table: Table) -> list[str]:
@@ -351,10 +353,10 @@ def test_batches_grow_from_one_chunk_while_they_are_short(
 def dying_beyond(chunks: int, original: Callable[..., Any]) -> Callable[..., Any]:
     """Return the options of a copy's read, or the end of the process where it reads more chunks."""
 
-    def copy_options(columns: str, at_micros: int, wanted: Sequence[str]) -> Any:
-        if len(wanted) > chunks:
+    def copy_options(columns: str, at_micros: int, names: Sequence[str]) -> Any:
+        if len(names) > chunks:
             raise KeyboardInterrupt
-        return original(columns, at_micros, wanted)
+        return original(columns, at_micros, names)
 
     return copy_options
 
@@ -367,7 +369,7 @@ def test_a_copy_that_is_gone_is_said_to_be(spark: "SparkSession", session_lake: 
     spark.sql(f"ALTER TABLE {pipeline.lake.spark_table('accounts')} DROP BRANCH {COPY_BRANCH}")
 
     for action in (
-        lambda: check_fold(pipeline, spark, EVERYTHING),
+        lambda: check_tables_equal_log(pipeline, spark, EVERYTHING),
         lambda: rebuild_table(pipeline, spark, "accounts"),
     ):
         with pytest.raises(LakeError, match="1 of 1 chunks are missing on its branch `copy`"):

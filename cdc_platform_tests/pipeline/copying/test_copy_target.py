@@ -42,12 +42,12 @@ def test_only_what_a_copy_has_left_of_a_dropped_table_is_removed(
         table.append(ROWS if "main" in branches else ROWS.schema.empty_table())
         if COPY_BRANCH in branches:
             table.append(ROWS, branch=COPY_BRANCH)
-    known = {name: ColumnHistory(name, is_watched=False, is_dropped=name != "watched") for name in TABLES}
-    pipeline.know(SchemaHistory(cycle=1, tables=known))
+    histories = {name: ColumnHistory(name, is_watched=False, is_dropped=name != "watched") for name in TABLES}
+    pipeline.know(SchemaHistory(cycle=1, tables=histories))
     save_plans(lake, [CopyPlan(name, 1, START, START, "[]", ()) for name in TABLES if name != "unplanned"])
     append_cut(lake, Cut(1, START, 1, {"published": 1}, START))
 
-    (told,) = remove_orphans(pipeline, spark)
-    assert told.startswith("The source has dropped `copied` before its copy was complete")
+    (text,) = remove_orphans(pipeline, spark)
+    assert text.startswith("The source has dropped `copied` before its copy was complete")
     assert [name for name in TABLES if lake.table(name) is None] == ["copied"]
     assert remove_orphans(pipeline, spark) == ()

@@ -1,4 +1,4 @@
-"""Small patches are merged by the process that runs the cycle; what it cannot, or should not, is Spark's."""
+"""Few net changes are merged by the process that runs the cycle; the rest is Spark's."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,9 +10,9 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import fact, head
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.merging import build, local_merge
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, busy, expected_balances, feed_cycle, wait
 from cdc_platform_tests.support.history import RawRow
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-HERE: Final = "cdc_platform"
+LOCAL: Final = "cdc_platform"
 SPARK: Final = "spark"
 
 
@@ -50,53 +50,53 @@ def accounts_after_two_cycles(pipeline: Pipeline, spark: "SparkSession") -> dict
     return {row["id"]: row["balance"] for row in rows_of(pipeline, "accounts")}
 
 
-def test_a_small_patch_is_merged_here(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """One commit brings in what was born and what existed."""
+def test_few_net_changes_are_merged_locally(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """One commit appends inserted keys and merges existing ones."""
     pipeline = bank_pipeline(session_lake)
     assert expected_balances(2) == accounts_after_two_cycles(pipeline, spark)
-    assert merged_by(pipeline, "accounts") == HERE
-    assert merged_by(pipeline, "transfers") == HERE
+    assert merged_by(pipeline, "accounts") == LOCAL
+    assert merged_by(pipeline, "transfers") == LOCAL
 
 
 def test_what_this_process_has_read_is_not_measured_again(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a cycle that was held already, Spark folds the changes and does nothing else."""
-    monkeypatch.setattr(build, "measure_patch", None)
+    """Of a cycle that was read by this process, Spark computes the net changes and does nothing else."""
+    monkeypatch.setattr(build, "measure_net_changes", None)
     pipeline = busy(bank_pipeline(session_lake))
     for _ in range(3):
         wait(pipeline, 1)
         run_cycle(pipeline, spark)
-    assert merged_by(pipeline, "accounts") == HERE
+    assert merged_by(pipeline, "accounts") == LOCAL
     assert len(rows_of(pipeline, "accounts")) == 3
 
 
-def no_files(pipeline: Pipeline, patch: pytest.MonkeyPatch) -> Pipeline:
+def no_files(pipeline: Pipeline, net_changes: pytest.MonkeyPatch) -> Pipeline:
     """Let tables of any file be too large."""
-    patch.setattr(local_merge, "MOST_FILES", -1)
+    net_changes.setattr(local_merge, "MOST_FILES", -1)
     return pipeline
 
 
-def no_rows(pipeline: Pipeline, patch: pytest.MonkeyPatch) -> Pipeline:
+def no_rows(pipeline: Pipeline, net_changes: pytest.MonkeyPatch) -> Pipeline:
     """Let any row be too many to look among."""
-    patch.setattr(local_merge, "MOST_ROWS", 0)
+    net_changes.setattr(local_merge, "MOST_ROWS", 0)
     return pipeline
 
 
-def no_bytes_read(pipeline: Pipeline, patch: pytest.MonkeyPatch) -> Pipeline:
+def no_bytes_read(pipeline: Pipeline, net_changes: pytest.MonkeyPatch) -> Pipeline:
     """Let any key be too long to be read."""
-    patch.setattr(local_merge, "MOST_READ_BYTES", 0)
+    net_changes.setattr(local_merge, "MOST_READ_BYTES", 0)
     return pipeline
 
 
 def few_bytes(pipeline: Pipeline, _patch: pytest.MonkeyPatch) -> Pipeline:
     """Let the setting be less than a row takes."""
-    return replace(pipeline, settings=replace(pipeline.settings, merge_here_bytes=1))
+    return replace(pipeline, settings=replace(pipeline.settings, local_merge_bytes=1))
 
 
 def never(pipeline: Pipeline, _patch: pytest.MonkeyPatch) -> Pipeline:
     """Let the setting forbid it."""
-    return replace(pipeline, settings=replace(pipeline.settings, merge_here_bytes=0))
+    return replace(pipeline, settings=replace(pipeline.settings, local_merge_bytes=0))
 
 
 @pytest.mark.parametrize("bound", [no_files, no_rows, no_bytes_read, few_bytes, never])
@@ -173,21 +173,21 @@ def test_a_column_that_somebody_has_added_is_left_to_spark(
 @pytest.mark.parametrize(
     ("columns", "merger"),
     [
-        ([f"c{n}" for n in range(130)], HERE),  # Spark tells the sizes of the first hundred columns only
+        ([f"c{n}" for n in range(130)], LOCAL),  # Spark tells the sizes of the first hundred columns only
         (["__filename"], SPARK),  # a name that Arrow takes for itself
     ],
 )
 def test_tables_of_many_or_strange_columns(
     spark: "SparkSession", session_lake: LakeSettings, columns: list[str], merger: str
 ) -> None:
-    """Their rows are right, too, and what a patch does not name stays."""
+    """Their rows are right, too, and what a partial update does not name stays."""
     schema = table("t", {"id": "INT64"}, dict.fromkeys(columns, "STRING(9)"))
     pipeline = make_pipeline(session_lake, (schema,))
     before = dict.fromkeys(columns, "x")
     feed(pipeline, START + SECOND, *changes(schema, (ModType.INSERT, {"id": "1"}, before)))
     run_steps(pipeline, spark)
-    patch = (ModType.UPDATE, {"id": "1"}, {columns[-1]: "y"})
-    feed(pipeline, START + 3 * SECOND, *changes(schema, patch, after_micros=START + 2 * SECOND))
+    net_changes = (ModType.UPDATE, {"id": "1"}, {columns[-1]: "y"})
+    feed(pipeline, START + 3 * SECOND, *changes(schema, net_changes, after_micros=START + 2 * SECOND))
     run_steps(pipeline, spark)
     rows = spark.table(pipeline.lake.spark_table("t")).collect()
     assert [{"id": 1, **before, columns[-1]: "y"}] == [row.asDict() for row in rows]

@@ -1,4 +1,4 @@
-"""What rows become by a patch at hand: what Spark's MERGE says, whatever the patch and the rows."""
+"""Rows after local net changes are those of Spark's MERGE, whatever the net changes and the rows."""
 
 from typing import Any, Final
 
@@ -27,8 +27,8 @@ ORDERED: Final = stored_schema(SCHEMA, TableOptions(keeps_order=True))
 
 @st.composite
 def changed_rows(draw: st.DrawFn) -> tuple[list[Row], list[Row], bool, bool]:
-    """Return rows of a table, the folded changes of some keys, whether they name columns, and keep order."""
-    has_patches, keeps = draw(st.booleans()), draw(st.booleans())
+    """Return rows of a table, the net changes of some keys, whether they name columns, and keep order."""
+    has_partial_updates, keeps = draw(st.booleans()), draw(st.booleans())
     values = {
         "a": st.none() | st.integers(0, 9),
         "tags": st.none() | st.lists(st.sampled_from("xy"), max_size=2),
@@ -39,20 +39,22 @@ def changed_rows(draw: st.DrawFn) -> tuple[list[Row], list[Row], bool, bool]:
     ids = st.lists(st.integers(0, 6), max_size=6, unique=True)
     stored = [{"id": id_, **draw(row)} for id_ in draw(ids)]
     flags = st.none() | st.booleans()
-    patch = []
+    net_changes = []
     for id_ in draw(ids):
         change = {"id": id_, **draw(row), ACTION: draw(st.sampled_from([APPEND, UPDATE, REMOVE, NOTHING]))}
-        if has_patches:
+        if has_partial_updates:
             change |= {named(name): draw(flags) for name in values if name != ORDER_KEY}
             change |= {named(ORDER_KEY): True} if keeps else {}
-        patch.append(change)
-    return stored, patch, has_patches, keeps
+        net_changes.append(change)
+    return stored, net_changes, has_partial_updates, keeps
 
 
-def merged(stored: list[Row], patch: list[Row], *, has_patches: bool, keeps: bool) -> dict[int, Row]:
+def merged(
+    stored: list[Row], net_changes: list[Row], *, has_partial_updates: bool, keeps: bool
+) -> dict[int, Row]:
     """Return the rows after the statement of `merge_everything`, one by one."""
     rows = {row["id"]: dict(row) for row in stored}
-    for change in patch:
+    for change in net_changes:
         action = REMOVE if change[ACTION] == NOTHING else change[ACTION]
         old = rows.get(change["id"])
         values = {name: change[name] for name in change if name in TYPES}
@@ -62,11 +64,11 @@ def merged(stored: list[Row], patch: list[Row], *, has_patches: bool, keeps: boo
             continue
         if keeps:
             new_key, old_key = change[ORDER_KEY], old[ORDER_KEY]
-            if new_key < old_key or (new_key == old_key and not has_patches):
+            if new_key < old_key or (new_key == old_key and not has_partial_updates):
                 continue
         if action == REMOVE:
             del rows[change["id"]]
-        elif has_patches:
+        elif has_partial_updates:
             old |= {name: value for name, value in values.items() if name == "id" or change[named(name)]}
         else:
             rows[change["id"]] = values
@@ -83,39 +85,39 @@ def as_arrow(rows: list[Row], names: list[str]) -> pa.Table:
 
 @given(drawn=changed_rows())
 def test_rows_become_what_the_statement_says(drawn: tuple[list[Row], list[Row], bool, bool]) -> None:
-    """Whole rows and patches, late ones and new ones, of keys that the table has or not."""
-    stored, changes, has_patches, keeps = drawn
+    """Whole rows and partial updates, late ones and new ones, of keys that the table has or not."""
+    stored, changes, has_partial_updates, keeps = drawn
     schema = ORDERED if keeps else SCHEMA
     columns = [column.name for column in schema.columns]
-    flags = [named(column.name) for column in schema.value_columns] if has_patches else []
-    patch = LocalNetChanges(
-        as_arrow(changes, [*columns, *flags, ACTION]), schema, has_patches, trusts_inserts=False
+    flags = [named(column.name) for column in schema.value_columns] if has_partial_updates else []
+    net_changes = LocalNetChanges(
+        as_arrow(changes, [*columns, *flags, ACTION]), schema, has_partial_updates, trusts_inserts=False
     )
-    told = patch.touched["id"].to_pylist()
-    hit = [row for row in stored if row["id"] in told]
-    keys = np.array([told.index(row["id"]) for row in hit], dtype=np.int64)
-    matched, old = matching(patch, keys), as_arrow(hit, columns)
-    newer = pa.array(is_newer(patch, matched, old))
-    became = new_rows(patch, matched.filter(newer), old.filter(newer)).to_pylist()
+    ids = net_changes.touched["id"].to_pylist()
+    hit = [row for row in stored if row["id"] in ids]
+    keys = np.array([ids.index(row["id"]) for row in hit], dtype=np.int64)
+    matched, old = matching(net_changes, keys), as_arrow(hit, columns)
+    newer = pa.array(is_newer(net_changes, matched, old))
+    became = new_rows(net_changes, matched.filter(newer), old.filter(newer)).to_pylist()
     gone = {row["id"] for row, is_gone in zip(hit, newer.to_pylist(), strict=True) if is_gone}
     left = [row for row in stored if row["id"] not in gone]
-    found = [*left, *became, *inserted_rows(patch, keys).to_pylist()]
+    rows_after = [*left, *became, *inserted_rows(net_changes, keys).to_pylist()]
 
-    expected = merged(stored, changes, has_patches=has_patches, keeps=keeps)
-    assert expected == {row["id"]: row for row in found}
-    assert len(expected) == len(found)
+    expected = merged(stored, changes, has_partial_updates=has_partial_updates, keeps=keeps)
+    assert expected == {row["id"]: row for row in rows_after}
+    assert len(expected) == len(rows_after)
 
 
 @given(drawn=changed_rows())
 def test_a_source_that_is_believed_names_what_is_looked_for(
     drawn: tuple[list[Row], list[Row], bool, bool],
 ) -> None:
-    """Keys that it calls born are not, and those that were born and died are nowhere."""
+    """Keys that it calls inserted are new, and those that were inserted and deleted again are nowhere."""
     _, changes, _, _ = drawn
-    patch = LocalNetChanges(
-        as_arrow(changes, ["id", "a", "tags", ACTION]), SCHEMA, has_patches=False, trusts_inserts=True
+    net_changes = LocalNetChanges(
+        as_arrow(changes, ["id", "a", "tags", ACTION]), SCHEMA, has_partial_updates=False, trusts_inserts=True
     )
     acting = {change["id"] for change in changes if change[ACTION] in {UPDATE, REMOVE}}
-    born = {change["id"] for change in changes if change[ACTION] == APPEND}
-    assert acting == set(patch.touched["id"].to_pylist())
-    assert born == set(inserted_rows(patch, np.arange(len(acting)))["id"].to_pylist())
+    inserted = {change["id"] for change in changes if change[ACTION] == APPEND}
+    assert acting == set(net_changes.touched["id"].to_pylist())
+    assert inserted == set(inserted_rows(net_changes, np.arange(len(acting)))["id"].to_pylist())

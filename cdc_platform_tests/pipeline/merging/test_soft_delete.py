@@ -10,9 +10,9 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
-from cdc_platform.pipeline.checks.table_checks import check_fold, check_histories
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.checks.table_checks import check_histories, check_tables_equal_log
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.pipeline.bank import (
     SECOND,
     balances,
@@ -58,7 +58,7 @@ def test_a_deleted_row_stays_and_comes_back(spark: "SparkSession", session_lake:
     back = {"id": 3, "owner": "owner 3", "balance": 5, "__deleted": False, "__deleted_at": None}
     assert back == account_3(pipeline)
     assert balances(pipeline) == {1: 90, 2: 110, 3: 5, 4: 100, 9: 1}
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
 
 
 def test_the_option_can_be_switched(spark: "SparkSession", session_lake: LakeSettings) -> None:
@@ -82,4 +82,4 @@ def test_the_option_can_be_switched(spark: "SparkSession", session_lake: LakeSet
     feed_cycle(plain, 3)
     run_steps(plain, spark)
     assert expected_balances(3) == balances(plain)
-    assert check_fold(plain, spark, EVERYTHING).passed
+    assert check_tables_equal_log(plain, spark, EVERYTHING).passed

@@ -53,8 +53,8 @@ def test_a_copied_key_is_found(lake: Lake, name: str) -> None:
     column = KeyColumn("id", str(table.schema().find_field("id").field_type))
 
     def find(text: str) -> Any:
-        found = copied_row._is_key(parse_key(name, (column,), text))  # noqa: SLF001  a copy takes Spark
-        return table.scan(found).to_arrow()["row"].to_pylist()
+        condition = copied_row._is_key(parse_key(name, (column,), text))  # noqa: SLF001  a copy takes Spark
+        return table.scan(condition).to_arrow()["row"].to_pylist()
 
     assert [[row] for row in range(len(values))] == [find(text) for text in texts]
     assert find('{"id": null}') == [-1]

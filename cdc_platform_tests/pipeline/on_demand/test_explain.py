@@ -17,12 +17,12 @@ from cdc_platform.cli import main
 from cdc_platform.commands.explain import describe_explanation
 from cdc_platform.errors import RowNotFound, TableNotFound
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.copying.copy import copy_tables
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.on_demand.explain import explain_row
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 from cdc_platform_tests.example_tables import table
@@ -87,15 +87,15 @@ def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
     return pipeline
 
 
-def test_a_row_is_told_from_its_first_change_to_its_last(bank: Pipeline) -> None:
+def test_a_row_is_explained_from_its_first_change_to_its_last(bank: Pipeline) -> None:
     """Every change has its columns, transaction, partition, record and first cut; the row has its authors."""
-    told = explain_row(bank, "accounts", "1").to_dict()
-    assert told["key"] == {"id": "1"}
-    assert told["values"] == {"owner": "owner 1", "balance": None}
-    assert told["set_by"] == {"owner": 1, "balance": 3}
+    fields = explain_row(bank, "accounts", "1").to_dict()
+    assert fields["key"] == {"id": "1"}
+    assert fields["values"] == {"owner": "owner 1", "balance": None}
+    assert fields["set_by"] == {"owner": 1, "balance": 3}
     facts = [
         (change["kind"], change["transaction_id"], change["partition"], change["cycle"], change["cut"])
-        for change in told["changes"]
+        for change in fields["changes"]
     ]
     opened, moved = START + SECOND + 1, START + 2 * SECOND + 2
     assert facts == [
@@ -103,11 +103,11 @@ def test_a_row_is_told_from_its_first_change_to_its_last(bank: Pipeline) -> None
         ("update", f"transfer-{moved}", "root", 2, 2),
         ("update", "set-null", PRUNED, 3, None),
     ]
-    assert told["changes"][1]["record_id"] == f"transfer-{moved}/00000000"
-    assert told["changes"][1]["columns"] == [
+    assert fields["changes"][1]["record_id"] == f"transfer-{moved}/00000000"
+    assert fields["changes"][1]["columns"] == [
         {"column": "balance", "before": "100", "after": "90", "has_changed": True}
     ]
-    assert [column["has_changed"] for column in told["changes"][2]["columns"]] == [True, False]
+    assert [column["has_changed"] for column in fields["changes"][2]["columns"]] == [True, False]
 
 
 def test_people_read_the_same(bank: Pipeline) -> None:
@@ -133,9 +133,9 @@ def test_people_read_the_same(bank: Pipeline) -> None:
 )
 def test_a_key_of_two_columns_is_json(bank: Pipeline, key: str) -> None:
     """An object or an array names all columns; what lies in quarantine for the table is said."""
-    found = explain_row(bank, "orders", key)
-    assert len(found.story.steps) == 1
-    assert "1 record of this table in quarantine" in describe_explanation(found)
+    explanation = explain_row(bank, "orders", key)
+    assert len(explanation.provenance.steps) == 1
+    assert "1 record of this table in quarantine" in describe_explanation(explanation)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_table_may_be_called_like_a_history(spark: "SparkSession", session_lak
     )
     feed(pipeline, START, *changes)
     run_steps(pipeline, spark)
-    assert len(explain_row(pipeline, "c__history", "1").story.steps) == 1
+    assert len(explain_row(pipeline, "c__history", "1").provenance.steps) == 1
     with pytest.raises(TableNotFound, match=r"It has: a\.b, c, c__history$"):
         explain_row(pipeline, "a.b__history", "1")
 
@@ -190,12 +190,12 @@ def test_equal_values_set_again_leave_the_copy_their_author(
     change = data_change("t", ModType.UPDATE, ({"id": "1"}, again), at_micros=START + SECOND, transaction="a")
     feed(pipeline, START + 2 * SECOND, change)
     run_steps(pipeline, spark)
-    found = explain_row(pipeline, "t", "1")
-    assert dict.fromkeys(values, 0) == found.story.set_by
-    assert again == json.loads(json.dumps(found.to_dict(), allow_nan=False))["copied_values"]
+    explanation = explain_row(pipeline, "t", "1")
+    assert dict.fromkeys(values, 0) == explanation.provenance.set_by
+    assert again == json.loads(json.dumps(explanation.to_dict(), allow_nan=False))["copied_values"]
 
 
-def test_a_story_goes_on_across_another_type_of_the_key(
+def test_a_provenance_goes_on_across_another_type_of_the_key(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """The initial copy and the changes of before are told, under the key as it is spelled now."""
@@ -205,7 +205,7 @@ def test_a_story_goes_on_across_another_type_of_the_key(
     source = source_of(pipeline)
     source.now_micros, source.rows_at = START + SECOND, lambda _table, _micros: iter(rows)
     later = START + 2 * SECOND
-    source.look_at = lambda micros: Look(micros, (old if micros < later else new,), {}, {})
+    source.schema_at = lambda micros: SchemaRead(micros, (old if micros < later else new,), {}, {})
     copy_tables(pipeline, spark)
     for until, schema, key in ((later - 1, old, "k"), (later + SECOND, new, "aw==")):
         mod: Any = ({"id": key}, {"v": f"by {key}"})
@@ -216,11 +216,11 @@ def test_a_story_goes_on_across_another_type_of_the_key(
         feed(pipeline, until, change)
         run_steps(pipeline, spark)
     assert [row["id"] for row in rows_of(pipeline, "t")] == [b"k"]
-    found = explain_row(pipeline, "t", "aw==")
-    assert found.copied is not None
-    assert dict(found.copied.values) == {"v": "copied"}
-    assert [step.change.transaction_id for step in found.story.steps] == ["k", "aw=="]
-    assert [step.columns[0].before for step in found.story.steps] == ["copied", "by k"]
+    explanation = explain_row(pipeline, "t", "aw==")
+    assert explanation.copied is not None
+    assert dict(explanation.copied.values) == {"v": "copied"}
+    assert [step.change.transaction_id for step in explanation.provenance.steps] == ["k", "aw=="]
+    assert [step.columns[0].before for step in explanation.provenance.steps] == ["copied", "by k"]
 
 
 def test_the_commands_find_the_lake(bank: Pipeline, tmp_path: Path) -> None:
@@ -249,5 +249,5 @@ print("pyspark" in sys.modules)"""
         (2, True, False),
     ]
     missing = CliRunner().invoke(main, ["cuts", defs, "--pin", "9"])
-    told = "CutNotFound: No cut has this number: 9. `cdc-platform cuts DEFS.yaml` lists them.\n"
-    assert (missing.exit_code, missing.stderr) == (1, told)
+    text = "CutNotFound: No cut has this number: 9. `cdc-platform cuts DEFS.yaml` lists them.\n"
+    assert (missing.exit_code, missing.stderr) == (1, text)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.lake.state.quarantine import count_quarantined, load_held
+from cdc_platform.lake.state.quarantine import count_quarantined, load_quarantined
 from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
-from cdc_platform.model.stream.quarantined_records import HeldFilter, ReplaySource
+from cdc_platform.model.stream.quarantined_records import QuarantineFilter, ReplaySource
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.log_checks import check_nothing_lost
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.replay import replay_records
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, NullPolicy
 from cdc_platform_tests.sources.debezium.cycles import append
@@ -75,7 +75,7 @@ def test_a_file_is_read_again(spark: "SparkSession", session_lake: LakeSettings,
     assert count_quarantined(pipeline.lake) == 3
 
     pipeline = with_source(pipeline, keyless={}, keys={"visits": ("id",)})
-    asked = replay_records(pipeline, HeldFilter(table="visits"))
+    asked = replay_records(pipeline, QuarantineFilter(table="visits"))
     # One record of the file brings the others of it.
     assert ([str(path)], 3) == (list(asked.files), len(asked.from_files))
     assert count_quarantined(pipeline.lake) == 0
@@ -84,14 +84,14 @@ def test_a_file_is_read_again(spark: "SparkSession", session_lake: LakeSettings,
     expected = [{"id": 1, "name": "newer"}, {"id": 2, "name": "b"}, {"id": 3, "name": "c"}]
     assert expected == found_rows(pipeline, "visits")
     assert sorted(row["record_id"][-1] for row in log_rows(pipeline)) == ["a", "b", "c", "r"]
-    (back,) = load_held(pipeline.lake)
+    (back,) = load_quarantined(pipeline.lake)
     assert (str(path), True) == (back.origin, back.name.endswith("#2"))
 
     # Asked for once more, it comes back once more, and nothing else changes.
-    assert len(replay_records(pipeline, HeldFilter()).from_files) == 1
+    assert len(replay_records(pipeline, QuarantineFilter()).from_files) == 1
     run_cycle(pipeline, spark)
     assert expected == found_rows(pipeline, "visits")
-    assert [held.record_id for held in load_held(pipeline.lake)] == [back.record_id]
+    assert [record.record_id for record in load_quarantined(pipeline.lake)] == [back.record_id]
     assert failed_checks(pipeline, spark) == {}
 
 
@@ -105,19 +105,19 @@ def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp
     folder.put(path, line("a", 1, 100, **KEYLESS) + BAD_LINE + line("d", 4, 120, primary_keys=["name"]))
     folder.put(path.with_name("cut.avro"), b"Obj\x01\x04")
     pipeline = sync(pipeline, spark)
-    assert count_quarantined(pipeline.lake) == 4, load_held(pipeline.lake)
+    assert count_quarantined(pipeline.lake) == 4, load_quarantined(pipeline.lake)
     for file in (path, path.with_name("cut.avro")):
         file.unlink()
 
     pipeline = with_source(pipeline, keyless={}, keys={"visits": ("id",)})
-    asked = replay_records(pipeline, HeldFilter())
+    asked = replay_records(pipeline, QuarantineFilter())
     assert (len(asked.from_files), len(asked.from_texts), len(asked.lost)) == (0, 3, 1)
     run_cycle(pipeline, spark)
     assert found_rows(pipeline, "visits") == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
-    held = load_held(pipeline.lake, with_replayed=True)
-    assert {one.replayed_from for one in held if not one.is_open} == {ReplaySource.TEXT}
-    newest = max(one.cycle for one in held)
-    assert {one.reason.split("(")[0].split(";")[0] for one in held if one.cycle == newest} == {
+    records = load_quarantined(pipeline.lake, with_replayed=True)
+    assert {record.replayed_from for record in records if not record.is_open} == {ReplaySource.TEXT}
+    newest = max(record.cycle for record in records)
+    assert {record.reason.split("(")[0].split(";")[0] for record in records if record.cycle == newest} == {
         "The line is no JSON ",
         "The key of `visits` is id, and of the event it is name",
     }
@@ -141,7 +141,7 @@ def test_a_replay_at_new_year(spark: "SparkSession", session_lake: LakeSettings,
     (old / "gone.jsonl").unlink()
 
     pipeline = with_source(pipeline, keyless={}, keys={"visits": ("id",)})
-    asked = replay_records(pipeline, HeldFilter())
+    asked = replay_records(pipeline, QuarantineFilter())
     assert (len(asked.from_files), len(asked.from_texts)) == (2, 2)
     run_cycle(pipeline, spark)
     expected = [{"id": key, "name": name} for key, name in enumerate("adce", 1)]
@@ -157,7 +157,7 @@ def message(op: str, key: int, value: str, lsn: int, *, has_key: bool = True) ->
     source = {"connector": "postgresql", "name": "db", "db": "shop", "schema": "public", "table": "visits"}
     source |= {"snapshot": "false", "sequence": f'["{lsn - 1}","{lsn}"]'}
     place: dict[str, Any] = {"ts_ms": lsn, "txId": lsn, "lsn": lsn}
-    told = {
+    content = {
         "before": None,
         "after": {"id": key, "v": value},
         "source": source | place,
@@ -165,7 +165,7 @@ def message(op: str, key: int, value: str, lsn: int, *, has_key: bool = True) ->
         "ts_ms": lsn,
     }
     key_of = {"key": {"id": key}} if has_key else {}
-    return json.dumps({"topic": "db.public.visits", "value": told, **key_of}) + "\n"
+    return json.dumps({"topic": "db.public.visits", "value": content, **key_of}) + "\n"
 
 
 def test_events_of_a_log_in_order_enter_it_late(
@@ -188,7 +188,7 @@ def test_events_of_a_log_in_order_enter_it_late(
 
     keys = {"public.visits": ("id",)}
     pipeline = open_pipeline(replace(settings, source=replace(source, keys=keys)))
-    assert len(replay_records(pipeline, HeldFilter(reason="without its key")).from_texts) == 2
+    assert len(replay_records(pipeline, QuarantineFilter(reason="without its key")).from_texts) == 2
     run_cycle(pipeline, spark)
     assert [(row["id"], row["v"]) for row in rows_of(pipeline, "public.visits")] == [
         (1, "third"),
@@ -202,7 +202,7 @@ def test_events_of_a_log_in_order_enter_it_late(
         ("late", True),
         ("third", True),
     ]
-    assert load_held(pipeline.lake) == []
+    assert load_quarantined(pipeline.lake) == []
     assert failed_checks(pipeline, spark) == {}
 
 
@@ -225,7 +225,7 @@ def test_a_transaction_is_replayed_whole(
 
     null_policies = {"*": NullPolicy.UNAVAILABLE}
     pipeline = open_pipeline(replace(settings, source=replace(source, null_policies=null_policies)))
-    assert len(replay_records(pipeline, HeldFilter(reason="is null in an update")).from_texts) == 2
+    assert len(replay_records(pipeline, QuarantineFilter(reason="is null in an update")).from_texts) == 2
     run_cycle(pipeline, spark)
     assert [(row["id"], row["n"]) for row in rows_of(pipeline, TABLE)] == [(1, 9), (2, 5)]
     assert count_quarantined(pipeline.lake) == 0

@@ -1,4 +1,4 @@
-"""What a lake forgets, and what it must not."""
+"""Expiry removes what no kept cut needs, and nothing else."""
 
 import time
 from pathlib import Path
@@ -17,7 +17,7 @@ from cdc_platform_tests.support.datastream.pipelines import make_pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_platform.pipeline.core.pipeline import Pipeline
+    from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 YEARS_AGO_S: Final = -3 * 365 * 86400
 DAY_MICROS: Final = 86_400_000_000

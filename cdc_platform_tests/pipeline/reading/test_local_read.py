@@ -12,7 +12,7 @@ from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.stream.read_windows import ReadWindow
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering import change_streams
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.reading import local_read
@@ -48,10 +48,10 @@ def test_a_short_cycle_is_read_without_spark(tmp_path: Any) -> None:
 
 @pytest.mark.integration
 def test_both_ways_of_reading_come_to_the_same(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """Raw records and tables do not tell who has read a cycle; cycles of both kinds may follow each other."""
+    """Raw records and tables do not show who has read a cycle; cycles of both kinds may follow each other."""
     here = busy(bank_pipeline(session_lake), accounts=3)
     by_spark = busy(bank_pipeline(session_lake), accounts=3)
-    by_spark = replace(by_spark, settings=replace(by_spark.settings, read_here_s=0))
+    by_spark = replace(by_spark, settings=replace(by_spark.settings, local_read_s=0))
     for seconds in (1, 2, 3600, 3):
         for pipeline in (here, by_spark):
             wait(pipeline, seconds)
@@ -67,10 +67,10 @@ def test_both_ways_of_reading_come_to_the_same(spark: "SparkSession", session_la
 def test_a_cycle_with_an_unsound_record_is_as_spark_has_it(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """What cannot be used goes to quarantine, and the rest to log and tables, whoever read it."""
+    """What cannot be used goes to quarantine, and the rest to log and tables, no matter who read it."""
     for most_s in (0.0, 15.0):
         pipeline = busy(bank_pipeline(session_lake), accounts=3, broken=1)
-        pipeline = replace(pipeline, settings=replace(pipeline.settings, read_here_s=most_s))
+        pipeline = replace(pipeline, settings=replace(pipeline.settings, local_read_s=most_s))
         wait(pipeline, 1)
         read_windows(pipeline, spark)
         run_steps(pipeline, spark)
@@ -113,18 +113,18 @@ def test_what_turns_out_to_be_large_is_left_to_spark(
 
 
 @pytest.mark.integration
-def test_after_a_large_cycle_the_next_one_is_not_tried_here(
+def test_after_a_large_cycle_the_next_one_is_not_tried_locally(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While cycles are large the source is asked once for each; after a small one it is tried again."""
     pipeline = busy(bank_pipeline(session_lake), accounts=5)
     monkeypatch.setattr(local_read, "MOST_RECORDS", 5)
-    found = []
+    outcomes = []
     for accounts in (5, 1, 1):
         busy(pipeline, accounts)
         wait(pipeline, 1)
-        found.append(read_windows(pipeline, spark).is_local)
-    assert found == [True, False, True]
+        outcomes.append(read_windows(pipeline, spark).is_local)
+    assert outcomes == [True, False, True]
 
 
 def test_a_read_that_breaks_off_commits_nothing(tmp_path: Any) -> None:

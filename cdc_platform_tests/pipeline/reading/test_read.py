@@ -13,9 +13,9 @@ from cdc_platform.lake.state.control import ControlRows
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.on_demand.status import read_status
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.pipeline.reading import read
 from cdc_platform.pipeline.reading.read import (
     ReadOutcome,
@@ -48,12 +48,14 @@ class Generations:
     def read(self, *_: object, end_limit_micros: int | None = None, **_named: object) -> ReadOutcome:
         """Read the only live partition until it ends, or until the clock."""
         end = min(self.clock_micros, end_limit_micros or self.clock_micros) - 1
-        found = next(part for part in self.lineage.partitions.values() if part.is_live)
-        cycle, ends = self.lineage.cycle + 1, found.start_micros + 10 * SECOND
+        partition = next(part for part in self.lineage.partitions.values() if part.is_live)
+        cycle, ends = self.lineage.cycle + 1, partition.start_micros + 10 * SECOND
         is_over = ends <= end
         outcome = WindowOutcome.FINISHED if is_over else WindowOutcome.COMPLETE
-        report = WindowReport(found.token, found.position_micros, ends - 1 if is_over else end, outcome)
-        children = [ChildAnnouncement(cycle, ends, f"token-{cycle}", (found.token,))] if is_over else []
+        report = WindowReport(
+            partition.token, partition.position_micros, ends - 1 if is_over else end, outcome
+        )
+        children = [ChildAnnouncement(cycle, ends, f"token-{cycle}", (partition.token,))] if is_over else []
         self.lineage = advance(self.lineage, cycle, [report], children)
         return ReadOutcome(cycle, (report,), {}, True, self.clock_micros, end)
 
@@ -96,7 +98,7 @@ def test_children_are_read_with_all_live_partitions_but_not_with_chosen_ones(
 def test_few_records_are_read_by_few_tasks(
     monkeypatch: pytest.MonkeyPatch, windows: int, records: int, follows: bool, tasks: int
 ) -> None:
-    """The cycle before tells how many records come in a second; each has a price, and so has a task."""
+    """The cycle before says how many records come in a second; each has a price, and so has a task."""
     report = WindowReport("token", START, START + SECOND, WindowOutcome.COMPLETE)
     control = ControlRows((report,), (), {RecordKind.DATA_CHANGE: records // 10})
     monkeypatch.setattr(read, "read_control", lambda *_: control)

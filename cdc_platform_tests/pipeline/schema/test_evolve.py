@@ -10,18 +10,18 @@ from hypothesis import given
 from cdc_platform.lake.catalog.lake import SCHEMA
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.source_checks import check_schema, check_source
-from cdc_platform.pipeline.checks.table_checks import check_fold
+from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
 from cdc_platform.pipeline.merging import build
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.schema import evolve, table_ddl
 from cdc_platform.pipeline.schema.evolve import find_exclusions
-from cdc_platform_tests.pipeline.evolving import STEP, Source, lives
+from cdc_platform_tests.pipeline.evolving import STEP, EvolvingSource, lives
 from cdc_platform_tests.strategies import spark_cases
 from cdc_platform_tests.support.evolving_pipelines import follow, live_rows, read_until, retyped_source
 from cdc_platform_tests.support.pipelines import (
@@ -48,7 +48,7 @@ class Killed(BaseException):
 @spark_cases(5)
 @given(life=lives())
 def test_whatever_changes_the_table_equals_the_source(
-    spark: "SparkSession", session_lake: LakeSettings, life: tuple[Source, list[int]]
+    spark: "SparkSession", session_lake: LakeSettings, life: tuple[EvolvingSource, list[int]]
 ) -> None:
     """Columns come, go and change their type between any two changes; every cut has the source's rows."""
     source, ends = life
@@ -58,7 +58,7 @@ def test_whatever_changes_the_table_equals_the_source(
         cut = run_steps(pipeline, spark)
         assert cut.position_micros == end
         assert source.typed_rows_at(end) == live_rows(pipeline, source, end)
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
     for cut in list_cuts(pipeline.lake):
         # Older cuts have the columns that they were made with.
         names = set(
@@ -90,14 +90,14 @@ def test_a_kill_in_a_schema_change_loses_nothing(
     assert source.typed_rows_at(START + 3 * STEP) == live_rows(pipeline, source, START + 3 * STEP)
     stored = rows_of(pipeline, "notes")
     assert [row["a__string"] for row in sorted(stored, key=lambda row: int(row["id"]))] == ["v1", "v2"]
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
 
 
 def test_a_column_that_changes_its_type_twice_between_cycles_keeps_its_values(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """Values of rows that nobody writes go the same way as at the source, through both types at once."""
-    source = Source()
+    source = EvolvingSource()
     for key in ("1", "2"):
         source.write(key, int(key), ValueCaptureType.NEW_ROW, ("a",))
     source.end_step()
@@ -125,7 +125,7 @@ def test_two_runs_meet_one_schema_change(spark: "SparkSession", session_lake: La
     read_until(pipeline, START + STEP, source)
     run_steps(pipeline, spark)
     rival = make_pipeline(session_lake, (), name=pipeline.name)
-    source_of(rival).look_at = source_of(pipeline).look_at
+    source_of(rival).schema_at = source_of(pipeline).schema_at
     assert rival.schema_history.cycle == pipeline.schema_history.cycle
     read_until(pipeline, START + 3 * STEP, source)
     for run in (pipeline, rival):
@@ -141,14 +141,14 @@ def test_two_runs_meet_one_schema_change(spark: "SparkSession", session_lake: La
     for at_cut in (None, first.cut):
         rebuild_table(pipeline, spark, "notes", at_cut)
         assert source.typed_rows_at(START + 3 * STEP) == live_rows(pipeline, source, START + 3 * STEP)
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
 
 
 def test_columns_recreated_as_they_were_have_no_older_values(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """Dropped and added again with the same type, across cycles or within one: NULL, as in the source."""
-    source = Source(columns=dict.fromkeys("abcd", "STRING"))
+    source = EvolvingSource(columns=dict.fromkeys("abcd", "STRING"))
     pipeline = follow(session_lake, source)
     whole, patch = ValueCaptureType.NEW_ROW, ValueCaptureType.NEW_VALUES
 
@@ -185,12 +185,12 @@ def test_columns_recreated_as_they_were_have_no_older_values(
     assert [row["b__string"] for row in stored] == ["v1", "v2", "v3"]
     rebuild_table(pipeline, spark, "notes")
     assert source.typed_rows_at(end) == live_rows(pipeline, source, end)
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
 
 
 def test_tables_come_and_go_without_a_restart(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """A new table is in the next cut; a dropped one stays there; recreated, it has the new rows only."""
-    notes, tags = Source("notes"), Source("tags", columns={})
+    notes, tags = EvolvingSource("notes"), EvolvingSource("tags", columns={})
     capture = ValueCaptureType.NEW_ROW
     pipeline = follow(session_lake, notes, tags)
     steps: list[tuple[dict[str, str], list[str]]] = [
@@ -213,7 +213,7 @@ def test_tables_come_and_go_without_a_restart(spark: "SparkSession", session_lak
             assert [str(row["id"]) for row in rows_of(pipeline, "tags")] == ["1", "2"]
             assert "`tags` was dropped" in " ".join(read_status(pipeline).findings) or number == 1
     assert tags.typed_rows_at(START + 3 * STEP) == live_rows(pipeline, tags, START + 3 * STEP)
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
     result = check_schema(pipeline, spark, EVERYTHING)
     assert not result.passed
     assert (result.facts["table_added"], result.facts["table_dropped"]) == (2, 1)
@@ -223,7 +223,7 @@ def test_a_column_that_no_lake_can_have_stops_nothing(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """It is left out and named, and its table goes on like the others; the log has its values."""
-    notes, tags = Source(), Source("tags", {"__ordinal": "STRING"})
+    notes, tags = EvolvingSource(), EvolvingSource("tags", {"__ordinal": "STRING"})
     pipeline = follow(session_lake, notes, tags)
     for number in (1, 2):
         notes.write("1", number, ValueCaptureType.NEW_ROW, tuple(notes.columns))
@@ -239,14 +239,14 @@ def test_a_column_that_no_lake_can_have_stops_nothing(
     assert "_deleted" in log_rows(pipeline)[-2]["new_values"] + log_rows(pipeline)[-1]["new_values"]
     findings = " ".join(read_status(pipeline).findings)
     assert "`notes`: columns whose names no table of the lake can have" in findings
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
 
 
 def test_what_the_stream_leaves_out_is_said_and_expected(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """With deletes left out a key may be inserted twice: it stays one row, and differences are explained."""
-    source = Source()
+    source = EvolvingSource()
     pipeline = follow(session_lake, source)
     for number in (1, 2):
         source.write("1", number, ValueCaptureType.NEW_ROW, ("a",))
@@ -255,7 +255,9 @@ def test_what_the_stream_leaves_out_is_said_and_expected(
         source.rows.pop("3", None)
         source.end_step()
     filtering = {"exclude_delete": "true"}
-    source_of(pipeline).look_at = lambda micros: Look(micros, source.look(micros).tables, {}, filtering)
+    source_of(pipeline).schema_at = lambda micros: SchemaRead(
+        micros, source.read_schema(micros).tables, {}, filtering
+    )
     source_of(pipeline).now_micros = START + STEP
     assert "exclude_delete = true" in " ".join(find_exclusions(pipeline))
     for end in (START, START + STEP):
@@ -276,7 +278,7 @@ def test_what_is_left_out_while_nothing_comes_is_remembered(
     spark: "SparkSession", session_lake: LakeSettings, cause: str
 ) -> None:
     """A key whose deletion was left out in a time without records is inserted again, and stays one row."""
-    source = Source()
+    source = EvolvingSource()
     pipeline = follow(session_lake, source)
     for number in (1, 2, 3):
         if number != 2:
@@ -285,18 +287,18 @@ def test_what_is_left_out_while_nothing_comes_is_remembered(
         source.end_step()
     is_suspended = cause == "a suspended stream"
 
-    def look(micros: int) -> Look:
-        found = source.look(micros)
+    def read_schema(micros: int) -> SchemaRead:
+        schema_read = source.read_schema(micros)
         if micros != START + STEP:
-            return found
-        gone = replace(found, tables=(), unwatched={"notes": ("a", "id")})
-        return gone if is_suspended else replace(found, options={"exclude_delete": "true"})
+            return schema_read
+        gone = replace(schema_read, tables=(), unwatched={"notes": ("a", "id")})
+        return gone if is_suspended else replace(schema_read, options={"exclude_delete": "true"})
 
-    source_of(pipeline).look_at = look
+    source_of(pipeline).schema_at = read_schema
     for end in (START, START + STEP, START + 2 * STEP):
         read_until(pipeline, end, source)
         run_steps(pipeline, spark)
     assert rows_of(pipeline, "notes") == [{"id": 1, "a": "v3"}]
-    told = "`notes` was not watched for a while" if is_suspended else "has had exclude_delete = true"
-    assert told in " ".join(read_status(pipeline).findings)
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    finding = "`notes` was not watched for a while" if is_suspended else "has had exclude_delete = true"
+    assert finding in " ".join(read_status(pipeline).findings)
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed

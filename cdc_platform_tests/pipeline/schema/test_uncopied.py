@@ -12,10 +12,10 @@ from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.source_checks import check_schema, check_source
-from cdc_platform.pipeline.checks.table_checks import check_fold
+from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
 from cdc_platform.pipeline.schema.evolve import find_exclusions
 from cdc_platform.pipeline.schema.uncopied import with_uncopied
-from cdc_platform_tests.pipeline.evolving import STEP, Source
+from cdc_platform_tests.pipeline.evolving import STEP, EvolvingSource
 from cdc_platform_tests.support.pipelines import START, feed, make_pipeline, rows_of, run_steps, source_of
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 
-def old_source() -> Source:
+def old_source() -> EvolvingSource:
     """Return a table whose rows were written before the stream is read."""
-    source = Source(columns={"a": "STRING", "b": "STRING"})
+    source = EvolvingSource(columns={"a": "STRING", "b": "STRING"})
     for key in ("1", "2"):
         source.write(key, 1, ValueCaptureType.NEW_ROW, ("a", "b"))
     source.end_step()
@@ -34,20 +34,20 @@ def old_source() -> Source:
     return source
 
 
-def rows_at(source: Source, micros: int) -> Iterator[pa.RecordBatch]:
+def rows_at(source: EvolvingSource, micros: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the source at a moment."""
     yield from pa.Table.from_pylist(source.typed_rows_at(micros)).to_batches()
 
 
 @pytest.mark.parametrize("capture", [ValueCaptureType.NEW_ROW, ValueCaptureType.OLD_AND_NEW_VALUES])
-def test_rows_of_before_are_told_to_be_missing(
+def test_rows_of_before_are_reported_as_missing(
     spark: "SparkSession", session_lake: LakeSettings, capture: ValueCaptureType
 ) -> None:
     """What changes of them is in the lake; that they lack the rest is told before and by every check."""
     source = old_source()
     pipeline = make_pipeline(session_lake, ())
     fake = source_of(pipeline)
-    fake.look_at, fake.rows_at = source.look, lambda _table, micros: rows_at(source, micros)
+    fake.schema_at, fake.rows_at = source.read_schema, lambda _table, micros: rows_at(source, micros)
     assert "`notes` was not copied" in " ".join(find_exclusions(pipeline))
     source.write("1", 2, capture, ("a",))
     source.end_step()
@@ -55,7 +55,7 @@ def test_rows_of_before_are_told_to_be_missing(
     run_steps(pipeline, spark)
     is_whole = capture is ValueCaptureType.NEW_ROW
     assert rows_of(pipeline, "notes") == [{"id": 1, "a": "v2", "b": "v1" if is_whole else None}]
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
     result = check_source(pipeline, spark, EVERYTHING)
     assert result.passed
     counts = f"1 rows missing, 0 too many, {0 if is_whole else 1} different"
@@ -85,13 +85,13 @@ def test_only_what_may_have_had_rows_lacks_a_copy(
         return iter(())
 
     source_of(pipeline).rows_at = answers
-    found = with_uncopied(pipeline, SchemaHistory(), source.look(START))
-    assert ({"notes"} if expected else set()) == found.uncopied
+    schema_read = with_uncopied(pipeline, SchemaHistory(), source.read_schema(START))
+    assert ({"notes"} if expected else set()) == schema_read.uncopied
 
 
 def test_tables_that_are_copied_lack_no_rows(session_lake: LakeSettings) -> None:
     """Where initial copies are made, the source is not asked."""
     source = old_source()
     pipeline = make_pipeline(session_lake, (), copy_chunk_rows=1)
-    look = source.look(START)
+    look = source.read_schema(START)
     assert look == with_uncopied(pipeline, SchemaHistory(), look)

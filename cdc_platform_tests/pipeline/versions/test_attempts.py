@@ -1,4 +1,4 @@
-"""What a first try and the one that replaces it have in common: marks, guards, one outcome each."""
+"""A first try and the one that replaces it share marks and guards, and have one outcome each."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -58,8 +58,8 @@ def test_another_failure_of_iceberg_is_no_conflict(spark: "SparkSession") -> Non
     """What would fail again is not called another run's doing."""
 
     def fall_back(_attempt: Attempt, _build: str) -> str:
-        told = "org.apache.iceberg.exceptions.ValidationException: Table column names conflict"
-        return str(spark.sql(f"SELECT raise_error('{told}')").collect())
+        message = "org.apache.iceberg.exceptions.ValidationException: Table column names conflict"
+        return str(spark.sql(f"SELECT raise_error('{message}')").collect())
 
     with pytest.raises(PySparkException, match="Table column names conflict"):
         run_attempts(spark, JOBS, believe, fall_back, is_small=True)

@@ -53,34 +53,35 @@ SETTINGS = st.builds(
 @given(SETTINGS)
 @settings(max_examples=15)
 def test_readers_get_every_transaction_once_and_whole(chosen: SimulatorSettings) -> None:
-    """Whoever follows all partitions gets the records of every transaction, as many as each announces."""
+    """Anyone who follows all partitions gets the records of every transaction, as many as each announces."""
     database = Simulated(chosen, ORIGIN + 4 * SECOND)
     partitions = follow(database)
-    found = defaultdict(list)
+    records_by_transaction = defaultdict(list)
     for token, records in partitions.items():
         for record in records:
             if record.server_transaction_id is not None:
-                found[record.server_transaction_id].append((token, record))
+                records_by_transaction[record.server_transaction_id].append((token, record))
 
     committed = [
-        one
-        for one in database.history.serial()
-        if one.commit_micros <= database.now_micros
-        and any(watched_changes(one, database.history.schemas.at(one.commit_micros)))
+        transaction
+        for transaction in database.history.serial()
+        if transaction.commit_micros <= database.now_micros
+        and any(watched_changes(transaction, database.history.schemas.at(transaction.commit_micros)))
     ]
-    assert {one.id: one.commit_micros for one in committed} == {
-        identifier: told[0][1].record_timestamp for identifier, told in found.items()
+    assert {transaction.id: transaction.commit_micros for transaction in committed} == {
+        identifier: sent_records[0][1].record_timestamp
+        for identifier, sent_records in records_by_transaction.items()
     }
-    for told in found.values():
-        assert {len(told)} == {record.number_of_records_in_transaction for _, record in told}
-        tokens = Counter(token for token, _ in told)
-        assert {len(tokens)} == {record.number_of_partitions_in_transaction for _, record in told}
-        assert len(told) == len({record.record_order for _, record in told})
+    for sent_records in records_by_transaction.values():
+        assert {len(sent_records)} == {record.number_of_records_in_transaction for _, record in sent_records}
+        tokens = Counter(token for token, _ in sent_records)
+        assert {len(tokens)} == {record.number_of_partitions_in_transaction for _, record in sent_records}
+        assert len(sent_records) == len({record.record_order for _, record in sent_records})
 
 
 @given(SETTINGS)
 @settings(max_examples=15)
-def test_tables_are_the_fold_of_the_history(chosen: SimulatorSettings) -> None:
+def test_tables_are_the_changes_of_the_history(chosen: SimulatorSettings) -> None:
     """The rows at any moment are what the transactions up to it leave."""
     database = Simulated(chosen, ORIGIN + 4 * SECOND)
     history = database.history
@@ -102,20 +103,20 @@ def test_tables_are_the_fold_of_the_history(chosen: SimulatorSettings) -> None:
 @settings(max_examples=8)
 def test_same_seed_same_history(chosen: SimulatorSettings) -> None:
     """Equal settings and origin make equal histories, however they are asked for."""
-    one, other = Simulated(chosen, ORIGIN + 3 * SECOND), Simulated(chosen, ORIGIN)
+    simulated, other = Simulated(chosen, ORIGIN + 3 * SECOND), Simulated(chosen, ORIGIN)
     for second in range(1, 4):
         other.now_micros = ORIGIN + second * SECOND
         other.database.now_micros()
 
-    assert repr(list(one.history.serial())) == repr(list(other.history.serial()))
-    assert repr(follow(one)) == repr(follow(other))
+    assert repr(list(simulated.history.serial())) == repr(list(other.history.serial()))
+    assert repr(follow(simulated)) == repr(follow(other))
 
 
 def test_another_seed_is_another_history() -> None:
     """The seed decides."""
-    one, other = (simulated(seed=seed).history for seed in (1, 2))
+    history, other = (simulated(seed=seed).history for seed in (1, 2))
 
-    assert list(one.serial())[5] != list(other.serial())[5]
+    assert list(history.serial())[5] != list(other.serial())[5]
 
 
 def test_sum_of_balances_never_changes() -> None:
@@ -138,13 +139,15 @@ def test_the_history_has_what_readers_stumble_over() -> None:
     mixed = {"record_sequences": RecordSequences.MIXED, "partitions": 200, "keep_transfers": 500}
     history = simulated(20, rate=200, **mixed).history
     transactions = list(history.serial())[1:]
-    widths = Counter(len({change.partition for change in one.changes}) for one in transactions)
+    widths = Counter(
+        len({change.partition for change in transaction.changes}) for transaction in transactions
+    )
 
     assert {1, 2, 3, 4, 5} == set(widths)
-    assert len(transactions) > len({one.commit_micros for one in transactions})
-    assert {True, False} == {one.is_high_low for one in transactions}
-    assert {True, False} == {one.is_system for one in transactions}
-    replaced = [one.changes for one in transactions if one.tag == "replacement"]
+    assert len(transactions) > len({transaction.commit_micros for transaction in transactions})
+    assert {True, False} == {transaction.is_high_low for transaction in transactions}
+    assert {True, False} == {transaction.is_system for transaction in transactions}
+    replaced = [transaction.changes for transaction in transactions if transaction.tag == "replacement"]
     assert {(Mod.DELETE, Mod.INSERT)} == {tuple(change.mod for change in changes) for changes in replaced}
     assert all(changes[0].key == changes[1].key for changes in replaced)
 
@@ -156,27 +159,27 @@ def test_partitions_divide_the_space_and_churn() -> None:
     for at_micros in range(ORIGIN, ORIGIN + 29 * SECOND, 3 * SECOND):
         live = history.tree.live_at(at_micros)
         assert 45 <= len(live) <= 55
-        assert all(one.high == other.low for one, other in pairwise(live))
+        assert all(item.high == other.low for item, other in pairwise(live))
     shapes = {len(partition.children) for partition in partitions}
     merged = {len(child.parents) for partition in partitions for child in partition.children}
     assert ({1, 2}, {1, 2}) == (shapes, merged)
 
 
 @given(st.integers(0, 39), st.integers(0, 39))
-def test_greater_keys_have_greater_places(one: int, other: int) -> None:
+def test_greater_keys_have_greater_places(item: int, other: int) -> None:
     """Partitions are ranges of keys: places are in the order of the keys."""
-    assert (one <= other) == (place("accounts", (one,), 40) <= place("accounts", (other,), 40))
+    assert (item <= other) == (place("accounts", (item,), 40) <= place("accounts", (other,), 40))
 
 
 def test_preloaded_rows_have_no_records() -> None:
     """Tables that hold data when the stream begins need a copy: no record inserts these rows."""
     database = simulated(3, preloaded_transfers=100, rate=10)
     inserts = [record for record in data_of(follow(database)) if record.mod_type == "INSERT"]
-    told = {keys for record in inserts for keys in (record.mods or ())[::3]}
+    keys_sent = {keys for record in inserts for keys in (record.mods or ())[::3]}
     first = database.history.rows_at(1, ORIGIN)
 
     assert len(first) == 100
-    assert not told & {json.dumps({"transfer_id": key}, separators=(",", ":")) for (key,) in first}
+    assert not keys_sent & {json.dumps({"transfer_id": key}, separators=(",", ":")) for (key,) in first}
 
 
 def open_at(path: Path, now_micros: int, **changed: Any) -> History:
@@ -187,7 +190,11 @@ def open_at(path: Path, now_micros: int, **changed: Any) -> History:
 
 def lines(history: History, until_micros: int) -> list[str]:
     """Return the transactions that a history file would have."""
-    return [transaction_line(one, history) for one in history.serial() if one.commit_micros <= until_micros]
+    return [
+        transaction_line(transaction, history)
+        for transaction in history.serial()
+        if transaction.commit_micros <= until_micros
+    ]
 
 
 def test_history_goes_on_after_a_restart(tmp_path: Path) -> None:
@@ -200,11 +207,13 @@ def test_history_goes_on_after_a_restart(tmp_path: Path) -> None:
     second.advance(later_micros + 2 * SECOND)
 
     assert lines(first, killed_micros) == lines(second, killed_micros)
-    commits = [one.commit_micros for one in second.serial()]
+    commits = [transaction.commit_micros for transaction in second.serial()]
     assert not [
-        one for one in commits if killed_micros + (LEASE_BLOCKS + 1) * BLOCK_MICROS < one < later_micros
+        transaction
+        for transaction in commits
+        if killed_micros + (LEASE_BLOCKS + 1) * BLOCK_MICROS < transaction < later_micros
     ]
-    assert [one for one in commits if one > later_micros]
+    assert [transaction for transaction in commits if transaction > later_micros]
     third = open_at(path, later_micros + 60 * SECOND)
     third.advance(later_micros + 60 * SECOND)
     assert lines(second, later_micros + 2 * SECOND) == lines(third, later_micros + 2 * SECOND)
@@ -242,7 +251,7 @@ def test_transactions_to_come_are_not_counted() -> None:
     """History is made to the end of a second; what is committed later in it has not happened yet."""
     database = simulated(3.4, rate=100)
     history, now = database.history, database.now_micros
-    happened = [one for one in history.serial() if one.commit_micros <= now]
+    happened = [transaction for transaction in history.serial() if transaction.commit_micros <= now]
 
     assert len(happened) == history.transactions_until(now) < history.transactions
 
@@ -265,7 +274,7 @@ def test_the_table_of_all_types_has_them(dialect: Dialect) -> None:
     parse = ColumnType.from_spanner_type
     if dialect is Dialect.POSTGRESQL:
         parse = ColumnType.from_postgresql_type
-    told = {column.name: type_fields(column.type) for column in table.columns}
+    types = {column.name: type_fields(column.type) for column in table.columns}
     rows = database.history.rows_at(table.number, database.now_micros).values()
 
     own = {"PROTO", "ENUM"} if dialect is Dialect.GOOGLESQL else set()
@@ -279,8 +288,8 @@ def test_the_table_of_all_types_has_them(dialect: Dialect) -> None:
     ]
     assert all(any(row[column.slot] is not None for row in rows) for column in table.columns)
     if dialect is Dialect.GOOGLESQL:
-        assert told["c_proto"] == {"code": "PROTO", "proto_type_fqn": "bank.Card"}
-        assert told["a_enum"] == {
+        assert types["c_proto"] == {"code": "PROTO", "proto_type_fqn": "bank.Card"}
+        assert types["a_enum"] == {
             "code": "ARRAY",
             "array_element_type": {"code": "ENUM", "proto_type_fqn": "bank.Tier"},
         }
@@ -301,8 +310,10 @@ def test_forms_of_records_are_those_that_all_readers_know_unless_chosen(
     partitions = follow(database)
     sequences = {record.record_sequence or "" for record in data_of(partitions)}
 
-    assert all(parents == found for _, found in announced(partitions[""]).values())
+    assert all(parents == names for _, names in announced(partitions[""]).values())
     assert forms == {"-" in sequence for sequence in sequences}
     assert all(re.fullmatch(r"\d{8}", sequence) for sequence in sequences if "-" not in sequence)
     plain = simulated(5, rate=100, seed=7).history.serial()
-    assert [one.changes for one in plain] == [one.changes for one in database.history.serial()]
+    assert [transaction.changes for transaction in plain] == [
+        transaction.changes for transaction in database.history.serial()
+    ]

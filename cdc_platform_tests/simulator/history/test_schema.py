@@ -59,23 +59,23 @@ def test_records_have_what_the_stream_watches_at_their_time(capture: str) -> Non
     database = simulated(
         len(WATCHED), rate=100, schema_changes=changes, value_capture_type=ValueCaptureType(capture)
     )
-    found: dict[int, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    columns_by_moment: dict[int, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     updates: dict[int, set[str]] = defaultdict(set)
     for record in data_of(follow(database)):
         second, table = (record.record_timestamp - ORIGIN) // SECOND, str(record.table_name)
         named = {column["name"] for column in json.loads(record.column_types or "")}
-        found[second][table] |= named & {"note", "amount", "balance"}
+        columns_by_moment[second][table] |= named & {"note", "amount", "balance"}
         updates[second] |= {table} if record.mod_type == "UPDATE" else set()
-        told = [json.loads(text or "{}") for text in record.mods or ()]
-        assert all({*values} <= named for values in told), record
+        mods = [json.loads(text or "{}") for text in record.mods or ()]
+        assert all({*values} <= named for values in mods), record
 
     for second, (_, expected) in enumerate(WATCHED):
-        assert expected == found[second], f"second {second}"
+        assert expected == columns_by_moment[second], f"second {second}"
     assert "transfers" not in updates[2]
 
 
 @pytest.mark.parametrize("dialect", list(Dialect))
-def test_the_information_schema_tells_what_was_watched(dialect: Dialect) -> None:
+def test_the_information_schema_shows_what_was_watched(dialect: Dialect) -> None:
     """At any moment it lists the tables and columns that the stream named, and none where it watches all."""
     change = SchemaChange(1, SchemaChangeKind.SET_WATCHED, value="transfers(note, fee), accounts")
     database = simulated(3, dialect=dialect, schema_changes=(change,))

@@ -1,4 +1,4 @@
-"""What clients send runs in SQLite, and neither writes files nor works without end."""
+"""Queries of clients run in SQLite, and neither write files nor work without end."""
 
 import sqlite3
 import time
@@ -23,13 +23,13 @@ PRODUCT = "FROM t a, t b, t c, t d, t e"
 @pytest.fixture
 def connection() -> Iterator[sqlite3.Connection]:
     """A database with a table of numbers, and one with the largest text that Spanner has."""
-    found = sqlite3.connect(":memory:")
-    found.execute("CREATE TABLE t (a)")
-    found.executemany("INSERT INTO t VALUES (?)", [(number,) for number in range(100)])
-    found.execute("CREATE TABLE large (body)")
-    found.execute("INSERT INTO large VALUES (?)", ("0" * 10_000_000,))
-    yield read_only(found)
-    found.close()
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE t (a)")
+    database.executemany("INSERT INTO t VALUES (?)", [(number,) for number in range(100)])
+    database.execute("CREATE TABLE large (body)")
+    database.execute("INSERT INTO large VALUES (?)", ("0" * 10_000_000,))
+    yield read_only(database)
+    database.close()
 
 
 @pytest.mark.parametrize("dialect", list(Dialect))
@@ -54,7 +54,7 @@ def test_a_client_writes_nothing(tmp_path: Path, dialect: Dialect, sql: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "text"),
     [
         (f"SELECT count(*) {PRODUCT}", "too much work"),
         (f"SELECT a.a {PRODUCT}", "too much work|more than"),
@@ -63,12 +63,12 @@ def test_a_client_writes_nothing(tmp_path: Path, dialect: Dialect, sql: str) -> 
     ],
 )
 def test_a_query_without_end_is_ended(
-    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, sql: str, told: str
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, sql: str, text: str
 ) -> None:
     """Work and the size of the answer have bounds, and the next query is answered."""
     monkeypatch.setattr(module, "MOST_STEPS", 1_000_000)
     monkeypatch.setattr(module, "MOST_ANSWER_BYTES", 1_000_000)
-    with pytest.raises(Refusal, match=told):
+    with pytest.raises(Refusal, match=text):
         answer(connection, SqliteQuery(sql, {}))
     assert answer(connection, SqliteQuery("SELECT sum(a) AS a FROM t", {})) == (["a"], [(4950,)])
 

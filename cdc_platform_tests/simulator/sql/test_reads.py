@@ -22,15 +22,15 @@ def simulator(request: pytest.FixtureRequest) -> Iterator[Simulator]:
     settings = SimulatorSettings(
         dialect=request.param, accounts=40, rate=50, history_s=5, preloaded_transfers=PRELOADED
     )
-    with Simulator(settings) as found:
-        yield found
+    with Simulator(settings) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def database(simulator: Simulator) -> Iterator[Any]:
     """Its database, as the stock client has it."""
-    with connected(simulator) as found:
-        yield found
+    with connected(simulator) as connection:
+        yield connection
 
 
 def truth(simulator: Simulator, table: int, micros: int) -> list[tuple[Any, ...]]:

@@ -44,9 +44,9 @@ def test_queries_of_a_dialect_become_queries_of_sqlite(
     dialect: Dialect, sql: str, text: str, values: list[Any]
 ) -> None:
     """Parameters know no case, a keyword after a dot is a name, an array is a list; literals stay."""
-    found = to_sqlite(sql, NAMES, dialect, TRUTHS)
+    query = to_sqlite(sql, NAMES, dialect, TRUTHS)
 
-    assert (text, values) == (found.text, list(found.values.values()))
+    assert (text, values) == (query.text, list(query.values.values()))
 
 
 @pytest.mark.parametrize(

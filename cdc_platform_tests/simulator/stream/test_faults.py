@@ -40,17 +40,17 @@ RESUMED_BY_STOCK: Final = (
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """A simulator without faults of its own."""
-    with open_simulator(Dialect.GOOGLESQL) as found:
-        yield found
+    with open_simulator(Dialect.GOOGLESQL) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def client(server: Server) -> Iterator[SpannerClient]:
     """Our client of it."""
     assert server.simulator is not None
-    found = SpannerClient(spanner_settings(server.simulator))
-    yield found
-    found.close()
+    spanner_client = SpannerClient(spanner_settings(server.simulator))
+    yield spanner_client
+    spanner_client.close()
 
 
 def busy_partition(simulator: Simulator) -> tuple[str, int, int]:
@@ -60,7 +60,7 @@ def busy_partition(simulator: Simulator) -> tuple[str, int, int]:
         end = partition.end_micros
         if end is not None and end < now:
             records = [
-                one for batch in stream.records(partition, partition.start_micros, end) for one in batch
+                item for batch in stream.records(partition, partition.start_micros, end) for item in batch
             ]
             if len(records) > 3:
                 return partition.token, partition.start_micros, end
@@ -110,10 +110,10 @@ def test_window_reader_gets_over_them(server: Server, client: SpannerClient, fau
     expected = [batch.to_pylist() for batch in read_window(client, 1, piece)]
     server.simulator.inject(fault, times=2, token=token, after_rows=2)
 
-    found = [row for batch in read_window(client, 1, piece) for row in batch.to_pylist()]
+    rows_read = [row for batch in read_window(client, 1, piece) for row in batch.to_pylist()]
 
-    assert found == [row for rows in expected for row in rows]
-    assert found[-1]["read_window"]["outcome"] == WindowOutcome.FINISHED
+    assert rows_read == [row for rows in expected for row in rows]
+    assert rows_read[-1]["read_window"]["outcome"] == WindowOutcome.FINISHED
 
 
 @pytest.mark.parametrize("fault", RESUMED_BY_STOCK)
@@ -152,13 +152,13 @@ def test_a_stalled_partition_is_silent(server: Server, client: SpannerClient) ->
 def fates(**settings: Any) -> list[str]:
     """Return what befalls a hundred queries."""
     faults = Faults(SimulatorSettings(**settings))
-    found = []
+    outcomes = []
     for number in range(100):
         try:
-            found.append(str(faults.fate(StreamQuery(number, None, f"token {number % 7}", 1000))))
+            outcomes.append(str(faults.fate(StreamQuery(number, None, f"token {number % 7}", 1000))))
         except Refusal as refusal:
-            found.append(str(refusal))
-    return found
+            outcomes.append(str(refusal))
+    return outcomes
 
 
 def test_faults_are_seeded() -> None:

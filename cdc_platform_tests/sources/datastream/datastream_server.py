@@ -95,17 +95,19 @@ def datastream_server() -> Iterator[DatastreamServer]:
     """Yield a server on a port of its own, which holds nothing yet."""
     server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
     port = server.add_insecure_port("127.0.0.1:0")
-    held = DatastreamServer(f"127.0.0.1:{port}")
+    stream_server = DatastreamServer(f"127.0.0.1:{port}")
     handlers = {
-        "GetStream": _handler(held.get_stream, GetStreamRequest, Stream),
-        "ListStreamObjects": _handler(held.list_objects, ListStreamObjectsRequest, ListStreamObjectsResponse),
+        "GetStream": _handler(stream_server.get_stream, GetStreamRequest, Stream),
+        "ListStreamObjects": _handler(
+            stream_server.list_objects, ListStreamObjectsRequest, ListStreamObjectsResponse
+        ),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     server.start()
     try:
-        yield held
+        yield stream_server
     finally:
-        held.is_over.set()
+        stream_server.is_over.set()
         server.stop(None).wait()
 
 

@@ -8,11 +8,11 @@ SYNC: Final = b"s" * 16
 
 def long(number: int) -> bytes:
     """Return a number as Avro writes it."""
-    rest, found = (number << 1) ^ (number >> 63), bytearray()
+    rest, encoded = (number << 1) ^ (number >> 63), bytearray()
     while rest > 0x7F:
-        found.append(rest & 0x7F | 0x80)
+        encoded.append(rest & 0x7F | 0x80)
         rest >>= 7
-    return bytes([*found, rest])
+    return bytes([*encoded, rest])
 
 
 def text(content: str | bytes) -> bytes:
@@ -23,8 +23,8 @@ def text(content: str | bytes) -> bytes:
 
 def avro(schema: Any, records: bytes = b"", count: int = 1, codec: str = "null") -> bytes:
     """Return a file of one block, whose bytes may be anything."""
-    told = schema if isinstance(schema, str) else json.dumps(schema)
-    meta = long(2) + text("avro.schema") + text(told) + text("avro.codec") + text(codec) + long(0)
+    schema_text = schema if isinstance(schema, str) else json.dumps(schema)
+    meta = long(2) + text("avro.schema") + text(schema_text) + text("avro.codec") + text(codec) + long(0)
     return b"Obj\x01" + meta + SYNC + long(count) + text(records) + SYNC
 
 

@@ -63,5 +63,5 @@ def _passes_by(removal: SourceEvent, written: SourceEvent) -> bool:
 
 
 def _row_id(event: SourceEvent) -> str | None:
-    found: str | None = json.loads(event.metadata or "{}").get(ADDRESS)
-    return found
+    address: str | None = json.loads(event.metadata or "{}").get(ADDRESS)
+    return address

@@ -1,4 +1,4 @@
-"""What cannot be read is said, and what can be read is there."""
+"""Unreadable parts of a file are reported, and readable ones are read."""
 
 import gzip
 import json
@@ -29,9 +29,9 @@ JSON = "\n".join(LINES).encode()
 
 def read(data: bytes) -> tuple[list[Envelope], list[FaultyEvent]]:
     """Return the events of a file, and those that are faulty."""
-    found = list(read_events(data, Decoding()))
-    good = [each for each in found if isinstance(each, Envelope)]
-    return good, [each for each in found if isinstance(each, FaultyEvent)]
+    events = list(read_events(data, Decoding()))
+    good = [each for each in events if isinstance(each, Envelope)]
+    return good, [each for each in events if isinstance(each, FaultyEvent)]
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
@@ -39,7 +39,7 @@ def test_codecs_of_the_standard_library_are_read(codec: str) -> None:
     """Compressed Avro files give the same events."""
     rows = [{"id": number, "note": "x"} for number in range(ROWS)]
     good, faulty = read(avro_file(SCHEMA, rows, codec))
-    assert rows == [found.values for found in good]
+    assert rows == [event.values for event in good]
     assert not faulty
 
 
@@ -52,7 +52,7 @@ def test_a_cut_file_gives_every_event_before_the_cut() -> None:
         assert whole[: len(good)] == good
         counts.append(len(good))
         # A cut between two blocks leaves a whole file of fewer events: no reader of Avro can tell.
-        assert [found.position for found in faulty] == [None]
+        assert [event.position for event in faulty] == [None]
     assert sorted(counts) == counts
     assert counts[-1] >= ROWS - 2
 
@@ -70,7 +70,7 @@ def test_scrambled_bytes_are_never_silent(place: int) -> None:
     whole, _ = read(AVRO)
     good, faulty = read(AVRO[:place] + b"\xff" * 16 + AVRO[place + 16 :])
     assert len(faulty) == 1
-    assert all(found in whole for found in good)
+    assert all(event in whole for event in good)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_files_that_are_nothing_are_one_fault(data: bytes, reason: str) -> None:
     """A file that is empty, of another format or broken from its start is one faulty event."""
     good, faulty = read(data)
     assert good == []
-    assert [found.position for found in faulty] == [None]
+    assert [event.position for event in faulty] == [None]
     assert reason in faulty[0].reason
 
 
@@ -121,18 +121,18 @@ def test_a_bad_line_is_one_fault_and_the_rest_goes_on(compress: type[bytes]) -> 
     ]
     text = "\ufeff" + "\r\n".join([LINES[0], "", *bad, "   ", LINES[1]])
     good, faulty = read(compress(text.encode()))
-    assert [0, len(bad) + 1] == [found.position for found in good]
-    assert bad == [found.text for found in faulty]
-    assert list(range(1, len(bad) + 1)) == [found.position for found in faulty]
+    assert [0, len(bad) + 1] == [event.position for event in good]
+    assert bad == [event.text for event in faulty]
+    assert list(range(1, len(bad) + 1)) == [event.position for event in faulty]
     words = ["no JSON", "no JSON object", "`payload` is no object", "`sort_keys`", "not Unicode"]
-    assert all(word in found.reason for word, found in zip(words, faulty, strict=True))
+    assert all(word in event.reason for word, event in zip(words, faulty, strict=True))
 
 
 def test_a_line_that_is_no_text_is_kept_readable() -> None:
     """Bytes that are not UTF-8 are shown escaped."""
     good, faulty = read(JSON + b'\n{"uuid": "\xff"}')
     assert len(good) == ROWS
-    assert [found.text for found in faulty] == ['{"uuid": "\\xff"}']
+    assert [event.text for event in faulty] == ['{"uuid": "\\xff"}']
 
 
 def test_a_cut_gzip_gives_its_lines_and_one_fault() -> None:
@@ -140,8 +140,8 @@ def test_a_cut_gzip_gives_its_lines_and_one_fault() -> None:
     compressed = gzip.compress(JSON, 1)
     good, faulty = read(compressed[: len(compressed) * 3 // 4])
     assert 0 < len(good) < ROWS
-    assert [{"events_read": len(good)}] == [json.loads(found.text) for found in faulty]
-    assert list(range(len(good))) == [found.values["id"] for found in good]
+    assert [{"events_read": len(good)}] == [json.loads(event.text) for event in faulty]
+    assert list(range(len(good))) == [event.values["id"] for event in good]
 
 
 def test_members_of_a_gzip_are_one_file() -> None:
@@ -156,9 +156,9 @@ def test_members_of_a_gzip_are_one_file() -> None:
 def test_an_event_without_row_is_an_event(payload: str) -> None:
     """A delete may come without payload; it is for its source to say what that means."""
     line = f'{{"uuid": "u", "source_metadata": {{"change_type": "DELETE"}}{payload}}}'
-    [found] = read_events(line.encode(), Decoding())
-    assert isinstance(found, Envelope)
-    assert (found.has_payload, found.columns, found.values) == (False, (), {})
+    [event] = read_events(line.encode(), Decoding())
+    assert isinstance(event, Envelope)
+    assert (event.has_payload, event.columns, event.values) == (False, (), {})
 
 
 def test_a_fault_says_which_event_it_is() -> None:
@@ -166,7 +166,7 @@ def test_a_fault_says_which_event_it_is() -> None:
     schema = event_schema([("id", "long"), ("at", {"type": "long", "logicalType": "timestamp-micros"})])
     data = avro_file(schema, [{"id": 1, "at": 0}, {"id": 2, "at": 2**62}, {"id": 3, "at": 0}])
     good, [faulty] = read(data)
-    assert [found.values["id"] for found in good] == [1, 3]
+    assert [event.values["id"] for event in good] == [1, 3]
     assert faulty.reason.startswith("Column `at`: +148")
     assert "outside the years 1 to 9999; declare the column as STRING" in faulty.reason
     assert (faulty.table, faulty.event_id, faulty.position) == ("s.t", "s.t/uuid-00000001", 1)
@@ -178,9 +178,9 @@ def test_three_spellings_of_a_moment_are_one() -> None:
     spellings = ["2021-12-25 05:42:04.408", "2021-12-25T05:42:04.408", "2021-12-25T05:42:04.408000Z"]
     for spelling in spellings:
         line = json.dumps({"read_timestamp": spelling, "source_timestamp": spelling})
-        [found] = read_events(line.encode(), Decoding())
-        assert isinstance(found, Envelope)
-        assert 1_640_410_924_408_000 == found.read_timestamp_micros == found.source_timestamp_micros
+        [event] = read_events(line.encode(), Decoding())
+        assert isinstance(event, Envelope)
+        assert 1_640_410_924_408_000 == event.read_timestamp_micros == event.source_timestamp_micros
 
 
 def test_a_stream_is_read_as_its_bytes() -> None:
@@ -194,8 +194,8 @@ def test_a_stream_is_read_as_its_bytes() -> None:
 def test_a_line_that_is_too_long_is_one_fault(compress: type[bytes], length: int) -> None:
     """Nothing is kept of it but its beginning, and the lines around it arrive."""
     text = "\n".join([LINES[0], '{"x": "' + "y" * length, LINES[1]])
-    found = list(read_events(compress(text.encode()), Decoding(bounds=Bounds(most_block_bytes=5_000))))
-    first, fault, last = found
+    events = list(read_events(compress(text.encode()), Decoding(bounds=Bounds(most_block_bytes=5_000))))
+    first, fault, last = events
     assert isinstance(first, Envelope)
     assert isinstance(last, Envelope)
     assert (first.position, last.position) == (0, 2)
@@ -214,5 +214,5 @@ def test_lines_do_not_depend_on_chunks(lines: list[bytes], chunk_bytes: int) -> 
         patch.object(lines_module, "CHUNK_BYTES", chunk_bytes),
         patch.object(text_files, "CHUNK_BYTES", chunk_bytes),
     ):
-        found = [line for block in read_blocks(stream) for line in block]
-    assert [line for line in (b"{" + b"\n".join(lines)).split(b"\n") if line.strip()] == found
+        lines_read = [line for block in read_blocks(stream) for line in block]
+    assert [line for line in (b"{" + b"\n".join(lines)).split(b"\n") if line.strip()] == lines_read

@@ -25,9 +25,9 @@ def document(
         "source_metadata": {"database": "d", "collection": "c", "change_type": change},
         "payload": {"_id": identifier, "data": data},
     }
-    found = Interpreter(DatastreamSettings("stream")).interpret(to_envelope(event))
-    assert isinstance(found, SourceEvent), found
-    return found
+    actual = Interpreter(DatastreamSettings("stream")).interpret(to_envelope(event))
+    assert isinstance(actual, SourceEvent), actual
+    return actual
 
 
 @pytest.mark.parametrize(
@@ -59,16 +59,16 @@ def test_an_identifier_does_not_depend_on_other_documents(identifier: Any, other
     def keys(*identifiers: Any) -> list[str]:
         metadata = {"database": "d", "collection": "c", "change_type": "CREATE"}
         event = {"read_method": "cdc", "sort_keys": [7, 1], "source_metadata": metadata}
-        lines = [json.dumps({**event, "payload": {"_id": one, "data": {}}}) for one in identifiers]
-        found = decode_file(DatastreamSettings("stream"), "\n".join(lines).encode())
-        return [event.keys for event in found if isinstance(event, SourceEvent)]
+        lines = [json.dumps({**event, "payload": {"_id": item, "data": {}}}) for item in identifiers]
+        events = decode_file(DatastreamSettings("stream"), "\n".join(lines).encode())
+        return [event.keys for event in events if isinstance(event, SourceEvent)]
 
     assert keys(identifier, other) == [*keys(identifier), *keys(other)]
     assert len(keys(identifier, other)) == 2
 
 
 @pytest.mark.parametrize("identifier", [1, 1.5, "x", '{"$oid": "5f"}', {"$oid": "5f"}])
-def test_a_delete_may_tell_its_document_by_metadata_only(identifier: Any) -> None:
+def test_a_delete_may_name_its_document_by_metadata_only(identifier: Any) -> None:
     """The identifier is the same compact JSON there as in a payload."""
     event = {
         "uuid": "u",
@@ -83,9 +83,9 @@ def test_a_delete_may_tell_its_document_by_metadata_only(identifier: Any) -> Non
         },
         "payload": None,
     }
-    found = Interpreter(DatastreamSettings("stream")).interpret(to_envelope(event))
-    assert isinstance(found, SourceEvent), found
-    assert document(identifier, {}).keys == found.keys
+    actual = Interpreter(DatastreamSettings("stream")).interpret(to_envelope(event))
+    assert isinstance(actual, SourceEvent), actual
+    assert document(identifier, {}).keys == actual.keys
 
 
 @pytest.mark.parametrize("depth", [10, 500, 5_000])
@@ -98,8 +98,8 @@ def test_an_identifier_may_be_nested_deeply(depth: int) -> None:
 
 def test_an_update_without_data_says_nothing() -> None:
     """A document that was deleted before its update was read keeps its data until the delete comes."""
-    found = document(1, None)
-    assert (found.new_values, found.is_whole_row, found.unavailable_columns) == ("{}", False, ("data",))
+    event = document(1, None)
+    assert (event.new_values, event.is_whole_row, event.unavailable_columns) == ("{}", False, ("data",))
 
 
 def test_the_ordinal_orders_changes_within_a_second() -> None:

@@ -22,9 +22,9 @@ AVRO: Final = [name for name in EXPECTED if name.endswith(".avro")]
 
 def envelopes(name: str) -> list[Envelope]:
     """Return the events of a file, none of which is faulty."""
-    found = list(read_events((GOLDEN / name).read_bytes(), Decoding()))
-    assert all(isinstance(each, Envelope) for each in found), found
-    return [each for each in found if isinstance(each, Envelope)]
+    read = list(read_events((GOLDEN / name).read_bytes(), Decoding()))
+    assert all(isinstance(each, Envelope) for each in read), read
+    return [each for each in read if isinstance(each, Envelope)]
 
 
 def canonical(value: Any) -> Any:
@@ -43,12 +43,12 @@ def test_every_file_is_expected() -> None:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_files_say_what_they_said(name: str) -> None:
     """Columns, types, values and identity of all events are those that were read once and looked at."""
-    found = envelopes(name)
-    assert EXPECTED[name]["columns"] == {column: kind.text for column, kind in found[0].columns}
+    envelopes_read = envelopes(name)
+    assert EXPECTED[name]["columns"] == {column: kind.text for column, kind in envelopes_read[0].columns}
     assert EXPECTED[name]["events"] == [
-        {"uuid": each.uuid, "read_method": each.read_method, "values": each.values} for each in found
+        {"uuid": each.uuid, "read_method": each.read_method, "values": each.values} for each in envelopes_read
     ]
-    assert list(range(len(found))) == [each.position for each in found]
+    assert list(range(len(envelopes_read))) == [each.position for each in envelopes_read]
 
 
 @pytest.mark.parametrize("name", AVRO)
@@ -56,11 +56,13 @@ def test_avro_is_read_as_its_library_reads_it(name: str) -> None:
     """Every part of every event is what Avro's library says, in the change log's spelling."""
     with (GOLDEN / name).open("rb") as file:
         records: list[Any] = list(fastavro.reader(file))
-    for record, found in zip(records, envelopes(name), strict=True):
-        assert {column: canonical(value) for column, value in record["payload"].items()} == found.values
-        assert record["source_metadata"] == found.source_metadata
-        assert tuple(record["sort_keys"]) == found.sort_keys
-        assert from_datetime(record["read_timestamp"]) == found.read_timestamp_micros
-        assert from_datetime(record["source_timestamp"]) == found.source_timestamp_micros
-        told = (found.uuid, found.object_name, found.stream_name, found.schema_key)
-        assert tuple(record[part] for part in ("uuid", "object", "stream_name", "schema_key")) == told
+    for record, envelope in zip(records, envelopes(name), strict=True):
+        assert {column: canonical(value) for column, value in record["payload"].items()} == envelope.values
+        assert record["source_metadata"] == envelope.source_metadata
+        assert tuple(record["sort_keys"]) == envelope.sort_keys
+        assert from_datetime(record["read_timestamp"]) == envelope.read_timestamp_micros
+        assert from_datetime(record["source_timestamp"]) == envelope.source_timestamp_micros
+        envelope_fields = (envelope.uuid, envelope.object_name, envelope.stream_name, envelope.schema_key)
+        assert (
+            tuple(record[part] for part in ("uuid", "object", "stream_name", "schema_key")) == envelope_fields
+        )

@@ -210,16 +210,16 @@ def _newest(cycles: list[list[SourceEvent]]) -> dict[str, str]:
     newest: dict[str, tuple[str, SourceEvent]] = {}
     logged: list[KeyEvent] = []
     for cycle in cycles:
-        known = {one.event_id for one in logged}
-        ours = [change for change in cycle if change.event_id not in known]
+        event_ids = {item.event_id for item in logged}
+        ours = [change for change in cycle if change.event_id not in event_ids]
         moved = shifted_orders([*logged, *map(_key_event, ours)])
         for change in ours:
             ranked = (moved.get(change.event_id, change.ordering_key), change)
             logged.append(replace(_key_event(change), logged_order=ranked[0]))
             former = newest.setdefault(change.keys, ranked)
-            newest[change.keys] = max(former, ranked, key=lambda one: one[0])
-    living = {keys: one for keys, (_, one) in sorted(newest.items()) if one.mod_type is not ModType.DELETE}
-    return {keys: json.loads(one.new_values or "{}")["row"] for keys, one in living.items()}
+            newest[change.keys] = max(former, ranked, key=lambda item: item[0])
+    living = {keys: item for keys, (_, item) in sorted(newest.items()) if item.mod_type is not ModType.DELETE}
+    return {keys: json.loads(item.new_values or "{}")["row"] for keys, item in living.items()}
 
 
 def _key_event(change: SourceEvent) -> KeyEvent:

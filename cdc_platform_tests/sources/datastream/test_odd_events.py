@@ -23,13 +23,13 @@ SETTINGS: Final = DatastreamSettings("files")
 
 def judged(event: dict[str, Any]) -> SourceEvent | FaultyEvent:
     """Return what an event is taken for, after a way that ends in a batch of raw records."""
-    (found,) = decode_file(SETTINGS, json.dumps(event).encode())
+    (actual,) = decode_file(SETTINGS, json.dumps(event).encode())
     batches = EventBatches(1)
-    batches.add(found, ReadWindow("a", 0, 1), SourceFile("f", "a", 1, 1))
+    batches.add(actual, ReadWindow("a", 0, 1), SourceFile("f", "a", 1, 1))
     assert sum(batch.num_rows for batch in batches.take()) == 1
-    if isinstance(found, FaultyEvent):
-        assert len(list(decode_text(SETTINGS, found.text, found.position))) == 1
-    return found
+    if isinstance(actual, FaultyEvent):
+        assert len(list(decode_text(SETTINGS, actual.text, actual.position))) == 1
+    return actual
 
 
 @given(
@@ -54,10 +54,10 @@ def test_whatever_a_field_says_it_breaks_nothing(
         ("primary_keys", [None], "`primary_keys` does not name columns, but says: [None]"),
     ],
 )
-def test_what_cannot_be_used_is_told(field: str, value: object, reason: str) -> None:
+def test_what_cannot_be_used_is_reported(field: str, value: object, reason: str) -> None:
     """The reason names the field."""
     event = json_event(copy.deepcopy(story("mysql")[5]))
     (event if field in event else event["source_metadata"])[field] = value
-    found = judged(event)
-    assert isinstance(found, FaultyEvent)
-    assert reason in found.reason
+    actual = judged(event)
+    assert isinstance(actual, FaultyEvent)
+    assert reason in actual.reason

@@ -16,15 +16,15 @@ from cdc_platform_tests.unified_types import UNIFIED, unified_files
 
 @settings(max_examples=60, deadline=None)
 @given(unified_rows())
-def test_a_row_does_not_tell_its_format(typed: tuple[list[str], list[list[Any]]]) -> None:
+def test_a_row_does_not_depend_on_its_format(typed: tuple[list[str], list[list[Any]]]) -> None:
     """Rows of any unified types are equal from both formats, columns and types included."""
     types, rows = typed
     avro, lines = unified_files(types, rows)
-    told = schema_of_avro(BytesIO(avro))
-    assert told is not None
+    named_fields = schema_of_avro(BytesIO(avro))
+    assert named_fields is not None
     from_avro = list(read_events(avro, Decoding()))
-    assert from_avro == list(read_events(lines, Decoding(schemas=dict([told]))))
-    assert len(rows) == sum(isinstance(found, Envelope) for found in from_avro)
+    assert from_avro == list(read_events(lines, Decoding(schemas=dict([named_fields]))))
+    assert len(rows) == sum(isinstance(event, Envelope) for event in from_avro)
 
 
 EDGES: list[tuple[str, Any, str, Any]] = [
@@ -72,23 +72,29 @@ EDGES: list[tuple[str, Any, str, Any]] = [
 def test_edges_of_types_are_exact(kind: str, stored: Any, lake_type: str, expected: Any) -> None:
     """What the edges of each type become is the same from both formats."""
     avro, lines = unified_files([kind], [[stored]])
-    told = schema_of_avro(BytesIO(avro))
-    assert told is not None
-    for found in (*read_events(avro, Decoding()), *read_events(lines, Decoding(schemas=dict([told])))):
-        assert isinstance(found, Envelope), found
-        assert [("c0", lake_type)] == [(name, column_type.text) for name, column_type in found.columns]
-        assert {"c0": expected} == found.values
+    named_fields = schema_of_avro(BytesIO(avro))
+    assert named_fields is not None
+    for event in (
+        *read_events(avro, Decoding()),
+        *read_events(lines, Decoding(schemas=dict([named_fields]))),
+    ):
+        assert isinstance(event, Envelope), event
+        assert [("c0", lake_type)] == [(name, column_type.text) for name, column_type in event.columns]
+        assert {"c0": expected} == event.values
 
 
 def test_nested_null_and_missing_elements_stay() -> None:
     """An array's NULL elements, and a column that is NULL, are NULL in both formats."""
     items = [{"nestedArray": None, "elementValue": value} for value in (1, None, 2**60)]
     avro, lines = unified_files(["ARRAY", "JSON"], [[{"nestedArray": items, "elementValue": None}, None]])
-    told = schema_of_avro(BytesIO(avro))
-    assert told is not None
-    for found in (*read_events(avro, Decoding()), *read_events(lines, Decoding(schemas=dict([told])))):
-        assert isinstance(found, Envelope), found
-        assert {"c0": [1, None, str(2**60)], "c1": None} == found.values
+    named_fields = schema_of_avro(BytesIO(avro))
+    assert named_fields is not None
+    for event in (
+        *read_events(avro, Decoding()),
+        *read_events(lines, Decoding(schemas=dict([named_fields]))),
+    ):
+        assert isinstance(event, Envelope), event
+        assert {"c0": [1, None, str(2**60)], "c1": None} == event.values
 
 
 def test_every_unified_type_is_compared() -> None:

@@ -1,4 +1,4 @@
-"""What a cycle of a stream's files reads, planned without Spark."""
+"""The plan of a cycle that reads a stream's files, without Spark."""
 
 import json
 from pathlib import Path
@@ -32,8 +32,8 @@ def files_in(plan: ReadPlan) -> tuple[SourceFile, ...]:
 
 def announced_in(plan: ReadPlan) -> list[str]:
     """Return the objects that a plan announces."""
-    found: list[str] = json.loads(plan.inputs)["announced"]
-    return found
+    tokens: list[str] = json.loads(plan.inputs)["announced"]
+    return tokens
 
 
 def after(lineage: Lineage, plan: ReadPlan) -> Lineage:
@@ -94,7 +94,9 @@ def test_chosen_objects_are_read_alone(tmp_path: Path) -> None:
         folder.write([event(table)])
     lineage = begin(source.start_micros())
     lineage = after(lineage, source.plan(lineage, ReadRequest(CLOCK), dict))
-    assert {"root", "shop_users", "shop_orders"} == {found.key for found in lineage.partitions.values()}
+    assert {"root", "shop_users", "shop_orders"} == {
+        partition.key for partition in lineage.partitions.values()
+    }
     plan = source.plan(lineage, ReadRequest(CLOCK + 10, keys={"shop_users"}), dict)
     assert (
         [window.token for window in plan.windows],

@@ -74,7 +74,7 @@ def test_the_event_without_a_place_is_the_only_fault() -> None:
 
 @pytest.mark.parametrize("write", [write_avro, write_json_lines])
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_source_tells_the_same_story(
+def test_every_source_has_the_same_changes(
     tmp_path: Path, source: str, write: Callable[[Path, list[Event]], None]
 ) -> None:
     """Files of generated events of each source, in either format, end at the same rows in any order."""
@@ -95,16 +95,16 @@ def test_every_source_tells_the_same_story(
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_both_formats_tell_the_same(tmp_path: Path, source: str) -> None:
+def test_both_formats_mean_the_same(tmp_path: Path, source: str) -> None:
     """The events of a story mean the same in Avro and in JSON, to the last character."""
-    told = []
+    event_lists = []
     for write in (write_avro, write_json_lines):
         write(tmp_path / "events", story(source))
-        found = decode_file(SETTINGS, (tmp_path / "events").read_bytes())
-        told.append([event for event in found if isinstance(event, SourceEvent)])
-    avro, lines = told
+        actual = decode_file(SETTINGS, (tmp_path / "events").read_bytes())
+        event_lists.append([event for event in actual if isinstance(event, SourceEvent)])
+    avro, lines = event_lists
     assert len(story(source)) == len(avro)
-    # Lines without a schema do not tell the type of a column that is NULL in all of them.
+    # Lines without a schema do not state the type of a column that is NULL in all of them.
     assert [event._replace(column_types="") for event in avro] == [
         event._replace(column_types="") for event in lines
     ]

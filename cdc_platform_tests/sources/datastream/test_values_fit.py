@@ -1,4 +1,4 @@
-"""What readers of Datastream's values let pass fits the types that they declare."""
+"""Values that readers of Datastream's values accept fit the types that they declare."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,13 +76,13 @@ VALUES: Final[list[Any]] = [
 
 def accepted(field: FieldType) -> list[Any]:
     """Return what becomes of those of the values that the reader of a type lets pass."""
-    read, found = json_reader(field), []
+    read, values = json_reader(field), []
     for value in VALUES:
         try:
-            found.append(read([value, None] if field.kind is Kind.ARRAY else value))
+            values.append(read([value, None] if field.kind is Kind.ARRAY else value))
         except TROUBLE:
             continue
-    return found
+    return values
 
 
 def table_of(number: int, field: FieldType) -> TableSchema:

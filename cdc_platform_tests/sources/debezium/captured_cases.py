@@ -1,4 +1,4 @@
-"""What happens at the source while it is captured: named cases, each a list of statements of sessions."""
+"""Cases that are captured at the source: each a list of statements of sessions, with a name."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -165,6 +165,6 @@ def types_setup() -> tuple[str, ...]:
 
 def types_row(number: int) -> tuple[str, tuple[str | None, ...]]:
     """Return the statement and the values that insert a row, numbered 1 to 4; the last one has nulls."""
-    values = [given[number - 1] if number <= len(given) else None for given in TYPES.values()]
+    values = [texts[number - 1] if number <= len(texts) else None for texts in TYPES.values()]
     marks = ", ".join(f"%s::{type_name}" for type_name in TYPES)
     return f"INSERT INTO types VALUES ({number}, {marks}, NULL, DEFAULT)", tuple(values)

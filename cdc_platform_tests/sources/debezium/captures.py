@@ -43,10 +43,10 @@ def capture_case(server: Cluster, case: Case, folder: Path) -> None:
         lines = [line for file in Spool(Path(spool)).files() for line in file.lines()]
         (folder / f"{case.name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
         with closing(connect(server, case.name)) as connection, closing(connection.cursor()) as cursor:
-            told = truth(cursor)
+            tables = truth(cursor)
         if case.stops:
-            told["failure"] = json.loads(Spool(Path(spool)).failure.read_text(encoding="utf-8"))
-        text = json.dumps(told, indent=0, ensure_ascii=False)
+            tables["failure"] = json.loads(Spool(Path(spool)).failure.read_text(encoding="utf-8"))
+        text = json.dumps(tables, indent=0, ensure_ascii=False)
         (folder / f"{case.name}.truth.json").write_text(text, encoding="utf-8")
 
 

@@ -28,8 +28,8 @@ class Truth:
 def truth_of(name: str) -> dict[str, Truth]:
     """Return the tables of a capture, by SCHEMA.TABLE."""
     with gzip.open(GOLDEN / f"{name}.truth.json.gz", "rt", encoding="utf-8") as file:
-        told = json.load(file)
-    return {table: _truth(item) for table, item in told.items() if "columns" in item}
+        content = json.load(file)
+    return {table: _truth(item) for table, item in content.items() if "columns" in item}
 
 
 def _truth(item: dict[str, Any]) -> Truth:
@@ -56,20 +56,20 @@ def read_messages(path: Path, first_position: int = 0) -> list[Message | FaultyE
 
 def decode(name: str, settings: DebeziumSettings, *, without_headers: bool = False) -> list[Decoded]:
     """Return all that a capture tells."""
-    decoder, found = Decoder(settings), list[Decoded]()
+    decoder, decoded = Decoder(settings), list[Decoded]()
     for message in read_messages(GOLDEN / f"{name}.jsonl.gz"):
         assert not isinstance(message, FaultyEvent)
-        found += decoder.decode(replace(message, headers=None) if without_headers else message)
-    return found
+        decoded += decoder.decode(replace(message, headers=None) if without_headers else message)
+    return decoded
 
 
-def events_in(found: list[Decoded]) -> list[SourceEvent]:
+def events_in(decoded: list[Decoded]) -> list[SourceEvent]:
     """Return the changes, in the order that their keys of order give them."""
     return sorted(
-        (one for one in found if isinstance(one, SourceEvent)), key=lambda event: event.ordering_key
+        (item for item in decoded if isinstance(item, SourceEvent)), key=lambda event: event.ordering_key
     )
 
 
-def faults_in(found: list[Decoded]) -> list[FaultyEvent]:
+def faults_in(decoded: list[Decoded]) -> list[FaultyEvent]:
     """Return the events that were refused."""
-    return [one for one in found if isinstance(one, FaultyEvent)]
+    return [event for event in decoded if isinstance(event, FaultyEvent)]

@@ -39,25 +39,25 @@ class Cycles:
         rows = self._read()
         for row in rows:
             if row["kind"] == RecordKind.FILE:
-                told = json.loads(row["event"]["metadata"])
-                if told["is_read"]:
-                    self.read_progress[row["event"]["origin"]] = told["version"]
+                report = json.loads(row["event"]["metadata"])
+                if report["is_read"]:
+                    self.read_progress[row["event"]["origin"]] = report["version"]
                 if row["event"]["origin"] == STATE:
-                    self.waiting = told.get("waiting", [])
+                    self.waiting = report.get("waiting", [])
         self.messages += [row for row in rows if row["kind"] == RecordKind.MESSAGE]
-        known = {_identity(row) for row in self.log}
+        identities = {_identity(row) for row in self.log}
         changes = [row for row in rows if row["kind"] == RecordKind.DATA_CHANGE]
-        fresh = {_identity(row): row for row in changes if _identity(row) not in known}
+        fresh = {_identity(row): row for row in changes if _identity(row) not in identities}
         self.log += sorted(fresh.values(), key=lambda row: str(row["record_order"]))
         return rows
 
     def _read(self) -> list[Record]:
         files = sorted(DebeziumSource(self.settings).store.list_files(), key=lambda file: file.path)
         progress = {file.path: FileProgress.of(self.read_progress.get(file.path)) for file in files}
-        unread = [file for file in files if progress[file.path].lacks(file) or progress[file.path].is_held]
+        unread = [file for file in files if progress[file.path].lacks(file) or progress[file.path].is_waiting]
         lines = {file.path: progress[file.path].lines for file in unread}
-        told = {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
-        inputs = {"files": files_to_json(unread), "lines": lines, **told}
+        states = {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
+        inputs = {"files": files_to_json(unread), "lines": lines, **states}
         options = {
             reader.SETTINGS_OPTION: self.settings.to_options(),
             reader.CYCLE_OPTION: str(self.cycle),

@@ -32,7 +32,7 @@ TABLES: Final = """
 
 
 def connect(server: Cluster, database: str, *, by_statement: bool = True) -> Any:
-    """Return a connection; it commits each statement, until one says BEGIN, unless told otherwise."""
+    """Return a connection; it commits each statement, until one says BEGIN, unless configured otherwise."""
     connection = psycopg2.connect(host="127.0.0.1", port=server.port, user=SUPERUSER, dbname=database)
     connection.autocommit = by_statement
     return connection

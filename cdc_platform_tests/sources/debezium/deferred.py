@@ -54,12 +54,12 @@ class DeferredConnector(Connector):
         self.lsn = lsn
         self.lines.append(line(envelope(op, **images, **self._place()), key, headers=headers or {}))
 
-    def found(self) -> list[Row]:
+    def rows_sent(self) -> list[Row]:
         """Return the rows of the database, by key."""
         return [{"id": key, **self.rows[key]} for key in sorted(self.rows)]
 
 
 def without_headers(lines: list[str]) -> list[str]:
     """Return lines as a dump of topics has them that keeps no headers."""
-    told = map(json.loads, lines)
-    return [json.dumps({name: part for name, part in one.items() if name != "headers"}) for one in told]
+    messages = map(json.loads, lines)
+    return [json.dumps({name: part for name, part in item.items() if name != "headers"}) for item in messages]

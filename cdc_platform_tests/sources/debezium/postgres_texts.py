@@ -22,14 +22,14 @@ def canonical(type_name: str, text: str | None) -> Any:
 
 
 def _elements(text: str) -> list[str | None]:
-    found: list[str | None] = []
+    elements: list[str | None] = []
     for match in _TOKEN.finditer(text):
         quoted, plain = match.groups()
         if plain is None:
-            found.append(re.sub(r"\\(.)", r"\1", quoted))
+            elements.append(re.sub(r"\\(.)", r"\1", quoted))
         else:
-            found.append(None if plain == "NULL" else plain)
-    return found
+            elements.append(None if plain == "NULL" else plain)
+    return elements
 
 
 def _whole(text: str) -> int | str:

@@ -1,4 +1,4 @@
-"""What a spool tells: its events, and the tables that a naive replay makes of them."""
+"""The events of a spool, and the tables that a naive replay makes of them."""
 
 import json
 from base64 import b64decode
@@ -23,11 +23,11 @@ Rows = dict[str, list[tuple[Any, ...]]]
 
 def events_in(spool: Spool) -> list[dict[str, Any]]:
     """Return all events, and look whether their offsets are without gaps."""
-    found = [json.loads(line) for file in spool.files() for line in file.lines()]
+    events = [json.loads(line) for file in spool.files() for line in file.lines()]
     first = [json.loads(next(file.lines()))["offset"] for file in spool.files()]
-    assert list(range(len(found))) == [event["offset"] for event in found]
+    assert list(range(len(events))) == [event["offset"] for event in events]
     assert first == [file.first_offset for file in spool.files()]
-    return found
+    return events
 
 
 def rows_in(spool: Spool) -> list[tuple[str, int | None, int | None]]:
@@ -46,7 +46,7 @@ def rows_in(spool: Spool) -> list[tuple[str, int | None, int | None]]:
 def replayed(events: list[dict[str, Any]]) -> dict[str, Rows]:
     """Return the tables at each checkpoint: events applied one after another, duplicates not."""
     tables: dict[str, Table] = {name: {} for name in KEYS}
-    found: dict[str, Rows] = {}
+    rows_by_table: dict[str, Rows] = {}
     seen = set()
     for event in events:
         value = event["value"]
@@ -60,10 +60,10 @@ def replayed(events: list[dict[str, Any]]) -> dict[str, Rows]:
         seen.add(identity)
         if value["op"] == "m" and value["message"]["prefix"] == PREFIX:
             number = b64decode(value["message"]["content"]).decode()
-            found[number] = {name: _texts(name, table.values()) for name, table in tables.items()}
+            rows_by_table[number] = {name: _texts(name, table.values()) for name, table in tables.items()}
         elif value["op"] != "m":
             _apply(tables[source["table"]], KEYS[source["table"]], event)
-    return found
+    return rows_by_table
 
 
 def _apply(
@@ -80,8 +80,8 @@ def _apply(
         return
     old = event["headers"].get("__debezium.oldkey")
     before = rows.get(tuple(old[name] for name in names) if old else key, {})
-    known = {name: before.get(name) if _is_marked(item) else item for name, item in value["after"].items()}
-    rows[key] = known
+    values = {name: before.get(name) if _is_marked(item) else item for name, item in value["after"].items()}
+    rows[key] = values
 
 
 def _is_marked(item: Any) -> bool:
@@ -107,9 +107,9 @@ def _quoted(item: str) -> str:
 
 def rows_of(checkpoint: Checkpoint) -> Rows:
     """Return the compared columns of the truth."""
-    found = {}
-    for table, told in checkpoint.tables.items():
-        names = [column["name"] for column in told["columns"]]
-        rows = [dict(zip(names, row, strict=True)) for row in told["rows"]]
-        found[table] = sorted((tuple(row[name] for name in COMPARED[table]) for row in rows), key=str)
-    return found
+    table_rows = {}
+    for table, content in checkpoint.tables.items():
+        names = [column["name"] for column in content["columns"]]
+        rows = [dict(zip(names, row, strict=True)) for row in content["rows"]]
+        table_rows[table] = sorted((tuple(row[name] for name in COMPARED[table]) for row in rows), key=str)
+    return table_rows

@@ -37,7 +37,7 @@ class Story:
     versions: set[Row] = field(default_factory=set)
 
     def step(self, action: str, key: int, other: int, *, is_sent: bool) -> None:
-        """Change a row near a key, or make one; ``is_sent`` tells that its large value is a new one."""
+        """Change a row near a key, or make one; ``is_sent`` means that its large value is a new one."""
         number, free = (
             len(self.sent.lines),
             next(place for place in range(other, 99) if place not in self.rows),

@@ -1,4 +1,4 @@
-"""What a real connector sends of a real database, read to the end, is what the database has."""
+"""Events of a real connector of a real database, read to the end, are the database's rows."""
 
 import json
 from collections import Counter, defaultdict
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from cdc_platform.model.rows.keyless import keyless_keys
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.observed_columns import Sighting, parse_column_types
+from cdc_platform.model.schema.observed_columns import ObservedColumns, parse_column_types
 from cdc_platform.model.schema.schema_events import SchemaChange
 from cdc_platform.model.schema.schema_finder import find_events
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.debezium.rows.decoder import Checkpoint, Decoded, Decoder
@@ -39,9 +39,9 @@ WHOLE: Final = ("keys", "incremental_snapshot", "names", "transactions", "trunca
 
 def changes_of(name: str, *, without_headers: bool = False, **chosen: Any) -> list[SourceEvent]:
     """Return the changes of a capture of which nothing is refused."""
-    found = decode(name, settings_for(truth_of(name), **chosen), without_headers=without_headers)
-    assert not faults_in(found)
-    return events_in(found)
+    decoded = decode(name, settings_for(truth_of(name), **chosen), without_headers=without_headers)
+    assert not faults_in(decoded)
+    return events_in(decoded)
 
 
 @pytest.mark.parametrize("without_headers", [False, True])
@@ -63,13 +63,13 @@ def test_partitions_of_a_topic_may_be_read_in_any_order(random: Random, partitio
     for message in read_messages(GOLDEN / "keys.jsonl.gz"):
         assert isinstance(message, Message)
         queues[crc32(str(message.key).encode()) % partitions].append(message)
-    decoder, found = Decoder(settings_for(truth_of("keys"))), list[Decoded]()
+    decoder, decoded = Decoder(settings_for(truth_of("keys"))), list[Decoded]()
     while queues:
         chosen = random.choice(sorted(queues))
-        found += decoder.decode(queues[chosen].pop(0))
+        decoded += decoder.decode(queues[chosen].pop(0))
         if not queues[chosen]:
             del queues[chosen]
-    tables, _ = fold(events_in(found), 10)
+    tables, _ = fold(events_in(decoded), 10)
     for table, truth in truth_of("keys").items():
         assert true_rows(truth) == rows_of(tables, table)
 
@@ -91,7 +91,9 @@ def test_key_changes_are_paired_without_headers() -> None:
     moved = [(event.keys, event.previous_keys) for event in with_headers if event.previous_keys]
     assert len(moved) > 10
     assert moved == [(event.keys, event.previous_keys) for event in without if event.previous_keys]
-    assert [one.unavailable_columns for one in with_headers] == [one.unavailable_columns for one in without]
+    assert [item.unavailable_columns for item in with_headers] == [
+        item.unavailable_columns for item in without
+    ]
 
 
 @pytest.mark.parametrize("name", ["keys", "transactions", "truncates", "identities"])
@@ -106,15 +108,15 @@ def test_a_second_delivery_has_the_same_identities_and_order(name: str) -> None:
 
 def test_transactions_have_the_ids_and_counts_of_their_boundaries() -> None:
     """The id of a transaction differs from record to record; the part that is used does not."""
-    found = decode("transactions", settings_for(truth_of("transactions")))
-    ends = {one.transaction_id: one.event_count for one in found if isinstance(one, TransactionEnd)}
-    begun = {one.transaction_id for one in found if isinstance(one, TransactionBegin)}
-    marked = [one for one in found if isinstance(one, Checkpoint)]
-    counted = Counter(event.transaction_id for event in events_in(found) if event.transaction_id)
-    counted.update(one.transaction_id for one in marked if one.is_transactional)
+    decoded = decode("transactions", settings_for(truth_of("transactions")))
+    ends = {item.transaction_id: item.event_count for item in decoded if isinstance(item, TransactionEnd)}
+    begun = {item.transaction_id for item in decoded if isinstance(item, TransactionBegin)}
+    marked = [item for item in decoded if isinstance(item, Checkpoint)]
+    counted = Counter(event.transaction_id for event in events_in(decoded) if event.transaction_id)
+    counted.update(item.transaction_id for item in marked if item.is_transactional)
     assert ends == dict(counted)
     assert ends.keys() == begun
-    assert {True, False} == {one.is_transactional for one in marked}
+    assert {True, False} == {item.is_transactional for item in marked}
 
 
 def test_commits_are_in_order_though_positions_are_not() -> None:
@@ -135,11 +137,11 @@ def test_truncates_are_changes_of_their_table() -> None:
 
 def test_an_index_beside_the_key_is_refused() -> None:
     """A made-up key is never deleted, nor is the table changed from then on; other identities are exact."""
-    found, truths = decode("identities", settings_for(truth_of("identities"))), truth_of("identities")
-    faults = faults_in(found)
+    decoded, truths = decode("identities", settings_for(truth_of("identities"))), truth_of("identities")
+    faults = faults_in(decoded)
     assert {"public.ri_index"} == {fault.table for fault in faults}
     assert all("REPLICA IDENTITY FULL" in fault.reason for fault in faults)
-    tables, unresolved = fold(events_in(found), 5)
+    tables, unresolved = fold(events_in(decoded), 5)
     assert not unresolved
     for table, truth in truths.items():
         if truth.keys and table != "public.ri_index":
@@ -162,7 +164,7 @@ def test_rows_without_a_key_are_a_multiset() -> None:
     assert expected == +rows
 
 
-def test_before_is_told_only_where_it_is_the_row() -> None:
+def test_before_is_passed_on_only_where_it_is_the_row() -> None:
     """Under the default identity the row before has made-up zeros, which no value is taken from."""
     events = changes_of("keys")
     assert {None} == {event.old_values for event in events}
@@ -175,7 +177,7 @@ def test_before_is_told_only_where_it_is_the_row() -> None:
     assert all(event.old_values and not event.unavailable_columns for event in full)
 
 
-def test_rows_that_were_never_seen_are_unresolved_until_they_are_told() -> None:
+def test_rows_that_were_never_seen_are_unresolved_until_they_come() -> None:
     """Without a snapshot the values of old rows are unknown: neither NULL nor a marker, until they come."""
     tables, unresolved = fold(changes_of("no_snapshot"), 1)
     assert unresolved
@@ -197,23 +199,23 @@ def test_an_incremental_snapshot_heals_and_overwrites_nothing() -> None:
 def test_partitions_are_one_table() -> None:
     """Sent to one table, rows of partitions are there once; a partition's TRUNCATE is refused."""
     settings = settings_for(truth_of("partition_leaf"), partitions={r"public\.sales_\d+": "public.sales"})
-    found = decode("partition_leaf", settings)
-    assert {"public.sales"} == {event.table for event in events_in(found)}
-    (fault,) = faults_in(found)
+    decoded = decode("partition_leaf", settings)
+    assert {"public.sales"} == {event.table for event in events_in(decoded)}
+    (fault,) = faults_in(decoded)
     assert "snapshot" in fault.reason
-    tables, unresolved = fold(events_in(found), 3)
+    tables, unresolved = fold(events_in(decoded), 3)
     assert not unresolved
-    kept = [row for row in rows_of(tables, "public.sales") if row["year"] != 2024]
+    other_years = [row for row in rows_of(tables, "public.sales") if row["year"] != 2024]
     truth = true_rows(truth_of("partition_leaf")["public.sales"])
-    assert [row for row in truth if row["year"] != 2024] == kept
+    assert [row for row in truth if row["year"] != 2024] == other_years
 
 
 def test_partitions_of_a_publication_by_the_root_arrive_as_one() -> None:
     """The publication names the table itself, and a TRUNCATE of a partition is not told at all."""
     tables, unresolved = fold(changes_of("partition_root"), 3)
     assert not unresolved
-    found, truth = (rows_of(tables, "public.sales"), true_rows(truth_of("partition_root")["public.sales"]))
-    assert all(row in found for row in truth)
+    arrived, truth = (rows_of(tables, "public.sales"), true_rows(truth_of("partition_root")["public.sales"]))
+    assert all(row in arrived for row in truth)
 
 
 def test_names_are_those_of_the_database() -> None:
@@ -234,11 +236,11 @@ def test_a_flattened_stream_with_its_order_is_exact() -> None:
 
 
 def test_a_flattened_stream_without_order_is_refused() -> None:
-    """Nothing tells which change came first, and a tombstone alone would be a delete: both say what to do."""
-    found = decode("flat_default", settings_for(truth_of("flat_default")))
-    assert not events_in(found)
-    assert faults_in(found)
-    assert all("add.fields=op" in fault.reason for fault in faults_in(found))
+    """Nothing shows which change came first, and a tombstone alone would be a delete: both say what to do."""
+    decoded = decode("flat_default", settings_for(truth_of("flat_default")))
+    assert not events_in(decoded)
+    assert faults_in(decoded)
+    assert all("add.fields=op" in fault.reason for fault in faults_in(decoded))
 
 
 def test_masked_markers_need_to_be_described() -> None:
@@ -255,26 +257,26 @@ def test_masked_markers_need_to_be_described() -> None:
 
 def test_columns_come_and_go_with_the_rows_that_have_them() -> None:
     """There are no events of DDL: each change says which columns it knows, and of which type."""
-    known = [
+    types = [
         {column["name"]: column["type"] for column in json.loads(event.column_types)}
         for event in events_in(decode("evolve_schema", settings_for({})))
         if event.table == "public.items"
     ]
-    assert "added" not in known[0]
-    assert "renamed" in known[-2]
-    assert "other" not in known[-2]
+    assert "added" not in types[0]
+    assert "renamed" in types[-2]
+    assert "other" not in types[-2]
 
 
 def test_definitions_that_change_are_found() -> None:
     """A new name is a new column beside the old one, and a wider integer is the same type in the lake."""
-    history, found = SchemaHistory(), list[tuple[SchemaChange, str | None]]()
+    history, schema_changes = SchemaHistory(), list[tuple[SchemaChange, str | None]]()
     changes = [event for event in events_in(decode("evolve_schema", settings_for({}))) if event.new_values]
     for cycle, event in enumerate(changes, start=1):
-        sighting = Sighting(cycle, parse_column_types(event.column_types) or {}, is_whole=True)
-        look = Look(cycle, (), {}, {}, is_exact=False)
-        for told in find_events(history, cycle, {event.table: [sighting]}, look):
-            history = history.after(told)
-            found.append((told.change, told.name))
-    later = [name for change, name in found[6:] if change is SchemaChange.COLUMN_ADDED]
+        observation = ObservedColumns(cycle, parse_column_types(event.column_types) or {}, is_whole=True)
+        schema_read = SchemaRead(cycle, (), {}, {}, is_exact=False)
+        for schema_event in find_events(history, cycle, {event.table: [observation]}, schema_read):
+            history = history.after(schema_event)
+            schema_changes.append((schema_event.change, schema_event.name))
+    later = [name for change, name in schema_changes[6:] if change is SchemaChange.COLUMN_ADDED]
     assert later == ["added", "renamed", "late", "id", "t"]
-    assert {SchemaChange.TABLE_ADDED, SchemaChange.COLUMN_ADDED} == {change for change, _ in found}
+    assert {SchemaChange.TABLE_ADDED, SchemaChange.COLUMN_ADDED} == {change for change, _ in schema_changes}

@@ -81,7 +81,7 @@ OTHERWISE: Final = ("c_interval", "c_point", "c_timetz", "doubled", "c_box")
 def settings_of(name: str) -> DebeziumSettings:
     """Return the settings for a capture, with the choices that its events ask for."""
     tables = truth_of("types_default")
-    columns = {table: dict(found.types) for table, found in tables.items()}
+    columns = {table: dict(truth.types) for table, truth in tables.items()}
     for column in ENDLESS:
         columns[TYPES][column] += " as text"
     return settings_for(
@@ -131,7 +131,7 @@ def is_same(type_name: str, expected: Any, value: Any) -> bool:
 def differing(name: str) -> dict[str, set[int]]:
     """Return the columns that differ from the database, and in which rows."""
     truth = truth_of("types_default")[TYPES]
-    found = {
+    events = {
         json.loads(event.keys)["id"]: event
         for event in events_in(decode(name, settings_of(name)))
         if event.table == TYPES
@@ -139,7 +139,7 @@ def differing(name: str) -> dict[str, set[int]]:
     wrong: dict[str, set[int]] = {}
     for row in truth.rows:
         number = int(row["id"] or "")
-        values = values_of(found[number])
+        values = values_of(events[number])
         for column, type_name in truth.types.items():
             if column == "id" or column in OTHERWISE:
                 continue
@@ -159,9 +159,11 @@ def test_every_value_is_the_database_s(name: str) -> None:
 @pytest.mark.parametrize("name", MODES)
 def test_every_shape_of_an_unavailable_value_is_known(name: str) -> None:
     """An update that touches no large value has nothing but unavailable ones, whatever they look like."""
-    found = decode(name, settings_of(name))
-    assert not faults_in(found)
-    updates = [one for one in events_in(found) if one.table == SHAPES and one.mod_type is ModType.UPDATE]
+    decoded = decode(name, settings_of(name))
+    assert not faults_in(decoded)
+    updates = [
+        event for event in events_in(decoded) if event.table == SHAPES and event.mod_type is ModType.UPDATE
+    ]
     assert updates
     for update in updates:
         sent = set(truth_of("types_default")[SHAPES].types) if name == "types_identity_full" else {"touched"}
@@ -173,9 +175,9 @@ def test_without_declared_types_no_null_is_taken_for_one() -> None:
     """The schema block alone tells less than a type's name: what it leaves open is for a policy to say."""
     settings = replace(settings_of("types_default_schema"), columns={})
     updates = [
-        one
-        for one in events_in(decode("types_default_schema", settings))
-        if one.table == SHAPES and one.mod_type is ModType.UPDATE
+        event
+        for event in events_in(decode("types_default_schema", settings))
+        if event.table == SHAPES and event.mod_type is ModType.UPDATE
     ]
     assert updates
     expected = {"touched"}
@@ -229,6 +231,6 @@ def test_null_where_a_type_has_no_marker_waits_for_a_choice() -> None:
 
 def test_a_stream_without_types_says_so() -> None:
     """Without schema block and without declared types every row is refused, with what to do."""
-    found = decode("types_default", settings_for({}))
-    assert not events_in(found)
-    assert all("schemas.enable=true" in fault.reason for fault in faults_in(found))
+    decoded = decode("types_default", settings_for({}))
+    assert not events_in(decoded)
+    assert all("schemas.enable=true" in fault.reason for fault in faults_in(decoded))

@@ -20,10 +20,10 @@ def cycles_over(folder: Path, policy: SnapshotPolicy, *, has_transactions: bool)
     """Return cycles over a folder's files."""
     columns = {**COLUMNS, ITEMS: COLUMNS[TABLE]}
     place = FilesInput(str(folder))
-    told = settings_with(
+    settings = settings_with(
         input=place, columns=columns, has_transaction_topic=has_transactions, snapshots=policy
     )
-    return Cycles(told)
+    return Cycles(settings)
 
 
 def scanned(table: str, rows: int, seconds: int = 2000) -> str:
@@ -31,9 +31,9 @@ def scanned(table: str, rows: int, seconds: int = 2000) -> str:
     more: dict[str, Any] = {"connector_name": "s", "scanned_collection": table, "status": "SUCCEEDED"}
     more |= {"total_rows_scanned": str(rows), "data_collections": f"{TABLE},{ITEMS}"}
     kind = {"aggregate_type": "Initial Snapshot", "type": "TABLE_SCAN_COMPLETED"}
-    told: dict[str, Any] = {**kind, "additional_data": more}
-    told |= {"id": f"{table} {seconds}", "timestamp": SECOND_MS + seconds * 1000}
-    return line(told, {"id": told["id"]}, topic="s.notifications")
+    fields: dict[str, Any] = {**kind, "additional_data": more}
+    fields |= {"id": f"{table} {seconds}", "timestamp": SECOND_MS + seconds * 1000}
+    return line(fields, {"id": fields["id"]}, topic="s.notifications")
 
 
 def left_of(cycles: Cycles, table: str) -> list[Any]:
@@ -64,7 +64,7 @@ def test_a_table_without_rows_is_emptied(tmp_path: Path, cut: int, *, has_transa
 
 @pytest.mark.parametrize("has_transactions", [True, False])
 def test_a_snapshot_without_any_row_empties_all_tables(tmp_path: Path, *, has_transactions: bool) -> None:
-    """It has no position of its own, so the first change after it tells where it was."""
+    """It has no position of its own, so the first change after it says where it was."""
     cycles = cycles_over(tmp_path, SnapshotPolicy.REPLACE, has_transactions=has_transactions)
     feed(cycles, [*snapshot(100, [1, 2]), scanned(TABLE, 2)])
     after = Connector(commit=900, lsn=900)
@@ -84,9 +84,9 @@ def test_what_is_not_known_to_be_empty_stays(tmp_path: Path) -> None:
     cycles = cycles_over(tmp_path / "replace", SnapshotPolicy.REPLACE, has_transactions=True)
     feed(cycles, [*items(snapshot(100, [7])), *snapshot(800, [1, 2])])
     assert left_of(cycles, ITEMS) == [7]
-    sent = Connector(commit=900, lsn=900)
-    sent.whole(9)
+    connector = Connector(commit=900, lsn=900)
+    connector.whole(9)
     late = json.loads(scanned(ITEMS, 0))
     late["value"]["timestamp"] = SECOND_MS
-    feed(cycles, [*items(sent.lines), json.dumps(late), *snapshot(1200, [1])])
+    feed(cycles, [*items(connector.lines), json.dumps(late), *snapshot(1200, [1])])
     assert left_of(cycles, ITEMS) == [7, 9]

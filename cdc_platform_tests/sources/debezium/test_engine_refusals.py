@@ -1,4 +1,4 @@
-"""What a source or the engine refuses is told as the platform's error, with what to do."""
+"""Refusals of a source or the engine become the platform's errors, with what to do."""
 
 import json
 import subprocess
@@ -52,9 +52,9 @@ def test_a_source_that_cannot_be_captured_says_why(capturing: Cluster, tmp_path:
             "CaptureStopped": replace(good, properties={"binary.handling.mode": "nonsense"}),
         }
         lines = "".join(Order(settings).to_json() + "\n" for settings in expected.values())
-        told = ask(lines)
-    assert list(expected) == [error for error, _ in told], told
-    assert "Value must be one of bytes, base64, hex" in told[-1][1]
+        answers = ask(lines)
+    assert list(expected) == [error for error, _ in answers], answers
+    assert "Value must be one of bytes, base64, hex" in answers[-1][1]
 
 
 def ask(lines: str) -> list[tuple[str, str]]:
@@ -94,13 +94,13 @@ def test_what_the_engine_says_has_a_meaning(text: str, expected: type[Exception]
     """The text may be that of a cause; it is told with the error."""
     failure = RuntimeError("An exception occurred in the change event producer.")
     failure.__cause__ = RuntimeError(text)
-    told = failure_of(failure, SETTINGS)
-    assert expected is type(told)
-    assert text in str(told)
+    error = failure_of(failure, SETTINGS)
+    assert expected is type(error)
+    assert text in str(error)
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("failure", "expected"),
     [
         ({"error": "SlotInUse", "message": "m"}, SlotInUse("m")),
         ({"error": "LibraryMissing", "message": "m"}, LibraryMissing("m")),
@@ -109,10 +109,10 @@ def test_what_the_engine_says_has_a_meaning(text: str, expected: type[Exception]
     ],
 )
 def test_an_error_comes_over_from_the_engines_process(
-    tmp_path: Path, told: dict[str, str], expected: Exception
+    tmp_path: Path, failure: dict[str, str], expected: Exception
 ) -> None:
     """It has the same kind and text on this side."""
     path = tmp_path / "failure.json"
-    path.write_text(json.dumps(told))
-    found = read_failure(path)
-    assert (type(expected), str(expected)) == (type(found), str(found))
+    path.write_text(json.dumps(failure))
+    read_error = read_failure(path)
+    assert (type(expected), str(expected)) == (type(read_error), str(read_error))

@@ -88,7 +88,7 @@ def changes(server: Cluster, name: str, spool: Path, properties: Mapping[str, st
     policies = {"*": NullPolicy.UNAVAILABLE}
     decoder = Decoder(DebeziumSettings(FilesInput("unused"), null_policies=policies))
     lines = (line for file in Spool(spool).files() for line in file.lines())
-    return [one for one in decoder.decode_lines(lines) if isinstance(one, SourceEvent)]
+    return [event for event in decoder.decode_lines(lines) if isinstance(event, SourceEvent)]
 
 
 @pytest.mark.parametrize("includes_unknown", [False, True])
@@ -101,8 +101,8 @@ def test_what_is_sent_of_types_that_the_connector_hardly_knows(
     inserted, _, updated, nulls = changes(capturing, name, tmp_path / "spool", properties)
     assert (updated.mod_type, nulls.mod_type) == (ModType.UPDATE, ModType.UPDATE)
     row = json.loads(inserted.new_values or "")
-    known = [*SENT, *OUT_OF_LINE, *(UNKNOWN if includes_unknown else ())]
-    assert sorted(["n", "filler", *known]) == sorted(row)
+    types = [*SENT, *OUT_OF_LINE, *(UNKNOWN if includes_unknown else ())]
+    assert sorted(["n", "filler", *types]) == sorted(row)
     assert [row[column] for column in ("bits", "varying", "book")] == ["00000000101", "101", "0-393-04002-X"]
     if includes_unknown:
         texts = {column: b64decode(row[column]).decode() for column in UNKNOWN}

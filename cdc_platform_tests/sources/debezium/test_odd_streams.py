@@ -66,7 +66,7 @@ def test_an_update_of_a_chosen_key_is_a_key_change() -> None:
     assert only_event(same).mod_type is ModType.UPDATE
 
 
-def test_values_alone_are_told_apart_by_their_keys() -> None:
+def test_values_alone_differ_by_their_keys() -> None:
     """Rows of a COPY share their position; what comes again, at whatever place, is recognised."""
     rows = [line(envelope("c", after={"id": key, "n": 1})) for key in (1, 2, 1)]
     events = decode_all(*values_of(*rows), keys=KEYS)
@@ -77,11 +77,11 @@ def test_values_alone_are_told_apart_by_their_keys() -> None:
 
 def flattened(sequence: int, **row: Any) -> str:
     """Return an update that was flattened, with a sequence as the only position."""
-    told = {"__op": "u", "__source_schema": "public", "__source_table": "orders", "__source_txId": 7}
-    return line({**row, **told, "__source_sequence": json.dumps(["400", str(sequence)])}, {"id": row["id"]})
+    fields = {"__op": "u", "__source_schema": "public", "__source_table": "orders", "__source_txId": 7}
+    return line({**row, **fields, "__source_sequence": json.dumps(["400", str(sequence)])}, {"id": row["id"]})
 
 
-def test_flattened_updates_without_an_lsn_are_told_apart() -> None:
+def test_flattened_updates_without_an_lsn_are_distinguished() -> None:
     """Two updates of a row in one transaction are two, by what `source.sequence` says."""
     first, second = (only_event(flattened(place, id=1, n=place)) for place in (500, 510))
     assert first.event_id != second.event_id
@@ -113,8 +113,8 @@ def test_two_tables_of_one_name_are_not_mixed() -> None:
     (fault,) = decode_all(other, decoder=later)
     assert isinstance(fault, FaultyEvent)
     assert "`public.orders` and `archive.orders`" in fault.reason
-    one = {"partitions": {"archive[.]orders": TABLE}, "columns": {"orders": COLUMNS[TABLE]}}
-    assert only_event(other, table_name="{table}", **one).table == "orders"
+    item = {"partitions": {"archive[.]orders": TABLE}, "columns": {"orders": COLUMNS[TABLE]}}
+    assert only_event(other, table_name="{table}", **item).table == "orders"
 
 
 def test_dots_of_names_do_not_make_two_tables_one() -> None:
@@ -128,8 +128,8 @@ def test_dots_of_names_do_not_make_two_tables_one() -> None:
     assert isinstance(first, SourceEvent)
     assert isinstance(second, FaultyEvent)
     assert '`"a.b".c` and `a.b.c` would both be `a.b.c`' in second.reason
-    apart = decode_all(*lines, columns=columns, table_name="{schema}__{table}")
-    assert {"a.b__c", "a__b.c"} == {one.table for one in apart if isinstance(one, SourceEvent)}
+    separate = decode_all(*lines, columns=columns, table_name="{schema}__{table}")
+    assert {"a.b__c", "a__b.c"} == {event.table for event in separate if isinstance(event, SourceEvent)}
 
 
 @pytest.mark.parametrize("name", ["", "N", "_pos", "b\u0131g", "x\u017f"])
@@ -148,27 +148,27 @@ def test_a_column_that_the_lake_cannot_have_is_refused(name: str) -> None:
 
 def test_what_was_sent_before_the_metadata_holds_nothing_back(tmp_path: Path) -> None:
     """Its transactions have no boundaries, so each of its events counts by itself; a bad one, too."""
-    sent = Connector(commit=900, lsn=900, transaction=800)
-    sent.whole(3)
+    connector = Connector(commit=900, lsn=900, transaction=800)
+    connector.whole(3)
     old = [line(envelope("c", after={"id": 1, "n": n}), {"id": 1}) for n in (1, "much")]
-    cycles = feed(cycles_over(tmp_path), [*old, *sent.lines])
+    cycles = feed(cycles_over(tmp_path), [*old, *connector.lines])
     assert cycles.waiting == []
     assert len(faults_of(cycles)) == 1
     cycles.log = [row for row in cycles.log if row["event"]["fault"] is None]
     assert keys_of(cycles) == [1, 3]
 
 
-def test_a_file_that_was_cut_is_told(tmp_path: Path) -> None:
+def test_a_file_that_was_cut_is_reported(tmp_path: Path) -> None:
     """A log file that was emptied to be rewritten would else lose as many lines as had been read."""
-    sent = Connector()
-    sent.whole(1)
-    cycles = feed(cycles_over(tmp_path), sent.lines, "1.jsonl")
-    sent.whole(2)
-    (tmp_path / "1.jsonl").write_text(f"{sent.lines[-1]}\n")
+    connector = Connector()
+    connector.whole(1)
+    cycles = feed(cycles_over(tmp_path), connector.lines, "1.jsonl")
+    connector.whole(2)
+    (tmp_path / "1.jsonl").write_text(f"{connector.lines[-1]}\n")
     (reported,) = (row for row in cycles.read() if (row["event"] or {}).get("origin", "").endswith("1.jsonl"))
-    told = json.loads(reported["event"]["metadata"])
-    assert not told["is_read"]
-    assert "It has 1 lines, and had 3" in told["error"]
+    report = json.loads(reported["event"]["metadata"])
+    assert not report["is_read"]
+    assert "It has 1 lines, and had 3" in report["error"]
 
 
 def test_texts_may_have_separators_of_lines(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_tools_may_write_further_members(further: dict[str, Any]) -> None:
 
 def test_an_empty_text_is_no_value() -> None:
     """Tools that write texts write a tombstone so."""
-    assert [type(told).__name__ for told in decode_all(line("", '{"id":1}'))] == ["Tombstone"]
+    assert [type(decoded).__name__ for decoded in decode_all(line("", '{"id":1}'))] == ["Tombstone"]
     assert "`n`" in only_fault(line(envelope("c", after={"id": 1, "n": "x"}), {"id": 1})).reason
 
 
@@ -221,7 +221,7 @@ NUMBERED: Final = {TABLE: {"id": "numeric(36,3)", "n": "integer", "big": "text"}
 
 
 @given(spelled_decimals(), spelled_decimals())
-def test_equal_keys_are_one_text(one: str, other: str) -> None:
+def test_equal_keys_are_one_text(item: str, other: str) -> None:
     """Rows are followed by the texts of keys, so these are equal where the numbers are, however written."""
     events = (
         only_event(
@@ -229,9 +229,9 @@ def test_equal_keys_are_one_text(one: str, other: str) -> None:
             columns=NUMBERED,
             connector=TEXTS,
         )
-        for text in (one, other)
+        for text in (item, other)
     )
-    assert (Decimal(one) == Decimal(other)) == (len({event.keys for event in events}) == 1)
+    assert (Decimal(item) == Decimal(other)) == (len({event.keys for event in events}) == 1)
 
 
 def test_the_columns_of_a_key_have_one_order() -> None:
@@ -249,8 +249,8 @@ def test_a_row_is_followed_however_its_key_is_written() -> None:
         line(envelope("u", after={"id": "1.000", "n": 2, "big": "new"}), {"id": "1.000"}),
         line(envelope("u", after={"id": "1.00", "n": 3, "big": DEFAULT_PLACEHOLDER}), {"id": "1.00"}),
     ]
-    told = decode_all(*sent, columns=NUMBERED, connector=TEXTS)
-    changes = [event for event in told if isinstance(event, SourceEvent)]
+    decoded = decode_all(*sent, columns=NUMBERED, connector=TEXTS)
+    changes = [event for event in decoded if isinstance(event, SourceEvent)]
     for batch in (1, 2, 3):
         tables, unresolved = fold(changes, batch)
         assert list(tables.values()) == [{"n": 3, "big": "new"}]
@@ -285,9 +285,9 @@ def test_a_key_that_has_got_another_type_is_refused() -> None:
         settings = settings_with(columns={TABLE: {"id": kind, "n": "integer"}}, connector=TEXTS)
         later = Decoder(settings, DecoderState.from_json(state))
         key = 2 if kind == "bigint" else "2"
-        (told,) = decode_all(line(envelope("c", after={"id": key, "n": 1}), {"id": key}), decoder=later)
-        assert is_taken == isinstance(told, SourceEvent)
-        assert is_taken or "`id` of `public.orders` is" in getattr(told, "reason", "")
+        (decoded,) = decode_all(line(envelope("c", after={"id": key, "n": 1}), {"id": key}), decoder=later)
+        assert is_taken == isinstance(decoded, SourceEvent)
+        assert is_taken or "`id` of `public.orders` is" in getattr(decoded, "reason", "")
 
 
 def test_columns_that_differ_in_case_only_are_refused() -> None:
@@ -308,7 +308,7 @@ def test_a_column_that_no_lake_can_have_is_refused(name: str) -> None:
 
 
 def test_a_spool_has_files_that_are_no_events(tmp_path: Path) -> None:
-    """What tells of the spool itself is JSON, too, and is left alone."""
+    """What says of the spool itself is JSON, too, and is left alone."""
     place = EngineInput("host", "database", "user", str(tmp_path))
     cycles = Cycles(settings_with(input=place))
     (tmp_path / "spool.json").write_text('{"format_version": 1}')

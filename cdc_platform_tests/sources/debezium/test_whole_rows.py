@@ -61,9 +61,9 @@ def in_a_block(text: str) -> str:
     return json.dumps(message)
 
 
-def assert_null(told: list[Decoded]) -> None:
+def assert_null(decoded: list[Decoded]) -> None:
     """Check that both halves have come through, and that the row has NULL under its new key."""
-    lost, gained = told
+    lost, gained = decoded
     assert isinstance(lost, SourceEvent), lost
     assert isinstance(gained, SourceEvent), gained
     assert json.loads(gained.new_values or "") == {"n": None, "v": "a"}
@@ -77,17 +77,17 @@ def test_null_is_null_in_both_halves_of_a_key_change(
     old: Mapping[str, Any], policies: Mapping[str, Any]
 ) -> None:
     """The insert has no row before it, and its values were sent all the same."""
-    told = decode_all(*halves(old, NEW), columns=COLUMNS, full_identity=(TABLE,), null_policies=policies)
-    assert_null(told)
-    assert json.loads(told[0].old_values or "")["n"] == (old["n"] and "5")  # type: ignore[union-attr]
+    decoded = decode_all(*halves(old, NEW), columns=COLUMNS, full_identity=(TABLE,), null_policies=policies)
+    assert_null(decoded)
+    assert json.loads(decoded[0].old_values or "")["n"] == (old["n"] and "5")  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("policies", POLICIES)
 def test_a_half_that_is_paired_late_has_its_nulls(tmp_path: Path, policies: Mapping[str, Any]) -> None:
     """Without headers the insert may be read first, and is known as a half once the delete is read."""
     settings = {"columns": COLUMNS, "full_identity": (TABLE,), "null_policies": policies}
-    told = reversed(halves(OLD, NEW, with_headers=False))
-    cycles = feed(Cycles(settings_with(input=FilesInput(str(tmp_path)), **settings)), list(told))
+    swapped = reversed(halves(OLD, NEW, with_headers=False))
+    cycles = feed(Cycles(settings_with(input=FilesInput(str(tmp_path)), **settings)), list(swapped))
     gained = next(row for row in cycles.log if row["mod_type"] != "DELETE")
     assert gained["event"]["fault"] is None
     assert gained["event"]["previous_keys"] == '{"id":1}'

@@ -38,19 +38,21 @@ class TopicLogs:
         key = json.dumps(message["key"]).encode()
         place = message["topic"], zlib.crc32(key) % (1 if "public" not in message["topic"] else partitions)
         log = self.logs.setdefault(place, [])
-        headers = [{"key": name, "value": _encoded(one)} for name, one in (message["headers"] or {}).items()]
-        found = {"topic": place[0], "partition": place[1], "offset": len(log), "headers": headers}
-        found |= {"micros": message["timestamp"] * 1000, "key": _encoded(message["key"])}
-        log.append({**found, "value": _encoded(message["value"])})
+        headers = [
+            {"key": name, "value": _encoded(item)} for name, item in (message["headers"] or {}).items()
+        ]
+        entry = {"topic": place[0], "partition": place[1], "offset": len(log), "headers": headers}
+        entry |= {"micros": message["timestamp"] * 1000, "key": _encoded(message["key"])}
+        log.append({**entry, "value": _encoded(message["value"])})
         return place
 
     def cycle(self, ends: Mapping[Place, int] | None = None) -> list[dict[str, Any]]:
         """Read what is new of the partitions, each up to an end; return the rows of events."""
-        found = [
+        partitions = [
             TopicPartition(*place, "ID", 0, len(log) if ends is None else ends.get(place, 0))
             for place, log in sorted(self.logs.items())
         ]
-        ranges = plan_ranges(found, self.read_progress, self.kafka)
+        ranges = plan_ranges(partitions, self.read_progress, self.kafka)
         return self._read(ranges, self._batches(ranges))
 
     def cycle_without_messages(self) -> list[dict[str, Any]]:
@@ -58,7 +60,7 @@ class TopicLogs:
         return self._read((), pa.Table.from_pylist([{}], MESSAGES).to_batches())
 
     def _read(self, ranges: Sequence[TopicRange], batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-        inputs: dict[str, Any] = {"ranges": [asdict(one) for one in ranges]}
+        inputs: dict[str, Any] = {"ranges": [asdict(first) for first in ranges]}
         inputs |= {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
         patience_micros = int(self.kafka.transaction_patience_s * 1_000_000)
         reading = TopicsReading(self.settings.to_options(), 1, PIECE, json.dumps(inputs), patience_micros)
@@ -69,8 +71,10 @@ class TopicLogs:
         return [row for row in rows if row["kind"] == "data_change"]
 
     def _batches(self, ranges: Sequence[TopicRange]) -> Iterator[pa.RecordBatch]:
-        for one in ranges:
-            rows = self.logs[one.topic, one.partition][one.start : one.end_exclusive]
+        for actual_range in ranges:
+            rows = self.logs[actual_range.topic, actual_range.partition][
+                actual_range.start : actual_range.end_exclusive
+            ]
             yield from pa.Table.from_pylist(rows, MESSAGES).to_batches()
 
 

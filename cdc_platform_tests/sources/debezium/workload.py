@@ -217,8 +217,8 @@ class Workload:
             cursor.execute("UPDATE items SET id = %s, n = n + 1 WHERE id = %s", (new, old))
 
     def _swap(self, cursor: Any) -> None:
-        one, other = sorted(self._random.sample(range(1, self.options.keys + 1), 2))
-        for old, new in ((one, -1 - one), (other, one), (-1 - one, other)):
+        item, other = sorted(self._random.sample(range(1, self.options.keys + 1), 2))
+        for old, new in ((item, -1 - item), (other, item), (-1 - item, other)):
             cursor.execute("UPDATE items SET id = %s WHERE id = %s", (new, old))
 
     def _shift(self, cursor: Any) -> None:
@@ -287,8 +287,8 @@ class Workload:
         with closing(self.connect()) as session, session, session.cursor() as cursor:
             cursor.execute(f"LOCK TABLE {', '.join(TABLES)} IN SHARE MODE")
             cursor.execute("SELECT pg_logical_emit_message(true, %s, %s)", (PREFIX, str(number)))
-            found = truth(cursor)
-        return Checkpoint(number, {name: found[f"public.{name}"] for name in TABLES})
+            tables = truth(cursor)
+        return Checkpoint(number, {name: tables[f"public.{name}"] for name in TABLES})
 
 
 def main() -> None:
@@ -298,9 +298,9 @@ def main() -> None:
     for name in ("seed", "transactions", "sessions", "checkpoints", "keys"):
         parser.add_argument(f"--{name}", type=int, default=getattr(Options, name))
     parser.add_argument("--unavailable", type=float, default=Options.unavailable)
-    given = vars(parser.parse_args())
-    dsn = given.pop("dsn")
-    workload = Workload(lambda: psycopg2.connect(dsn), Options(**given))
+    options = vars(parser.parse_args())
+    dsn = options.pop("dsn")
+    workload = Workload(lambda: psycopg2.connect(dsn), Options(**options))
     workload.set_up()
     for checkpoint in workload.run():
         sys.stdout.write(json.dumps({"number": checkpoint.number, "tables": checkpoint.tables}) + "\n")

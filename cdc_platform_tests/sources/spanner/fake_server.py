@@ -154,7 +154,7 @@ def _is_due(request: ExecuteSqlRequest) -> Callable[[Sequence[Plain]], bool]:
     start = sent.get("start_timestamp") or sent.get("p1")
     if start is None:
         return lambda _row: True
-    return lambda row: all(from_rfc3339(start) <= from_rfc3339(found) for found in _TIME.findall(str(row)))
+    return lambda row: all(from_rfc3339(start) <= from_rfc3339(moment) for moment in _TIME.findall(str(row)))
 
 
 def change_record_type(data_fields: Iterable[str] = DATA_FIELDS) -> StructType:

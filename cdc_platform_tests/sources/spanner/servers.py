@@ -71,8 +71,8 @@ class Server:
 
     def now(self) -> datetime:
         """Return the time of the server."""
-        found: datetime = self.select("SELECT CURRENT_TIMESTAMP")[0][0]
-        return found
+        moment: datetime = self.select("SELECT CURRENT_TIMESTAMP")[0][0]
+        return moment
 
     def select(
         self, sql: str, parameters: Mapping[str, tuple[Any, Any]] | None = None, **snapshot: Any
@@ -87,8 +87,10 @@ class Server:
         """Return the query of a change stream's read function."""
         if self.is_googlesql:
             names = ("start_timestamp", "end_timestamp", "partition_token", "heartbeat_milliseconds")
-            given = arguments or ", ".join(f"{name} => @p{n}" for n, name in enumerate(names, start=1))
-            return f"SELECT ChangeRecord FROM READ_{stream}({given})"
+            argument_list = arguments or ", ".join(
+                f"{name} => @p{n}" for n, name in enumerate(names, start=1)
+            )
+            return f"SELECT ChangeRecord FROM READ_{stream}({argument_list})"
         return f'SELECT * FROM "spanner"."read_json_{stream}"({arguments or "$1, $2, $3, $4, null"})'
 
     def read(
@@ -142,20 +144,22 @@ Partitions = dict[str, list[Record]]
 def read_all(server: Server, end_micros: int) -> Partitions:
     """Return the records of all partitions up to a moment, each partition read after all its parents."""
     start = to_datetime(server.created_micros)
-    found: Partitions = {"": list(server.read(start))}
-    waiting = children_of(found[""])
+    partitions: Partitions = {"": list(server.read(start))}
+    waiting = children_of(partitions[""])
     while waiting:
         ready = {
             token: (micros, parents)
             for token, (micros, parents) in waiting.items()
-            if all(not parent or parent in found for parent in parents)
+            if all(not parent or parent in partitions for parent in parents)
         }
         for token, (start_micros, _) in ready.items():
             del waiting[token]
             if start_micros <= end_micros:
-                found[token] = list(server.read(to_datetime(start_micros), to_datetime(end_micros), token))
-                waiting |= children_of(found[token])
-    return found
+                partitions[token] = list(
+                    server.read(to_datetime(start_micros), to_datetime(end_micros), token)
+                )
+                waiting |= children_of(partitions[token])
+    return partitions
 
 
 def children_of(records: list[Record]) -> dict[str, tuple[int, list[str]]]:
@@ -176,8 +180,8 @@ def data_of(records: list[Record]) -> list[Record]:
 def micros(record: Mapping[str, Any]) -> int:
     """Return the timestamp of a record of any kind, or of its fields."""
     fields = next(iter(record.values())) if len(record) == 1 and "timestamp" not in record else record
-    found = fields.get("commit_timestamp") or fields.get("start_timestamp") or fields["timestamp"]
-    return from_rfc3339(found if isinstance(found, str) else found.rfc3339())
+    timestamp = fields.get("commit_timestamp") or fields.get("start_timestamp") or fields["timestamp"]
+    return from_rfc3339(timestamp if isinstance(timestamp, str) else timestamp.rfc3339())
 
 
 _DATA: Final = (

@@ -1,4 +1,4 @@
-"""What every server of change streams does: the simulator and the emulator, in both dialects."""
+"""Behaviour of every server of change streams: the simulator and the emulator, in both dialects."""
 
 import re
 import time
@@ -12,7 +12,7 @@ import pytest
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.stream.ordering_key import record_order
 from cdc_platform.simulator.wire.settings import Dialect
-from cdc_platform_tests.server_fixtures import Told
+from cdc_platform_tests.server_fixtures import Answers
 from cdc_platform_tests.sources.spanner.servers import (
     CHANGE_STREAM,
     CHILDREN,
@@ -56,7 +56,7 @@ def test_function_names_of_googlesql_know_no_case(server: Server) -> None:
         assert list(server.read(start(server), sql=sql))
 
 
-def test_partition_ends_with_its_children(everything: Told) -> None:
+def test_partition_ends_with_its_children(everything: Answers) -> None:
     """A partition that has ended returns its data, then its children, of which it is a parent."""
     partitions, end_micros = everything.partitions, everything.end_micros
     ended = {token: records for token, records in partitions.items() if token and CHILDREN in records[-1]}
@@ -72,11 +72,11 @@ def test_partition_ends_with_its_children(everything: Told) -> None:
         assert all(token in parents for _, parents in children_of(children).values())
 
 
-def test_start_at_the_end_returns_children_only(everything: Told) -> None:
+def test_start_at_the_end_returns_children_only(everything: Answers) -> None:
     """A query from a partition's end on returns its children; one that starts later is refused."""
     server, partitions = everything.server, everything.partitions
     token, records = next(
-        (token, found) for token, found in partitions.items() if token and CHILDREN in found[-1]
+        (token, records) for token, records in partitions.items() if token and CHILDREN in records[-1]
     )
     end = to_datetime(micros(records[-1]))
 
@@ -90,10 +90,10 @@ def test_start_at_the_end_returns_children_only(everything: Told) -> None:
     )
 
 
-def test_start_before_the_partition_is_refused(everything: Told) -> None:
+def test_start_before_the_partition_is_refused(everything: Answers) -> None:
     """A query that starts before its partition is refused."""
     server, partitions = everything.server, everything.partitions
-    children = {token: at for found in partitions.values() for token, at in children_of(found).items()}
+    children = {token: at for records in partitions.values() for token, at in children_of(records).items()}
     token, (begin, _) = next(
         (token, child) for token, child in children.items() if child[0] > server.created_micros
     )
@@ -104,23 +104,25 @@ def test_start_before_the_partition_is_refused(everything: Told) -> None:
     assert "Specified start_timestamp is invalid for the partition." in refused.text
 
 
-def test_merge_is_announced_by_both_parents(everything: Told) -> None:
+def test_merge_is_announced_by_both_parents(everything: Answers) -> None:
     """Both parents of a merge return the same child, with the same start."""
     partitions, end_micros = everything.partitions, everything.end_micros
     announced = defaultdict(list)
     for token, records in partitions.items():
         for child, (begin, parents) in children_of(records).items():
             announced[child].append((token, begin, tuple(parents)))
-    merged = {child: told for child, told in announced.items() if len(told[0][2]) > 1}
+    merged = {
+        child: announcements for child, announcements in announced.items() if len(announcements[0][2]) > 1
+    }
 
     assert merged
-    for told in merged.values():
-        assert len({(begin, parents) for _, begin, parents in told}) == 1
-        assert {token for token, _, _ in told} == set(told[0][2])
-        assert told[0][1] <= end_micros
+    for announcements in merged.values():
+        assert len({(begin, parents) for _, begin, parents in announcements}) == 1
+        assert {token for token, _, _ in announcements} == set(announcements[0][2])
+        assert announcements[0][1] <= end_micros
 
 
-def test_record_fields(everything: Told) -> None:
+def test_record_fields(everything: Answers) -> None:
     """A data change record names its columns with type and ordinal, and its mods hold what they should."""
     record = next(
         item for item in everything.data if item["table_name"] == "accounts" and item["mod_type"] == "INSERT"
@@ -145,7 +147,7 @@ def test_record_fields(everything: Told) -> None:
     assert record["value_capture_type"] == "NEW_ROW"
 
 
-def test_transactions_are_whole(everything: Told) -> None:
+def test_transactions_are_whole(everything: Answers) -> None:
     """All records of a transaction are there, in as many partitions as it says, each with a last one."""
     of_transaction = defaultdict(list)
     for token, records in everything.partitions.items():
@@ -153,24 +155,24 @@ def test_transactions_are_whole(everything: Told) -> None:
             of_transaction[record["server_transaction_id"]].append((token, record))
 
     assert of_transaction
-    for found in of_transaction.values():
-        counts = {record["number_of_records_in_transaction"] for _, record in found}
-        assert counts == {len(found)}
-        tokens = Counter(token for token, _ in found)
-        assert {record["number_of_partitions_in_transaction"] for _, record in found} == {len(tokens)}
-        lasts = [token for token, record in found if record["is_last_record_in_transaction_in_partition"]]
+    for parts in of_transaction.values():
+        counts = {record["number_of_records_in_transaction"] for _, record in parts}
+        assert counts == {len(parts)}
+        tokens = Counter(token for token, _ in parts)
+        assert {record["number_of_partitions_in_transaction"] for _, record in parts} == {len(tokens)}
+        lasts = [token for token, record in parts if record["is_last_record_in_transaction_in_partition"]]
         assert sorted(tokens) == sorted(lasts)
-        assert len(found) == len({record_order(record["record_sequence"]) for _, record in found})
-        assert len({micros(record) for _, record in found}) == 1
+        assert len(parts) == len({record_order(record["record_sequence"]) for _, record in parts})
+        assert len({micros(record) for _, record in parts}) == 1
 
 
-def test_records_of_a_partition_are_in_order(everything: Told) -> None:
+def test_records_of_a_partition_are_in_order(everything: Answers) -> None:
     """Timestamps of a partition never go back."""
     for records in everything.partitions.values():
-        assert all(micros(one) <= micros(other) for one, other in pairwise(records))
+        assert all(micros(item) <= micros(other) for item, other in pairwise(records))
 
 
-def test_fold_of_all_records_is_the_table(everything: Told) -> None:
+def test_fold_of_all_records_is_the_table(everything: Answers) -> None:
     """All changes in their order give the table that an exact read at that moment returns."""
     server, end_micros = everything.server, everything.end_micros
     data = sorted(
@@ -196,7 +198,7 @@ def test_fold_of_all_records_is_the_table(everything: Told) -> None:
     assert sorted(balances.items()) == [tuple(row) for row in rows]
 
 
-def test_both_ends_of_a_query_are_inclusive(everything: Told) -> None:
+def test_both_ends_of_a_query_are_inclusive(everything: Answers) -> None:
     """A query from and to a record's timestamp returns that record, as often as it is asked."""
     server = everything.server
     token, record = next(
@@ -208,9 +210,9 @@ def test_both_ends_of_a_query_are_inclusive(everything: Told) -> None:
     at = to_datetime(micros(record))
 
     for _ in range(2):
-        found = data_of(list(server.read(at, at, token)))
-        assert record[DATA]["server_transaction_id"] in {item["server_transaction_id"] for item in found}
-        assert {micros(record)} == {micros(item) for item in found}
+        between = data_of(list(server.read(at, at, token)))
+        assert record[DATA]["server_transaction_id"] in {item["server_transaction_id"] for item in between}
+        assert {micros(record)} == {micros(item) for item in between}
 
 
 def heartbeats_of_one(server: Server) -> list[int]:
@@ -218,18 +220,18 @@ def heartbeats_of_one(server: Server) -> list[int]:
     for _ in range(10):
         for token, (begin, _parents) in children_of(list(server.read(server.now()))).items():
             records = server.read(to_datetime(begin), None, token)
-            found = [micros(record) for record in islice(records, 6) if HEARTBEAT in record]
-            if len(found) > 1:
-                return found
+            moments = [micros(record) for record in islice(records, 6) if HEARTBEAT in record]
+            if len(moments) > 1:
+                return moments
     return []
 
 
 def test_an_idle_partition_sends_heartbeats(server: Server) -> None:
-    """While nothing is committed, heartbeats tell how far a live query has got."""
-    found = heartbeats_of_one(server)
-    assert len(found) > 1
-    assert found == sorted(set(found))
-    assert found[-1] <= from_datetime(server.now())
+    """While nothing is committed, heartbeats say how far a live query has got."""
+    moments = heartbeats_of_one(server)
+    assert len(moments) > 1
+    assert moments == sorted(set(moments))
+    assert moments[-1] <= from_datetime(server.now())
 
 
 def test_exact_reads_do_not_change(server: Server) -> None:
@@ -242,7 +244,7 @@ def test_exact_reads_do_not_change(server: Server) -> None:
     assert first == server.select("SELECT * FROM accounts ORDER BY account_id", read_timestamp=at)
 
 
-def test_information_schema_tells_of_the_stream(server: Server) -> None:
+def test_information_schema_lists_the_stream(server: Server) -> None:
     """The stream, its option, the tables and their keys are in the information schema."""
     schema, all_tables = ("", "`all`") if server.is_googlesql else ("public", '"all"')
     watches_all: Any = True if server.is_googlesql else "YES"

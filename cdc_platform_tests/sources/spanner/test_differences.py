@@ -1,4 +1,4 @@
-"""Where simulator and emulator differ, who is right, and why; each row of the table is looked at on both.
+"""Differences of simulator and emulator, who is right, and why; each row of the table is tested on both.
 
 The simulator of this suite sends every form of records that Spanner has. Without its options it sends those
 of the emulator, which all clients read; a row says where a client reads no other.
@@ -14,7 +14,7 @@ import pytest
 
 from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
 from cdc_platform.simulator.wire.settings import Dialect
-from cdc_platform_tests.server_fixtures import SERVERS, Told
+from cdc_platform_tests.server_fixtures import SERVERS, Answers
 from cdc_platform_tests.sources.spanner.servers import SIMULATOR, children_of, data_of, micros, read_all
 from cdc_platform_tests.sources.spanner.valued_servers import open_valued_on_emulator, open_valued_simulator
 
@@ -31,108 +31,108 @@ class Difference:
     emulator: Any
     right: str
     why: str
-    observe: Callable[[Told], Any]
+    observe: Callable[[Answers], Any]
     dialects: tuple[Dialect, ...] = tuple(Dialect)
 
 
-def partitions_of_transactions(told: Told) -> bool:
+def partitions_of_transactions(answers: Answers) -> bool:
     """Return whether a transaction has records in several partitions."""
-    return any(record["number_of_partitions_in_transaction"] > 1 for record in told.data)
+    return any(record["number_of_partitions_in_transaction"] > 1 for record in answers.data)
 
 
-def is_tagged(told: Told) -> bool:
+def is_tagged(answers: Answers) -> bool:
     """Return whether a transaction has a tag."""
-    return any(record["transaction_tag"] for record in told.data)
+    return any(record["transaction_tag"] for record in answers.data)
 
 
-def shares_timestamps(told: Told) -> bool:
+def shares_timestamps(answers: Answers) -> bool:
     """Return whether transactions share a commit timestamp."""
-    transactions = {(micros(record), record["server_transaction_id"]) for record in told.data}
+    transactions = {(micros(record), record["server_transaction_id"]) for record in answers.data}
     return len(transactions) > len({at for at, _ in transactions})
 
 
-def sequence_forms(told: Told) -> set[bool]:
+def sequence_forms(answers: Answers) -> set[bool]:
     """Return whether record sequences are pairs of numbers."""
-    return {"-" in record["record_sequence"] for record in told.data}
+    return {"-" in record["record_sequence"] for record in answers.data}
 
 
-def parents_of_roots(told: Told) -> set[tuple[str | None, ...]]:
+def parents_of_roots(answers: Answers) -> set[tuple[str | None, ...]]:
     """Return the parents of the partitions that the query without a token returns."""
-    return {tuple(parents) for _, parents in children_of(told.partitions[""]).values()}
+    return {tuple(parents) for _, parents in children_of(answers.partitions[""]).values()}
 
 
-def offsets(told: Told) -> set[str]:
+def offsets(answers: Answers) -> set[str]:
     """Return how timestamps of records end."""
-    return {re.sub(r".*\d(Z|[+-]\d\d:\d\d)$", r"\1", record["commit_timestamp"]) for record in told.data}
+    return {re.sub(r".*\d(Z|[+-]\d\d:\d\d)$", r"\1", record["commit_timestamp"]) for record in answers.data}
 
 
-def replaces(told: Told) -> bool:
+def replaces(answers: Answers) -> bool:
     """Return whether a transaction has several records for one key."""
     keys = [
         (record["server_transaction_id"], record["table_name"], str(dict(mod["keys"])))
-        for record in told.data
+        for record in answers.data
         for mod in record["mods"]
     ]
     return len(keys) > len(set(keys))
 
 
-def sends_after_token(told: Told) -> str:
+def sends_after_token(answers: Answers) -> str:
     """Return what a query sends that resumes after its last message."""
-    token = next(token for token, records in told.partitions.items() if data_of(records))
-    start = children_of([record for records in told.partitions.values() for record in records])[token][0]
-    whole = messages(told, token, start)
-    resumed = messages(told, token, start, bytes(whole[-1].resume_token))
+    token = next(token for token, records in answers.partitions.items() if data_of(records))
+    start = children_of([record for records in answers.partitions.values() for record in records])[token][0]
+    whole = messages(answers, token, start)
+    resumed = messages(answers, token, start, bytes(whole[-1].resume_token))
     return "everything again" if values_in(resumed) == values_in(whole) else str(values_in(resumed))
 
 
-def values_of(told: Told, column: str) -> list[Any]:
+def values_of(answers: Answers, column: str) -> list[Any]:
     """Return the values of a column of the table of awkward values, where it has one."""
-    new = (mod["new_values"] for record in told.data for mod in record["mods"])
+    new = (mod["new_values"] for record in answers.data for mod in record["mods"])
     return [row[column] for row in new if row.get(column) is not None]
 
 
-def floats_as_texts(told: Told) -> set[str]:
+def floats_as_texts(answers: Answers) -> set[str]:
     """Return the texts that stand for what JSON has no number for."""
-    return {value for value in values_of(told, "c_float64") if isinstance(value, str)}
+    return {value for value in values_of(answers, "c_float64") if isinstance(value, str)}
 
 
-def has_digits_of_seconds(told: Told) -> bool:
+def has_digits_of_seconds(answers: Answers) -> bool:
     """Return whether a timestamp column tells more than seconds."""
-    return any("." in value for value in values_of(told, "c_timestamp"))
+    return any("." in value for value in values_of(answers, "c_timestamp"))
 
 
-def has_four_digits_of_years(told: Told) -> bool:
+def has_four_digits_of_years(answers: Answers) -> bool:
     """Return whether years before 1000 have leading zeros."""
-    return all(re.match(r"\d{4}-", value) for value in values_of(told, "c_timestamp"))
+    return all(re.match(r"\d{4}-", value) for value in values_of(answers, "c_timestamp"))
 
 
-def nulls_in_arrays(told: Told) -> set[Any]:
+def nulls_in_arrays(answers: Answers) -> set[Any]:
     """Return what stands for NULL among the elements of an array of INT64."""
-    elements = {element for value in values_of(told, "a_int64") for element in value}
+    elements = {element for value in values_of(answers, "a_int64") for element in value}
     return {element for element in elements if element is None or not element.lstrip("-").isdigit()}
 
 
-def counts_transactions(told: Told) -> bool:
+def counts_transactions(answers: Answers) -> bool:
     """Return whether ids of transactions are small numbers that count them."""
-    return all(len(record["server_transaction_id"]) < MANY_DIGITS for record in told.data)
+    return all(len(record["server_transaction_id"]) < MANY_DIGITS for record in answers.data)
 
 
-def has_system_transactions(told: Told) -> bool:
+def has_system_transactions(answers: Answers) -> bool:
     """Return whether a transaction is Spanner's own, such as of a TTL."""
-    return any(record["is_system_transaction"] for record in told.data)
+    return any(record["is_system_transaction"] for record in answers.data)
 
 
-def messages(told: Told, token: str, start_micros: int, resume_token: bytes = b"") -> list[Any]:
+def messages(answers: Answers, token: str, start_micros: int, resume_token: bytes = b"") -> list[Any]:
     """Return the messages of a query of one partition."""
     from google.cloud.spanner_v1.types import ExecuteSqlRequest, TransactionSelector
 
-    api = told.server.database.spanner_api
-    values = (to_rfc3339(start_micros), to_rfc3339(told.end_micros), token, "100")
+    api = answers.server.database.spanner_api
+    values = (to_rfc3339(start_micros), to_rfc3339(answers.end_micros), token, "100")
     types = ("TIMESTAMP", "TIMESTAMP", "STRING", "INT64")
     names = [f"p{number}" for number in range(1, 5)]
     request = ExecuteSqlRequest(
-        session=api.create_session(database=told.server.database.name).name,
-        sql=told.server.stream_sql(),
+        session=api.create_session(database=answers.server.database.name).name,
+        sql=answers.server.stream_sql(),
         params=dict(zip(names, values, strict=True)),
         param_types={name: {"code": code} for name, code in zip(names, types, strict=True)},
         transaction=TransactionSelector({"single_use": {"read_only": {"strong": True}}}),
@@ -141,9 +141,9 @@ def messages(told: Told, token: str, start_micros: int, resume_token: bytes = b"
     return list(api.execute_streaming_sql(request=request))
 
 
-def values_in(found: list[Any]) -> int:
+def values_in(values: list[Any]) -> int:
     """Return how many values messages hold."""
-    return sum(len(message.values) for message in found)
+    return sum(len(message.values) for message in values)
 
 
 DIFFERENCES: Final = {
@@ -254,11 +254,11 @@ OF_VALUES: Final = {
 
 
 @pytest.fixture(scope="module")
-def valued(request: pytest.FixtureRequest) -> Callable[[str, Dialect], Told]:
+def valued(request: pytest.FixtureRequest) -> Callable[[str, Dialect], Answers]:
     """What returns all records of a server with awkward values."""
 
     @cache
-    def tell(name: str, dialect: Dialect) -> Told:
+    def tell(name: str, dialect: Dialect) -> Answers:
         opened = (
             open_valued_simulator(dialect)
             if name == SIMULATOR
@@ -266,7 +266,7 @@ def valued(request: pytest.FixtureRequest) -> Callable[[str, Dialect], Told]:
         )
         with opened as server:
             now_micros = from_datetime(server.now())
-            return Told(server, read_all(server, now_micros), now_micros)
+            return Answers(server, read_all(server, now_micros), now_micros)
 
     return tell
 
@@ -274,7 +274,7 @@ def valued(request: pytest.FixtureRequest) -> Callable[[str, Dialect], Told]:
 @pytest.mark.parametrize("behaviour", OF_VALUES)
 @pytest.mark.parametrize(("name", "dialect"), SERVERS)
 def test_differences_of_values(
-    valued: Callable[[str, Dialect], Told], name: str, dialect: Dialect, behaviour: str
+    valued: Callable[[str, Dialect], Answers], name: str, dialect: Dialect, behaviour: str
 ) -> None:
     """Both servers still write values as the table says."""
     difference = OF_VALUES[behaviour]
@@ -285,10 +285,15 @@ def test_differences_of_values(
 
 @pytest.mark.parametrize(
     ("server", "behaviour"),
-    [(pair, name) for pair in SERVERS for name, found in DIFFERENCES.items() if pair[1] in found.dialects],
+    [
+        (pair, name)
+        for pair in SERVERS
+        for name, difference in DIFFERENCES.items()
+        if pair[1] in difference.dialects
+    ],
     indirect=["server"],
 )
-def test_differences(everything: Told, behaviour: str) -> None:
+def test_differences(everything: Answers, behaviour: str) -> None:
     """Both servers still behave as the table says."""
     difference = DIFFERENCES[behaviour]
     expected = difference.simulator if everything.server.name == SIMULATOR else difference.emulator

@@ -97,14 +97,14 @@ def refusal(database: Database, query: Query) -> SourceError:
     return caught.value
 
 
-def assert_refused(found: SourceError, error: type[SourceError], said: str, advice: str) -> None:
+def assert_refused(actual: SourceError, error: type[SourceError], said: str, advice: str) -> None:
     """Check the kind of an error, that it carries what Spanner said, and that it tells what to do."""
-    assert error is type(found)
-    text = str(found)
+    assert error is type(actual)
+    text = str(actual)
     before, _, after = text.partition("Spanner said ")
     assert said in after
     assert advice in before
-    assert not found.retryable
+    assert not actual.retryable
 
 
 @pytest.mark.integration
@@ -133,22 +133,22 @@ def test_wrong_argument(
 @pytest.mark.integration
 def test_start_too_late(database: Database) -> None:
     """A start beyond the present can be mended by a setting."""
-    found = refusal(database, database.query(database.now_micros + HOUR))
-    assert_refused(found, PartitionBoundsInvalid, "too far in the future", "Set `start_timestamp`")
+    error = refusal(database, database.query(database.now_micros + HOUR))
+    assert_refused(error, PartitionBoundsInvalid, "too far in the future", "Set `start_timestamp`")
 
 
 @pytest.mark.integration
 def test_start_too_early(database: Database) -> None:
     """A start that the stream no longer has is loss, and the operator has choices."""
-    found = refusal(database, database.query(database.now_micros - 24 * 90 * HOUR))
-    assert_refused(found, RetentionExpired, "too far in the past", "begin a new lake folder")
+    error = refusal(database, database.query(database.now_micros - 24 * 90 * HOUR))
+    assert_refused(error, RetentionExpired, "too far in the past", "begin a new lake folder")
 
 
 @pytest.mark.integration
 def test_end_before_start(database: Database) -> None:
     """A window that ends before it begins is our mistake, and said to be."""
-    found = refusal(database, database.query(end_micros=database.now_micros - 1))
-    assert_refused(found, QueryRefused, "start_timestamp must be <= end_timestamp", "before it begins")
+    error = refusal(database, database.query(end_micros=database.now_micros - 1))
+    assert_refused(error, QueryRefused, "start_timestamp must be <= end_timestamp", "before it begins")
 
 
 @pytest.mark.integration
@@ -162,8 +162,8 @@ def test_start_outside_the_life_of_a_partition(database: Database) -> None:
 
     for name, start_micros in ((token, end_micros + 1), (child, end_micros - 1)):
         query = change_stream_query("s", name, start_micros, start_micros, 1000, database.dialect)
-        found = refusal(database, query)
-        assert_refused(found, PartitionBoundsInvalid, "invalid for the partition", "outside its life")
+        error = refusal(database, query)
+        assert_refused(error, PartitionBoundsInvalid, "invalid for the partition", "outside its life")
 
 
 def rows_of(database: Database, window: ReadWindow, kind: str) -> list[dict[str, Any]]:
@@ -185,23 +185,23 @@ def test_argument_of_another_form(
 ) -> None:
     """What only a newer or a broken platform would write is not laid at the operator's door."""
     new = postgresql if database.dialect is Dialect.POSTGRESQL else googlesql
-    found = refusal(database, database.with_sql(old, new))
-    assert_refused(found, QueryRefused, said, "update the platform")
+    error = refusal(database, database.with_sql(old, new))
+    assert_refused(error, QueryRefused, said, "update the platform")
 
 
 @pytest.mark.integration
 def test_query_that_does_more_than_read(database: Database) -> None:
     """A query with a condition is none of a change stream."""
     query = database.query()
-    found = refusal(database, replace(query, sql=f"{query.sql} WHERE true"))
-    assert_refused(found, QueryRefused, "must not be combined", "update the platform")
+    error = refusal(database, replace(query, sql=f"{query.sql} WHERE true"))
+    assert_refused(error, QueryRefused, "must not be combined", "update the platform")
 
 
 @pytest.mark.integration
 def test_query_that_is_not_strong(database: Database) -> None:
     """A read at a timestamp is none of a change stream."""
-    found = refusal(database, replace(database.query(), read_micros=database.now_micros))
-    assert_refused(found, QueryRefused, "must be strong reads", "update the platform")
+    error = refusal(database, replace(database.query(), read_micros=database.now_micros))
+    assert_refused(error, QueryRefused, "must be strong reads", "update the platform")
 
 
 @pytest.mark.integration
@@ -238,11 +238,11 @@ def test_stream_that_is_not_there(database: Database) -> None:
     query = change_stream_query(
         "S_nope", "", database.now_micros, database.now_micros, 1000, database.dialect
     )
-    found = refusal(database, query)
+    error = refusal(database, query)
     if database.dialect is Dialect.POSTGRESQL:
-        assert_refused(found, SourceNotFound, "read_json_S_nope", "count upper and lower case")
+        assert_refused(error, SourceNotFound, "read_json_S_nope", "count upper and lower case")
     else:
-        assert_refused(found, SourceNotFound, "READ_S_nope", "Check `project`")
+        assert_refused(error, SourceNotFound, "READ_S_nope", "Check `project`")
 
 
 @pytest.mark.integration
@@ -267,7 +267,7 @@ def test_stream_that_is_not_there(database: Database) -> None:
 def test_definition_that_is_refused(
     database: Database, statements: list[str], said: str, advice: str
 ) -> None:
-    """What Spanner does not let be defined is told as such, whoever tried."""
+    """What Spanner does not let be defined is told as such, no matter who tried."""
     is_postgresql = database.dialect is Dialect.POSTGRESQL
     retention = "WITH (retention_period = '30d')" if is_postgresql else "OPTIONS (retention_period = '30d')"
     with open_client(database.bank) as client:

@@ -63,16 +63,20 @@ def _names(table: TableSchema) -> list[str]:
 @pytest.mark.integration
 def test_stream_of_all_tables(settings: SpannerSettings) -> None:
     """A stream for all watches every table with every column, except generated ones outside the key."""
-    found = describe(settings)
+    description = describe(settings)
 
-    assert columns(found) == {
+    assert columns(description) == {
         "wide": ["k2*", "a*", "b", "n", "j", "tags"],  # in the order of the key, not of the table
         "plain": ["id*", "note", "hidden"],
         "shop.orders": ["id*"],
     }
-    assert found.generated == {"wide": ("doubled",)}
-    assert (found.dialect, found.retention_s, found.warnings) == ("googlesql", 36 * 3600, ())
-    assert found.value_capture_type.value == "OLD_AND_NEW_VALUES"
+    assert description.generated == {"wide": ("doubled",)}
+    assert (description.dialect, description.retention_s, description.warnings) == (
+        "googlesql",
+        36 * 3600,
+        (),
+    )
+    assert description.value_capture_type.value == "OLD_AND_NEW_VALUES"
 
 
 @pytest.mark.integration
@@ -137,17 +141,21 @@ def postgresql(emulator: str) -> SpannerSettings:
 @pytest.mark.parametrize("dialect", [None, Dialect.POSTGRESQL])
 def test_postgresql_stream_of_all_tables(postgresql: SpannerSettings, dialect: Dialect | None) -> None:
     """The dialect is detected or set; `public` has no name, and names keep their case."""
-    found = describe_stream(SpannerClient(replace(postgresql, dialect=dialect)))
+    description = describe_stream(SpannerClient(replace(postgresql, dialect=dialect)))
 
     wide = ["K2*", "a*", "b", "n", "j", "tags", "at", "seen", "f4", "f8", "d", "raw", "ok"]
-    assert columns(found) == {
+    assert columns(description) == {
         "Plain Table": ["id*", "Note", "hidden"],
         "wide": wide,
         "shop.orders": ["id*"],
     }
-    assert found.generated == {"wide": ("doubled",)}
-    assert (found.dialect, found.retention_s, found.warnings) == ("postgresql", 36 * 3600, ())
-    types = {column.name: spark_type(column.type) for column in found.tables[1].columns}
+    assert description.generated == {"wide": ("doubled",)}
+    assert (description.dialect, description.retention_s, description.warnings) == (
+        "postgresql",
+        36 * 3600,
+        (),
+    )
+    types = {column.name: spark_type(column.type) for column in description.tables[1].columns}
     assert types == {
         "K2": "bigint",
         "a": "bigint",
@@ -196,8 +204,8 @@ def test_wrong_setting_of_postgresql_is_explained(
 @pytest.mark.integration
 def test_nanosecond_columns_become_text(postgresql: SpannerSettings) -> None:
     """A timestamp whose nanoseconds count is another type, and what is none is refused."""
-    found = describe_stream(SpannerClient(replace(postgresql, nanosecond_columns=("wide.at",))))
-    types = {column.name: spark_type(column.type) for column in found.tables[1].columns}
+    description = describe_stream(SpannerClient(replace(postgresql, nanosecond_columns=("wide.at",))))
+    types = {column.name: spark_type(column.type) for column in description.tables[1].columns}
     assert (types["at"], types["seen"]) == ("string", "timestamp")
 
     for name, problem in (("wide.a", "no timestamp"), ("wide.nope", "no column")):
@@ -232,10 +240,13 @@ def test_unknown_type_is_warned_of() -> None:
         ),
     )
     with fake_server(*answers) as server:
-        found = describe_stream(SpannerClient(server.settings()))
+        description = describe_stream(SpannerClient(server.settings()))
 
-    assert [spark_type(column.type) for column in found.tables[0].columns] == ["bigint", "array<string>"]
-    (warning,) = found.warnings
+    assert [spark_type(column.type) for column in description.tables[0].columns] == [
+        "bigint",
+        "array<string>",
+    ]
+    (warning,) = description.warnings
     assert "column shape of the table t has the type ARRAY<HOLOGRAM>" in warning
 
 
@@ -254,13 +265,13 @@ def answers_with_keyless(*others: Plain) -> tuple[Answer, ...]:
     )
 
 
-def test_tables_without_a_key_column_are_told_apart() -> None:
+def test_tables_without_a_key_column_are_listed_separately() -> None:
     """They are none that a lake can have."""
     with fake_server(*answers_with_keyless("t")) as server:
-        found = describe_stream(SpannerClient(server.settings()))
+        description = describe_stream(SpannerClient(server.settings()))
 
-    assert found.keyless == ("one",)
-    assert [table.name for table in found.tables] == ["t"]
+    assert description.keyless == ("one",)
+    assert [table.name for table in description.tables] == ["t"]
 
 
 def test_a_stream_of_tables_without_a_key_column_is_refused() -> None:
@@ -291,10 +302,10 @@ def test_filters_are_warned_of() -> None:
         Answer([["", "t", "id", "INT64", "NEVER", "1", "1"]], columns=7),
     )
     with fake_server(*answers) as server:
-        found = describe_stream(SpannerClient(server.settings()))
+        description = describe_stream(SpannerClient(server.settings()))
 
-    assert len(found.warnings) == 1
-    assert "exclude_ttl_deletes" in found.warnings[0]
+    assert len(description.warnings) == 1
+    assert "exclude_ttl_deletes" in description.warnings[0]
 
 
 @pytest.mark.parametrize(

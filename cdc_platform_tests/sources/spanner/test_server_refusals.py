@@ -1,4 +1,4 @@
-"""What servers of change streams refuse, with which code and text; `<t>` is any timestamp."""
+"""Refusals of servers of change streams, with code and text; `<t>` is any timestamp."""
 
 import re
 from datetime import timedelta

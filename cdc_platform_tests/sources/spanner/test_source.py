@@ -29,9 +29,9 @@ def stream(emulator: str) -> BankStream:
 @pytest.fixture
 def source(stream: BankStream) -> Iterator[SpannerSource]:
     """A source of its change stream."""
-    found = SpannerSource(stream.spanner)
-    yield found
-    found.close()
+    source = SpannerSource(stream.spanner)
+    yield source
+    source.close()
 
 
 def starting(source: SpannerSource, micros: int) -> SpannerSource:
@@ -51,7 +51,7 @@ def test_long_and_many_windows_are_for_spark(windows: int, seconds: int) -> None
     """Nothing is asked of Spanner before it is clear who reads."""
     source = SpannerSource(SpannerSettings("project", "instance", "database", "stream"))
     plan = ReadPlan(tuple(ReadWindow(f"token {number}", 0, seconds * SECOND) for number in range(windows)))
-    assert source.read_here(1, plan, most_s=15) is None
+    assert source.read_locally(1, plan, most_s=15) is None
 
 
 def test_start_may_be_set(source: SpannerSource) -> None:
@@ -131,9 +131,9 @@ def test_interrupted_read_of_a_table_goes_on(monkeypatch: pytest.MonkeyPatch) ->
     rows = [[str(number), "v"] for number in range(5)]
     broken = Answer(rows[:3], grpc.StatusCode.UNAVAILABLE, columns=2)
     with fake_server(broken, Answer(rows, columns=2)) as server:
-        found = pa.Table.from_batches(snapshot.rows_at(SpannerClient(server.settings()), table, 1))
+        actual = pa.Table.from_batches(snapshot.rows_at(SpannerClient(server.settings()), table, 1))
 
-    assert found["id"].to_pylist() == [0, 1, 2, 3, 4]
+    assert actual["id"].to_pylist() == [0, 1, 2, 3, 4]
 
 
 def test_source_that_is_down_is_said_to_be(stream: BankStream) -> None:

@@ -34,8 +34,8 @@ def data_of(settings: SpannerSettings, start: int, end: int) -> Iterator[RawRow]
     client = SpannerClient(settings)
     for row in rows_of(client, ReadWindow(ROOT_TOKEN, start - 1, end)):
         for child in row["child_partitions"] or []:
-            found = rows_of(client, ReadWindow(child["token"], start - 1, end))
-            yield from (record for record in found if record["kind"] == "data_change")
+            rows = rows_of(client, ReadWindow(child["token"], start - 1, end))
+            yield from (record for record in rows if record["kind"] == "data_change")
     client.close()
 
 

@@ -45,8 +45,8 @@ def test_ranges_sort_as_one_task_does(spark: "SparkSession") -> None:
     frame = spark.createDataFrame(pa.table(kinds, names=ORDER)).repartition(3)
     # So often that the sample meets all of them.
     sampled = frame.select(*ORDER[:2]).crossJoin(spark.range(100)).select(*ORDER[:2])
-    found = sort_in_ranges(frame, ORDER, sampled, 3 * ROWS_PER_RANGE)
-    rows = found.selectExpr(f"unix_micros({ORDER[0]})", *ORDER[1:], "spark_partition_id()").collect()
+    actual = sort_in_ranges(frame, ORDER, sampled, 3 * ROWS_PER_RANGE)
+    rows = actual.selectExpr(f"unix_micros({ORDER[0]})", *ORDER[1:], "spark_partition_id()").collect()
     in_order = sorted(places, key=lambda row: (row[0], row[1].encode(), row[2]))
     assert in_order == [tuple(row[:3]) for row in rows]
     assert {0, 1, 2} == {row[3] for row in rows}
@@ -59,5 +59,5 @@ def test_a_sample_without_rows_makes_one_range(spark: "SparkSession") -> None:
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     frame = spark.createDataFrame([(moment, text, 0) for text in "cab"], ORDER)
     nothing = frame.where("false").select(*ORDER[:2])
-    found = sort_in_ranges(frame, ORDER, nothing, 3 * ROWS_PER_RANGE).collect()
-    assert [row["place"] for row in found] == ["a", "b", "c"]
+    rows = sort_in_ranges(frame, ORDER, nothing, 3 * ROWS_PER_RANGE).collect()
+    assert [row["place"] for row in rows] == ["a", "b", "c"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.spark.frames.table_frames import hold, hold_view, read_version, with_columns_of
+from cdc_platform.spark.frames.table_frames import cache_frame, cache_view, read_version, with_columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +19,7 @@ _serial: Final = itertools.count(1)
 def cached_plans(spark: "SparkSession") -> int:
     """Return how many plans Spark's cache manager has, whatever they hold."""
     manager: Any = spark._jsparkSession.sharedState().cacheManager()  # noqa: SLF001  nothing else tells it
-    field = next(one for one in manager.getClass().getDeclaredFields() if "cachedData" in one.getName())
+    field = next(item for item in manager.getClass().getDeclaredFields() if "cachedData" in item.getName())
     field.setAccessible(True)
     return int(field.get(manager).size())
 
@@ -42,16 +42,16 @@ def newest(spark: "SparkSession", table: str) -> int:
     return int(row[0])
 
 
-def test_a_held_frame_is_released_although_its_table_was_written_to(
+def test_a_cached_frame_is_released_although_its_table_was_written_to(
     spark: "SparkSession", tables: tuple[str, str]
 ) -> None:
     """The cache is as it was before, and what the frame returned did not change while it was held."""
     before = cached_plans(spark)
-    with ExitStack() as held:
-        one, other = (read_version(spark, table, newest(spark, table)) for table in tables)
-        frame = hold(held, one.join(other.where("k > 4"), "k", "left_anti"))
-        longer = hold(held, frame.join(other, "k", "left"))
-        view = hold_view(held, longer)
+    with ExitStack() as cache:
+        item, other = (read_version(spark, table, newest(spark, table)) for table in tables)
+        frame = cache_frame(cache, item.join(other.where("k > 4"), "k", "left_anti"))
+        longer = cache_frame(cache, frame.join(other, "k", "left"))
+        view = cache_view(cache, longer)
         assert (frame.count(), longer.count()) == (5, 5)
         for table in tables:
             spark.range(3).selectExpr("id AS k").writeTo(table).append()

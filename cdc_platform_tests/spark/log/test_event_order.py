@@ -67,8 +67,8 @@ def event(order: int, transaction: str = "", keys: str | None = None) -> SourceE
 def records_of(spark: "SparkSession", events: Sequence[SourceEvent | FaultyEvent]) -> "DataFrame":
     """Return the raw records of events that one cycle read."""
     batches, chunk = EventBatches(1), ReadWindow("", 0, NOW)
-    for one in events:
-        batches.add_whole(Released(one, one.transaction_id, 1), chunk, FILE)
+    for event in events:
+        batches.add_whole(Released(event, event.transaction_id, 1), chunk, FILE)
     return spark.createDataFrame(pa.Table.from_batches(batches.take()))
 
 
@@ -81,9 +81,9 @@ def test_a_broken_copy_of_an_event_takes_no_place(spark: "SparkSession", expecte
     orders: list[list[SourceEvent | FaultyEvent]] = [[event(1), broken, event(1)], [broken, event(1), broken]]
     for events in orders:
         records = records_of(spark, events)
-        found = order_events(records, 100, expected_records, (), alone).select("fault", "unsound").collect()
-        assert {(row["fault"], row["unsound"]) for row in found} == {(None, False), (broken.reason, True)}
-        assert len(found) == 2
+        rows = order_events(records, 100, expected_records, (), alone).select("fault", "unsound").collect()
+        assert {(row["fault"], row["unsound"]) for row in rows} == {(None, False), (broken.reason, True)}
+        assert len(rows) == 2
 
 
 @SIZES
@@ -95,14 +95,14 @@ def test_changes_are_in_the_sources_order(spark: "SparkSession", expected_record
 
     ordered = order_events(records_of(spark, events), 100, expected_records, (), EVENTS)
 
-    found = sorted((row.asDict() for row in ordered.collect()), key=lambda row: int(row["ordinal"]))
+    rows = sorted((row.asDict() for row in ordered.collect()), key=lambda row: int(row["ordinal"]))
     places = [1, 2, 3, 4, 5, 6, 9]
-    assert [json.dumps({"id": str(place)}) for place in (*places, 90)] == [row["keys"] for row in found]
-    assert [f"{place:04d}" for place in (*places, 9)] == [row["ordering_key"] for row in found]
+    assert [json.dumps({"id": str(place)}) for place in (*places, 90)] == [row["keys"] for row in rows]
+    assert [f"{place:04d}" for place in (*places, 9)] == [row["ordering_key"] for row in rows]
     # Ordinals have gaps, and the first of several ranges may be empty.
-    assert found[0]["ordinal"] >= 100
-    assert expected_records > SINGLE_TASK_RECORDS or found[-1]["ordinal"] == 100 + len(places)
-    assert not any(row["unsound"] for row in found)
+    assert rows[0]["ordinal"] >= 100
+    assert expected_records > SINGLE_TASK_RECORDS or rows[-1]["ordinal"] == 100 + len(places)
+    assert not any(row["unsound"] for row in rows)
 
 
 @SIZES
@@ -169,16 +169,16 @@ def test_events_that_fit_are_not_looked_at(spark: "SparkSession", expected_recor
 
     ordered = order_events(records, 0, expected_records, (), alone, [("visits", "[]"), ("other", "[1]")])
 
-    found = {row["keys"]: row for row in ordered.collect()}
-    assert [found[keys]["fault"] for keys in ("no JSON", "no JSON either", None)] == [
+    rows = {row["keys"]: row for row in ordered.collect()}
+    assert [rows[keys]["fault"] for keys in ("no JSON", "no JSON either", None)] == [
         None,
         KEYS_FAULT,
         "it is broken",
     ]
-    assert found["no JSON"]["record"] is None
-    kept = json.loads(found["no JSON either"]["record"])
-    assert (kept["column_types"], kept["event"]["metadata"]) == ("[1]", "{}")
-    assert kept.keys() <= set(records.columns)
+    assert rows["no JSON"]["record"] is None
+    record = json.loads(rows["no JSON either"]["record"])
+    assert (record["column_types"], record["event"]["metadata"]) == ("[1]", "{}")
+    assert record.keys() <= set(records.columns)
 
 
 @pytest.mark.parametrize("is_small", [True, False])
@@ -190,10 +190,10 @@ def test_what_the_log_has_does_not_come_again(
     log = order_events(records_of(spark, [event(place) for place in logged]), 0, 1, (), EVENTS)
     records = records_of(spark, [event(place) for place in (1, 2, 3)])
 
-    found = without_repeated(records, log, EVENTS, is_small=is_small)
+    frame = without_repeated(records, log, EVENTS, is_small=is_small)
     forgetful = without_repeated(records, log, replace(EVENTS, repeats_within_s=-1.0), is_small=is_small)
 
-    assert [left, 3] == [found.count(), forgetful.count()]
+    assert [left, 3] == [frame.count(), forgetful.count()]
 
 
 def test_halves_of_a_key_change_are_sound_or_unsound_together(spark: "SparkSession") -> None:

@@ -55,33 +55,33 @@ ORDERED = [(10 + at, table, kind, keys, held) for at, (table, kind, keys, held, 
 
 def number_by_tasks(spark: "SparkSession") -> "pa.Table":
     """Number the batch with Spark."""
-    known = [(*row, count) for row, count in COUNTS.items()]
+    counts = [(*row, count) for row, count in COUNTS.items()]
     return number_copies(
         spark.createDataFrame(ORDERED, COLUMNS),
-        spark.createDataFrame(known, "table_name string, row string, count bigint"),
+        spark.createDataFrame(counts, "table_name string, row string, count bigint"),
     ).toArrow()
 
 
-def number_here(spark: "SparkSession") -> "pa.Table":
+def number_locally(spark: "SparkSession") -> "pa.Table":
     """Number the batch without Spark."""
     return number_few(spark.createDataFrame(ORDERED, COLUMNS).toArrow(), COUNTS)
 
 
-@pytest.mark.parametrize("number", [number_by_tasks, number_here])
+@pytest.mark.parametrize("number", [number_by_tasks, number_locally])
 def test_copies_are_numbered_across_cycles_and_truncates(
     spark: "SparkSession", number: "Callable[[SparkSession], pa.Table]"
 ) -> None:
     """Numbers continue from the rows before, restart at a truncate, and skip changes in quarantine."""
-    found = number(spark).to_pylist()
-    assert [10 + at for at in range(len(BATCH))] == [row["ordinal"] for row in found]
-    for row, (_, _, keys, is_held, copy) in zip(found, BATCH, strict=True):
-        if not is_held:
+    rows = number(spark).to_pylist()
+    assert [10 + at for at in range(len(BATCH))] == [row["ordinal"] for row in rows]
+    for row, (_, _, keys, is_stored, copy) in zip(rows, BATCH, strict=True):
+        if not is_stored:
             assert (keys if copy is None else numbered(keys, copy)) == row["keys"], row
 
 
-def test_newest_change_of_the_log_tells_how_many_rows_there_are(spark: "SparkSession") -> None:
+def test_newest_change_of_the_log_shows_how_many_rows_there_are(spark: "SparkSession") -> None:
     """Rows that a truncate has taken are not counted, and none of a table that nobody asks for."""
     asked = [(table, row_of(keys)) for table in ("t", "u") for keys in (A, B)]
     log = spark.createDataFrame([*LOG, (8, "v", "insert", numbered(A, 1))], COLUMNS_OF_LOG)
-    found = count_in_log(log, spark.createDataFrame(asked, "table_name string, row string")).collect()
-    assert {(row["table_name"], row["row"]): row["count"] for row in found} == COUNTS
+    rows = count_in_log(log, spark.createDataFrame(asked, "table_name string, row string")).collect()
+    assert {(row["table_name"], row["row"]): row["count"] for row in rows} == COUNTS

@@ -7,7 +7,7 @@ import pytest
 
 from cdc_platform.errors import TransactionIncomplete
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.lake.state.quarantine import load_held
+from cdc_platform.lake.state.quarantine import load_quarantined
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.spark.log.faults import KEYS_FAULT, LACKING_FAULT, UNSOUND_FAULT, VALUES_FAULT
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-PATCH = ValueCaptureType.NEW_VALUES
+PARTIAL_CAPTURE = ValueCaptureType.NEW_VALUES
 
 
 def insert(transaction: str, at: int, sequence: int = 0, records: int = 1, mods: int = 1) -> RawRow:
-    """Return a record with mods that tell where they belong, of a table that no pipeline watches."""
+    """Return a record with mods that say where they belong, of a table that no pipeline watches."""
     values: list[Mod] = [({"id": f"{transaction}-{sequence}-{n}"}, {}) for n in range(mods)]
     return data_change(
         "visits",
@@ -93,7 +93,12 @@ COUNTED: list[list[RawRow]] = [
     [insert("c", 3, records=2), insert("a", 2, records=3), insert("b", 1), {**insert("d", 0), "mods": None}],
     [
         data_change(
-            "visits", ModType.UPDATE, ({"id": "1"}, {}), at_micros=START, transaction="p", capture=PATCH
+            "visits",
+            ModType.UPDATE,
+            ({"id": "1"}, {}),
+            at_micros=START,
+            transaction="p",
+            capture=PARTIAL_CAPTURE,
         )
     ],
 ]
@@ -115,17 +120,23 @@ def test_records_that_came_twice_are_there_once(spark: "SparkSession") -> None:
 
 
 def test_what_a_window_holds_is_counted(spark: "SparkSession") -> None:
-    """Changes and patches by table, transactions over all; the next ordinal lies after all of them."""
-    patch = data_change("transfers", ModType.UPDATE, ({}, {}), at_micros=START, transaction="p", records=2)
+    """Changes, partial ones too, by table, transactions over all; the next ordinal lies after all of them."""
+    partial_update = data_change(
+        "transfers", ModType.UPDATE, ({}, {}), at_micros=START, transaction="p", records=2
+    )
     # Two tables in one transaction, which counts once; and one in each of two transactions.
     beside = data_change(
         "accounts", ModType.INSERT, ({}, {}), at_micros=START, transaction="p", sequence=1, records=2
     )
-    whole = {**patch, "value_capture_type": ValueCaptureType.NEW_ROW.value, "server_transaction_id": "w"}
+    whole = {
+        **partial_update,
+        "value_capture_type": ValueCaptureType.NEW_ROW.value,
+        "server_transaction_id": "w",
+    }
     whole["number_of_records_in_transaction"] = 1
-    frame = spark.createDataFrame(raw_table([insert("a", 1, mods=3), patch, beside, whole]))
+    frame = spark.createDataFrame(raw_table([insert("a", 1, mods=3), partial_update, beside, whole]))
     stats = measure(order_records(frame, 100, 4))
-    assert {name: (table.changes, table.patches) for name, table in stats.tables.items()} == {
+    assert {name: (table.changes, table.partial_updates) for name, table in stats.tables.items()} == {
         "visits": (3, 0),
         "transfers": (2, 1),
         "accounts": (1, 0),
@@ -172,11 +183,11 @@ def test_an_unsound_record_takes_its_transaction_into_quarantine(
     feed(pipeline, START + SECOND, insert("bad", 2, records=2), bad, opening(1, 100, START + 1))
     order_changes(pipeline, spark)
     assert keys_of(log_rows(pipeline)) == ["1"]
-    held = {row["record_id"]: row for row in quarantined_rows(pipeline)}
-    assert set(held) == {"bad/00000000", "bad/00000001"}
-    assert held["bad/00000000"]["reason"] == COMPANY
-    assert held["bad/00000001"]["reason"] == reason
-    stored = json.loads(held["bad/00000001"]["record"])
+    quarantined = {row["record_id"]: row for row in quarantined_rows(pipeline)}
+    assert set(quarantined) == {"bad/00000000", "bad/00000001"}
+    assert quarantined["bad/00000000"]["reason"] == COMPANY
+    assert quarantined["bad/00000001"]["reason"] == reason
+    stored = json.loads(quarantined["bad/00000001"]["record"])
     assert stored["server_transaction_id"] == "bad"
     assert [mod["keys"] for mod in bad["mods"]] == [mod["keys"] for mod in stored["mods"]]
 
@@ -191,17 +202,17 @@ def test_the_reason_of_a_record_is_that_of_its_unsound_mod(
     beside = insert("bad", 2, sequence=1, records=2, mods=2)
     feed(pipeline, START + SECOND, bad, beside, opening(1, 100, START + 1))
     assert order_changes(pipeline, spark).quarantined == 2
-    guilty, innocent = load_held(pipeline.lake)
+    guilty, innocent = load_quarantined(pipeline.lake)
     assert (guilty.record_id, guilty.reason) == ("bad/00000000", VALUES_FAULT)
     assert (innocent.record_id, innocent.reason) == ("bad/00000001", COMPANY)
-    assert [len(json.loads(held.record or "")["mods"]) for held in (guilty, innocent)] == [3, 2]
+    assert [len(json.loads(record.record or "")["mods"]) for record in (guilty, innocent)] == [3, 2]
     assert json.loads(innocent.record or "")["ordering_key"].startswith("001800000000000002 bad ")
     assert len(quarantined_rows(pipeline)) == 2
 
 
-@pytest.mark.parametrize(("keys", "held"), [("null", 0), ("{}", 0), ("[]", 1), (None, 1)])
+@pytest.mark.parametrize(("keys", "quarantined"), [("null", 0), ("{}", 0), ("[]", 1), (None, 1)])
 def test_a_change_of_a_table_without_a_key_column_is_sound(
-    spark: "SparkSession", session_lake: LakeSettings, keys: str | None, held: int
+    spark: "SparkSession", session_lake: LakeSettings, keys: str | None, quarantined: int
 ) -> None:
     """The emulator writes its keys as null; of a table that has a key the log takes none without it."""
     pipeline = bank_pipeline(session_lake)
@@ -209,8 +220,8 @@ def test_a_change_of_a_table_without_a_key_column_is_sound(
     accounts = {**opening(1, 100, START + 3), "mods": mods}
     feed(pipeline, START + SECOND, {**insert("one", 2), "mods": mods}, accounts, opening(2, 100, START + 4))
     order_changes(pipeline, spark)
-    assert held + 1 == len(quarantined_rows(pipeline))
-    assert 2 - held == len(log_rows(pipeline))
+    assert quarantined + 1 == len(quarantined_rows(pipeline))
+    assert 2 - quarantined == len(log_rows(pipeline))
 
 
 def test_quarantine_is_written_once(

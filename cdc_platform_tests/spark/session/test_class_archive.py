@@ -31,9 +31,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def place() -> Path:
     """Return where the archive lies."""
-    found = archive_file()
-    assert found is not None
-    return found
+    path = archive_file()
+    assert path is not None
+    return path
 
 
 @pytest.mark.parametrize(
@@ -110,5 +110,5 @@ def test_spark_maps_the_archive(spark: "SparkSession") -> None:
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  only the process itself knows its number
     maps = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps")
     if not maps.exists():
-        pytest.skip("This system does not tell what a process has mapped.")
+        pytest.skip("This system does not state what a process has mapped.")
     assert str(archive_file()) in maps.read_text(encoding="utf-8")

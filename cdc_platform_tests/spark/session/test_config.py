@@ -39,7 +39,7 @@ def test_settings_win_over_the_platform(tmp_path: Path) -> None:
     assert (conf["spark.sql.shuffle.partitions"], conf["spark.ui.enabled"]) == ("64", "true")
 
 
-def test_a_remote_session_is_told_only_what_a_client_may_set(tmp_path: Path) -> None:
+def test_a_remote_session_gets_only_what_a_client_may_set(tmp_path: Path) -> None:
     """Catalog and jars are the server's own; what decides on results is the same everywhere."""
     spark = SparkSettings(remote="sc://spark:15002", conf={"spark.sql.shuffle.partitions": "64"})
     conf = spark_config(spark, LakeSettings(str(tmp_path)))
@@ -113,7 +113,7 @@ def test_spark_redacts_what_may_be_a_secret(name: str, value: str, *, is_hidden:
     assert is_hidden == any(re.search(expression, text) for text in (name, value))
 
 
-def test_a_remote_address_is_told_without_its_token() -> None:
+def test_a_remote_address_is_shown_without_its_token() -> None:
     """Its parameters, of which the token is one, are for the server alone."""
     spark = SparkSettings(remote="sc://spark:443/;token=hidden;x-id=1")
     assert spark.address == "sc://spark:443/"
@@ -143,7 +143,7 @@ def test_a_folder_of_jars_replaces_packages(tmp_path: Path) -> None:
     assert "spark.jars.packages" not in conf
 
 
-def test_a_folder_without_jars_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_jars_is_an_error(tmp_path: Path) -> None:
     """The error names the setting, the folder and what belongs there."""
     with pytest.raises(JarsUnavailable, match=r"spark\.jars_folder.*Maven Central") as caught:
         list_jars(str(tmp_path))

@@ -1,4 +1,4 @@
-"""Who starts a Spark Connect server on this machine is the only one to find its token."""
+"""The token of a Spark Connect server on this machine is found only by the user who started it."""
 
 import stat
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How many tasks run at once, as the master tells."""
+"""The number of tasks that run at once, from the master."""
 
 import os
 from typing import TYPE_CHECKING
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
         (None, ""),
     ],
 )
-def test_the_master_tells_the_cores_of_one_machine(cores: int | None, master: str) -> None:
+def test_the_master_has_the_cores_of_one_machine(cores: int | None, master: str) -> None:
     """A local master names its threads; what a cluster has is not known."""
     assert cores == cores_of(master)
 
 
 @pytest.mark.integration
-def test_a_session_tells_its_cores(spark: "SparkSession") -> None:
+def test_a_session_reports_its_cores(spark: "SparkSession") -> None:
     """The session of the tests has two."""
     assert local_cores(spark) == 2

@@ -33,9 +33,9 @@ def test_another_jar_is_refused(tmp_path: Path, name: str) -> None:
     jar = tmp_path / name
     jar.parent.mkdir(parents=True)
     jar.write_bytes(b"another one")
-    with pytest.raises(JarsUnavailable, match=r"org\.xerial:sqlite-jdbc:3\.53\.4\.0") as told:
+    with pytest.raises(JarsUnavailable, match=r"org\.xerial:sqlite-jdbc:3\.53\.4\.0") as caught:
         check_jars(spark)
-    assert str(jar) in str(told.value)
+    assert str(jar) in str(caught.value)
 
 
 @pytest.mark.integration

@@ -32,7 +32,7 @@ def put_java(folder: Path, answer: str, exit_code: int = 0) -> None:
         ('openjdk version "25-ea" 2025-09-16', 25),  # early access
     ],
 )
-def test_a_java_that_will_do_is_found(tmp_path: Path, answer: str, expected: int) -> None:
+def test_a_java_that_fits_is_found(tmp_path: Path, answer: str, expected: int) -> None:
     """The major version is read from every form that vendors write."""
     put_java(tmp_path, answer)
     assert expected == check_java()
@@ -55,7 +55,9 @@ def test_java_home_wins_over_the_path(tmp_path: Path, monkeypatch: pytest.Monkey
         ("nothing that tells a version", 0, "Java tells no version"),
     ],
 )
-def test_a_java_that_will_not_do_is_told(tmp_path: Path, answer: str, exit_code: int, problem: str) -> None:
+def test_a_java_that_does_not_fit_is_an_error(
+    tmp_path: Path, answer: str, exit_code: int, problem: str
+) -> None:
     """The error says what was found and what to install instead."""
     put_java(tmp_path, answer, exit_code)
     with pytest.raises(JavaMissing, match=problem) as caught:
@@ -64,7 +66,9 @@ def test_a_java_that_will_not_do_is_told(tmp_path: Path, answer: str, exit_code:
 
 
 @pytest.mark.parametrize("home", [None, "nowhere"])
-def test_a_missing_java_is_told(home: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_an_error(
+    home: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The error says where it was looked for, and the ways to get one."""
     place = "on the PATH"
     if home is not None:

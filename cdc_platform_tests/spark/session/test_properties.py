@@ -1,4 +1,4 @@
-"""What nobody may see reaches Spark by a file, which is gone when Spark runs."""
+"""Secret properties reach Spark by a file, which is gone when Spark runs."""
 
 import os
 import shlex
@@ -19,19 +19,19 @@ def test_a_file_of_properties_is_ours_alone(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == "a.b=\\ \\#x\\=y\\:\\\\z\\n\n"
 
 
-@pytest.mark.parametrize("given", [None, "--verbose pyspark-shell"])
-def test_spark_is_started_with_a_file(monkeypatch: pytest.MonkeyPatch, given: str | None) -> None:
+@pytest.mark.parametrize("arguments", [None, "--verbose pyspark-shell"])
+def test_spark_is_started_with_a_file(monkeypatch: pytest.MonkeyPatch, arguments: str | None) -> None:
     """What the environment has asked of the launcher stays, and is as before afterwards; the file is gone."""
     monkeypatch.delenv(SUBMIT_ARGUMENTS, raising=False)
-    if given is not None:
-        monkeypatch.setenv(SUBMIT_ARGUMENTS, given)
+    if arguments is not None:
+        monkeypatch.setenv(SUBMIT_ARGUMENTS, arguments)
     with started_with({"a.password": "x"}):
         option, name, *others = shlex.split(os.environ[SUBMIT_ARGUMENTS])
         assert option == OPTION
         assert Path(name).read_text(encoding="utf-8") == "a.password=x\n"
-        assert ["--load-spark-defaults", *(given or "pyspark-shell").split()] == others
+        assert ["--load-spark-defaults", *(arguments or "pyspark-shell").split()] == others
     assert not Path(name).exists()
-    assert given == os.environ.get(SUBMIT_ARGUMENTS)
+    assert arguments == os.environ.get(SUBMIT_ARGUMENTS)
 
 
 def test_without_secrets_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:

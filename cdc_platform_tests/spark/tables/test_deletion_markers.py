@@ -17,24 +17,26 @@ _SCHEMA = "keys string, ordering_key string, commit_timestamp timestamp, change_
 
 
 @pytest.mark.parametrize(
-    ("wider", "told"),
+    ("wider", "spelling"),
     [
         (ColumnType("STRING"), '{"id":"1"}'),
         (ColumnType("FLOAT64"), '{"id":1.0}'),
         (ColumnType(DECIMAL, annotation="21,2"), '{"id":"1.00"}'),
     ],
-    ids=lambda told: told.code if isinstance(told, ColumnType) else "",
+    ids=lambda parameter: parameter.code if isinstance(parameter, ColumnType) else "",
 )
 def test_a_deletion_is_found_by_the_key_and_not_by_its_text(
-    spark: "SparkSession", wider: ColumnType, told: str
+    spark: "SparkSession", wider: ColumnType, spelling: str
 ) -> None:
     """Files write a key by types of their own, which may be narrower; of another key nothing is found."""
     table = TableSchema("t", (Column("id", wider, is_primary_key=True, ordinal=1),))
-    log = spark.createDataFrame([(told, "2", None, ChangeKind.UPDATE.value)], _SCHEMA)
-    rows = [(keys, order, None, "") for keys, order in (('{"id":1}', "3"), (told, "1"), ('{"id":12}', "9"))]
+    log = spark.createDataFrame([(spelling, "2", None, ChangeKind.UPDATE.value)], _SCHEMA)
+    rows = [
+        (keys, order, None, "") for keys, order in (('{"id":1}', "3"), (spelling, "1"), ('{"id":12}', "9"))
+    ]
     buried = spark.createDataFrame(rows, _SCHEMA).drop("change_kind")
-    found = with_deletion_markers(log, buried, table).orderBy("ordering_key").collect()
-    assert [(row["ordering_key"], row["change_kind"]) for row in found] == [
+    actual = with_deletion_markers(log, buried, table).orderBy("ordering_key").collect()
+    assert [(row["ordering_key"], row["change_kind"]) for row in actual] == [
         ("1", ChangeKind.DELETE.value),
         ("2", ChangeKind.UPDATE.value),
         ("3", ChangeKind.DELETE.value),

@@ -1,4 +1,4 @@
-"""Merging a patch into a table, by Spark and without it: what is appended, matched and counted."""
+"""Merging net changes into a table, by Spark and without it: what is appended, matched and counted."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -11,11 +11,11 @@ from cdc_platform.lake.commits.commits import BRANCH, head
 from cdc_platform.lake.commits.maintenance import compact_all_files
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging import build
 from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.merging.local_merge import LocalMerge, commit_merge
 from cdc_platform.pipeline.merging.merge import merge_table
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform_tests.example_tables import table
@@ -86,10 +86,10 @@ def merger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     assert bool(merged) == (request.param == "here")
 
 
-def test_born_keys_are_appended_and_existing_ones_merged(
+def test_inserted_keys_are_appended_and_existing_ones_merged(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """The counts of the outcome are those of the keys, and born and gone keys need nothing."""
+    """The counts of the outcome are those of the keys, and keys inserted and deleted need nothing."""
     feeder = Feeder(spark, session_lake, table("t", {"id": "INT64"}, {"a": "INT64", "b": "STRING(9)"}))
     first = feeder.merge(*((ModType.INSERT, ({"id": str(n)}, {"a": "1", "b": "x"})) for n in range(4)))
     assert (first.appended, first.updated, first.deleted, first.fell_back) == (4, 0, 0, False)
@@ -126,12 +126,12 @@ def test_a_merge_deletes_by_vectors_and_rewrites_nothing(
     feeder = Feeder(spark, session_lake, table("t", {"id": "INT64"}, {"a": "INT64"}))
     feeder.merge(*((ModType.INSERT, ({"id": str(n)}, {"a": "1"})) for n in range(20)))
     feeder.merge((ModType.UPDATE, ({"id": "5"}, {"a": "2"})))
-    found = found_table(feeder.pipeline, "t")
-    snapshot = head(found)
+    actual = found_table(feeder.pipeline, "t")
+    snapshot = head(actual)
     assert snapshot is not None
     assert snapshot.summary is not None
     summary = snapshot.summary.additional_properties
-    assert found.format_version == 3
+    assert actual.format_version == 3
     assert summary["added-dvs"] == "1"
     assert summary.get("deleted-data-files", "0") == "0"
 
@@ -222,12 +222,12 @@ def test_the_branch_ends_where_main_is(spark: "SparkSession", session_lake: Lake
     """After a cut both name one snapshot, so that the next merge needs no reset."""
     feeder = Feeder(spark, session_lake, table("t", {"id": "INT64"}, {"a": "INT64"}))
     feeder.merge((ModType.INSERT, ({"id": "1"}, {"a": "1"})))
-    found = found_table(feeder.pipeline, "t")
-    assert head(found) == head(found, BRANCH)
+    actual = found_table(feeder.pipeline, "t")
+    assert head(actual) == head(actual, BRANCH)
 
 
 def test_a_row_that_is_updated_keeps_its_row_id(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """Whoever merges and compacts, in turns: readers of Iceberg's row lineage follow a row by it."""
+    """Anyone who merges and compacts, in turns: readers of Iceberg's row lineage follow a row by it."""
     feeder = Feeder(spark, session_lake, table("t", {"id": "INT64"}, {"a": "INT64"}))
 
     def row_ids() -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""The fold: all changes of a key become one patch, as if they were applied one after the other."""
+"""All changes of a key become one net change, as if they were applied one after the other."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ from cdc_platform.spark.tables.net_changes import (
     NOTHING,
     REMOVE,
     UPDATE,
-    PatchStats,
-    fold_changes,
-    fold_rows,
-    measure_patch,
+    NetChangeStats,
+    compute_net_changes,
+    compute_net_rows,
+    measure_net_changes,
 )
 from cdc_platform.spark.tables.typed import PLAIN_WORDS, named, type_changes
 from cdc_platform_tests.example_tables import table
@@ -37,7 +37,7 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Step:
+class KeyChange:
     """One change of a key."""
 
     kind: ChangeKind
@@ -45,33 +45,33 @@ class Step:
     is_whole: bool = True
 
 
-def insert(**values: object) -> Step:
+def insert(**values: object) -> KeyChange:
     """Return an insert."""
-    return Step(ChangeKind.INSERT, values)
+    return KeyChange(ChangeKind.INSERT, values)
 
 
-def patch(**values: object) -> Step:
+def partial(**values: object) -> KeyChange:
     """Return an update that names some columns."""
-    return Step(ChangeKind.UPDATE, values, is_whole=False)
+    return KeyChange(ChangeKind.UPDATE, values, is_whole=False)
 
 
-def whole(**values: object) -> Step:
+def whole(**values: object) -> KeyChange:
     """Return an update that carries the whole row."""
-    return Step(ChangeKind.UPDATE, values)
+    return KeyChange(ChangeKind.UPDATE, values)
 
 
-DELETE: Final = Step(ChangeKind.DELETE, {})
+DELETE: Final = KeyChange(ChangeKind.DELETE, {})
 
 
 @dataclass(frozen=True)
-class Folded:
-    """What a fold says about a key: the columns that some change set, with their values."""
+class NetChange:
+    """The net change of a key: the columns that some change set, with their values."""
 
     action: str
     values: Values
 
 
-def reference(steps: Sequence[Step]) -> Folded:
+def reference(steps: Sequence[KeyChange]) -> NetChange:
     """Apply changes one after the other."""
     values: dict[str, Any] = {}
     for step in steps:
@@ -82,13 +82,13 @@ def reference(steps: Sequence[Step]) -> Folded:
             for name, value in step.values.items()
         }
     exists = [step.kind for step in steps if step.kind is not ChangeKind.UPDATE]
-    born = steps[0].kind is ChangeKind.INSERT
+    is_inserted = steps[0].kind is ChangeKind.INSERT
     gone = bool(exists) and exists[-1] is ChangeKind.DELETE
     action = {(True, True): NOTHING, (True, False): APPEND, (False, True): REMOVE, (False, False): UPDATE}
-    return Folded(action[born, gone], values)
+    return NetChange(action[is_inserted, gone], values)
 
 
-def log_of(spark: "SparkSession", keys: Mapping[int, Sequence[Step]]) -> "DataFrame":
+def log_of(spark: "SparkSession", keys: Mapping[int, Sequence[KeyChange]]) -> "DataFrame":
     """Return the log of the keys' changes; the changes of different keys alternate."""
     flat = [(position, key, step) for key, steps in keys.items() for position, step in enumerate(steps)]
     rows = [
@@ -99,57 +99,62 @@ def log_of(spark: "SparkSession", keys: Mapping[int, Sequence[Step]]) -> "DataFr
     return spark.createDataFrame(rows[::-1], LOG)
 
 
-def folded(
-    spark: "SparkSession", keys: Mapping[int, Sequence[Step]], *, has_patches: bool
-) -> dict[int, Folded]:
+def net_changes_of(
+    spark: "SparkSession", keys: Mapping[int, Sequence[KeyChange]], *, has_partial_updates: bool
+) -> dict[int, NetChange]:
     """Fold with Spark and return the same form as the reference."""
-    typed = type_changes(log_of(spark, keys), SCHEMA, has_patches=has_patches)
-    return told_by(fold_changes(typed, SCHEMA, has_patches=has_patches), has_patches=has_patches)
+    typed = type_changes(log_of(spark, keys), SCHEMA, has_partial_updates=has_partial_updates)
+    return told_by(
+        compute_net_changes(typed, SCHEMA, has_partial_updates=has_partial_updates),
+        has_partial_updates=has_partial_updates,
+    )
 
 
-def told_by(patch: "DataFrame", *, has_patches: bool) -> dict[int, Folded]:
-    """Return a patch in the form of the reference."""
+def told_by(net_changes: "DataFrame", *, has_partial_updates: bool) -> dict[int, NetChange]:
+    """Return net changes in the form of the reference."""
     return {
-        row["id"]: Folded(
+        row["id"]: NetChange(
             row[ACTION],
-            {name: row[name] for name in ("a", "b") if not has_patches or row[named(name)]},
+            {name: row[name] for name in ("a", "b") if not has_partial_updates or row[named(name)]},
         )
-        for row in patch.collect()
+        for row in net_changes.collect()
     }
 
 
-CASES: Final[Sequence[tuple[Sequence[Step], Folded]]] = [
-    ([insert(a="1", b="x")], Folded(APPEND, {"a": 1, "b": "x"})),
-    ([insert(a="1")], Folded(APPEND, {"a": 1, "b": None})),  # absent in an insert is NULL
-    ([patch(a="1")], Folded(UPDATE, {"a": 1})),  # absent in a patch keeps its value
-    ([patch(a=None)], Folded(UPDATE, {"a": None})),  # an explicit NULL sets NULL
-    ([patch(a="1"), patch(b="x")], Folded(UPDATE, {"a": 1, "b": "x"})),
-    ([patch(a="1"), patch(a=None)], Folded(UPDATE, {"a": None})),  # NULL is newer
-    ([patch(a=None), patch(a="2"), patch(b="y")], Folded(UPDATE, {"a": 2, "b": "y"})),
-    ([patch()], Folded(UPDATE, {})),  # names nothing
-    ([whole(a="1")], Folded(UPDATE, {"a": 1, "b": None})),  # a whole row sets what it does not name
-    ([patch(b="x"), whole(a="1")], Folded(UPDATE, {"a": 1, "b": None})),
-    ([whole(a="1", b="x"), patch(b="y")], Folded(UPDATE, {"a": 1, "b": "y"})),
-    ([DELETE], Folded(REMOVE, {"a": None, "b": None})),
-    ([patch(a="1"), DELETE], Folded(REMOVE, {"a": None, "b": None})),
-    ([insert(a="1"), DELETE], Folded(NOTHING, {"a": None, "b": None})),  # born and gone
-    ([insert(a="1"), DELETE, insert(b="z")], Folded(APPEND, {"a": None, "b": "z"})),  # born again
-    ([DELETE, insert(b="z")], Folded(UPDATE, {"a": None, "b": "z"})),  # replaced: nothing of before stays
-    ([DELETE, insert(a="1"), patch(b="y")], Folded(UPDATE, {"a": 1, "b": "y"})),
-    ([DELETE, insert(a="1"), DELETE], Folded(REMOVE, {"a": None, "b": None})),
-    ([insert(a="1"), patch(b="y"), patch(a="2")], Folded(APPEND, {"a": 2, "b": "y"})),
+CASES: Final[Sequence[tuple[Sequence[KeyChange], NetChange]]] = [
+    ([insert(a="1", b="x")], NetChange(APPEND, {"a": 1, "b": "x"})),
+    ([insert(a="1")], NetChange(APPEND, {"a": 1, "b": None})),  # absent in an insert is NULL
+    ([partial(a="1")], NetChange(UPDATE, {"a": 1})),  # absent in a partial update keeps its value
+    ([partial(a=None)], NetChange(UPDATE, {"a": None})),  # an explicit NULL sets NULL
+    ([partial(a="1"), partial(b="x")], NetChange(UPDATE, {"a": 1, "b": "x"})),
+    ([partial(a="1"), partial(a=None)], NetChange(UPDATE, {"a": None})),  # NULL is newer
+    ([partial(a=None), partial(a="2"), partial(b="y")], NetChange(UPDATE, {"a": 2, "b": "y"})),
+    ([partial()], NetChange(UPDATE, {})),  # names nothing
+    ([whole(a="1")], NetChange(UPDATE, {"a": 1, "b": None})),  # a whole row sets what it does not name
+    ([partial(b="x"), whole(a="1")], NetChange(UPDATE, {"a": 1, "b": None})),
+    ([whole(a="1", b="x"), partial(b="y")], NetChange(UPDATE, {"a": 1, "b": "y"})),
+    ([DELETE], NetChange(REMOVE, {"a": None, "b": None})),
+    ([partial(a="1"), DELETE], NetChange(REMOVE, {"a": None, "b": None})),
+    ([insert(a="1"), DELETE], NetChange(NOTHING, {"a": None, "b": None})),  # inserted and deleted
+    ([insert(a="1"), DELETE, insert(b="z")], NetChange(APPEND, {"a": None, "b": "z"})),  # inserted again
+    ([DELETE, insert(b="z")], NetChange(UPDATE, {"a": None, "b": "z"})),  # replaced: nothing of before stays
+    ([DELETE, insert(a="1"), partial(b="y")], NetChange(UPDATE, {"a": 1, "b": "y"})),
+    ([DELETE, insert(a="1"), DELETE], NetChange(REMOVE, {"a": None, "b": None})),
+    ([insert(a="1"), partial(b="y"), partial(a="2")], NetChange(APPEND, {"a": 2, "b": "y"})),
 ]
 
 
-def test_every_case_of_patches_folds_as_the_table_says(spark: "SparkSession") -> None:
+def test_every_case_of_partial_updates_has_the_listed_net_change(spark: "SparkSession") -> None:
     """One key a case, all in one job; the reference agrees."""
-    found = folded(spark, {key: steps for key, (steps, _) in enumerate(CASES)}, has_patches=True)
+    results = net_changes_of(
+        spark, {key: steps for key, (steps, _) in enumerate(CASES)}, has_partial_updates=True
+    )
     for key, (steps, expected) in enumerate(CASES):
-        assert expected == reference(steps) == found[key], str(steps)
+        assert expected == reference(steps) == results[key], str(steps)
 
 
-def test_every_case_of_whole_rows_folds_the_same_without_flags(spark: "SparkSession") -> None:
-    """Where every change carries the whole row, the cheap fold gives what the other one gives."""
+def test_every_case_of_whole_rows_has_the_same_net_change_without_flags(spark: "SparkSession") -> None:
+    """Where every change carries the whole row, the cheap aggregation gives what the other one gives."""
     cases = {
         key: (steps, expected)
         for key, (steps, expected) in enumerate(CASES)
@@ -157,18 +162,20 @@ def test_every_case_of_whole_rows_folds_the_same_without_flags(spark: "SparkSess
     }
     by_key = {key: steps for key, (steps, _) in cases.items()}
     expected = {key: expected for key, (_, expected) in cases.items()}
-    assert expected == folded(spark, by_key, has_patches=False)
-    assert expected == told_by(fold_rows(log_of(spark, by_key), SCHEMA, PLAIN_WORDS), has_patches=False)
+    assert expected == net_changes_of(spark, by_key, has_partial_updates=False)
+    assert expected == told_by(
+        compute_net_rows(log_of(spark, by_key), SCHEMA, PLAIN_WORDS), has_partial_updates=False
+    )
 
 
-def steps_of_a_key() -> st.SearchStrategy[list[Step]]:
+def steps_of_a_key() -> st.SearchStrategy[list[KeyChange]]:
     """Changes of one key that a truthful source may send."""
     columns = {"a": st.none() | st.integers(0, 9).map(str), "b": st.none() | st.sampled_from(["", "x", "y"])}
     some = st.fixed_dictionaries({}, optional=columns)
     kinds = st.lists(st.tuples(st.sampled_from(["patch", "whole", "toggle"]), some), min_size=1, max_size=6)
 
-    def truthful(choices: list[tuple[str, Values]], *, existed: bool) -> list[Step]:
-        steps: list[Step] = []
+    def truthful(choices: list[tuple[str, Values]], *, existed: bool) -> list[KeyChange]:
+        steps: list[KeyChange] = []
         exists = existed
         for choice, values in choices:
             if not exists:
@@ -176,7 +183,7 @@ def steps_of_a_key() -> st.SearchStrategy[list[Step]]:
             elif choice == "toggle":
                 steps.append(DELETE)
             else:
-                steps.append(patch(**values) if choice == "patch" else whole(**values))
+                steps.append(partial(**values) if choice == "patch" else whole(**values))
             exists = steps[-1].kind is not ChangeKind.DELETE
         return steps
 
@@ -185,23 +192,25 @@ def steps_of_a_key() -> st.SearchStrategy[list[Step]]:
 
 @spark_cases(5)
 @given(keys=st.lists(steps_of_a_key(), min_size=100, max_size=200))
-def test_the_fold_equals_applying_change_by_change(spark: "SparkSession", keys: list[list[Step]]) -> None:
-    """Hundreds of random keys a job, each with its own story."""
+def test_net_changes_equal_applying_change_by_change(
+    spark: "SparkSession", keys: list[list[KeyChange]]
+) -> None:
+    """Hundreds of random keys a job, each with its own changes."""
     by_key = dict(enumerate(keys))
     expected = {key: reference(steps) for key, steps in by_key.items()}
-    assert expected == folded(spark, by_key, has_patches=True)
+    assert expected == net_changes_of(spark, by_key, has_partial_updates=True)
 
 
-def measured(spark: "SparkSession", keys: Mapping[str, str], ids: Sequence[str | None]) -> PatchStats:
-    """Measure a patch of updates with these first keys, JSON texts or NULL."""
+def measured(spark: "SparkSession", keys: Mapping[str, str], ids: Sequence[str | None]) -> NetChangeStats:
+    """Measure updates with these first keys, JSON texts or NULL."""
     schema = table("t", {**keys, "n": "INT64"}, {})
     first = next(iter(keys))
     rows = [(n, "delete", json.dumps({first: key, "n": str(n)}), "{}", True) for n, key in enumerate(ids)]
-    # A key that is born far away from the others.
-    born = {"INT64": "99", "STRING(9)": "zzz", "FLOAT64": "99"}.get(keys[first], "2999-01-01")
-    rows.append((99, "insert", json.dumps({first: born, "n": "99"}), "{}", True))
-    typed = type_changes(spark.createDataFrame(rows, LOG), schema, has_patches=False)
-    return measure_patch(fold_changes(typed, schema, has_patches=False), schema)
+    # A key that is inserted far away from the others.
+    inserted_key = {"INT64": "99", "STRING(9)": "zzz", "FLOAT64": "99"}.get(keys[first], "2999-01-01")
+    rows.append((99, "insert", json.dumps({first: inserted_key, "n": "99"}), "{}", True))
+    typed = type_changes(spark.createDataFrame(rows, LOG), schema, has_partial_updates=False)
+    return measure_net_changes(compute_net_changes(typed, schema, has_partial_updates=False), schema)
 
 
 @pytest.mark.parametrize(

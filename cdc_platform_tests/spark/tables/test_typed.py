@@ -99,7 +99,11 @@ def change(new_values: str, *, is_whole: bool = True) -> dict[str, Any]:
 
 
 def typed(
-    spark: "SparkSession", schema: TableSchema, rows: list[dict[str, Any]], *, has_patches: bool = True
+    spark: "SparkSession",
+    schema: TableSchema,
+    rows: list[dict[str, Any]],
+    *,
+    has_partial_updates: bool = True,
 ) -> list[Row]:
     """Type log rows."""
     log = spark.createDataFrame(
@@ -107,12 +111,15 @@ def typed(
         "change_kind string, ordinal bigint, keys string, new_values string, is_whole_row boolean",
     )
     # Through Arrow, because `collect` has its own ideas of years before 1582.
-    return [Row(**row) for row in type_changes(log, schema, has_patches=has_patches).toArrow().to_pylist()]
+    return [
+        Row(**row)
+        for row in type_changes(log, schema, has_partial_updates=has_partial_updates).toArrow().to_pylist()
+    ]
 
 
-def is_same(expected: object, found: object) -> bool:
+def is_same(expected: object, actual: object) -> bool:
     """Whether values are equal, NaN and its likes in arrays included."""
-    return repr(expected) == repr(found) or expected == found
+    return repr(expected) == repr(actual) or expected == actual
 
 
 def test_every_type_is_cast(spark: "SparkSession") -> None:
@@ -121,12 +128,12 @@ def test_every_type_is_cast(spark: "SparkSession") -> None:
     fields = ", ".join(f'"c{n}": {value}' for n, (_, value, _) in enumerate(VALUES))
     row = typed(spark, schema, [change("{" + fields + "}")])[0].asDict()
     for number, (text, value, expected) in enumerate(VALUES):
-        found = row[f"c{number}"]
-        if isinstance(found, datetime):
-            found = found.astimezone(UTC)
-        if isinstance(found, list):
-            found = [part.astimezone(UTC) if isinstance(part, datetime) else part for part in found]
-        assert is_same(expected, found), f"{text} {value}: {found!r}"
+        cast_value = row[f"c{number}"]
+        if isinstance(cast_value, datetime):
+            cast_value = cast_value.astimezone(UTC)
+        if isinstance(cast_value, list):
+            cast_value = [part.astimezone(UTC) if isinstance(part, datetime) else part for part in cast_value]
+        assert is_same(expected, cast_value), f"{text} {value}: {cast_value!r}"
 
 
 def test_annotated_types_stay_text(spark: "SparkSession") -> None:
@@ -189,9 +196,9 @@ def test_a_value_that_does_not_fit_fails_the_query(spark: "SparkSession", text: 
     schema = table("t", {"id": "INT64"}, {"it's": text})
     with pytest.raises(ValueUnfit) as caught, unfit_values():
         typed(spark, schema, [change(json.dumps({"it's": json.loads(value)}))])
-    found = caught.value
-    assert (found.table, found.column, found.key) == ("t", "it's", '{"id": "1"}')
-    assert ColumnType.from_spanner_type(text).text == found.type_name
+    unfit = caught.value
+    assert (unfit.table, unfit.column, unfit.key) == ("t", "it's", '{"id": "1"}')
+    assert ColumnType.from_spanner_type(text).text == unfit.type_name
 
 
 UNPARSED: dict[str, str] = {
@@ -208,13 +215,13 @@ def test_what_spark_does_not_parse_never_becomes_nulls(spark: "SparkSession", te
     """Whole rows, partial updates and keys fail the query; the error names table, part and key."""
     schema = table("t", {"id": "STRING(9)"}, {"a": "STRING(9)", "b": "STRING(9)"})
     of_keys = change("{}") | {"keys": text}
-    for rows, has_patches, part in (
+    for rows, has_partial_updates, part in (
         ([change(text)], False, "new_values"),
         ([change(text, is_whole=False)], True, "new_values"),
         ([of_keys], False, "keys"),
     ):
         with pytest.raises(ChangeUnparsed) as caught, unfit_values():
-            typed(spark, schema, rows, has_patches=has_patches)
+            typed(spark, schema, rows, has_partial_updates=has_partial_updates)
         assert (caught.value.table, caught.value.column) == ("t", part)
         assert len(str(caught.value)) < 1_500
     log = spark.createDataFrame([of_keys], "change_kind string, keys string")
@@ -226,11 +233,11 @@ def test_what_spark_does_not_parse_never_becomes_nulls(spark: "SparkSession", te
 def test_an_object_without_values_of_the_table_is_none(spark: "SparkSession", text: str | None) -> None:
     """A text that names nothing the table has, or NULLs, is read as such."""
     schema = table("t", {"id": "INT64"}, {"a": "STRING(9)"})
-    [row] = typed(spark, schema, [change("{}") | {"new_values": text}], has_patches=False)
+    [row] = typed(spark, schema, [change("{}") | {"new_values": text}], has_partial_updates=False)
     assert (row["id"], row["a"]) == (1, None)
 
 
-def test_faults_tell_what_does_not_fit(spark: "SparkSession") -> None:
+def test_faults_name_what_does_not_fit(spark: "SparkSession") -> None:
     """All values that cannot be cast are found while changes are ordered, and none that can."""
     every = [
         *((text, value, True) for text, value in UNFIT),
@@ -249,9 +256,9 @@ def test_faults_tell_what_does_not_fit(spark: "SparkSession") -> None:
         for n, (_, value, _) in enumerate(every)
     ]
     frame = spark.createDataFrame(raw_table(rows))
-    found = {row["table_name"]: row["fault"] for row in order_records(frame, 0, 1, schemas).collect()}
+    faults = {row["table_name"]: row["fault"] for row in order_records(frame, 0, 1, schemas).collect()}
     for number, (text, value, is_unfit) in enumerate(every):
-        fault = found[f"t{number}"]
+        fault = faults[f"t{number}"]
         assert is_unfit == (fault is not None), (text, value, fault)
         if fault is not None:
             type_name = ColumnType.from_spanner_type(text).text
@@ -299,7 +306,7 @@ def test_an_explicit_null_is_not_an_absent_column(
     is_whole: bool,
     expected: Mapping[str, tuple[Any, bool]],
 ) -> None:
-    """A patch says of each column whether it names it."""
+    """A partial update says of each column whether it names it."""
     schema = table("t", {"id": "INT64"}, {"a": "INT64", "b": "STRING(9)"})
     row = typed(spark, schema, [change(json.dumps(values), is_whole=is_whole)])[0]
     assert expected == {name: (row[name], row[named(name)]) for name in ("a", "b")}
@@ -314,10 +321,10 @@ def test_names_that_differ_in_case_or_need_quotes_are_found(spark: "SparkSession
     assert {name: name.upper() for name in names} == {name: row[name] for name in names}
 
 
-def test_without_patches_there_are_no_flags(spark: "SparkSession") -> None:
-    """Whole rows need none, which is what makes their fold cheap."""
+def test_without_partial_updates_there_are_no_flags(spark: "SparkSession") -> None:
+    """Whole rows need none, which makes their aggregation cheap."""
     schema = table("t", {"id": "INT64"}, {"a": "INT64"})
-    row = typed(spark, schema, [change('{"a": "5"}')], has_patches=False)[0]
+    row = typed(spark, schema, [change('{"a": "5"}')], has_partial_updates=False)[0]
     assert (row["id"], row["a"], named("a") in row) == (1, 5, False)
 
 

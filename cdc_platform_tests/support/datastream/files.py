@@ -98,6 +98,6 @@ def end_state(events: Iterable[MadeEvent]) -> dict[tuple[str, int], Mapping[str,
     newest: dict[tuple[str, int], MadeEvent] = {}
     for event in events:
         key = (event.table, event.row["id"])
-        known = newest.setdefault(key, event)
-        newest[key] = max(known, event, key=lambda one: (one.position, one.change != "DELETE"))
+        newest_event = newest.setdefault(key, event)
+        newest[key] = max(newest_event, event, key=lambda item: (item.position, item.change != "DELETE"))
     return {key: event.row for key, event in newest.items() if event.change != "DELETE"}

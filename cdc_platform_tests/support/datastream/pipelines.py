@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform_tests.support.datastream.files import MadeEvent
 
@@ -15,10 +15,10 @@ _serial: Final = itertools.count(1)
 
 
 def make_pipeline(
-    lake: LakeSettings, folder: Path, options: dict[str, TableOptions] | None = None, **told: Any
+    lake: LakeSettings, folder: Path, options: dict[str, TableOptions] | None = None, **source_fields: Any
 ) -> Pipeline:
     """Return a pipeline over a folder of files, with a name of its own."""
-    source = DatastreamSettings(str(folder), table_name="{table}", **told)
+    source = DatastreamSettings(str(folder), table_name="{table}", **source_fields)
     settings = PipelineSettings(f"stream_{next(_serial)}", source, lake, table_options=options or {})
     return open_pipeline(settings)
 

@@ -32,7 +32,7 @@ EMPLOYEES: Final = "HR.EMPLOYEES"
 
 
 SETTINGS: Final = DatastreamSettings(
-    # Events of March 2021 do not tell the key.
+    # Events of March 2021 do not state the key.
     "stream",
     keys={EMPLOYEES: ("EMPLOYEE_ID",)},
 )

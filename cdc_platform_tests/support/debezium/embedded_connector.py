@@ -84,11 +84,11 @@ def _build(order: Order, write: Callable[..., None], end: Callable[..., None]) -
 
 def _write(events: TextIO, records: Sequence[Any], committer: Any) -> None:
     """Write a batch of events and acknowledge it."""
-    lines = [json.dumps([str(one.destination()), str(one.key()), str(one.value())]) for one in records]
+    lines = [json.dumps([str(item.destination()), str(item.key()), str(item.value())]) for item in records]
     events.write("".join(f"{line}\n" for line in lines))
     events.flush()
-    for one in records:
-        committer.markProcessed(one)
+    for item in records:
+        committer.markProcessed(item)
     committer.markBatchFinished()
 
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings.settings import FilesInput
 from cdc_platform_tests.sources.debezium.captures_read import GOLDEN, Truth, settings_for, truth_of
@@ -44,9 +44,11 @@ def make_pipeline(
     **rest: Any,
 ) -> Pipeline:
     """Return a pipeline over a folder or topics with messages of a capture, whose columns are declared."""
-    found = FilesInput(str(place)) if isinstance(place, Path) else place
-    told = settings_for(truth_of(capture), **{"input": found, "has_transaction_topic": True, **rest})
-    settings = PipelineSettings(free_name(), told, lake, table_options=options or {})
+    event_input = FilesInput(str(place)) if isinstance(place, Path) else place
+    source_settings = settings_for(
+        truth_of(capture), **{"input": event_input, "has_transaction_topic": True, **rest}
+    )
+    settings = PipelineSettings(free_name(), source_settings, lake, table_options=options or {})
     return open_pipeline(settings)
 
 

@@ -8,13 +8,13 @@ from cdc_platform_tests.sources.debezium.cycles import Record
 from cdc_platform_tests.sources.debezium.written_events import envelope, line
 
 
-def snapshot(lsn: int, keys: Sequence[int | None], **told: Any) -> list[str]:
+def snapshot(lsn: int, keys: Sequence[int | None], **fields: Any) -> list[str]:
     """Return what a connector sends of a snapshot of the table; a row with the key None has none."""
     marks = ["first", *["true"] * (len(keys) - 2), "last"] if len(keys) > 1 else ["last"]
     lines = []
     for mark, key in zip(marks, keys, strict=True):
         source = {"lsn": lsn, "txId": lsn, "sequence": json.dumps([None, str(lsn)]), "snapshot": mark}
-        source |= told
+        source |= fields
         row: dict[str, Any] = {"n": 1} if key is None else {"id": key, "n": 1}
         lines.append(line(envelope("r", after=row, source=source), None if key is None else {"id": key}))
     return lines

@@ -1,4 +1,4 @@
-"""A steady workload of three PostgreSQL tables, as Debezium tells it, from files or from topics."""
+"""A steady workload of three PostgreSQL tables, as Debezium has it, from files or from topics."""
 
 import json
 import random
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, Input, Strategy
@@ -240,11 +240,11 @@ class Sessions:
         big, shown = self._updated(self._items.pop(old)[1])
         self._items[new] = (number, big)
         gone, come = {"id": old[0]}, {"id": new[0]}
-        told = {"__debezium.newkey": come}
-        self._sent.change(ITEMS, "d", gone, ({**gone, "n": None, "big": None}, None), told)
-        told = {"__debezium.oldkey": gone}
+        headers = {"__debezium.newkey": come}
+        self._sent.change(ITEMS, "d", gone, ({**gone, "n": None, "big": None}, None), headers)
+        headers = {"__debezium.oldkey": gone}
         row = {**come, "n": number, "big": shown}
-        self._sent.change(ITEMS, "c", come, (None, row), told, is_same_place=True)
+        self._sent.change(ITEMS, "c", come, (None, row), headers, is_same_place=True)
 
     def _line(self) -> None:
         key = (self._dice.randrange(ITEM_KEYS), self._dice.randrange(LINES_OF_ITEM))

@@ -1,4 +1,4 @@
-"""What one event of Datastream says, whichever format it came in and before its source is known."""
+"""One event of Datastream, whichever format it came in and before its source is known."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ class Envelope(Struct, frozen=True):
 
     Args:
         uuid: Datastream's identity of the event; duplicates share it. Empty where the event has none.
-        read_timestamp_micros: when Datastream read it; None where the event does not tell.
+        read_timestamp_micros: when Datastream read it; None where the event does not say.
         source_timestamp_micros: when the change was made at the source, as far as the event tells.
         object_name: `<schema>_<table>` or the like; ambiguous, `source_metadata` is not.
         read_method: how Datastream read it, such as `mysql-cdc-binlog`.

@@ -12,11 +12,11 @@ _FIELDS: Final = Envelope.__struct_fields__
 
 def to_text(envelope: Envelope) -> str:
     """Return an envelope as a JSON object that `from_text` reads."""
-    told = {name: getattr(envelope, name) for name in _FIELDS}
-    told["columns"] = [[name, column_type.to_fields()] for name, column_type in envelope.columns]
-    told["source_metadata"] = dict(envelope.source_metadata)
-    told["values"] = dict(envelope.values)
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    fields = {name: getattr(envelope, name) for name in _FIELDS}
+    fields["columns"] = [[name, column_type.to_fields()] for name, column_type in envelope.columns]
+    fields["source_metadata"] = dict(envelope.source_metadata)
+    fields["values"] = dict(envelope.values)
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
 def from_text(text: str) -> Envelope:
@@ -25,9 +25,9 @@ def from_text(text: str) -> Envelope:
     Raises:
         ValueError: it is no such text.
     """
-    told: Any = json.loads(text)
-    if not isinstance(told, Mapping) or set(_FIELDS) - set(told):
+    fields: Any = json.loads(text)
+    if not isinstance(fields, Mapping) or set(_FIELDS) - set(fields):
         raise ValueError(f"Not the text of an envelope: {text[:200]}")
-    columns = tuple((str(name), ColumnType.from_json(type_json)) for name, type_json in told["columns"])
-    known = {name: told[name] for name in _FIELDS}
-    return Envelope(**{**known, "columns": columns, "sort_keys": tuple(told["sort_keys"])})
+    columns = tuple((str(name), ColumnType.from_json(type_json)) for name, type_json in fields["columns"])
+    members = {name: fields[name] for name in _FIELDS}
+    return Envelope(**{**members, "columns": columns, "sort_keys": tuple(fields["sort_keys"])})

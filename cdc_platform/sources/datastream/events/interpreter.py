@@ -1,4 +1,4 @@
-"""What an event of Datastream means: from an envelope to a change of a row, or to why there is none."""
+"""The meaning of an event of Datastream: a change of a row, or the reason why there is none."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -83,7 +83,7 @@ class Interpreter:
         says_deleted = metadata.get("is_deleted")
         is_removal = change in _REMOVALS or says_deleted is True
         if not is_removal and change not in _WRITES:
-            raise RecordUnreadable(f"The event tells of a change that this version does not know: {change!r}")
+            raise RecordUnreadable(f"The event reports a change that this version does not know: {change!r}")
         _check_moment(envelope)
         event_id = envelope.uuid or digest_of(envelope)
         is_read = change == _READ or is_backfill(envelope.read_method)
@@ -96,11 +96,11 @@ class Interpreter:
         if not is_removal:
             mod_type = ModType.SNAPSHOT if standing.is_backfill else _WRITES[change]
             return _written(envelope, standing, layout, mod_type, key)
-        told_keys = known_keys or key_of_metadata(envelope, standing, layout)
-        if told_keys is None and _is_row_id_only(envelope, kind, layout):
-            return _known_by_row_id(envelope, layout, key)
+        sent_keys = known_keys or key_of_metadata(envelope, standing, layout)
+        if sent_keys is None and _is_row_id_only(envelope, kind, layout):
+            return _by_row_id(envelope, layout, key)
         note = _contradiction(change, says_deleted)
-        return _removed(envelope, standing, layout, key, told_keys, note)
+        return _removed(envelope, standing, layout, key, sent_keys, note)
 
     def _fault(self, envelope: Envelope, reason: str) -> FaultyEvent:
         try:
@@ -158,13 +158,13 @@ def _removed(
     standing: Standing,
     layout: Layout,
     key: str,
-    told_keys: str | None,
+    sent_keys: str | None,
     note: str | None,
 ) -> SourceEvent:
-    if told_keys is None and not envelope.has_payload:
+    if sent_keys is None and not envelope.has_payload:
         raise RecordUnreadable("The event deletes a row, but has neither a payload nor the row's key")
     old_values = None
-    if told_keys is None and standing.kind in _TELL_THE_OLD_ROW:
+    if sent_keys is None and standing.kind in _TELL_THE_OLD_ROW:
         old_values = write({name: envelope.values.get(source) for name, source in layout.values})
     return SourceEvent(
         table=layout.table,
@@ -173,8 +173,8 @@ def _removed(
         event_id=_identity(envelope, standing.event_id, layout),
         transaction_id=_transaction(envelope.source_metadata),
         source_micros=envelope.source_timestamp_micros,
-        column_types=layout.column_types if told_keys is None else "[]",
-        keys=told_keys or key_of_row(envelope, standing, layout, ModType.DELETE),
+        column_types=layout.column_types if sent_keys is None else "[]",
+        keys=sent_keys or key_of_row(envelope, standing, layout, ModType.DELETE),
         new_values=None,
         old_values=old_values,
         metadata=_metadata_text(envelope, note),
@@ -189,7 +189,7 @@ def _is_row_id_only(envelope: Envelope, kind: SourceKind, layout: Layout) -> boo
     return bool(layout.missing_keys) or all(values.get(source) is None for _, source in layout.keys)
 
 
-def _known_by_row_id(envelope: Envelope, layout: Layout, key: str) -> FaultyEvent:
+def _by_row_id(envelope: Envelope, layout: Layout, key: str) -> FaultyEvent:
     row_id = envelope.values.get(ROWID) or envelope.source_metadata.get(ADDRESS)
     metadata = {**envelope.source_metadata, ADDRESS: row_id, ORDER_KEY: key}
     return FaultyEvent(
@@ -225,18 +225,18 @@ def _contradiction(change: str, says_deleted: object) -> str | None:
 
 
 def _transaction(metadata: Mapping[str, Any]) -> str:
-    told = metadata.get("tx_id")
-    return "" if told is None else str(told)
+    transaction_id = metadata.get("tx_id")
+    return "" if transaction_id is None else str(transaction_id)
 
 
 def _metadata_text(envelope: Envelope, note: str | None = None) -> str:
-    told = _reading(envelope.read_method, envelope.schema_key, note)
+    reading = _reading(envelope.read_method, envelope.schema_key, note)
     metadata = envelope.source_metadata
-    return f"{told},{write(metadata)[1:]}" if metadata else f"{told}}}"
+    return f"{reading},{write(metadata)[1:]}" if metadata else f"{reading}}}"
 
 
 @lru_cache(maxsize=256)
 def _reading(read_method: str, schema_key: str, note: str | None) -> str:
     """Return the beginning of the metadata's text, which lacks its last brace."""
-    told = {READ_METHOD: read_method, SCHEMA_KEY: schema_key}
-    return write(told if note is None else {**told, NOTE: note}).removesuffix("}")
+    reading = {READ_METHOD: read_method, SCHEMA_KEY: schema_key}
+    return write(reading if note is None else {**reading, NOTE: note}).removesuffix("}")

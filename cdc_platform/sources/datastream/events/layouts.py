@@ -1,4 +1,4 @@
-"""What the events of one table and one schema have in common, found out once for all of them."""
+"""Layouts: facts that the events of one table and one schema share, computed once for all of them."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -36,10 +36,10 @@ _NO_TYPE: Final = "NULL"
 """Code of a column of which only NULL was seen in a file without a schema: its type is still unknown."""
 _KEY_FIELDS: Final = ("primary_keys", "replication_index")
 
-Traits: TypeAlias = tuple[Any, ...]
-"""What of its metadata an event's layout depends on: the values of _TRAITS, and for those that are not there
+LayoutKey: TypeAlias = tuple[Any, ...]
+"""Metadata that an event's layout depends on: the values of _LAYOUT_FIELDS, and for those that are not there
 the values of _ABSENT."""
-_TRAITS: Final = ("database", "schema", "table", "collection", "object_name", *_KEY_FIELDS)
+_LAYOUT_FIELDS: Final = ("database", "schema", "table", "collection", "object_name", *_KEY_FIELDS)
 _ABSENT: Final = (None, None, None, None, None, 0, 0)
 
 
@@ -52,7 +52,7 @@ class Layout:
         column_types: as in `SourceEvent`.
         keys: the key's columns, by their names in the lake; none where the table has no key.
         values: the other columns.
-        missing_keys: columns of the key that the payload has not, by the names that they are told by.
+        missing_keys: columns of the key that the payload has not, by the names that metadata have for them.
         protected: those of the values in whose updates NULL stands for a value that was not sent.
         keyless: what becomes of a table without a key; None where it has one.
         sequence_column: whose values order the events, where the user supplies them.
@@ -74,31 +74,31 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
     """Return what an event has in common with the others of its table and schema.
 
     Raises:
-        RecordUnreadable: the event does not tell its table or its key.
+        RecordUnreadable: the event does not state its table or its key.
     """
     table = table_name(kind, envelope.source_metadata, settings.table_name)
     columns = dict(envelope.columns)
     if kind is SourceKind.MONGODB and DOCUMENT_ID in columns:
         columns[DOCUMENT_ID] = _TEXT  # one collection may have identifiers of several types
-    told = _key_names(kind, envelope.source_metadata, settings, table)
-    if kind is SourceKind.ORACLE and ROWID not in told:
+    listed_keys = _key_names(kind, envelope.source_metadata, settings, table)
+    if kind is SourceKind.ORACLE and ROWID not in listed_keys:
         columns.pop(ROWID, None)
-    key_names = [find_name(name, columns) for name in told]
-    found = [name for name in key_names if name is not None]
+    key_names = [find_name(name, columns) for name in listed_keys]
+    key_columns = [name for name in key_names if name is not None]
     policy = settings.schema_policy_of(table)
-    names = lake_names(columns, found, policy)
+    names = lake_names(columns, key_columns, policy)
     if settings.declared_key(table):
         # As declared, whatever case a file has: all events of a table must have one key.
-        pairs = zip(key_names, told, strict=True)
+        pairs = zip(key_names, listed_keys, strict=True)
         names = {**names, **{name: own for name, own in pairs if name is not None and names[name] == name}}
-    missing = [name for name, found in zip(told, key_names, strict=True) if found is None]
-    values = tuple((names[name], name) for name in columns if name not in found)
-    keyless = None if told else settings.keyless_policy(table)
+    missing = [name for name, key_columns in zip(listed_keys, key_names, strict=True) if key_columns is None]
+    values = tuple((names[name], name) for name in columns if name not in key_columns)
+    keyless = None if listed_keys else settings.keyless_policy(table)
     protected = settings.protected_columns(table)
     return Layout(
         table=table,
-        column_types=_column_types(names, columns, found, keyless),
-        keys=tuple(sorted((names[name], name) for name in found)),
+        column_types=_column_types(names, columns, key_columns, keyless),
+        keys=tuple(sorted((names[name], name) for name in key_columns)),
         values=values,
         missing_keys=tuple((own, name) for name, own in lake_names(missing, missing, policy).items()),
         protected=_DOCUMENTS
@@ -113,7 +113,7 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
 def _key_names(
     kind: SourceKind, metadata: Mapping[str, Any], settings: DatastreamSettings, table: str
 ) -> Sequence[str]:
-    """Return the columns of the key as they are told; none for a table without a key.
+    """Return the columns of the key as metadata name them; none for a table without a key.
 
     Raises:
         RecordUnreadable: neither the event nor a setting says whether its table has a key.
@@ -122,12 +122,14 @@ def _key_names(
     if declared:
         return declared
     for field in _KEY_FIELDS:
-        told = metadata.get(field)
-        if not told:
+        key_fields = metadata.get(field)
+        if not key_fields:
             continue
-        if not isinstance(told, list | tuple | Mapping) or not all(isinstance(name, str) for name in told):
-            raise RecordUnreadable(f"`{field}` does not name columns, but says: {told!r}")
-        return tuple(told)
+        if not isinstance(key_fields, list | tuple | Mapping) or not all(
+            isinstance(name, str) for name in key_fields
+        ):
+            raise RecordUnreadable(f"`{field}` does not name columns, but says: {key_fields!r}")
+        return tuple(key_fields)
     if kind is SourceKind.MONGODB:
         return (DOCUMENT_ID,)
     if not any(field in metadata for field in _KEY_FIELDS) and not settings.declares_keyless(table):
@@ -142,8 +144,8 @@ def find_name(name: str, names: Collection[str]) -> str | None:
     """Return the column that a name means: SQL Server's `replication_index` may differ in case."""
     if name in names:
         return name
-    found = [column for column in names if case_key(column) == case_key(name)]
-    return found[0] if len(found) == 1 else None
+    matches = [column for column in names if case_key(column) == case_key(name)]
+    return matches[0] if len(matches) == 1 else None
 
 
 def _column_types(
@@ -170,15 +172,15 @@ def _column_types(
     )
 
 
-class _Known(NamedTuple):
+class _LastLayout(NamedTuple):
     """The layout that was found last for events of some columns, and what else it depends on.
 
     Args:
         columns: the events' columns, which are kept so that no others can get their identity.
         kind: their source.
         names: the fields of their metadata.
-        pick: gets the traits that they have.
-        traits: what it gets from their metadata.
+        pick: gets the layout key that they have.
+        layout_key: what it gets from their metadata.
         layout: how they are read.
     """
 
@@ -186,7 +188,7 @@ class _Known(NamedTuple):
     kind: SourceKind
     names: tuple[str, ...]
     pick: Callable[[Mapping[str, Any]], Any]
-    traits: Any
+    layout_key: Any
     layout: Layout
 
 
@@ -197,45 +199,45 @@ class Layouts:
 
     def __init__(self, settings: DatastreamSettings) -> None:
         self._settings = settings
-        self._last: dict[int, _Known] = {}
+        self._last: dict[int, _LastLayout] = {}
         self._by_value: dict[object, Layout] = {}
 
     def of(self, kind: SourceKind, envelope: Envelope) -> Layout:
         """Return the layout of an event.
 
         Raises:
-            RecordUnreadable: the event does not tell its table or its key.
+            RecordUnreadable: the event does not state its table or its key.
         """
         metadata = envelope.source_metadata
-        known = self._last.get(id(envelope.columns))
-        is_alike = known is not None and known.kind is kind and known.names == tuple(metadata)
-        if known is not None and is_alike and known.traits == known.pick(metadata):
-            return known.layout
+        last = self._last.get(id(envelope.columns))
+        is_alike = last is not None and last.kind is kind and last.names == tuple(metadata)
+        if last is not None and is_alike and last.layout_key == last.pick(metadata):
+            return last.layout
         return self._find(kind, envelope)
 
     def _find(self, kind: SourceKind, envelope: Envelope) -> Layout:
         columns, metadata = envelope.columns, envelope.source_metadata
-        traits = _hashable(tuple(map(metadata.get, _TRAITS, _ABSENT)))
-        layout = self._by_value.get((columns, kind, traits))
+        layout_key = _hashable(tuple(map(metadata.get, _LAYOUT_FIELDS, _ABSENT)))
+        layout = self._by_value.get((columns, kind, layout_key))
         if layout is None:
             layout = make_layout(kind, envelope, self._settings)
         for store in (self._last, self._by_value):
             if len(store) >= self._MOST:
                 store.clear()
-        self._by_value[columns, kind, traits] = layout
-        told = [name for name in _TRAITS if name in metadata]
-        if told and not isinstance(traits, str):
-            pick = itemgetter(*told)
-            known = _Known(columns, kind, tuple(metadata), pick, pick(metadata), layout)
-            self._last[id(columns)] = known
+        self._by_value[columns, kind, layout_key] = layout
+        present = [name for name in _LAYOUT_FIELDS if name in metadata]
+        if present and not isinstance(layout_key, str):
+            pick = itemgetter(*present)
+            entry = _LastLayout(columns, kind, tuple(metadata), pick, pick(metadata), layout)
+            self._last[id(columns)] = entry
         return layout
 
 
-def _hashable(traits: Traits) -> Traits | str:
-    """Return traits so that they can be looked up; objects among them are told apart by their order, too."""
-    found = tuple(tuple(trait) if isinstance(trait, list) else trait for trait in traits)
+def _hashable(layout_key: LayoutKey) -> LayoutKey | str:
+    """Return a layout key that can be looked up; objects in it differ by their order, too."""
+    values = tuple(tuple(part) if isinstance(part, list) else part for part in layout_key)
     try:
-        hash(found)
+        hash(values)
     except TypeError:
-        return repr(found)
-    return found
+        return repr(values)
+    return values

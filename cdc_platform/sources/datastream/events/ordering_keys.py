@@ -69,7 +69,7 @@ def ordering_key(envelope: Envelope, standing: Standing, rules: OrderRules) -> s
     """Return the ordering key of an event; the same event has the same one in whatever file it comes.
 
     Raises:
-        RecordUnreadable: the event does not tell its place in the order.
+        RecordUnreadable: the event does not state its place in the order.
     """
     half = f"{'0' if standing.is_removal else '1'} {standing.event_id}"
     if rules.backfill_policy is _BY_SOURCE_TIMESTAMP:

@@ -1,4 +1,4 @@
-"""Where an event stands in its source's log, per source, as texts whose order is that of the log.
+"""Positions of events in the logs of each source, as texts that sort as the log does.
 
 Numbers are compared as numbers, never as the texts that the source writes: `mysql-bin.1000000` follows
 `mysql-bin.999999`, and `10/0` follows `9/FFFFFFFF`. `sort_keys` stand in for fields of `source_metadata` that
@@ -77,7 +77,7 @@ def locate(
     """Return where a captured change, which removes a row or writes one, stands in the log of its source.
 
     Raises:
-        RecordUnreadable: it does not tell; such an event has no place in any order.
+        RecordUnreadable: it does not say; such an event has no place in any order.
     """
     return (_LOCATE_REMOVAL if is_removal else _LOCATE)[kind](envelope, rules)
 
@@ -86,7 +86,7 @@ def backfill_clock(kind: SourceKind, envelope: Envelope) -> str:
     """Return when a backfill read a row, comparable with the clock of captured changes.
 
     Raises:
-        RecordUnreadable: the event does not tell.
+        RecordUnreadable: the event does not say.
     """
     if kind is SourceKind.ORACLE:
         return _number(envelope.source_metadata.get("scn"), "scn")
@@ -121,15 +121,15 @@ def _binlog(file: str) -> tuple[str, str] | None:
 
 def _basename_rank(base: str, rules: PositionRules) -> str:
     """Return which of the declared names it is; without a declaration all logs have one name."""
-    known = rules.binlog_basenames
-    if not known:
+    basenames = rules.binlog_basenames
+    if not basenames:
         return "00"
-    if base not in known:
+    if base not in basenames:
         raise RecordUnreadable(
             "The binary logs changed their name, and `binlog_basenames` does not say when; append the new "
             f"name to it. Name: {base!r}"
         )
-    return f"{known.index(base):02d}"
+    return f"{basenames.index(base):02d}"
 
 
 def _oracle(envelope: Envelope, _rules: PositionRules) -> Position:
@@ -191,7 +191,7 @@ def _lsn(envelope: Envelope) -> object:
 
 
 def _physical(metadata: Mapping[str, Any]) -> str:
-    """Return file, page and slot of a row; zeros where the event does not tell them."""
+    """Return file, page and slot of a row; zeros where the event does not state them."""
     location = metadata.get("physical_location") or _NO_LOCATION
     is_location = isinstance(location, list | tuple) and len(location) == len(_NO_LOCATION)
     if not is_location or not all(isinstance(part, int) and 0 <= part < _U32 for part in location):

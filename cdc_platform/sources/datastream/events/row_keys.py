@@ -50,7 +50,7 @@ def _key_of_keyless(envelope: Envelope, standing: Standing, layout: Layout, mod_
     elif is_append and mod_type is ModType.DELETE:
         problem = "so the row that the event deletes is unknown while `keyless` is append"
     elif not is_append and mod_type is ModType.UPDATE and not _is_half(envelope, standing.kind):
-        problem = "and the event does not tell the row as it was before the update"
+        problem = "and the event does not state the row as it was before the update"
     elif is_append:
         return _dump({EVENT_ID: standing.event_id})
     else:
@@ -68,25 +68,25 @@ def _is_half(envelope: Envelope, kind: SourceKind) -> bool:
 
 def _row_hash(pairs: tuple[NamePair, ...], values: Mapping[str, Any]) -> str:
     """Return a digest of the texts of a row's values; without its NULLs, as a new column has them."""
-    told = {
+    texts = {
         source: value if isinstance(value, str) else compact(value)
         for source, value in ((source, values.get(source)) for _, source in pairs)
         if value is not None
     }
-    return sha256(_dump_sorted(told).encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(_dump_sorted(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def key_of_metadata(envelope: Envelope, standing: Standing, layout: Layout) -> str | None:
     """Return the key that an event tells by its metadata; None where its payload has it, or they have not.
 
-    Its values are as the metadata have them, whose types nobody tells, under their names in the lake.
+    Its values are as the metadata have them, whose types nobody says, under their names in the lake.
     """
-    told = envelope.source_metadata.get("primary_keys")
-    sent = all(envelope.values.get(source) is not None for _, source in layout.keys)
-    if not isinstance(told, Mapping) or (sent and not layout.missing_keys):
+    key_names = envelope.source_metadata.get("primary_keys")
+    has_key = all(envelope.values.get(source) is not None for _, source in layout.keys)
+    if not isinstance(key_names, Mapping) or (has_key and not layout.missing_keys):
         return None
     pairs = sorted((*layout.keys, *layout.missing_keys))
-    values = {name: told.get(find_name(source, told) or source) for name, source in pairs}
+    values = {name: key_names.get(find_name(source, key_names) or source) for name, source in pairs}
     if None in values.values():
         return None
     if standing.kind is SourceKind.MONGODB and DOCUMENT_ID in values:
@@ -104,11 +104,11 @@ def _document_id(value: Any) -> str:
 
 def digest_of(envelope: Envelope) -> str:
     """Return an identity of an event that has none: equal events share it, wherever they stand."""
-    told = [
+    parts = [
         envelope.object_name,
         envelope.read_method,
         envelope.source_timestamp_micros,
         dict(envelope.source_metadata),
         dict(envelope.values),
     ]
-    return sha256(_dump_sorted(told).encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(_dump_sorted(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -126,19 +126,19 @@ class _Extents:
     """Extents of types by full name; those within which a type is defined have none yet."""
 
     most_depth: int
-    known: dict[str, Extent | None] = field(default_factory=dict)
+    by_name: dict[str, Extent | None] = field(default_factory=dict)
 
     def measure(self, schema: Schema) -> Extent:
         """Return what a value of a schema takes."""
-        found = self._measure(schema)
+        extent = self._measure(schema)
         # Arrays within arrays are as deep again.
-        if found.depth > 8 * self.most_depth:
+        if extent.depth > 8 * self.most_depth:
             raise ValueError(
                 f"its values are deeper than {self.most_depth} levels; see the setting `most_depth`"
             )
-        if found.empty > _MOST_EMPTY:
+        if extent.empty > _MOST_EMPTY:
             raise ValueError(f"a record of it has more than {_MOST_EMPTY} parts that take no byte")
-        return found
+        return extent
 
     def _measure(self, schema: Schema) -> Extent:
         if isinstance(schema, str):
@@ -160,10 +160,10 @@ class _Extents:
     def _named(self, name: str) -> Extent:
         if name in PRIMITIVES:
             return Extent(empty=1, is_empty=True) if name == "null" else Extent()
-        found = self.known[name]
-        if found is None:
+        extent = self.by_name[name]
+        if extent is None:
             raise ValueError(f"its type `{name}` contains itself, which only Datastream's arrays may")
-        return found
+        return extent
 
     def _items(self, schema: Mapping[str, Any], part: str) -> Extent:
         item = self.measure(schema[part])
@@ -172,20 +172,20 @@ class _Extents:
         return Extent(item.depth + 1, empty_in_items=max(item.empty, item.empty_in_items))
 
     def _record(self, schema: Mapping[str, Any]) -> Extent:
-        self.known[schema["name"]] = None
+        self.by_name[schema["name"]] = None
         parts = [self.measure(field["type"]) for field in schema["fields"]]
-        found = _around(parts, sum)
-        return self._define(schema, replace(found, is_empty=all(one.is_empty for one in parts)))
+        extent = _around(parts, sum)
+        return self._define(schema, replace(extent, is_empty=all(part.is_empty for part in parts)))
 
-    def _define(self, schema: Mapping[str, Any], found: Extent) -> Extent:
-        self.known[schema["name"]] = found
-        return found
+    def _define(self, schema: Mapping[str, Any], extent: Extent) -> Extent:
+        self.by_name[schema["name"]] = extent
+        return extent
 
 
 def _around(parts: Sequence[Extent], total: Callable[[Iterable[int]], int]) -> Extent:
     """Return the extent of what has parts, all of them or one."""
     return Extent(
-        max((one.depth for one in parts), default=0) + 1,
-        total([0, *(one.empty for one in parts)]),
-        empty_in_items=max((one.empty_in_items for one in parts), default=0),
+        max((part.depth for part in parts), default=0) + 1,
+        total([0, *(part.empty for part in parts)]),
+        empty_in_items=max((part.empty_in_items for part in parts), default=0),
     )

@@ -136,18 +136,18 @@ class EventDecoder:
 
     def _reader(self, object_name: str, metadata: Mapping[str, Any]) -> RowReader:
         declared = self._decoding.declared_for(object_name, metadata)
-        found = self._readers.get(id(declared))
-        if found is None:
+        reader = self._readers.get(id(declared))
+        if reader is None:
             fields = tuple(
                 (name, field.without_bound() if name in declared else field)
                 for name, field in self.fields or ()
             )
-            found = self._readers[id(declared)] = row_reader(fields, declared, avro_reader)
-        return found
+            reader = self._readers[id(declared)] = row_reader(fields, declared, avro_reader)
+        return reader
 
     def _micros(self, record: Mapping[str, Any], name: str) -> int | None:
-        found = record.get(name)
-        return found * self._units[name] if type(found) is int else micros_of(found, name)
+        value = record.get(name)
+        return value * self._units[name] if type(value) is int else micros_of(value, name)
 
 
 # A worker's process outlives its tasks; the files of a table mostly share their schema.

@@ -80,11 +80,11 @@ def without_logical_types(schema: Schema) -> Schema:
         return [without_logical_types(branch) for branch in schema]
     if not isinstance(schema, Mapping):
         return schema
-    kept = {name: value for name, value in schema.items() if name not in _TYPE_PROPERTIES}
+    plain = {name: value for name, value in schema.items() if name not in _TYPE_PROPERTIES}
     for name in PARTS:
-        if name in kept:
-            kept[name] = without_logical_types(kept[name])
-    return kept
+        if name in plain:
+            plain[name] = without_logical_types(plain[name])
+    return plain
 
 
 def bases_of(schema: Schema) -> set[str]:
@@ -104,21 +104,21 @@ def _field_type(schema: Schema, names: Mapping[str, Schema], field: Mapping[str,
     if isinstance(schema, list):
         return _OTHER
     own = schema if isinstance(schema, Mapping) else {"type": schema}
-    told = {name: field[name] for name in _TYPE_PROPERTIES if name in field} | dict(own)
+    properties = {name: field[name] for name in _TYPE_PROPERTIES if name in field} | dict(own)
     base = own["type"]
     if isinstance(base, Mapping | list):
-        return _field_type(base, names, told)
+        return _field_type(base, names, properties)
     if base == "record":
         return _record_type(own, names)
     if base == "array":
         return _array_of(_field_type(own["items"], names, {}))
-    return _scalar_type(base, told)
+    return _scalar_type(base, properties)
 
 
-def _scalar_type(base: str, told: Mapping[str, Any]) -> FieldType:
-    logical = told.get("logicalType")
+def _scalar_type(base: str, properties: Mapping[str, Any]) -> FieldType:
+    logical = properties.get("logicalType")
     if logical == "decimal" and base in ("bytes", "fixed"):
-        return FieldType(Kind.DECIMAL, int(told["precision"]), int(told.get("scale", 0)))
+        return FieldType(Kind.DECIMAL, int(properties["precision"]), int(properties.get("scale", 0)))
     kind, unit = _LOGICAL.get((base, str(logical)), (_PRIMITIVES.get(base, Kind.OTHER), 1))
     return FieldType(kind, micros_per_unit=unit)
 

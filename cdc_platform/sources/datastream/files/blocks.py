@@ -15,7 +15,7 @@ MOST_AHEAD_BYTES: Final = 1 << 24
 """So much of a file's text is held at once, parsed, which takes several times as much memory."""
 
 
-class Block:
+class LineBlock:
     """Lines, what each of them is, and the batch that its row belongs to."""
 
     def __init__(self, lines: Sequence[bytes], most_values: int) -> None:
@@ -31,10 +31,10 @@ class Block:
         return [batch for batch in self._batches.values() if batch.name_reason is None]
 
     def _batch_of(self, event: Parsed) -> RowBatch | None:
-        found = row_of(event)
-        if found is None:
+        named_row = row_of(event)
+        if named_row is None:
             return None
-        schema, row = found
+        schema, row = named_row
         names = tuple(row)
         batch = self._batches.get((schema, names))
         if batch is None:
@@ -54,47 +54,47 @@ class Blocks:
     def __init__(self, stream: BinaryIO, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self._stream, self._bounds = stream, bounds
         self._unread = read_blocks(stream, bounds.most_block_bytes)
-        self._held: deque[Block] = deque()
-        self._held_bytes = 0
+        self._queue: deque[LineBlock] = deque()
+        self._queued_bytes = 0
         self._passed = 0
         self._is_read = False
         self._damage: FileDamaged | None = None
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[LineBlock]:
         """Yield the blocks, once.
 
         Raises:
             FileDamaged: the file cannot be read to its end.
         """
-        while self._held or self._read():
-            yield self._held[0]
-            self._held_bytes -= self._held.popleft().size_bytes
+        while self._queue or self._read():
+            yield self._queue[0]
+            self._queued_bytes -= self._queue.popleft().size_bytes
             self._passed += 1
         if self._damage is not None:
             raise self._damage
 
-    def look_through(self) -> Iterator[Block]:
+    def look_through(self) -> Iterator[LineBlock]:
         """Yield all blocks while one is being worked on, whose place stays; damage ends them without a word.
 
         What is at the file's beginning is not parsed again for it, up to a limit.
         """
         is_first = self._passed == 0
-        while is_first and self._held_bytes < MOST_AHEAD_BYTES and self._read():
+        while is_first and self._queued_bytes < MOST_AHEAD_BYTES and self._read():
             pass
-        held = list(self._held) if is_first else []
-        yield from held
+        queued = list(self._queue) if is_first else []
+        yield from queued
         if not (is_first and self._is_read):
-            yield from self._again(len(held))
+            yield from self._again(len(queued))
 
-    def _again(self, skipped: int) -> Iterator[Block]:
+    def _again(self, skipped: int) -> Iterator[LineBlock]:
         place = self._stream.tell()
         self._stream.seek(0)
         try:
             again = read_blocks(self._stream, self._bounds.most_block_bytes)
             for lines in islice(again, skipped, None):
-                yield Block(lines, self._bounds.most_values)
+                yield LineBlock(lines, self._bounds.most_values)
         except FileDamaged:
-            pass  # whoever reads the events says so
+            pass  # anyone who reads the events says so
         finally:
             self._stream.seek(place)
 
@@ -105,6 +105,6 @@ class Blocks:
             self._damage, lines = error, None
         self._is_read = lines is None
         if lines is not None:
-            self._held.append(Block(lines, self._bounds.most_values))
-            self._held_bytes += self._held[-1].size_bytes
+            self._queue.append(LineBlock(lines, self._bounds.most_values))
+            self._queued_bytes += self._queue[-1].size_bytes
         return not self._is_read

@@ -57,7 +57,7 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Block:
+class AvroBlock:
     """Records of a file, one after the other; `damage` says why there may be fewer than `count` of them."""
 
     count: int
@@ -72,11 +72,11 @@ def read_header(stream: BinaryIO) -> Header:
         AvroDamaged: The file has no whole header, or is compressed in a way that is not known.
     """
     try:
-        found: Any = schemaless_reader(stream, _HEADER, None)
+        fields: Any = schemaless_reader(stream, _HEADER, None)
         header = Header(
-            found["meta"]["avro.schema"].decode(),
-            found["meta"].get("avro.codec", b"null").decode(),
-            found["sync"],
+            fields["meta"]["avro.schema"].decode(),
+            fields["meta"].get("avro.codec", b"null").decode(),
+            fields["sync"],
         )
     except DAMAGE as error:
         raise AvroDamaged(f"Its header cannot be read ({said(error)})") from error
@@ -85,7 +85,7 @@ def read_header(stream: BinaryIO) -> Header:
     return header
 
 
-def read_blocks(stream: BinaryIO, header: Header, most_bytes: int) -> Iterator[Block]:
+def read_blocks(stream: BinaryIO, header: Header, most_bytes: int) -> Iterator[AvroBlock]:
     """Yield the blocks of a file; the last one of a damaged file says so.
 
     Args:
@@ -96,7 +96,7 @@ def read_blocks(stream: BinaryIO, header: Header, most_bytes: int) -> Iterator[B
     while (count := _read_long(stream)) is not None:
         size = _read_long(stream)
         if size is None or size < 0 or count < 0:
-            yield Block(
+            yield AvroBlock(
                 0, b"", "it ends within the head of a block" if size is None else "a block's size is negative"
             )
             return
@@ -106,20 +106,20 @@ def read_blocks(stream: BinaryIO, header: Header, most_bytes: int) -> Iterator[B
             return
 
 
-def _block(stream: BinaryIO, header: Header, count: int, size: int, most_bytes: int) -> Block:
+def _block(stream: BinaryIO, header: Header, count: int, size: int, most_bytes: int) -> AvroBlock:
     stored = stream.read(size)
     sync = stream.read(SYNC_BYTES)
     damage = None
     if len(stored) < size:
         damage = f"it ends within a block, {size - len(stored)} bytes too early"
     elif not header.sync.startswith(sync):
-        return Block(0, b"", "the marker behind a block is not that of the file")
+        return AvroBlock(0, b"", "the marker behind a block is not that of the file")
     elif len(sync) < SYNC_BYTES:
         damage = "it ends within the marker behind a block"
     try:
-        return Block(count, _decompressed(header.codec, stored, most_bytes), damage)
+        return AvroBlock(count, _decompressed(header.codec, stored, most_bytes), damage)
     except DAMAGE as error:
-        return Block(count, b"", damage or f"a block cannot be decompressed ({said(error)})")
+        return AvroBlock(count, b"", damage or f"a block cannot be decompressed ({said(error)})")
 
 
 def _decompressed(codec: str, data: bytes, most_bytes: int) -> bytes:
@@ -127,12 +127,12 @@ def _decompressed(codec: str, data: bytes, most_bytes: int) -> bytes:
     if make is None:
         return data
     decompressor = make()
-    found: bytes = decompressor.decompress(data, most_bytes + 1)
-    if len(found) > most_bytes:
+    content: bytes = decompressor.decompress(data, most_bytes + 1)
+    if len(content) > most_bytes:
         raise ValueError(f"it has more than {most_bytes} bytes; see the setting `most_block_bytes`")
     if not decompressor.eof:
         raise EOFError("its compressed bytes end too early")
-    return found
+    return content
 
 
 def _read_long(stream: BinaryIO) -> int | None:
@@ -185,18 +185,18 @@ class _CountedReads(BytesIO):
         Raises:
             ValueError: a record has too many values.
         """
-        found = super().read(size)
+        data = super().read(size)
         # An octet with its highest bit set is a part of a number that goes on.
-        if size != 1 or found < _GOES_ON:
+        if size != 1 or data < _GOES_ON:
             self._reads += 1
             if self._reads > self._most_reads:
                 raise ValueError(
                     f"it has more than {self._most_values} values; see the setting `most_values`"
                 )
-        return found
+        return data
 
 
-def records(block: Block, stored: Stored) -> Iterator[tuple[Any, str | None]]:
+def records(block: AvroBlock, stored: Stored) -> Iterator[tuple[Any, str | None]]:
     """Yield the records of a block, each with what is wrong with it: texts that are not Unicode are escaped.
 
     Raises:
@@ -206,14 +206,14 @@ def records(block: Block, stored: Stored) -> Iterator[tuple[Any, str | None]]:
     for ordinal in range(block.count):
         start = stream.tell()
         try:
-            found = _record(stream, stored.schema)
+            record = _record(stream, stored.schema)
             if stream.tell() == start:
                 raise ValueError("it has no bytes, so that there may be endlessly many")
         except DAMAGE as error:
             raise AvroDamaged(
                 block.damage or f"record {ordinal} of a block is damaged ({said(error)})"
             ) from error
-        yield found
+        yield record
     if block.damage is not None or stream.tell() < len(block.records):
         raise AvroDamaged(block.damage or "a block is longer than its records")
 

@@ -1,4 +1,4 @@
-"""What decoders of both formats need to know beyond the file, and the parts of an event that they share."""
+"""Input of the decoders of both formats beyond the file, and the parts of an event that they share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -61,14 +61,14 @@ class Decoding:
         try:
             return source_kind(read_method, metadata, self.source) is SourceKind.MONGODB
         except RecordUnreadable:
-            return False  # whoever interprets the event says so
+            return False  # anyone who interprets the event says so
 
     def _named(self, metadata: Mapping[str, Any]) -> str:
-        """Return how the setting `table_name` calls an event's table; empty where it does not tell."""
+        """Return how the setting `table_name` calls an event's table; empty where it does not say."""
         if self.table_name is None:
             return ""
-        told = (metadata.get("database"), metadata.get("schema"), inner_name(metadata))
-        return name_by_template(self.table_name, *(str(part) for part in told if part)) or ""
+        names = (metadata.get("database"), metadata.get("schema"), inner_name(metadata))
+        return name_by_template(self.table_name, *(str(part) for part in names if part)) or ""
 
 
 class EventFaulty(ValueError):
@@ -77,50 +77,50 @@ class EventFaulty(ValueError):
 
 def metadata_of(event: Mapping[str, Any]) -> dict[str, Any]:
     """Return the source's metadata of an event; empty where it has none."""
-    found = event.get("source_metadata")
-    if found is None:
+    metadata = event.get("source_metadata")
+    if metadata is None:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(metadata, dict):
         raise EventFaulty("`source_metadata` is no object")
-    return found
+    return metadata
 
 
 def payload_of(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the row of an event; None where it has none."""
-    found = event.get("payload")
-    if found is not None and not isinstance(found, dict):
+    payload = event.get("payload")
+    if payload is not None and not isinstance(payload, dict):
         raise EventFaulty("`payload` is no object")
-    return found
+    return payload
 
 
-def sort_keys_of(found: Any) -> tuple[str | int, ...]:
+def sort_keys_of(value: Any) -> tuple[str | int, ...]:
     """Return sort keys, which are texts and integers; NULL is an empty text."""
-    if found is None:
+    if value is None:
         return ()
-    types = set(map(type, found)) if isinstance(found, list) else _NO_KEYS
+    types = set(map(type, value)) if isinstance(value, list) else _NO_KEYS
     if not types <= _KEY_TYPES:
         raise EventFaulty("`sort_keys` is no array of texts and integers")
-    return tuple("" if key is None else key for key in found) if type(None) in types else tuple(found)
+    return tuple("" if key is None else key for key in value) if type(None) in types else tuple(value)
 
 
-def micros_of(found: Any, name: str) -> int | None:
+def micros_of(value: Any, name: str) -> int | None:
     """Return a moment of an event, be it a text or milliseconds; without a zone it is UTC."""
     try:
-        if isinstance(found, str):
-            return _moment_micros(found)
+        if isinstance(value, str):
+            return _moment_micros(value)
     except ValueError as error:
         raise EventFaulty(f"`{name}`: {error}") from error
-    if found is not None and type(found) is not int:
+    if value is not None and type(value) is not int:
         raise EventFaulty(f"`{name}` is no moment")
-    return None if found is None else found * MICROS_PER_MILLI
+    return None if value is None else value * MICROS_PER_MILLI
 
 
 def text_of(event: Mapping[str, Any], name: str) -> str:
     """Return a text of an event; empty where it has none."""
-    found = event.get(name)
-    if found is not None and not isinstance(found, str):
+    value = event.get(name)
+    if value is not None and not isinstance(value, str):
         raise EventFaulty(f"`{name}` is no text")
-    return found or ""
+    return value or ""
 
 
 def faulty_event(reason: str, text: str, position: int, event: Mapping[str, Any]) -> FaultyEvent:

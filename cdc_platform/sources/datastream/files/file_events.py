@@ -34,8 +34,8 @@ def decode_file(
     """
     decoding, interpreter = _tools(settings.to_options())
     decoding = replace(decoding, schemas=schemas) if schemas else decoding
-    for found in read_events(data, decoding):
-        yield found if isinstance(found, FaultyEvent) else interpreter.interpret(found)
+    for event in read_events(data, decoding):
+        yield event if isinstance(event, FaultyEvent) else interpreter.interpret(event)
 
 
 def decode_text(
@@ -44,7 +44,7 @@ def decode_text(
     position: int | None,
     borrowed: Callable[[], Mapping[str, Fields]] = dict,
 ) -> Iterator[SourceEvent | FaultyEvent]:
-    """Yield what an event tells of which only the text of its fault is left.
+    """Yield what an event says of which only the text of its fault is left.
 
     Args:
         settings: the pipeline's.

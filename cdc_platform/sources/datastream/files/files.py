@@ -21,7 +21,7 @@ _OBJECT: Final = re.compile(rb"^[^\S\n]*\{", re.MULTILINE)
 
 
 def read_events(source: bytes | BinaryIO, decoding: Decoding) -> Iterator[Envelope | FaultyEvent]:
-    """Yield the events of a file, in its order; its first bytes tell whether it is Avro or JSON lines.
+    """Yield the events of a file, in its order; its first bytes say whether it is Avro or JSON lines.
 
     Nothing is left out in silence: what cannot be read is a faulty event, one for each line or record, and
     one without a position for a file, or the rest of one.

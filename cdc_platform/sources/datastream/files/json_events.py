@@ -137,21 +137,24 @@ def _check_depth(metadata: Any) -> None:
         raise EventFaulty(f"`source_metadata` is nested deeper than {_MOST_LEVELS} levels")
 
 
-def checked(found: dict[str, Any] | EventFaulty) -> JsonEvent:
+def checked(parsed: dict[str, Any] | EventFaulty) -> JsonEvent:
     """Return the event that an object of another shape is.
 
     Raises:
         EventFaulty: It is none.
     """
-    if isinstance(found, EventFaulty):
-        raise found
-    metadata, name, row = metadata_of(found), _schema_name(found), payload_of(found)
+    if isinstance(parsed, EventFaulty):
+        raise parsed
+    metadata, name, row = metadata_of(parsed), _schema_name(parsed), payload_of(parsed)
     event = JsonEvent(object_name=name[0], schema_key=name[1], source_metadata=metadata, payload=row)
-    event.read_method, event.uuid = text_of(found, "read_method"), text_of(found, "uuid")
-    event.read_timestamp, event.source_timestamp = found.get("read_timestamp"), found.get("source_timestamp")
+    event.read_method, event.uuid = text_of(parsed, "read_method"), text_of(parsed, "uuid")
+    event.read_timestamp, event.source_timestamp = (
+        parsed.get("read_timestamp"),
+        parsed.get("source_timestamp"),
+    )
     for moment in ("read_timestamp", "source_timestamp"):
-        micros_of(found.get(moment), moment)
-    event.stream_name, event.sort_keys = text_of(found, "stream_name"), found.get("sort_keys")
+        micros_of(parsed.get(moment), moment)
+    event.stream_name, event.sort_keys = text_of(parsed, "stream_name"), parsed.get("sort_keys")
     sort_keys_of(event.sort_keys)
     return event
 
@@ -166,26 +169,26 @@ def keep_documents(
         documents: columns, and the types of the values that count.
         line: of the event; if it is not JSON by the letter, with a NaN in it, its values stay parsed.
     """
-    wanted = [name for name, types in documents if type(row.get(name)) in types]
-    if not wanted:
+    names = [name for name, types in documents if type(row.get(name)) in types]
+    if not names:
         return
     try:
-        written = _written(line).payload or {}
+        payload = _written(line).payload or {}
     except _REFUSALS:
         return
-    for name in wanted:
-        row[name] = JsonDocument(without_spaces(bytes(written[name]).decode()))
+    for name in names:
+        row[name] = JsonDocument(without_spaces(bytes(payload[name]).decode()))
 
 
-def row_of(found: Parsed) -> tuple[SchemaName, dict[str, Any]] | None:
+def row_of(parsed: Parsed) -> tuple[SchemaName, dict[str, Any]] | None:
     """Return the row of an event and the name of its schema; None where it has none."""
-    if isinstance(found, JsonEvent):
-        row = found.payload
-        return None if row is None else ((found.object_name or "", found.schema_key or ""), row)
-    if isinstance(found, EventFaulty):
+    if isinstance(parsed, JsonEvent):
+        row = parsed.payload
+        return None if row is None else ((parsed.object_name or "", parsed.schema_key or ""), row)
+    if isinstance(parsed, EventFaulty):
         return None
     try:
-        name, row = _schema_name(found), payload_of(found)
+        name, row = _schema_name(parsed), payload_of(parsed)
     except EventFaulty:
         return None
     return None if row is None else (name, row)

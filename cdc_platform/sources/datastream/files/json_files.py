@@ -6,7 +6,7 @@ from typing import Any, BinaryIO, Final
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID
-from cdc_platform.sources.datastream.files.blocks import Block, Blocks
+from cdc_platform.sources.datastream.files.blocks import Blocks, LineBlock
 from cdc_platform.sources.datastream.files.decoding import (
     Decoding,
     EventFaulty,
@@ -50,13 +50,13 @@ def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | Fault
 
 
 def inferred_fields(blocks: Blocks, decoding: Decoding) -> Mapping[SchemaName, Fields]:
-    """Return the columns of all events of a file whose schema nobody has told."""
-    found: dict[SchemaName, Inference] = {}
+    """Return the columns of all events of a file without a schema."""
+    inferences: dict[SchemaName, Inference] = {}
     for block in blocks.look_through():
         for batch in block.batches:
             if batch.schema[1] not in decoding.schemas:
-                found.setdefault(batch.schema, Inference()).add(batch)
-    return {name: inference.fields for name, inference in found.items()}
+                inferences.setdefault(batch.schema, Inference()).add(batch)
+    return {name: inference.fields for name, inference in inferences.items()}
 
 
 class BlockDecoder:
@@ -68,18 +68,18 @@ class BlockDecoder:
         self._readers: dict[tuple[SchemaName, int, bool], RowReader] = {}
         self._fitted: dict[tuple[int, int, bool], RowReader] = {}
 
-    def decode(self, block: Block, first_position: int) -> list[Envelope | FaultyEvent]:
+    def decode(self, block: LineBlock, first_position: int) -> list[Envelope | FaultyEvent]:
         """Return the events of a block."""
         self._fitted = {}
-        found: list[Envelope | FaultyEvent] = []
-        told = zip(block.lines, block.events, block.batch_of, strict=True)
-        for position, (line, event, batch) in enumerate(told, first_position):
+        envelopes: list[Envelope | FaultyEvent] = []
+        lines = zip(block.lines, block.events, block.batch_of, strict=True)
+        for position, (line, event, batch) in enumerate(lines, first_position):
             try:
-                known = event if isinstance(event, JsonEvent) else checked(event)
-                found.append(self._envelope(known, batch, position, line))
+                json_event = event if isinstance(event, JsonEvent) else checked(event)
+                envelopes.append(self._envelope(json_event, batch, position, line))
             except (EventFaulty, ColumnFaulty) as error:
-                found.append(_fault(error, line, event, position))
-        return found
+                envelopes.append(_fault(error, line, event, position))
+        return envelopes
 
     def _envelope(self, event: JsonEvent, batch: RowBatch | None, position: int, line: bytes) -> Envelope:
         metadata = event.source_metadata or {}
@@ -119,18 +119,18 @@ class BlockDecoder:
     ) -> RowReader:
         key = (name, id(declared), is_document)
         if key not in self._readers:
-            found = self._new_reader(name, declared)
+            reader = self._new_reader(name, declared)
             if is_document:
                 # A type that depends on other documents would make two identifiers of one.
-                found = found.without_reader(DOCUMENT_ID)
-            self._readers[key] = found
+                reader = reader.without_reader(DOCUMENT_ID)
+            self._readers[key] = reader
         return self._readers[key]
 
     def _new_reader(self, name: SchemaName, declared: Mapping[str, FieldType]) -> RowReader:
-        """Return a reader; where nobody told the schema, what is declared needs no guess at all."""
-        told = self._decoding.schemas.get(name[1])
-        if told is not None:
-            return row_reader(told, declared, json_reader)
+        """Return a reader; without a schema, declared columns need no guess at all."""
+        schema_fields = self._decoding.schemas.get(name[1])
+        if schema_fields is not None:
+            return row_reader(schema_fields, declared, json_reader)
         if self._inferred is None:
             self._inferred = inferred_fields(self._blocks, self._decoding)
         guessed = self._inferred[name]
@@ -139,9 +139,9 @@ class BlockDecoder:
         )
 
 
-def _fault(error: ValueError, line: bytes, found: Parsed, position: int) -> FaultyEvent:
+def _fault(error: ValueError, line: bytes, parsed: Parsed, position: int) -> FaultyEvent:
     try:
-        event = {} if isinstance(found, EventFaulty) else event_of(line)
+        event = {} if isinstance(parsed, EventFaulty) else event_of(line)
     except EventFaulty:
         event = {}
     return faulty_event(str(error), line.decode(errors="backslashreplace"), position, event)

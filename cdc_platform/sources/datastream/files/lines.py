@@ -26,18 +26,18 @@ def read_blocks(
     try:
         # Of a gzip with many members each chunk may be a line.
         for chunk in read_chunks(stream):
-            first, *others = chunk.split(b"\n")
+            first, *further = chunk.split(b"\n")
             rest.add(first)
-            if others:
-                gathered += _told([rest.take(), *others[:-1]])
-                rest.add(others[-1])
+            if further:
+                gathered += _without_line_ends([rest.take(), *further[:-1]])
+                rest.add(further[-1])
             size_bytes += len(chunk)
             if size_bytes >= CHUNK_BYTES:
                 yield gathered
                 gathered, size_bytes = [], 0
     except FileDamaged as error:
         damage = error
-    yield gathered if damage is not None else [*gathered, *_told([rest.take()])]
+    yield gathered if damage is not None else [*gathered, *_without_line_ends([rest.take()])]
     if damage is not None:
         raise damage
 
@@ -78,5 +78,5 @@ class _Line:
         return LongLine.of(f"{size_bytes} bytes, more than `most_block_bytes`, {self._most_bytes}", line)
 
 
-def _told(lines: list[bytes]) -> list[bytes]:
+def _without_line_ends(lines: list[bytes]) -> list[bytes]:
     return [line.removesuffix(b"\r") if line.endswith(b"\r") else line for line in lines if line.strip()]

@@ -43,12 +43,12 @@ def offered_schemas(listed: Iterable[SourceFile], read: Iterable[SourceFile]) ->
         listed: all files that there are.
         read: those that are to be read.
     """
-    wanted = {key_of_name(file.path) for file in read}
-    found: dict[str, list[SourceFile]] = {}
+    keys = {key_of_name(file.path) for file in read}
+    offers: dict[str, list[SourceFile]] = {}
     for file in listed:
-        if file.path.endswith((*SCHEMA_SUFFIXES, AVRO_SUFFIX)) and key_of_name(file.path) in wanted:
-            found.setdefault(key_of_name(file.path), []).append(file)
-    return {key: tuple(sorted(files, key=_merit)[:MOST_OFFERS]) for key, files in found.items()}
+        if file.path.endswith((*SCHEMA_SUFFIXES, AVRO_SUFFIX)) and key_of_name(file.path) in keys:
+            offers.setdefault(key_of_name(file.path), []).append(file)
+    return {key: tuple(sorted(files, key=_merit)[:MOST_OFFERS]) for key, files in offers.items()}
 
 
 def _merit(file: SourceFile) -> tuple[bool, str]:
@@ -58,7 +58,7 @@ def _merit(file: SourceFile) -> tuple[bool, str]:
 def borrowed_schemas(
     location: str, file: SourceFile, offers: Offers, data: bytes, bounds: Bounds
 ) -> Mapping[str, Fields]:
-    """Return the columns by `schema_key` that others tell of a file's events; none where nobody does.
+    """Return the columns by `schema_key` that other files have for a file's events; none where no file has.
 
     Args:
         location: the stream's folder.
@@ -86,8 +86,8 @@ def borrowed_schemas(
 def _fields_of(location: str, key: str, offer: SourceFile, bounds: Bounds) -> Fields | None:
     data = FileStore(location, ()).read(offer.path)
     if not is_schema(offer):
-        told = schema_of_avro(BytesIO(data), bounds)
-        return told[1] if told is not None and told[0] == key else None
+        named_fields = schema_of_avro(BytesIO(data), bounds)
+        return named_fields[1] if named_fields is not None and named_fields[0] == key else None
     try:
         return fields_of_schema(data.decode(), bounds)
     except ValueError as error:

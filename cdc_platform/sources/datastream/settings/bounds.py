@@ -1,4 +1,4 @@
-"""What the reading of a file may ask for: few bytes can stand for endless depth, digits, values or text."""
+"""Bounds of reading a file: few bytes can stand for endless depth, digits, values or text."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -65,12 +65,12 @@ def declared_type(text: str, setting: str = SETTING) -> FieldType:
         raise SettingError(setting, f"is empty; write the column's type, {_KNOWN}")
     if word in _WORDS:
         return _WORDS[word]
-    if found := _DECIMAL.fullmatch(word):
-        return _decimal(int(found[1]), int(found[2] or 0), setting)
-    if found := _BYTES.fullmatch(word):
-        return FieldType(Kind.BYTES, encoding=found[1].lower())
-    if found := _ARRAY.fullmatch(word):
-        element = declared_type(found[1], setting)
+    if match := _DECIMAL.fullmatch(word):
+        return _decimal(int(match[1]), int(match[2] or 0), setting)
+    if match := _BYTES.fullmatch(word):
+        return FieldType(Kind.BYTES, encoding=match[1].lower())
+    if match := _ARRAY.fullmatch(word):
+        element = declared_type(match[1], setting)
         if element.kind is not Kind.ARRAY:
             return FieldType(Kind.ARRAY, element=element)
     raise SettingError(setting, f"is no type: {text!r}; a type is {_KNOWN}")

@@ -1,4 +1,4 @@
-"""Which database an event of Datastream comes from, and whether a backfill read it."""
+"""The kind of database that an event of Datastream comes from, and whether a backfill read it."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -65,13 +65,13 @@ def source_kind(read_method: str, metadata: Mapping[str, Any], declared: str | N
     if declared is not None:
         return SourceKind(declared)
     by_prefix, is_bare = _by_method(read_method)
-    found = by_prefix or _by_shape(metadata) or (SourceKind.MONGODB if is_bare else None)
-    if found is None:
+    kind = by_prefix or _by_shape(metadata) or (SourceKind.MONGODB if is_bare else None)
+    if kind is None:
         raise RecordUnreadable(
             f"Neither the read method nor `source_metadata` tells the source; set `source` to one of "
             f"{', '.join(SOURCE_KINDS)}. Read method: {read_method!r}"
         )
-    return found
+    return kind
 
 
 @lru_cache(maxsize=256)
@@ -83,7 +83,7 @@ def _by_method(read_method: str) -> tuple[SourceKind | None, bool]:
 
 @lru_cache(maxsize=256)
 def is_backfill(read_method: str) -> bool:
-    """Whether a backfill read the row; the names of files do not tell it."""
+    """Whether a backfill read the row; the names of files do not state it."""
     method = read_method.lower()
     return "backfill" in method or "dump" in method
 

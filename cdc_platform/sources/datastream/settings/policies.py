@@ -1,4 +1,4 @@
-"""What a pipeline may decide where Datastream leaves it open."""
+"""Choices that Datastream leaves to a pipeline."""
 
 from enum import StrEnum
 

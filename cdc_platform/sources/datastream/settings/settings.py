@@ -184,7 +184,7 @@ class DatastreamSettings:
             if not column.strip():
                 raise SettingError(f"sequence_columns.{table}", "is empty; write the column's name")
         moments = [_moment(text) for text in self.epochs]
-        if any(one >= other for one, other in pairwise(moments)):
+        if any(earlier >= other for earlier, other in pairwise(moments)):
             raise SettingError("epochs", f"must ascend, but are: {', '.join(self.epochs)}")
         if len(moments) > MOST_EPOCHS:
             raise SettingError("epochs", f"must be at most {MOST_EPOCHS}, but are: {len(moments)}")

@@ -1,4 +1,4 @@
-"""Which stream of Datastream is asked for its state, and how patiently."""
+"""Settings of the stream of Datastream whose state is read, and of its requests."""
 
 import math
 import re

@@ -72,5 +72,7 @@ def _part(field: str, value: object) -> str:
         value = value[0]
     text = value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
     if not text:
-        raise RecordUnreadable(f"`source_metadata` does not tell the event's table: `{field}` says {value!r}")
+        raise RecordUnreadable(
+            f"`source_metadata` does not state the event's table: `{field}` says {value!r}"
+        )
     return '"' + text.replace('"', '""') + '"' if _AMBIGUOUS.search(text) else text

@@ -1,10 +1,10 @@
-"""What the errors of Datastream's API mean, and what to do about them."""
+"""Errors of Datastream's API: their meaning, and what to do about them."""
 
 from typing import Final
 
 from cdc_platform.errors import AccessDenied, SourceError, SourceNotFound
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
-from cdc_platform.sources.statuses import Meaning, find_meaning
+from cdc_platform.sources.statuses import StatusMeaning, find_meaning
 
 _ACCESS_ADVICE: Final = (
     "Give the account of this process roles/datastream.viewer (datastream.streams.get and "
@@ -19,15 +19,15 @@ _REFUSED_ADVICE: Final = (
 )
 
 MEANINGS: Final = (
-    Meaning(
+    StatusMeaning(
         "PERMISSION_DENIED",
         "has not been used in project",
         AccessDenied,
         "Enable the API datastream.googleapis.com in the stream's project",
     ),
-    Meaning("PERMISSION_DENIED", "", AccessDenied, _ACCESS_ADVICE),
-    Meaning("UNAUTHENTICATED", "", AccessDenied, _ACCESS_ADVICE),
-    Meaning(
+    StatusMeaning("PERMISSION_DENIED", "", AccessDenied, _ACCESS_ADVICE),
+    StatusMeaning("UNAUTHENTICATED", "", AccessDenied, _ACCESS_ADVICE),
+    StatusMeaning(
         "NOT_FOUND",
         "",
         SourceNotFound,

@@ -9,7 +9,6 @@ from contextlib import closing
 from typing import Any, Final, TypeVar
 
 from cdc_platform.errors import AccessDenied, LibraryMissing, SourceError, SourceUnreachable
-from cdc_platform.sources.attempts import Attempts
 from cdc_platform.sources.channels import keep_out_of_forks
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.stream.stream_failures import to_stream_error
@@ -20,6 +19,7 @@ from cdc_platform.sources.datastream.stream.stream_state import (
     StreamState,
     StreamStatus,
 )
+from cdc_platform.sources.retries import Retries
 
 State = TypeVar("State", StreamState, BackfillState)
 
@@ -48,7 +48,10 @@ def read_stream(settings: StreamSettings) -> StreamStatus:
     require_library()
     with closing(_Client(settings)) as client:
         stream = client.stream()
-        objects = sorted((_object(found) for found in client.objects()), key=lambda found: found.name)
+        objects = sorted(
+            (_object(stream_object) for stream_object in client.objects()),
+            key=lambda stream_object: stream_object.name,
+        )
     state = _named(StreamState, stream, "state")
     return StreamStatus(stream.name, stream.display_name, state, _errors(stream.errors), tuple(objects))
 
@@ -75,7 +78,7 @@ class _Client:
     def __init__(self, settings: StreamSettings) -> None:
         self._settings = settings
         self._end_s = time.monotonic() + settings.deadline_s
-        self._attempts = Attempts(
+        self._attempts = Retries(
             settings.max_attempts, settings.backoff_initial_s, settings.backoff_max_s, self._sleep
         )
         self._api: Any = None
@@ -163,18 +166,18 @@ def _generated_client(host: str | None) -> Any:
     return DatastreamClient(transport=DatastreamGrpcTransport(channel=channel))
 
 
-def _object(found: Any) -> StreamObject:
-    job = found.backfill_job
-    errors = (*_errors(found.errors), *_errors(job.errors))
-    return StreamObject(_object_name(found), _named(BackfillState, job, "state"), errors)
+def _object(stream_object: Any) -> StreamObject:
+    job = stream_object.backfill_job
+    errors = (*_errors(stream_object.errors), *_errors(job.errors))
+    return StreamObject(_object_name(stream_object), _named(BackfillState, job, "state"), errors)
 
 
-def _object_name(found: Any) -> str:
+def _object_name(stream_object: Any) -> str:
     """Return the source's name of an object: the parts of its identifier, whichever source it is of."""
-    identifier = found.source_object
+    identifier = stream_object.source_object
     kind = identifier.WhichOneof("source_identifier")
     parts = [value for _, value in getattr(identifier, kind).ListFields()] if kind else []
-    return ".".join(parts) or found.display_name or found.name
+    return ".".join(parts) or stream_object.display_name or stream_object.name
 
 
 def _errors(errors: Any) -> tuple[StreamError, ...]:

@@ -1,4 +1,4 @@
-"""What Datastream says of a stream: its state, its errors, its objects; and whether that is a concern."""
+"""The state of a stream of Datastream, its errors and its objects; and whether that is a concern."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class BackfillState(StrEnum):
 
 
 class Concern(StrEnum):
-    """How much a stream's status should trouble whoever reads its tables."""
+    """How much a stream's status should trouble anyone who reads its tables."""
 
     NONE = "none"
     """The tables follow the source."""
@@ -140,7 +140,7 @@ class StreamStatus:
     @property
     def troubled_objects(self) -> tuple[StreamObject, ...]:
         """Objects of which rows may be missing."""
-        return tuple(found for found in self.objects if found.is_troubled)
+        return tuple(stream_object for stream_object in self.objects if stream_object.is_troubled)
 
     @property
     def concern(self) -> Concern:
@@ -161,10 +161,12 @@ class StreamStatus:
     def summary(self) -> str:
         """State, advice, and the first of the errors, as a text for the operator."""
         state = self.state.value.replace("_", " ")
-        told = [f"The stream `{self.name}` is {state}. {self.advice}."]
-        told += _first("Errors", [error.text for error in self.errors])
-        told += _first("Objects in trouble", [_trouble(found) for found in self.troubled_objects])
-        return " ".join(told)
+        sentences = [f"The stream `{self.name}` is {state}. {self.advice}."]
+        sentences += _first("Errors", [error.text for error in self.errors])
+        sentences += _first(
+            "Objects in trouble", [_trouble(stream_object) for stream_object in self.troubled_objects]
+        )
+        return " ".join(sentences)
 
 
 SUMMARISED: Final = 3
@@ -178,6 +180,6 @@ def _first(title: str, texts: list[str]) -> Iterable[str]:
     yield f"{title} ({len(texts)}): {'; '.join(texts[:SUMMARISED])}{more}."
 
 
-def _trouble(found: StreamObject) -> str:
-    error = f", {found.errors[0].text}" if found.errors else ""
-    return f"{found.name} (backfill {found.backfill.value.replace('_', ' ')}{error})"
+def _trouble(stream_object: StreamObject) -> str:
+    error = f", {stream_object.errors[0].text}" if stream_object.errors else ""
+    return f"{stream_object.name} (backfill {stream_object.backfill.value.replace('_', ' ')}{error})"

@@ -37,7 +37,7 @@ class RowBatch:
 
     @cached_property
     def types(self) -> Mapping[str, frozenset[type]]:
-        """The types of each column's values; those of integers tell how large they are."""
+        """The types of each column's values; those of integers say how large they are."""
         return {name: types_of(values) for name, values in self.columns.items()}
 
 

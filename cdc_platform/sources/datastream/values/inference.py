@@ -46,13 +46,13 @@ def type_of_value(value: Any) -> FieldType:
     return _BY_PYTHON[type(value)]
 
 
-def joined(one: FieldType, other: FieldType) -> FieldType:
+def joined(first: FieldType, other: FieldType) -> FieldType:
     """Return the type that has room for the values of both."""
-    if other in (one, _UNKNOWN):
-        return one
-    if one == _UNKNOWN:
+    if other in (first, _UNKNOWN):
+        return first
+    if first == _UNKNOWN:
         return other
-    if {one.kind, other.kind} <= {Kind.LONG, Kind.NUMBER, Kind.DOUBLE}:
+    if {first.kind, other.kind} <= {Kind.LONG, Kind.NUMBER, Kind.DOUBLE}:
         return _NUMBER
     return _TEXT
 
@@ -62,7 +62,7 @@ def type_of_column(values: Sequence[Any], types: AbstractSet[type]) -> FieldType
 
     Args:
         values: the values.
-        types: their types, as `types_of` tells them.
+        types: their types, as `types_of` has them.
     """
     # With an object or an array among them any number is text, and these cannot be looked for.
     if JsonNumber in types and types.isdisjoint(_DOCUMENTS) and not NON_FINITE.isdisjoint(values):
@@ -80,8 +80,8 @@ class Inference:
         """Take the values of some rows into account."""
         types = self._types
         for name, values in batch.columns.items():
-            found = type_of_column(values, batch.types[name])
-            types[name] = joined(types.get(name, _UNKNOWN), found)
+            column_type = type_of_column(values, batch.types[name])
+            types[name] = joined(types.get(name, _UNKNOWN), column_type)
 
     @property
     def fields(self) -> Fields:

@@ -123,8 +123,8 @@ def _micros(moment: datetime) -> int:
 
 def offset_text(text: str) -> str:
     """Return the offset that a moment's text ends with, `+00:00` where there is none."""
-    found = _OFFSET.fullmatch(text)
-    return f"{found[1]}:{found[2] or '00'}" if found else "+00:00"
+    match = _OFFSET.fullmatch(text)
+    return f"{match[1]}:{match[2] or '00'}" if match else "+00:00"
 
 
 def offset_of_millis(millis: int) -> str:
@@ -136,12 +136,12 @@ def offset_of_millis(millis: int) -> str:
 def _far_moment_micros(text: str) -> int:
     if text.strip("+-").lower() in (INFINITY, "inf"):
         return MINUS_INFINITY_MICROS if text.startswith("-") else INFINITY_MICROS
-    found = _FAR_MOMENT.fullmatch(text)
-    if found is None:
+    match = _FAR_MOMENT.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is no moment")
-    cycles, year = divmod(int(found[1]) - 1, _CYCLE_YEARS)
+    cycles, year = divmod(int(match[1]) - 1, _CYCLE_YEARS)
     try:
-        near = _near_moment(f"{year + 1 + _CYCLE_YEARS:04}{found[2]}T{found[3] or '00:00:00'}")
+        near = _near_moment(f"{year + 1 + _CYCLE_YEARS:04}{match[2]}T{match[3] or '00:00:00'}")
     except ValueError:
         raise ValueError(f"{text!r} is no moment") from None
     return _micros(near) + (cycles - 1) * _CYCLE_DAYS * MICROS_PER_DAY
@@ -161,10 +161,10 @@ def time_micros(text: str) -> tuple[int, str | None]:
     Raises:
         ValueError: The text is no time.
     """
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is no time")
-    sign, hours, minutes, seconds, fraction, offset = found.groups()
+    sign, hours, minutes, seconds, fraction, offset = match.groups()
     whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
     micros = whole * MICROS_PER_SECOND + int((fraction or "").ljust(6, "0")[:6])
     return (-micros if sign else micros), _offset(offset)
@@ -195,16 +195,16 @@ def interval_parts(text: str) -> tuple[int, int]:
     Raises:
         ValueError: The text is no interval.
     """
-    found = _DURATION.fullmatch(text)
-    if found is None or text.endswith(("P", "T")):
+    match = _DURATION.fullmatch(text)
+    if match is None or text.endswith(("P", "T")):
         raise ValueError(f"{text!r} is no interval")
-    sign = -1 if found["sign"] == "-" else 1
+    sign = -1 if match["sign"] == "-" else 1
     number = {
-        name: int(found[name] or 0) for name in ("years", "months", "weeks", "days", "hours", "minutes")
+        name: int(match[name] or 0) for name in ("years", "months", "weeks", "days", "hours", "minutes")
     }
     hours = (number["weeks"] * 7 + number["days"]) * 24 + number["hours"]
     micros = (hours * 60 + number["minutes"]) * 60 * MICROS_PER_SECOND + _second_micros(
-        found["seconds"] or "0"
+        match["seconds"] or "0"
     )
     return sign * (number["years"] * 12 + number["months"]), sign * micros
 

@@ -62,7 +62,7 @@ class RowReader:
         """Return what reads rows of these columns the same, if it is one of these types that each value has.
 
         Args:
-            types: by the rows' columns, as `types_of` tells them.
+            types: by the rows' columns, as `types_of` has them.
         """
         names = self.names
         needed = tuple(
@@ -101,8 +101,8 @@ def row_reader(fields: Fields, declared: Mapping[str, FieldType], native: Native
     columns = tuple((name, (declared.get(name) or field).column_type) for name, field in fields)
     readers = ((name, column_reader(field, declared.get(name), native)) for name, field in fields)
     documents = ((name, _DOCUMENTS[field.kind]) for name, field in fields if field.kind in _DOCUMENTS)
-    found = tuple((name, reader) for name, reader in readers if reader is not None)
-    return RowReader(columns, found, documents=tuple(documents))
+    value_readers = tuple((name, reader) for name, reader in readers if reader is not None)
+    return RowReader(columns, value_readers, documents=tuple(documents))
 
 
 def column_reader(field: FieldType, declared: FieldType | None, native: NativeReader) -> Reader | None:

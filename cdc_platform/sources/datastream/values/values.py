@@ -43,9 +43,9 @@ def json_reader(field: FieldType, *, is_wide: bool = False) -> Reader:
     return (_WIDE.get(field.kind) if is_wide else None) or _READERS[field.kind]
 
 
-def declared_reader(found: FieldType, declared: FieldType) -> Reader:
+def declared_reader(actual: FieldType, declared: FieldType) -> Reader:
     """Return what makes a declared type of a value that was read as the type that was found."""
-    if declared.kind is Kind.JSON and found.kind in (Kind.STRING, Kind.VARCHAR, Kind.JSON, Kind.OTHER):
+    if declared.kind is Kind.JSON and actual.kind in (Kind.STRING, Kind.VARCHAR, Kind.JSON, Kind.OTHER):
         return normal
     return json_reader(declared)
 
@@ -149,10 +149,10 @@ def _elements(value: Any) -> list[Any]:
 def _boolean(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    found = _BOOLEANS.get(str(value).lower())
-    if found is None:
+    value_as_bool = _BOOLEANS.get(str(value).lower())
+    if value_as_bool is None:
         raise ValueError(f"{_shown(value)} is neither true nor false")
-    return found
+    return value_as_bool
 
 
 def _integer(value: Any) -> int | str:
@@ -318,5 +318,5 @@ _NULL: Final = frozenset({type(None)})
 
 
 def plain_types(reader: Reader) -> frozenset[type]:
-    """Return the types, as `types_of` tells them, whose values a reader returns as they are."""
+    """Return the types, as `types_of` has them, whose values a reader returns as they are."""
     return _PLAIN.get(reader, _NULL) | _NULL

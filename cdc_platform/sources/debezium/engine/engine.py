@@ -20,7 +20,7 @@ from typing import Any, Final
 from cdc_platform.errors import CdcError, LibraryMissing, SettingError
 from cdc_platform.model.base.declared_settings import read_json, to_json
 from cdc_platform.sources.debezium.engine.engine_failures import failure_of
-from cdc_platform.sources.debezium.engine.engine_source import check_source, emit_marker
+from cdc_platform.sources.debezium.engine.engine_source import check_capturable, emit_marker
 from cdc_platform.sources.debezium.engine.spool import Spool, SpoolWriter, write_whole
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
@@ -49,8 +49,8 @@ class Order:
     @classmethod
     def from_json(cls, text: str) -> "Order":
         """Return the order that `to_json` has written."""
-        given = json.loads(text)
-        return cls(read_json(EngineInput, given["settings"]), given["until_caught_up"])
+        fields = json.loads(text)
+        return cls(read_json(EngineInput, fields["settings"]), fields["until_caught_up"])
 
 
 @dataclass
@@ -115,8 +115,8 @@ class BatchWriter:
 
 
 def _has_begun(transaction: str) -> bool:
-    told = json.loads(transaction)
-    return bool(told.get("payload", told)["status"] == "BEGIN")
+    boundary = json.loads(transaction)
+    return bool(boundary.get("payload", boundary)["status"] == "BEGIN")
 
 
 def event_text(topic: str, record: Any) -> str:
@@ -144,7 +144,7 @@ def capture(order: Order, run: Run) -> None:
     spool = Spool(settings.folder())
     with spool.opened(settings.identity()) as writer:
         _start_java(spool, settings)
-        check_source(settings)
+        check_capturable(settings)
         _mend_offsets(spool)
         engine = _build(order, BatchWriter(writer, settings, run), run, spool)
         thread = threading.Thread(target=engine.run, name="engine", daemon=True)
@@ -297,10 +297,10 @@ def _end_with_parent(run: Run) -> None:
 def _tell(error: CdcError, folder: Path) -> None:
     sys.stderr.write(f"{type(error).__name__}: {error}\n")
     if folder.is_dir():
-        told = {"error": type(error).__name__, "message": str(error)}
+        failure = {"error": type(error).__name__, "message": str(error)}
         if isinstance(error, SettingError):
-            told |= {"setting": error.setting, "problem": error.problem}
-        write_whole(folder / "failure.json", json.dumps(told))
+            failure |= {"setting": error.setting, "problem": error.problem}
+        write_whole(folder / "failure.json", json.dumps(failure))
 
 
 if __name__ == "__main__":

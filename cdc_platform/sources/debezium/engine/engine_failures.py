@@ -1,4 +1,4 @@
-"""What the engine's errors mean: Java's chains of exceptions become the platform's errors."""
+"""Errors of the engine: Java's chains of exceptions become the platform's errors."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 
 @dataclass(frozen=True)
-class Meaning:
+class ErrorMeaning:
     """What an exception means.
 
     Args:
@@ -36,48 +36,50 @@ class Meaning:
 
 
 MEANINGS: Final = (
-    Meaning(
+    ErrorMeaning(
         r"no longer available on the server|slot is ahead|ahead of the",
         SlotOutrun,
         "The slot is gone, or was recreated: the changes between are lost to it. Begin with a new spool and "
         "a new lake, or set `snapshot` to `when_needed`, which reads all rows again.",
     ),
-    Meaning(r"slot \S+ is active", SlotInUse, "Another engine or connector reads the slot: stop it."),
-    Meaning(
+    ErrorMeaning(r"slot \S+ is active", SlotInUse, "Another engine or connector reads the slot: stop it."),
+    ErrorMeaning(
         r"wal_level|logical decoding requires",
         ReplicationRefused,
         "Set `wal_level = logical` in the server's configuration and restart it.",
     ),
-    Meaning(
+    ErrorMeaning(
         r"replication role|start (WAL|wal) ?sender|permission denied to (create|use) replication",
         ReplicationRefused,
         "The role needs the right to replicate: `ALTER ROLE ... REPLICATION`, or what the provider has for "
         "it.",
     ),
-    Meaning(
+    ErrorMeaning(
         r"all replication slots are in use|max_wal_senders",
         ReplicationRefused,
         "The server has no replication slot left: drop one that is not used, or raise "
         "`max_replication_slots` and `max_wal_senders`.",
     ),
-    Meaning(
+    ErrorMeaning(
         r"No table filters found",
         SourceNotFound,
         "No table of the database is one of `tables`: check their names, `SCHEMA.TABLE`.",
     ),
-    Meaning(
+    ErrorMeaning(
         r"[Pp]ublication",
         ReplicationRefused,
         "The publication cannot be made or used: let the owner of the tables create it (`CREATE PUBLICATION "
         "... FOR TABLE ...`), and set the property `publication.autocreate.mode` to `disabled`.",
     ),
-    Meaning(r"password authentication|no pg_hba\.conf entry", AccessDenied, "Check `user` and `password`."),
-    Meaning(
+    ErrorMeaning(
+        r"password authentication|no pg_hba\.conf entry", AccessDenied, "Check `user` and `password`."
+    ),
+    ErrorMeaning(
         r"permission denied",
         AccessDenied,
         "Grant the role USAGE on the schemas and SELECT on the tables.",
     ),
-    Meaning(
+    ErrorMeaning(
         r"Failed to properly convert|null used for required field",
         CaptureStopped,
         "The engine cannot tell the value of a column that an update left alone, since its type has no "
@@ -85,10 +87,10 @@ MEANINGS: Final = (
         "`event.converting.failure.handling.mode` to `warn`. `ALTER TABLE ... REPLICA IDENTITY FULL` keeps "
         "it from happening again.",
     ),
-    Meaning(
+    ErrorMeaning(
         r"configuration is not valid", CaptureStopped, "The engine refuses a property: check `properties`."
     ),
-    Meaning(
+    ErrorMeaning(
         r"terminating connection|[Cc]onnection.*refused|connection attempt failed|I/O error|EOFException"
         r"|Connection reset|closed",
         SourceUnreachable,

@@ -21,7 +21,7 @@ from cdc_platform.errors import (
 )
 from cdc_platform.private_files import open_private
 from cdc_platform.sources.debezium.engine.engine import Order
-from cdc_platform.sources.debezium.engine.spool import Spool, told_as_unusable
+from cdc_platform.sources.debezium.engine.spool import Spool, reported_as_unusable
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 PROGRAM: Final = "cdc_platform.sources.debezium.engine.engine"
@@ -34,7 +34,7 @@ class EngineProcess:
 
     def __init__(self, settings: EngineInput, *, until_caught_up: bool = False) -> None:
         self.spool = Spool(settings.folder())
-        with told_as_unusable(self.spool.folder):
+        with reported_as_unusable(self.spool.folder):
             self.spool.make_folder()
             self.spool.failure.unlink(missing_ok=True)
             self._said = self.spool.folder / "engine.err"
@@ -44,7 +44,7 @@ class EngineProcess:
                     stdin=subprocess.PIPE,
                     stdout=said,
                     stderr=said,
-                    # A signal to the terminal's group is for whoever started us; the engine ends after it.
+                    # A signal to the terminal's group is for anyone who started us; the engine ends after it.
                     start_new_session=True,
                     umask=0o077,
                 )
@@ -119,20 +119,20 @@ class EngineProcess:
             return read_failure(self.spool.failure)
         said = self._said.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
         return CaptureStopped(
-            f"The engine's process has ended ({code}) and not told why; it goes on from there when it is "
+            f"The engine's process has ended ({code}) without a reason; it goes on from there when it is "
             f"started again. Log: {self.spool.log}\n" + "\n".join(said)
         )
 
 
 def read_failure(path: Path) -> CdcError:
     """Return why an engine has ended, from its spool's `failure.json`."""
-    told = json.loads(path.read_text(encoding="utf-8"))
-    kind = getattr(errors, told["error"], None)
+    failure = json.loads(path.read_text(encoding="utf-8"))
+    kind = getattr(errors, failure["error"], None)
     if kind is SettingError:
-        return SettingError(told["setting"], told["problem"])
+        return SettingError(failure["setting"], failure["problem"])
     if isinstance(kind, type) and issubclass(kind, SetupError | SourceError):
-        return kind(told["message"])
-    return CaptureStopped(told["message"])
+        return kind(failure["message"])
+    return CaptureStopped(failure["message"])
 
 
 def capture_until_caught_up(settings: EngineInput, timeout_s: float | None = None) -> None:

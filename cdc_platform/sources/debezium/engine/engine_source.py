@@ -41,7 +41,7 @@ def place_of(settings: EngineInput) -> str:
     return f"{settings.host}:{settings.port}, database `{settings.database}`, slot `{settings.slot}`"
 
 
-def check_source(settings: EngineInput) -> None:
+def check_capturable(settings: EngineInput) -> None:
     """Look whether the source can be captured, as far as a look can tell.
 
     Raises:
@@ -90,9 +90,9 @@ def _check_publication(connection: Any, settings: EngineInput) -> None:
 
 def _check_slot(connection: Any, settings: EngineInput) -> None:
     """Look whether the slot is ours and free; one that is missing is the engine's to make."""
-    look = "SELECT plugin, database, active, wal_status FROM pg_replication_slots WHERE slot_name = ?"
+    query = "SELECT plugin, database, active, wal_status FROM pg_replication_slots WHERE slot_name = ?"
     deadline = time.monotonic() + SLOT_FREE_WITHIN_S
-    while (slot := _one(connection, look, settings.slot)) is not None:
+    while (slot := _one(connection, query, settings.slot)) is not None:
         plugin, database, is_active, wal_status = slot
         if (plugin, database) != ("pgoutput", settings.database):
             raise SettingError(
@@ -122,12 +122,12 @@ def _connected(settings: EngineInput) -> Iterator[Any]:
     import jpype
 
     properties = jpype.JClass("java.util.Properties")()
-    given = {"user": settings.user, "password": settings.password, "loginTimeout": "30"} | {
+    login = {"user": settings.user, "password": settings.password, "loginTimeout": "30"} | {
         name: settings.properties[f"database.{name}"]
         for name in CONNECTION_PROPERTIES
         if f"database.{name}" in settings.properties
     }
-    for name, value in given.items():
+    for name, value in login.items():
         properties.setProperty(name, value)
     address = f"jdbc:postgresql://{settings.host}:{settings.port}/{settings.database}"
     try:
@@ -158,7 +158,7 @@ def _one(connection: Any, query: str, *values: str) -> tuple[str | None, ...] | 
         if not rows.next():
             return None
         count = int(rows.getMetaData().getColumnCount())
-        found = [rows.getString(number) for number in range(1, count + 1)]
-        return tuple(None if text is None else str(text) for text in found)
+        texts = [rows.getString(number) for number in range(1, count + 1)]
+        return tuple(None if text is None else str(text) for text in texts)
     finally:
         statement.close()

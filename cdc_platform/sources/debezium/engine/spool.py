@@ -76,28 +76,28 @@ class Spool:
 
     def files(self, from_offset: int = 0) -> list[SpoolFile]:
         """Return the complete files that have events at or after an offset, in order."""
-        found = sorted(
+        files = sorted(
             SpoolFile(int(path.stem), path)
             for path in self.folder.glob(f"*{SUFFIX}")
             if path.stem.isdigit() and len(path.stem) == DIGITS
         )
-        ended = sum(1 for after in found[1:] if after.first_offset <= from_offset)
-        return found[ended:]
+        ended = sum(1 for after in files[1:] if after.first_offset <= from_offset)
+        return files[ended:]
 
     def delete_before(self, offset_exclusive: int) -> int:
         """Delete the files whose events all lie before an offset; return how many those are.
 
         The caller says by it that the lake has these events.
         """
-        found = self.files()
-        ends = [file.first_offset for file in found[1:]] + [self.next_offset()]
-        done = [file for file, end in zip(found, ends, strict=True) if end <= offset_exclusive]
-        if done:
-            end = ends[len(done) - 1]
+        files = self.files()
+        ends = [file.first_offset for file in files[1:]] + [self.next_offset()]
+        obsolete = [file for file, end in zip(files, ends, strict=True) if end <= offset_exclusive]
+        if obsolete:
+            end = ends[len(obsolete) - 1]
             write_whole(self.folder / "deleted.json", json.dumps({"end_offset_exclusive": end}))
-        for file in done:
+        for file in obsolete:
             file.path.unlink()
-        return len(done)
+        return len(obsolete)
 
     def delete_read(self, lines: Mapping[str, int], written_before_s: float) -> int:
         """Delete the oldest files that have been read to their ends; return how many those are.
@@ -108,9 +108,9 @@ class Spool:
             lines: how many lines the lake has of each file, by its name.
             written_before_s: files that were written later stay, in seconds since 1970.
         """
-        found = self.files()
+        files = self.files()
         end = None
-        for file, after in pairwise(found):
+        for file, after in pairwise(files):
             is_whole = lines.get(file.path.name, 0) >= after.first_offset - file.first_offset
             if not is_whole or file.path.stat().st_mtime >= written_before_s:
                 break
@@ -119,9 +119,9 @@ class Spool:
 
     def next_offset(self) -> int:
         """Return the offset that the next event will have."""
-        found = self.files()
-        if found:
-            return found[-1].first_offset + sum(1 for _ in found[-1].lines())
+        files = self.files()
+        if files:
+            return files[-1].first_offset + sum(1 for _ in files[-1].lines())
         deleted = self.folder / "deleted.json"
         return int(json.loads(deleted.read_text())["end_offset_exclusive"]) if deleted.exists() else 0
 
@@ -137,7 +137,7 @@ class Spool:
             SlotInUse: another engine writes into it.
             SettingError: its events come from elsewhere.
         """
-        with told_as_unusable(self.folder):
+        with reported_as_unusable(self.folder):
             self.make_folder()
             lock = open_private(self.folder / "engine.lock", "ab")
         with lock:
@@ -148,7 +148,7 @@ class Spool:
                     "Another engine writes into the spool: stop it, or give this one a spool and a slot of "
                     f"its own. Folder: {self.folder}"
                 ) from error
-            with told_as_unusable(self.folder):
+            with reported_as_unusable(self.folder):
                 self._check_identity(identity)
                 # Only of its own: a reader may be writing down what it has deleted.
                 for leftover in self.folder.glob(f"*{SUFFIX}{PART}"):
@@ -161,17 +161,17 @@ class Spool:
         path = self.folder / "spool.json"
         if not path.exists():
             return
-        known = json.loads(path.read_text(encoding="utf-8"))
-        if known.get("format_version") != FORMAT_VERSION:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored.get("format_version") != FORMAT_VERSION:
             raise SpoolUnusable(
-                f"The spool was written by a newer version, with the format {known.get('format_version')}: "
+                f"The spool was written by a newer version, with the format {stored.get('format_version')}: "
                 f"install that version. Folder: {self.folder}"
             )
         for name, value in identity.items():
-            if known.get(name) != value:
+            if stored.get(name) != value:
                 raise SettingError(
                     "engine.spool",
-                    f"is the spool of another source: its {name} is `{known.get(name)}`, not `{value}`. "
+                    f"is the spool of another source: its {name} is `{stored.get(name)}`, not `{value}`. "
                     f"Take another folder, and begin a new lake or pipeline for it: {self.folder}",
                 )
 
@@ -197,7 +197,7 @@ class SpoolWriter:
             f'{{{event},"partition":0,"offset":{offset},"timestamp":{timestamp_millis}}}\n'
             for offset, event in enumerate(events, self.next_offset)
         ]
-        with told_as_unusable(self._spool.folder):
+        with reported_as_unusable(self._spool.folder):
             self._keep_identity()
             write_whole(path, "".join(lines))
         self.next_offset += len(events)
@@ -211,7 +211,7 @@ class SpoolWriter:
 
     def keep_offsets(self) -> None:
         """Copy the engine's file of offsets, which it has just written."""
-        with told_as_unusable(self._spool.folder):
+        with reported_as_unusable(self._spool.folder):
             if self._spool.offsets.exists():
                 write_whole(self._spool.offsets_copy, self._spool.offsets.read_bytes())
 
@@ -232,7 +232,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 @contextmanager
-def told_as_unusable(folder: Path) -> Iterator[None]:
+def reported_as_unusable(folder: Path) -> Iterator[None]:
     """Turn what the file system refuses into the platform's error."""
     try:
         yield

@@ -117,8 +117,8 @@ class _Reading:
         position = begun
         for position, line in enumerate(lines[begun:], start=begun):
             if line.strip():
-                told = self.decoder.decode_lines([line], position)
-                self.buffer.take(Arrival(one, file.path, position) for one in told)
+                decoded = self.decoder.decode_lines([line], position)
+                self.buffer.take(Arrival(event, file.path, position) for event in decoded)
         self.ends[file.path] = len(lines)
 
     def _open_up(self) -> Passed:
@@ -127,7 +127,7 @@ class _Reading:
     def _reading(self, passed: Passed) -> Reading:
         files = {file.path: file for file in self.unread}
         progress = {
-            path: FileProgress(files[path].version, read, is_held=read < end).to_text()
+            path: FileProgress(files[path].version, read, is_waiting=read < end).to_text()
             for path, end in self.ends.items()
             for read in [min(end, passed.resume.get(path, end))]
         }

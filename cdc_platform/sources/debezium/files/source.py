@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     from cdc_platform.sources.debezium.files.reader import DebeziumDataSource
 
 DESCRIBED_MESSAGES: Final = 10_000
-"""So many messages of each file tell which tables there are, before anything has been read."""
+"""So many messages of each file say which tables there are, before anything has been read."""
 
 
 @dataclass(frozen=True)
 class EventsDescription:
-    """The tables that the beginnings of files tell of."""
+    """The tables that the beginnings of files show."""
 
     tables: tuple[TableSchema, ...]
 
     @classmethod
-    def of(cls, told: Iterable[Decoded]) -> "EventsDescription":
-        """Return the tables that messages tell of, each as the first of its events has it."""
-        found: dict[str, TableSchema] = {}
-        for event in storable(told):
-            if event.table not in found:
-                found[event.table] = table_of(event)
-        return cls(tuple(found[name] for name in sorted(found)))
+    def of(cls, events: Iterable[Decoded]) -> "EventsDescription":
+        """Return the tables that messages show, each as the first of its events has it."""
+        tables: dict[str, TableSchema] = {}
+        for event in storable(events):
+            if event.table not in tables:
+                tables[event.table] = table_of(event)
+        return cls(tuple(tables[name] for name in sorted(tables)))
 
 
 def states_of(read_progress: Mapping[str, str]) -> dict[str, str | None]:
@@ -81,13 +81,13 @@ class DebeziumSource(SourceOfArrivals):
     @cached_property
     def capture(self) -> Capture | None:
         """What fills the folder, where that is our own engine."""
-        found = self.settings.input
-        if not isinstance(found, EngineInput) or not self.settings.captures:
+        own_input = self.settings.input
+        if not isinstance(own_input, EngineInput) or not self.settings.captures:
             return None
-        return Capture(found)
+        return Capture(own_input)
 
     def describe(self) -> EventsDescription:
-        """Return the tables that the beginnings of the files tell of."""
+        """Return the tables that the beginnings of the files show."""
         return EventsDescription.of(self._beginnings())
 
     def _beginnings(self) -> Iterator[Decoded]:
@@ -99,8 +99,8 @@ class DebeziumSource(SourceOfArrivals):
                 yield from decoder.decode_lines(lines[:DESCRIBED_MESSAGES])
 
     def _files(self) -> list[SourceFile]:
-        found = self.settings.input
-        if isinstance(found, EngineInput) and not Path(found.spool).is_dir():
+        own_input = self.settings.input
+        if isinstance(own_input, EngineInput) and not Path(own_input.spool).is_dir():
             # The engine makes it when it starts, which is after the first look at what is there.
             return []
         return sorted(self.store.list_files(), key=lambda file: file.path)
@@ -114,9 +114,11 @@ class DebeziumSource(SourceOfArrivals):
         """
         if self.capture is not None:
             self.capture.keep_going()
-        known = read_progress()
-        self._clear_spool(known)
-        progress = {file: read_progress_of(known, file.path, FileProgress.of) for file in self._files()}
+        stored_progress = read_progress()
+        self._clear_spool(stored_progress)
+        progress = {
+            file: read_progress_of(stored_progress, file.path, FileProgress.of) for file in self._files()
+        }
         is_new = any(read.lacks(file) for file, read in progress.items())
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
         # Only the engine knows whether the database has something new.
@@ -124,10 +126,10 @@ class DebeziumSource(SourceOfArrivals):
         if not (is_new or is_unread or may_capture or request.has_replay):
             return ReadPlan(())
         # What was held back is read again with whatever has come since, in the order of the names.
-        unread = [file for file, read in progress.items() if read.is_held or read.lacks(file)]
+        unread = [file for file, read in progress.items() if read.is_waiting or read.lacks(file)]
         windows = plan_windows(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
         lines = {file.path: progress[file].lines for file in unread}
-        inputs = {"files": files_to_json(unread), "lines": lines, **states_of(known)}
+        inputs = {"files": files_to_json(unread), "lines": lines, **states_of(stored_progress)}
         return ReadPlan(windows, json.dumps(inputs))
 
     def readable(self, _origins: Collection[str]) -> frozenset[str]:
@@ -138,21 +140,21 @@ class DebeziumSource(SourceOfArrivals):
         self, _origin: str, text: str, position: int | None
     ) -> Iterator[SourceEvent | FaultyEvent]:
         """Yield what the text of a faulty event tells by the present settings, and of no event before it."""
-        for told in Decoder(self.settings).decode_lines([text], position or 0):
-            if isinstance(told, SourceEvent | FaultyEvent):
-                yield told
+        for event in Decoder(self.settings).decode_lines([text], position or 0):
+            if isinstance(event, SourceEvent | FaultyEvent):
+                yield event
 
-    def _clear_spool(self, known: Mapping[str, str]) -> None:
-        """Delete what the lake has had for long; whoever only looks deletes nothing."""
-        found = self.settings.input
-        if self.capture is None or not isinstance(found, EngineInput):
+    def _clear_spool(self, progress: Mapping[str, str]) -> None:
+        """Delete what the lake has had for long; anyone who only looks deletes nothing."""
+        own_input = self.settings.input
+        if self.capture is None or not isinstance(own_input, EngineInput):
             return
         lines = {
-            Path(path).name: read_progress_of(known, path, FileProgress.of).lines
-            for path in known
+            Path(path).name: read_progress_of(progress, path, FileProgress.of).lines
+            for path in progress
             if path not in (STATE, PASSED)
         }
-        Spool(Path(found.spool)).delete_read(lines, time.time() - found.keep_spool_s)
+        Spool(Path(own_input.spool)).delete_read(lines, time.time() - own_input.keep_spool_s)
 
     def spark_format(self) -> "type[DebeziumDataSource]":
         """Return the data source to register with a Spark session."""

@@ -92,9 +92,11 @@ class KafkaClient:
         topics = sorted(name for name in names if self._settings.matches(name))
         if not topics:
             return []
-        told = self._admin.describe_topics(TopicCollection(topics), request_timeout=self._timeout_s)
-        described = [told[name].result() for name in topics]
-        return sorted((topic.name, one.id, _id_of(topic)) for topic in described for one in topic.partitions)
+        descriptions = self._admin.describe_topics(TopicCollection(topics), request_timeout=self._timeout_s)
+        described = [descriptions[name].result() for name in topics]
+        return sorted(
+            (topic.name, partition.id, _id_of(topic)) for topic in described for partition in topic.partitions
+        )
 
     def _with_offsets(self, places: list[tuple[str, int, str]]) -> list[TopicPartition]:
         from confluent_kafka.admin import OffsetSpec
@@ -112,11 +114,13 @@ class KafkaClient:
         from confluent_kafka import TopicPartition as Asked
 
         isolation = IsolationLevel[self._settings.isolation.upper()]
-        asked = {Asked(topic, number): spec for topic, number, _ in places}
-        if not asked:
+        specs = {Asked(topic, number): spec for topic, number, _ in places}
+        if not specs:
             return {}
-        told = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=self._timeout_s)
-        return {(one.topic, one.partition): int(found.result().offset) for one, found in told.items()}
+        results = self._admin.list_offsets(specs, isolation_level=isolation, request_timeout=self._timeout_s)
+        return {
+            (place.topic, place.partition): int(result.result().offset) for place, result in results.items()
+        }
 
     def beginnings(self, most: int) -> Generator[RawMessage, None, None]:
         """Yield the first messages of each partition, about so many of all together.
@@ -125,9 +129,11 @@ class KafkaClient:
             SourceUnreachable: no broker answers.
             AccessDenied: they do not let us in, or not to a topic.
         """
-        found = [one for one in self.partitions() if one.end_exclusive > one.earliest]
-        share = max(1, most // max(1, len(found)))
-        yield from self.messages(one.first(share) for one in found)
+        partitions = [
+            partition for partition in self.partitions() if partition.end_exclusive > partition.earliest
+        ]
+        share = max(1, most // max(1, len(partitions)))
+        yield from self.messages(partition.first(share) for partition in partitions)
 
     def messages(self, ranges: Iterable[TopicRange]) -> Generator[RawMessage, None, None]:
         """Yield the messages of ranges: those of one partition by offset, partitions in any order.
@@ -139,25 +145,29 @@ class KafkaClient:
         """
         from confluent_kafka import TopicPartition as Place
 
-        left = {(one.topic, one.partition): one for one in ranges if one.start < one.end_exclusive}
-        if not left:
+        remaining = {
+            (topic_range.topic, topic_range.partition): topic_range
+            for topic_range in ranges
+            if topic_range.start < topic_range.end_exclusive
+        }
+        if not remaining:
             return
         self._last_problem = None
         properties = {**_CONSUMER, "isolation.level": self._settings.isolation}
         with closing(self._open("Consumer", properties)) as consumer:
-            consumer.assign([Place(*place, one.start) for place, one in left.items()])
-            while left:
-                message = self._next(consumer, left)
+            consumer.assign([Place(*place, topic_range.start) for place, topic_range in remaining.items()])
+            while remaining:
+                message = self._next(consumer, remaining)
                 place, is_end = (message.topic(), message.partition()), message.error() is not None
-                one = replace(left[place], start=message.offset() + (not is_end))
-                if not is_end and message.offset() < one.end_exclusive:
+                topic_range = replace(remaining[place], start=message.offset() + (not is_end))
+                if not is_end and message.offset() < topic_range.end_exclusive:
                     yield _raw(message)
-                left[place] = one
-                if one.start >= one.end_exclusive:
-                    del left[place]
+                remaining[place] = topic_range
+                if topic_range.start >= topic_range.end_exclusive:
+                    del remaining[place]
                     consumer.incremental_unassign([Place(*place)])
 
-    def _next(self, consumer: Any, left: Mapping[tuple[str, int], TopicRange]) -> Any:
+    def _next(self, consumer: Any, remaining: Mapping[tuple[str, int], TopicRange]) -> Any:
         """Return the next message, or end of a partition, of ranges."""
         from confluent_kafka import KafkaException
 
@@ -166,28 +176,33 @@ class KafkaClient:
             message = consumer.poll(max(0.0, give_up_at - time.monotonic()))
             if message is None:
                 raise self._meaning(TimeoutError("no message came"))
-            error, one = message.error(), left.get((message.topic(), message.partition()))
+            error, topic_range = message.error(), remaining.get((message.topic(), message.partition()))
             # The group, which brokers may refuse, is not needed: only what concerns these ranges counts.
-            if one is None:
+            if topic_range is None:
                 continue
             if error is None or error.name() == "_PARTITION_EOF":
                 return message
             self._remember(error)
             if error.name() in _LOST:
-                self._check_lost(consumer, one)
+                self._check_lost(consumer, topic_range)
             if error.name() not in _MOVING:
                 raise self._meaning(KafkaException(error))
 
-    def _check_lost(self, consumer: Any, one: TopicRange) -> None:
+    def _check_lost(self, consumer: Any, topic_range: TopicRange) -> None:
         """Raise OffsetsLost where a partition lacks what comes next of a range."""
         from confluent_kafka import KafkaException
         from confluent_kafka import TopicPartition as Place
 
         try:
-            ends = consumer.get_watermark_offsets(Place(one.topic, one.partition), timeout=self._timeout_s)
+            ends = consumer.get_watermark_offsets(
+                Place(topic_range.topic, topic_range.partition), timeout=self._timeout_s
+            )
         except KafkaException as error:
             raise self._meaning(error) from error
-        check_offsets(TopicPartition(one.topic, one.partition, one.topic_id, *ends), one.start)
+        check_offsets(
+            TopicPartition(topic_range.topic, topic_range.partition, topic_range.topic_id, *ends),
+            topic_range.start,
+        )
 
     def _open(self, kind: str, properties: dict[str, object]) -> Any:
         try:
@@ -198,11 +213,11 @@ class KafkaClient:
                 "Topics of Kafka need a library that is not installed: run "
                 f"`pip install 'cdc_platform[kafka]'` ({error})."
             ) from error
-        given = {**self._settings.client_properties(), **properties, "error_cb": self._remember}
+        client_properties = {**self._settings.client_properties(), **properties, "error_cb": self._remember}
         try:
             # Its own log goes to the error output; what matters of it, our errors say.
             made = {"AdminClient": admin.AdminClient, "Consumer": confluent_kafka.Consumer}[kind]
-            return made(given, logger=LOGGER)
+            return made(client_properties, logger=LOGGER)
         except confluent_kafka.KafkaException as error:
             raise SettingError(
                 "input.kafka.client",
@@ -222,14 +237,14 @@ class KafkaClient:
 
 def _name_of(error: Exception) -> str:
     """Return what Kafka calls an error; empty for others."""
-    told: Any = error.args[0] if error.args else None
-    return str(told.name()) if hasattr(told, "name") else ""
+    kafka_error: Any = error.args[0] if error.args else None
+    return str(kafka_error.name()) if hasattr(kafka_error, "name") else ""
 
 
 def _id_of(topic: Any) -> str:
     """Return the topic's id; brokers before 2.8 have none, and give the same for all."""
-    found = topic.topic_id
-    most, least = found.get_most_significant_bits(), found.get_least_significant_bits()
+    topic_id = topic.topic_id
+    most, least = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
     return f"{most % 2**64:016x}{least % 2**64:016x}"
 
 

@@ -1,4 +1,4 @@
-"""What brokers fail of, as our own errors: while we look, and within the tasks of Spark's source."""
+"""Failures of brokers as our own errors: of our client, and within the tasks of Spark's source."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _AWAY: Final = frozenset(
         *("UnknownTopicOrPartition", "ListenerNotFound", "ReplicaNotAvailable"),
     }
 )
-"""Exceptions of Kafka's that tell of brokers which do not answer now, or have just changed places."""
+"""Exceptions of Kafka's that report brokers which do not answer now, or have just changed places."""
 
 
 def refusal(servers: str, said: str) -> SourceError:
@@ -66,8 +66,8 @@ def _meaning(servers: str, text: str) -> SourceError | None:
             "skipped. Run another cycle: it names the first offset that is left, and how to go on. "
             f"Brokers: {servers}: {' '.join(lost[1].split())}"
         )
-    for found in _SAID.finditer(text):
-        name, said = found[1], f"{found[1]}Exception{found[2] or ''}"
+    for match in _SAID.finditer(text):
+        name, said = match[1], f"{match[1]}Exception{match[2] or ''}"
         if _DENIED.search(name):
             return refusal(servers, said)
         if name in _AWAY:

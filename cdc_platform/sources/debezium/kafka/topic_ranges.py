@@ -1,4 +1,4 @@
-"""Which messages of topics a cycle reads, and how far they have been read, as the read progress has it."""
+"""Ranges of messages that a cycle reads, and how far they have been read, as in the read progress."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,8 +42,8 @@ class TopicPartition:
     def first(self, most: int) -> "TopicRange":
         """Return the range of its first messages, at most so many."""
         end_exclusive = min(self.end_exclusive, self.earliest + most)
-        found = self.topic, self.partition, self.topic_id
-        return TopicRange(*found, self.earliest, self.earliest, end_exclusive)
+        identity = self.topic, self.partition, self.topic_id
+        return TopicRange(*identity, self.earliest, self.earliest, end_exclusive)
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class TopicProgress:
         Raises:
             ValueError: the text is none that `to_text` makes.
         """
-        topic_id, next_offset, seen = text.rsplit("#", 2)
-        return cls(topic_id, whole_number(next_offset), whole_number(seen))
+        topic_id, next_offset, newest = text.rsplit("#", 2)
+        return cls(topic_id, whole_number(next_offset), whole_number(newest))
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""
@@ -104,7 +104,7 @@ class TopicRange:
 
 
 def plan_ranges(
-    found: Sequence[TopicPartition], read_progress: Mapping[str, str], settings: KafkaInput
+    partitions: Sequence[TopicPartition], read_progress: Mapping[str, str], settings: KafkaInput
 ) -> tuple[TopicRange, ...]:
     """Return what the next cycle reads; without news that is nothing.
 
@@ -114,21 +114,24 @@ def plan_ranges(
         SourceNotFound: no topic is called as the settings say.
         OffsetsLost: messages that come next are gone, or a topic is.
     """
-    known = _known(read_progress, settings)
-    _check_topics(found, known, settings)
-    read_topics = {origin.rpartition("/")[0] for origin in known}
-    begun = [_begin(one, known.get(one.origin), settings, one.topic in read_topics) for one in found]
-    new_messages = sum(one.end_exclusive - one.seen for one in begun)
+    progress = _stored_progress(read_progress, settings)
+    _check_topics(partitions, progress, settings)
+    read_topics = {origin.rpartition("/")[0] for origin in progress}
+    begun = [
+        _begin(topic_range, progress.get(topic_range.origin), settings, topic_range.topic in read_topics)
+        for topic_range in partitions
+    ]
+    new_messages = sum(topic_range.end_exclusive - topic_range.seen for topic_range in begun)
     if new_messages <= settings.most_messages:
         shared = begun
     else:
-        shared = [_share(one, settings.most_messages / new_messages) for one in begun]
-    if not any(one.has_news for one in shared):
+        shared = [_share(topic_range, settings.most_messages / new_messages) for topic_range in begun]
+    if not any(topic_range.has_news for topic_range in shared):
         return ()
-    return tuple(one for one in shared if one.start < one.end_exclusive)
+    return tuple(topic_range for topic_range in shared if topic_range.start < topic_range.end_exclusive)
 
 
-def _known(read_progress: Mapping[str, str], settings: KafkaInput) -> dict[str, TopicProgress]:
+def _stored_progress(read_progress: Mapping[str, str], settings: KafkaInput) -> dict[str, TopicProgress]:
     """Return the progress of the partitions among what the read progress has."""
     places = {origin: origin.rpartition("/") for origin in read_progress}
     return {
@@ -138,73 +141,80 @@ def _known(read_progress: Mapping[str, str], settings: KafkaInput) -> dict[str, 
     }
 
 
-def _check_topics(found: Iterable[TopicPartition], known: Iterable[str], settings: KafkaInput) -> None:
-    there = {one.origin for one in found}
+def _check_topics(partitions: Iterable[TopicPartition], origins: Iterable[str], settings: KafkaInput) -> None:
+    there = {tp.origin for tp in partitions}
     if not there:
         raise SourceNotFound(
             "No topic is called as the setting `input.kafka.topics_pattern` says, which has to match whole "
             f"names: {settings.topics_pattern}"
         )
-    gone = sorted(set(known) - there)
-    if gone:
+    missing = sorted(set(origins) - there)
+    if missing:
         raise OffsetsLost(
-            f"The partition {gone[0]} is gone, and with it what was written after the last cycle. If its "
+            f"The partition {missing[0]} is gone, and with it what was written after the last cycle. If its "
             "topic was deleted on purpose, take it out of `input.kafka.topics_pattern`, for instance by "
-            f"`(?!TOPIC$).*`. Gone: {', '.join(gone)}"
+            f"`(?!TOPIC$).*`. Gone: {', '.join(missing)}"
         )
 
 
 def _begin(
-    one: TopicPartition, progress: TopicProgress | None, settings: KafkaInput, is_topic_known: bool
+    tp: TopicPartition, progress: TopicProgress | None, settings: KafkaInput, is_topic_known: bool
 ) -> TopicRange:
     """Return all that there is to read of a partition.
 
     Raises:
         OffsetsLost: what comes next is gone.
     """
-    wanted = settings.start_offsets.get(one.origin)
+    start_offset = settings.start_offsets.get(tp.origin)
     if progress is None:
         # Of a topic that is being read, a partition that is new has to be read from its beginning.
-        start = seen = 0 if is_topic_known else one.earliest
-    elif wanted is not None and (
-        progress.topic_id != one.topic_id or wanted <= one.end_exclusive < progress.next_offset
+        start = newest = 0 if is_topic_known else tp.earliest
+    elif start_offset is not None and (
+        progress.topic_id != tp.topic_id or start_offset <= tp.end_exclusive < progress.next_offset
     ):
-        start = seen = wanted
-    elif progress.topic_id != one.topic_id:
+        start = newest = start_offset
+    elif progress.topic_id != tp.topic_id:
         raise OffsetsLost(
-            f"The topic {one.topic} is another one than before: it was deleted and recreated. The lake has "
-            f"the old one's messages before offset {progress.next_offset} of partition {one.partition}; the "
-            f"new one's begin at {one.earliest}. {_OTHER_WAY}, such as `{one.origin}: {one.earliest}`."
+            f"The topic {tp.topic} is another one than before: it was deleted and recreated. The lake has "
+            f"the old one's messages before offset {progress.next_offset} of partition {tp.partition}; the "
+            f"new one's begin at {tp.earliest}. {_OTHER_WAY}, such as `{tp.origin}: {tp.earliest}`."
         )
     else:
-        start, seen = progress.next_offset, progress.seen_exclusive
-    start = max(start, wanted or 0)
-    check_offsets(one, start)
-    return TopicRange(one.topic, one.partition, one.topic_id, start, max(seen, start), one.end_exclusive)
+        start, newest = progress.next_offset, progress.seen_exclusive
+    start = max(start, start_offset or 0)
+    check_offsets(tp, start)
+    return TopicRange(tp.topic, tp.partition, tp.topic_id, start, max(newest, start), tp.end_exclusive)
 
 
-def check_offsets(one: TopicPartition, start: int) -> None:
+def check_offsets(tp: TopicPartition, start: int) -> None:
     """Check that a partition has what comes next of it.
 
     Raises:
         OffsetsLost: messages from `start` on are gone.
     """
-    if start < one.earliest:
+    if start < tp.earliest:
         raise OffsetsLost(
-            f"Messages of the topic {one.topic}, partition {one.partition}, were deleted before they were "
-            f"read: the next one has offset {start}, the first that is left {one.earliest}, so that "
-            f"{one.earliest - start} offsets are lost; look at the topic's retention. {_OTHER_WAY}, such as "
-            f"`{one.origin}: {one.earliest}`."
+            f"Messages of the topic {tp.topic}, partition {tp.partition}, were deleted before they were "
+            f"read: the next one has offset {start}, the first that is left {tp.earliest}, so that "
+            f"{tp.earliest - start} offsets are lost; look at the topic's retention. {_OTHER_WAY}, such as "
+            f"`{tp.origin}: {tp.earliest}`."
         )
-    if start > one.end_exclusive:
+    if start > tp.end_exclusive:
         raise OffsetsLost(
-            f"The topic {one.topic}, partition {one.partition}, ends at offset {one.end_exclusive}, before "
+            f"The topic {tp.topic}, partition {tp.partition}, ends at offset {tp.end_exclusive}, before "
             f"the next message to read, {start}: a broker has lost messages that had been read, see "
-            f"`unclean.leader.election.enable`. {_OTHER_WAY}, such as `{one.origin}: {one.end_exclusive}`."
+            f"`unclean.leader.election.enable`. {_OTHER_WAY}, such as `{tp.origin}: {tp.end_exclusive}`."
         )
 
 
-def _share(one: TopicRange, share: float) -> TopicRange:
-    new = one.end_exclusive - one.seen
-    end_exclusive = one.seen + min(new, max(1, int(new * share)))
-    return TopicRange(one.topic, one.partition, one.topic_id, one.start, one.seen, end_exclusive)
+def _share(topic_range: TopicRange, share: float) -> TopicRange:
+    new = topic_range.end_exclusive - topic_range.seen
+    end_exclusive = topic_range.seen + min(new, max(1, int(new * share)))
+    return TopicRange(
+        topic_range.topic,
+        topic_range.partition,
+        topic_range.topic_id,
+        topic_range.start,
+        topic_range.seen,
+        end_exclusive,
+    )

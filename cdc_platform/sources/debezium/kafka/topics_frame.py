@@ -25,18 +25,22 @@ def read_messages(spark: SparkSession, settings: KafkaInput, ranges: Sequence[To
     for name, offsets in _places(ranges).items():
         source = source.option(name, json.dumps(offsets))
     # All are in one task, so that nothing is shuffled by what follows.
-    found = source.load().coalesce(1).withColumn("micros", F.unix_micros("timestamp"))
+    messages = source.load().coalesce(1).withColumn("micros", F.unix_micros("timestamp"))
     so_far = Window.partitionBy("topic", "partition").orderBy("offset")
-    arrived = found.withColumn("arrived", F.max("micros").over(so_far))
+    arrived = messages.withColumn("arrived", F.max("micros").over(so_far))
     return arrived.sortWithinPartitions("arrived", "topic", "partition", "offset").select(*MESSAGES.names)
 
 
 def _places(ranges: Sequence[TopicRange]) -> dict[str, dict[str, object]]:
     """Return the options of Spark's source that say what is read."""
     places: dict[str, dict[str, object]] = {"assign": {}, "startingOffsets": {}, "endingOffsets": {}}
-    for topic in sorted({one.topic for one in ranges}):
-        own = [one for one in ranges if one.topic == topic]
-        places["assign"][topic] = [one.partition for one in own]
-        places["startingOffsets"][topic] = {str(one.partition): one.start for one in own}
-        places["endingOffsets"][topic] = {str(one.partition): one.end_exclusive for one in own}
+    for topic in sorted({topic_range.topic for topic_range in ranges}):
+        own = [topic_range for topic_range in ranges if topic_range.topic == topic]
+        places["assign"][topic] = [topic_range.partition for topic_range in own]
+        places["startingOffsets"][topic] = {
+            str(topic_range.partition): topic_range.start for topic_range in own
+        }
+        places["endingOffsets"][topic] = {
+            str(topic_range.partition): topic_range.end_exclusive for topic_range in own
+        }
     return places

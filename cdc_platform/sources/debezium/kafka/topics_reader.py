@@ -69,14 +69,14 @@ class TopicsReading:
         for batch in messages:
             for message in _messages_of(batch):
                 origin = f"{message.topic}/{message.partition}"
-                told = decoder.decode_raw([message])
+                decoded = decoder.decode_raw([message])
                 micros = message.timestamp_micros or 0
-                buffer.take(Arrival(one, origin, message.position, micros) for one in told)
+                buffer.take(Arrival(item, origin, message.position, micros) for item in decoded)
         passed = buffer.open_up() if settings.tells_transactions else buffer.let_pass()
         passed = refuse_truncated(settled(passed, decoder))
-        progress = {one.origin: _progress(one, passed.resume.get(one.origin)) for one in ranges}
+        progress = {item.origin: _progress(item, passed.resume.get(item.origin)) for item in ranges}
         reading = Reading(
-            {one.origin: one.as_file for one in ranges},
+            {item.origin: item.as_file for item in ranges},
             progress,
             decoder.state,
             further={PASSED: passed.until.to_text()},
@@ -84,9 +84,9 @@ class TopicsReading:
         yield from give_out(passed, reading, EventBatches(self.cycle), self.window)
 
 
-def _progress(one: TopicRange, resume: int | None) -> str:
-    next_offset = one.end_exclusive if resume is None else resume
-    return TopicProgress(one.topic_id, next_offset, one.end_exclusive).to_text()
+def _progress(topic_range: TopicRange, resume: int | None) -> str:
+    next_offset = topic_range.end_exclusive if resume is None else resume
+    return TopicProgress(topic_range.topic_id, next_offset, topic_range.end_exclusive).to_text()
 
 
 def _messages_of(batch: pa.RecordBatch) -> Iterator[RawMessage]:

@@ -45,7 +45,7 @@ class TopicsSource(DebeziumSource):
         return KafkaClient(self.kafka)
 
     def describe(self) -> EventsDescription:
-        """Return the tables that the beginnings of the topics tell of."""
+        """Return the tables that the beginnings of the topics show."""
         beginnings = self.client.beginnings(DESCRIBED_MESSAGES)
         return EventsDescription.of(Decoder(self.settings).decode_raw(beginnings))
 
@@ -58,16 +58,16 @@ class TopicsSource(DebeziumSource):
             SourceNotFound: no topic is called as the settings say.
             OffsetsLost: messages that come next are gone.
         """
-        known = read_progress()
-        ranges = plan_ranges(self.client.partitions(), known, self.kafka)
+        progress = read_progress()
+        ranges = plan_ranges(self.client.partitions(), progress, self.kafka)
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
         if not (ranges or is_unread or request.has_replay):
             return ReadPlan(())
         windows = plan_windows(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
-        inputs = {"ranges": [asdict(one) for one in ranges], **states_of(known)}
+        inputs = {"ranges": [asdict(topic_range) for topic_range in ranges], **states_of(progress)}
         return ReadPlan(windows, json.dumps(inputs))
 
-    def read_here(
+    def read_locally(
         self, cycle: int, plan: ReadPlan, most_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
         """Yield the raw records of the messages of a plan; None where they are many, or large.
@@ -79,7 +79,7 @@ class TopicsSource(DebeziumSource):
         """
         if not most_s:
             return None
-        from cdc_platform.sources.debezium.kafka.topics_here import poll_messages
+        from cdc_platform.sources.debezium.kafka.local_topics import poll_messages
 
         messages = poll_messages(self.client, _ranges_of(plan))
         return None if messages is None else self._reading(cycle, plan)(messages.to_batches())

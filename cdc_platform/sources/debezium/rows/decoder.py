@@ -21,12 +21,12 @@ from cdc_platform.sources.debezium.settings.connector import BinaryMode
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, SnapshotPolicy
 from cdc_platform.sources.debezium.wire.envelope import (
     DataEvent,
+    EnvelopeContent,
     Heartbeat,
     LogicalMessage,
     Notification,
     Op,
     Signal,
-    Told,
     Tombstone,
     TransactionBegin,
     TransactionEnd,
@@ -120,40 +120,44 @@ class Decoder:
         if isinstance(message, FaultyEvent):
             return [message]
         try:
-            told = read_envelope(message) or read_flattened(message)
+            envelope = read_envelope(message) or read_flattened(message)
         except BAD as error:
             return [fault_of(message, error)]
         try:
-            return self._decode_told(told, message)
+            return self._decode_envelope(envelope, message)
         except BAD as error:
-            return [self._fault_of(message, error, told)]
+            return [self._fault_of(message, error, envelope)]
 
-    def _fault_of(self, message: Message, error: Exception, told: Told) -> FaultyEvent:
-        if not isinstance(told, DataEvent):
+    def _fault_of(self, message: Message, error: Exception, envelope: EnvelopeContent) -> FaultyEvent:
+        if not isinstance(envelope, DataEvent):
             return fault_of(message, error)
         with suppress(Unreadable):
-            floor = self.state.floors.get(told.source.server, 0)
-            return fault_of(message, error, told, ordering_key(told, floor))
-        return fault_of(message, error, told)
+            floor = self.state.floors.get(envelope.source.server, 0)
+            return fault_of(message, error, envelope, ordering_key(envelope, floor))
+        return fault_of(message, error, envelope)
 
-    def _decode_told(self, told: Told, message: Message) -> list[Decoded]:
-        if isinstance(told, DataEvent):
-            return self._decode_data(told)
-        if isinstance(told, LogicalMessage):
-            return [self._checkpoint(told)]
-        if isinstance(told, Tombstone):
-            return [self._checked_tombstone(told, message)]
-        if isinstance(told, Notification):
-            self._take_note(told)
-        return [told]
+    def _decode_envelope(self, envelope: EnvelopeContent, message: Message) -> list[Decoded]:
+        if isinstance(envelope, DataEvent):
+            return self._decode_data(envelope)
+        if isinstance(envelope, LogicalMessage):
+            return [self._checkpoint(envelope)]
+        if isinstance(envelope, Tombstone):
+            return [self._checked_tombstone(envelope, message)]
+        if isinstance(envelope, Notification):
+            self._take_note(envelope)
+        return [envelope]
 
-    def _take_note(self, told: Notification) -> None:
+    def _take_note(self, notification: Notification) -> None:
         """Remember which table a snapshot has found empty; a partition is not the table."""
         replaces = self.settings.snapshots == SnapshotPolicy.REPLACE
-        if told.emptied is not None and replaces and self._target(told.emptied) == told.emptied:
+        if (
+            notification.emptied is not None
+            and replaces
+            and self._target(notification.emptied) == notification.emptied
+        ):
             for name, owner in self.state.owners.items():
-                if owner.replace('"', "") == told.emptied:
-                    self.state.snapshots.find_empty(told, name)
+                if owner.replace('"', "") == notification.emptied:
+                    self.state.snapshots.find_empty(notification, name)
 
     def _decode_data(self, event: DataEvent) -> list[Decoded]:
         if event.source.name == self.settings.signal_table:
@@ -173,9 +177,9 @@ class Decoder:
         is_replaced = self.settings.snapshots == SnapshotPolicy.REPLACE or any(
             is_keyless(change.keys) for change in changes
         )
-        is_held = self.settings.tells_transactions
+        is_buffered = self.settings.tells_transactions
         watch, position = self.state.snapshots, event.message.position
-        return [*watch.take(event.source, changes, position, replaces=is_replaced, is_held=is_held)]
+        return [*watch.take(event.source, changes, position, replaces=is_replaced, is_buffered=is_buffered)]
 
     def _signal(self, event: DataEvent) -> Signal:
         if is_snapshot(event.source) or not event.transaction_id:
@@ -194,16 +198,16 @@ class Decoder:
         target = self._target(source.name) if self._partitions else source.name
         if event.op is Op.TRUNCATE and target != source.name:
             raise Unreadable(
-                f"The partition `{source.name}` of `{target}` was truncated, and nothing tells which rows it "
+                f"The partition `{source.name}` of `{target}` was truncated, and nothing shows which rows it "
                 "had. Take a new snapshot of the table; to keep partitions apart, take the pattern out of "
                 "`partitions`."
             )
         schema, table = target.split(".", 1) if target != source.name else (source.schema, source.table)
-        name, told = self._named(source.database, schema, table), _quoted(schema, table)
-        owner = self.state.owners.setdefault(name, told)
-        if owner != told:
+        name, label = self._named(source.database, schema, table), _quoted(schema, table)
+        owner = self.state.owners.setdefault(name, label)
+        if owner != label:
             raise Unreadable(
-                f"The tables `{owner}` and `{told}` would both be `{name}` in the lake, which is the first "
+                f"The tables `{owner}` and `{label}` would both be `{name}` in the lake, which is the first "
                 "one by now. Name them apart in `table_name`, such as {schema}__{table}; where the second is "
                 f"the first by another name, send it there in `partitions`: {target}: {owner}."
             )
@@ -242,7 +246,7 @@ class Decoder:
         """Learn the replica identity of the event's table.
 
         Raises:
-            Unreadable: it is one that nothing can be done with, or nothing tells the type of a column.
+            Unreadable: it is one that nothing can be done with, or nothing shows the type of a column.
         """
         name = event.source.name
 
@@ -264,21 +268,21 @@ class Decoder:
         source = event.source
         return self._named(source.database, source.schema, source.table) in self.settings.full_identity
 
-    def _checkpoint(self, told: LogicalMessage) -> Checkpoint:
+    def _checkpoint(self, logical_message: LogicalMessage) -> Checkpoint:
         return Checkpoint(
-            told.prefix,
-            told.content,
-            ordering_key(told, self.state.floors.get(told.source.server, 0)),
-            told.transaction_id,
-            told.source.tx_id is not None,
-            told.source.lsn,
-            told.source.micros,
-            told.message.position,
+            logical_message.prefix,
+            logical_message.content,
+            ordering_key(logical_message, self.state.floors.get(logical_message.source.server, 0)),
+            logical_message.transaction_id,
+            logical_message.source.tx_id is not None,
+            logical_message.source.lsn,
+            logical_message.source.micros,
+            logical_message.message.position,
             self.settings.connector.binary,
         )
 
     def _checked_tombstone(self, tombstone: Tombstone, message: Message) -> Decoded:
-        """Return the tombstone, or a fault where it is all that a flattened stream tells of a delete."""
+        """Return the tombstone, or a fault where it is all that a flattened stream sends of a delete."""
         last = self.state.flat_deletes.get(tombstone.topic)
         if last is None or last == key_text(tombstone.key or {}):
             return tombstone

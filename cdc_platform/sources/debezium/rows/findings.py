@@ -1,4 +1,4 @@
-"""What an event's values were found to be: sent or not, and what somebody may want to know of it."""
+"""Findings about an event's values: sent or not, and facts that somebody may want to know."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
             f"The column `{column.name}` is null in an update. Debezium also sends null for an unchanged "
             f"large value of the type {column.encoding.source}, under the settings of this connector, so the "
             "value may be there. Say what null means in `null_policies` (unavailable, null or error), by "
-            "column or by type; name the PostgreSQL type in `columns` where the stream does not tell it; or "
+            "column or by type; name the PostgreSQL type in `columns` where the stream does not state it; or "
             "run ALTER TABLE ... REPLICA IDENTITY FULL, and name a table that has it already in "
             "`full_identity`."
         )

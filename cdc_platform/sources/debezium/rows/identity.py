@@ -34,11 +34,11 @@ def _has_content(columns: Columns, name: str, value: Any) -> bool:
     return name in columns and columns[name].has_content(value)
 
 
-def check_key(known: dict[str, list[str]], event: DataEvent, table: str) -> None:
+def check_key(keys: dict[str, list[str]], event: DataEvent, table: str) -> None:
     """Learn which columns are a table's key.
 
     Args:
-        known: key columns of each table of the lake.
+        keys: key columns of each table of the lake.
         event: an event.
         table: the event's table in the lake.
 
@@ -48,7 +48,7 @@ def check_key(known: dict[str, list[str]], event: DataEvent, table: str) -> None
     if event.op is Op.TRUNCATE:
         return
     key = sorted(event.key or ())
-    before = known.setdefault(table, key)
+    before = keys.setdefault(table, key)
     if key != before:
         raise Unreadable(
             f"The key of `{table}` is ({_listed(key)}) now, and was ({_listed(before)}): rows of both cannot "
@@ -57,18 +57,18 @@ def check_key(known: dict[str, list[str]], event: DataEvent, table: str) -> None
         )
 
 
-def check_key_types(known: dict[str, dict[str, str]], types: Mapping[str, str], table: str) -> None:
+def check_key_types(key_types: dict[str, dict[str, str]], types: Mapping[str, str], table: str) -> None:
     """Learn which types the columns of a table's key have.
 
     Args:
-        known: types in the lake of the key columns of each table of the lake.
+        key_types: types in the lake of the key columns of each table of the lake.
         types: those of an event.
         table: the event's table in the lake.
 
     Raises:
         Unreadable: some have another type than before.
     """
-    before = known.setdefault(table, dict(types))
+    before = key_types.setdefault(table, dict(types))
     if before == types:
         return
     name = next((name for name in types if types[name] != before.get(name, types[name])), None)
@@ -102,9 +102,9 @@ def shows_full(event: DataEvent, columns: Columns) -> bool:
     before = event.before
     if any(name not in before or before[name] != value for name, value in event.key.items()):
         return False
-    told = _names_with_content(event, columns)
-    is_whole = set(told).issuperset(name for name in before if name in columns)
-    return is_whole or any(_is_in_no_index(columns[name], event) for name in told if name not in event.key)
+    names = _names_with_content(event, columns)
+    is_whole = set(names).issuperset(name for name in before if name in columns)
+    return is_whole or any(_is_in_no_index(columns[name], event) for name in names if name not in event.key)
 
 
 def shows_index(event: DataEvent, columns: Columns) -> bool:
@@ -114,10 +114,10 @@ def shows_index(event: DataEvent, columns: Columns) -> bool:
     """
     if event.op is not Op.UPDATE or event.before is None or event.is_flat or shows_full(event, columns):
         return False
-    before, after, told = event.before, event.after or {}, _names_with_content(event, columns)
-    is_changed = any(name in after and after[name] != before[name] for name in told)
-    others = (name for name in before if name not in told)
-    return is_changed and any(_has_content(columns, name, after.get(name)) for name in others)
+    before, after, names = event.before, event.after or {}, _names_with_content(event, columns)
+    is_changed = any(name in after and after[name] != before[name] for name in names)
+    rest = (name for name in before if name not in names)
+    return is_changed and any(_has_content(columns, name, after.get(name)) for name in rest)
 
 
 def _is_in_no_index(column: ColumnPlan, event: DataEvent) -> bool:

@@ -48,8 +48,8 @@ class Pairer:
         if event.old_key is not None:
             return event.old_key
         identity = identity_of(event)
-        found = None if identity is None else self.deleted_at(identity)
-        return None if found == event.key else found
+        deleted = None if identity is None else self.deleted_at(identity)
+        return None if deleted == event.key else deleted
 
     def deleted_at(self, identity: Identity) -> Mapping[str, Any] | None:
         """Return the key of the row that was deleted at a position; None where none is known."""
@@ -71,7 +71,7 @@ class Pairer:
 
     @classmethod
     def from_fields(cls, fields: Iterable[DeletedRow]) -> "Pairer":
-        """Return the pairer that `to_fields` told of."""
+        """Return the pairer of what `to_fields` returned."""
         return cls({(server, table, tx_id, lsn): key for server, table, tx_id, lsn, key in fields})
 
 
@@ -81,7 +81,7 @@ def _has_headers(event: DataEvent) -> bool:
 
 
 def identity_of(event: DataEvent) -> Identity | None:
-    """Return what the halves of a key change share; None where the event does not tell it."""
+    """Return what the halves of a key change share; None where the event does not state it."""
     source = event.source
     if source.tx_id is None or source.lsn is None or is_snapshot(source):
         return None

@@ -13,9 +13,9 @@ from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, Nu
 from cdc_platform.sources.debezium.values.encodings import (
     Encoding,
     agreed_encoding,
+    block_encoding,
+    block_type,
     declared_encoding,
-    told_encoding,
-    told_type,
 )
 from cdc_platform.sources.debezium.values.evidence import evidence_of
 from cdc_platform.sources.debezium.values.placeholder_zeros import is_zero
@@ -32,7 +32,7 @@ _ANY: Final = "*"
 class ColumnPlan:
     """How one column is read.
 
-    ``default`` and ``is_nullable`` are as a schema block tells them; ``scale`` is that of a decimal of the
+    ``default`` and ``is_nullable`` are as a schema block has them; ``scale`` is that of a decimal of the
     lake.
     """
 
@@ -78,7 +78,7 @@ class Planner:
         """Return the plan for an event of a table, by its name in the lake.
 
         Raises:
-            Unreadable: nothing tells the type of a column.
+            Unreadable: nothing shows the type of a column.
         """
         row = event.after if event.after is not None else event.before or event.key or {}
         keys = self._keys(event, table)
@@ -105,61 +105,61 @@ class Planner:
         return ()
 
     def _make(self, event: DataEvent, table: str, keys: tuple[str, ...], row: Mapping[str, Any]) -> TablePlan:
-        told = {item["field"]: item for item in (*(event.key_fields or ()), *(event.fields or ()))}
+        fields = {item["field"]: item for item in (*(event.key_fields or ()), *(event.fields or ()))}
         ignored = self.settings.ignored_columns.get(table, ())
-        names = [name for name in (*keys, *(told or row)) if name not in ignored]
+        names = [name for name in (*keys, *(fields or row)) if name not in ignored]
         _check_names(table, names)
-        plans = {name: self._column(event, table, name, told.get(name)) for name in dict.fromkeys(names)}
+        plans = {name: self._column(event, table, name, fields.get(name)) for name in dict.fromkeys(names)}
         if not keys:
             return TablePlan(keys, plans, _keyless_types(plans.values()))
         return TablePlan(keys, plans, column_types(plans.values(), keys))
 
-    def _column(self, event: DataEvent, table: str, name: str, told: Mapping[str, Any] | None) -> ColumnPlan:
-        declared = self._declared(table, name, told)
-        encoding = _encoding(table, name, told, declared)
-        detector = self._detector(event, table, name, told, declared)
-        default, is_nullable = (told or {}).get("default"), (told or {}).get("optional") is True
+    def _column(self, event: DataEvent, table: str, name: str, field: Mapping[str, Any] | None) -> ColumnPlan:
+        declared = self._declared(table, name, field)
+        encoding = _encoding(table, name, field, declared)
+        detector = self._detector(event, table, name, field, declared)
+        default, is_nullable = (field or {}).get("default"), (field or {}).get("optional") is True
         scale = encoding.column_type.scale
         return ColumnPlan(name, encoding, reader_of(encoding), detector, default, is_nullable, scale)
 
-    def _declared(self, table: str, name: str, told: Mapping[str, Any] | None) -> Encoding | None:
+    def _declared(self, table: str, name: str, field: Mapping[str, Any] | None) -> Encoding | None:
         """Return the encoding of the type that is declared, or that the connector propagates."""
         declared = self.settings.columns.get(table, {}).get(name)
-        known = PostgresType.parse(declared) if declared else told_type(told) if told else None
-        return None if known is None else declared_encoding(known, self.settings.connector)
+        postgres_type = PostgresType.parse(declared) if declared else block_type(field) if field else None
+        return None if postgres_type is None else declared_encoding(postgres_type, self.settings.connector)
 
     def _detector(
         self,
         event: DataEvent,
         table: str,
         name: str,
-        told: Mapping[str, Any] | None,
+        field: Mapping[str, Any] | None,
         declared: Encoding | None,
     ) -> Detector:
         modes = self.settings.connector
-        evidence = evidence_of(told, declared, version_of(event.source.version), modes)
+        evidence = evidence_of(field, declared, version_of(event.source.version), modes)
         return detector_of(
             evidence.shapes,
             modes.placeholder_bytes,
             self._null_policy(table, name, *([declared.source] if declared else []), evidence.source),
-            self._mask(table, name, told),
-            is_masked=bool(told and (told.get("parameters") or {}).get("masked") == "true"),
+            self._mask(table, name, field),
+            is_masked=bool(field and (field.get("parameters") or {}).get("masked") == "true"),
         )
 
-    def _mask(self, table: str, name: str, told: Mapping[str, Any] | None) -> tuple[str, ...]:
+    def _mask(self, table: str, name: str, field: Mapping[str, Any] | None) -> tuple[str, ...]:
         placeholder = self.settings.connector.placeholder_bytes
         mask = self.settings.column_placeholders.get(table, {}).get(name)
         if mask is not None:
             return masked_markers(f"column_placeholders.{table}.{name}", mask, placeholder)
-        length = ((told or {}).get("parameters") or {}).get("truncateLength")
+        length = ((field or {}).get("parameters") or {}).get("truncateLength")
         if length is None:
             return ()
         return masked_markers("column_placeholders", f"truncate:{length}", placeholder)
 
     def _null_policy(self, table: str, name: str, *sources: str) -> NullPolicy:
         policies = {_short_name(word): policy for word, policy in self.settings.null_policies.items()}
-        found = (policies[word] for word in (f"{table}.{name}", *sources, _ANY) if word in policies)
-        return next(found, NullPolicy.ERROR)
+        choices = (policies[word] for word in (f"{table}.{name}", *sources, _ANY) if word in policies)
+        return next(choices, NullPolicy.ERROR)
 
 
 def _short_name(word: str) -> str:
@@ -170,11 +170,11 @@ def _short_name(word: str) -> str:
 def _encoding(
     table: str,
     name: str,
-    told: Mapping[str, Any] | None,
+    field: Mapping[str, Any] | None,
     declared: Encoding | None,
 ) -> Encoding:
-    if told is not None:
-        encoding = told_encoding(told)
+    if field is not None:
+        encoding = block_encoding(field)
         return encoding if declared is None else agreed_encoding(encoding, declared)
     if declared is not None:
         return declared
@@ -193,14 +193,14 @@ def _check_names(table: str, names: Sequence[str]) -> None:
     """
     if (reason := long_column_reason(names)) is not None:
         raise Unreadable(f"{reason}, or name it in `ignored_columns`.")
-    seen: dict[str, str] = {}
+    names_by_case: dict[str, str] = {}
     for name in names:
         if is_reserved_column(name):
             raise Unreadable(
                 f"No column of a lake can have the name of the column `{name}` of `{table}`. Name it in "
                 "`ignored_columns`, or rename it at the source."
             )
-        other = seen.setdefault(case_key(name), name)
+        other = names_by_case.setdefault(case_key(name), name)
         if other != name:
             raise Unreadable(
                 f"The columns `{other}` and `{name}` of `{table}` differ in case only, and are one to the "
@@ -235,9 +235,9 @@ def column_types(columns: Any, keys: Sequence[str]) -> str:
 
 
 def _keyless_types(columns: Any) -> str:
-    told = json.loads(column_types(columns, ()))
+    listed = json.loads(column_types(columns, ()))
     first = keyless_columns()
-    moved = [{**column, "ordinal_position": column["ordinal_position"] + len(first)} for column in told]
+    moved = [{**column, "ordinal_position": column["ordinal_position"] + len(first)} for column in listed]
     return json.dumps([*first, *moved], ensure_ascii=False)
 
 

@@ -40,15 +40,15 @@ def key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
 
 
 def _key_value(column: ColumnPlan, value: Any) -> Any:
-    found, scale = read_value(column, value), column.scale
-    if isinstance(found, float):
-        return found + 0.0  # there are two zeros, which are equal
+    key_value, scale = read_value(column, value), column.scale
+    if isinstance(key_value, float):
+        return key_value + 0.0  # there are two zeros, which are equal
     if scale is None:
-        return found
-    text = f"{Decimal(found):.{scale}f}"
-    if Decimal(text) != Decimal(found):
+        return key_value
+    text = f"{Decimal(key_value):.{scale}f}"
+    if Decimal(text) != Decimal(key_value):
         kind = column.encoding.column_type.text
-        raise Unreadable(f"The key's column `{column.name}` is {kind}, which cannot hold: {found}")
+        raise Unreadable(f"The key's column `{column.name}` is {kind}, which cannot hold: {key_value}")
     return text.removeprefix("-") if Decimal(text) == 0 else text
 
 

@@ -94,17 +94,21 @@ class RowDecoder:
         else:
             yield from self._moved(event, plan, change, old_key, is_full=is_full)
 
-    def settle(self, one: Unpaired) -> SourceEvent:
+    def settle(self, unpaired: Unpaired) -> SourceEvent:
         """Return the change of an inserted row by what is known of its old key now.
 
         Raises:
             Unreadable: it has changed its key, and nobody has said what null means in it.
         """
-        previous = None if one.identity is None else self.state.pairer.deleted_at(one.identity)
-        if one.event is None:
-            keys = header_key(one.plan, previous)
-            return one.change if keys == one.change.keys else one.change._replace(previous_keys=keys)
-        return self._with_key(one.event, one.plan, one.change, is_full=one.is_full)
+        previous = None if unpaired.identity is None else self.state.pairer.deleted_at(unpaired.identity)
+        if unpaired.event is None:
+            keys = header_key(unpaired.plan, previous)
+            return (
+                unpaired.change
+                if keys == unpaired.change.keys
+                else unpaired.change._replace(previous_keys=keys)
+            )
+        return self._with_key(unpaired.event, unpaired.plan, unpaired.change, is_full=unpaired.is_full)
 
     def _frame(self, event: DataEvent, table: str, column_types: str) -> SourceEvent:
         """Return the change without its row and metadata."""
@@ -143,7 +147,7 @@ class RowDecoder:
             return is_unavailable(column, value, findings)
 
         new_values = self._new_values(event, plan, previous, findings, is_unsent)
-        told = change._replace(
+        keyed = change._replace(
             keys=keys,
             new_values=new_values,
             old_values=old_values,
@@ -152,24 +156,28 @@ class RowDecoder:
             metadata=metadata_of(event, findings),
         )
         if event.op is Op.CREATE and previous is None and not self.state.pairer.is_new(event):
-            self._take_note(event, plan, told, is_full=is_full)
-        return told
+            self._take_note(event, plan, keyed, is_full=is_full)
+        return keyed
 
-    def _take_note(self, event: DataEvent, plan: TablePlan, told: SourceEvent, *, is_full: bool) -> None:
+    def _take_note(
+        self, event: DataEvent, plan: TablePlan, source_event: SourceEvent, *, is_full: bool
+    ) -> None:
         values = [(plan.columns.get(name), value) for name, value in (event.after or {}).items()]
         is_doubtful = any(
             column is not None and column.detector.judge(value) is not ValueState.VALUE
             for column, value in values
         )
-        kept = event if is_doubtful else None
-        self.unpaired[told.event_id] = Unpaired(told, plan, identity_of(event), kept, is_full)
+        doubtful = event if is_doubtful else None
+        self.unpaired[source_event.event_id] = Unpaired(
+            source_event, plan, identity_of(event), doubtful, is_full
+        )
 
     def _remember(self, change: SourceEvent, plan: TablePlan, before: Mapping[str, Any]) -> None:
         """Remember what tells the row before a change from others, which is nothing in most images."""
-        told = {
+        members = {
             name: value for name, value in before.items() if name not in plan.keys and name in plan.columns
         }
-        content = {name: value for name, value in told.items() if plan.columns[name].has_content(value)}
+        content = {name: value for name, value in members.items() if plan.columns[name].has_content(value)}
         # What cannot be read is no reason to refuse an event that is complete without it.
         with suppress(Unreadable):
             if content:
@@ -246,8 +254,8 @@ class RowDecoder:
             after = completed(plan, after, event.before)
         inserted = replace(event, op=Op.CREATE, after=after)
         gained = self._new_values(inserted, plan, None, findings, lambda _column, _value: False)
-        told = _second(change) if is_update else change
-        yield told._replace(
+        row_change = _second(change) if is_update else change
+        yield row_change._replace(
             mod_type=ModType.INSERT if is_update else change.mod_type,
             keys=keyless_keys(json.loads(gained)),
             new_values=gained,

@@ -17,22 +17,22 @@ from typing import Final
 from cdc_platform.model.rows.keyless import is_keyless
 from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.sources.debezium.wire.envelope import Notification, Source, TransactionEnd
+from cdc_platform.sources.debezium.wire.envelope import Notification, SourceInfo, TransactionEnd
 from cdc_platform.sources.debezium.wire.positions import INCREMENTAL, commit_of, is_snapshot, snapshot_key
 
 LAST: Final = "last"
 IN_SNAPSHOT: Final = "in_snapshot"
 """In the metadata of changes that a snapshot may have had already."""
-_HELD: Final = "snapshot "
+_BUFFERED: Final = "snapshot "
 _NEVER: Final = 2**63
-"""A moment later than all others, for changes that do not tell theirs."""
+"""A moment later than all others, for changes that do not state theirs."""
 _BOUNDARIES: Final = frozenset({"first", "first_in_data_collection", "last_in_data_collection", LAST})
 """Each table that has rows has at least one row that is called so, and its first one always is."""
 
 
 @dataclass(slots=True)
-class SeenSnapshots:
-    """What a server's events have told of its snapshots: positions in its log.
+class ServerSnapshots:
+    """Snapshots of a server that its events have shown: positions in its log.
 
     Args:
         first: the one that the stream began with, 0 where it began without.
@@ -53,10 +53,10 @@ class SeenSnapshots:
     taken: dict[str, int] = field(default_factory=dict)
     empty: dict[str, tuple[str, int]] = field(default_factory=dict)
 
-    def see(self, source: Source, *, is_held: bool) -> tuple[int, ...]:
+    def see(self, source: SourceInfo, *, is_buffered: bool) -> tuple[int, ...]:
         """Take an event, and return the snapshots that it shows to have ended, by their positions.
 
-        ``is_held`` tells that it is of a table that its snapshot replaces; others are nothing to end.
+        ``is_held`` means that it is of a table that its snapshot replaces; others are nothing to end.
         """
         ended = []
         lsn = position_of(source)
@@ -66,10 +66,10 @@ class SeenSnapshots:
         if lsn is not None:
             self.newest = max(self.newest, lsn)
             is_over = source.snapshot == LAST or lsn < self.newest
-            if is_over and (is_held or self.open == lsn):
+            if is_over and (is_buffered or self.open == lsn):
                 ended.append(lsn)
                 self.open = None if self.open == lsn else self.open
-            elif is_held:
+            elif is_buffered:
                 self.open = lsn
         return tuple(ended)
 
@@ -79,7 +79,7 @@ class SeenSnapshots:
         self.tables[table] = max(self.tables.get(table, 0), lsn)
         return is_first
 
-    def doubted(self, change: SourceEvent, source: Source) -> SourceEvent:
+    def doubted(self, change: SourceEvent, source: SourceInfo) -> SourceEvent:
         """Return a change, with a note where a snapshot may have had it already, and its row has no key.
 
         A blocking snapshot counts at the position of its signal, and reads what is there later; the changes
@@ -90,22 +90,22 @@ class SeenSnapshots:
         metadata = json.loads(change.metadata or "{}") | {IN_SNAPSHOT: [change.mod_type.value]}
         return change._replace(metadata=json.dumps(metadata, ensure_ascii=False))
 
-    def emptied_at(self, source: Source) -> list[str]:
+    def emptied_at(self, source: SourceInfo) -> list[str]:
         """Return the tables that are emptied before an event; it gives those a position that had none."""
         place = source.lsn
         if place is None or source.snapshot == INCREMENTAL or not self.empty:
             return []
         if is_snapshot(source) and source.snapshot not in _BOUNDARIES:
             return []
-        for table, (identity, known) in self.empty.items():
-            if known == 0:
+        for table, (identity, position) in self.empty.items():
+            if position == 0:
                 self.empty[table] = (identity, place)
         if place == self.first:
             return []  # there was nothing before
-        return [table for table, (_, known) in self.empty.items() if known == place]
+        return [table for table, (_, position) in self.empty.items() if position == place]
 
 
-def position_of(source: Source) -> int | None:
+def position_of(source: SourceInfo) -> int | None:
     """Return the position of the snapshot that an event is of; None for a change."""
     return source.lsn if is_snapshot(source) and source.snapshot != INCREMENTAL else None
 
@@ -114,24 +114,24 @@ def position_of(source: Source) -> int | None:
 class SnapshotWatch:
     """Follows the snapshots of all servers; ``seen`` is what it goes on with in the next cycle."""
 
-    seen: dict[str, SeenSnapshots] = field(default_factory=dict)
+    seen: dict[str, ServerSnapshots] = field(default_factory=dict)
 
-    def find_empty(self, told: Notification, table: str) -> None:
+    def find_empty(self, notification: Notification, table: str) -> None:
         """Take a notification of a table without rows, unless the table has newer changes."""
-        known = self.seen.get(told.server)
-        if known is None or known.empty.get(table, ("", 0))[0] == told.identity:
+        server_snapshots = self.seen.get(notification.server)
+        if server_snapshots is None or server_snapshots.empty.get(table, ("", 0))[0] == notification.identity:
             return
-        if told.micros is not None and known.changed.get(table, 0) <= told.micros:
-            known.empty[table] = (told.identity, 0)
+        if notification.micros is not None and server_snapshots.changed.get(table, 0) <= notification.micros:
+            server_snapshots.empty[table] = (notification.identity, 0)
 
     def take(
         self,
-        source: Source,
+        source: SourceInfo,
         changes: Sequence[SourceEvent],
         position: int,
         *,
         replaces: bool,
-        is_held: bool = True,
+        is_buffered: bool = True,
     ) -> list[SourceEvent | TransactionEnd]:
         """Return an event's changes, with what a repeated snapshot that replaces the table adds to them.
 
@@ -140,40 +140,44 @@ class SnapshotWatch:
             changes: the event's.
             position: the message's.
             replaces: whether a repeated snapshot is to replace the table.
-            is_held: whether a snapshot is held back until it is whole.
+            is_buffered: whether a snapshot is held back until it is whole.
         """
         lsn = position_of(source)
-        known = self.seen.get(source.server)
-        if known is None:
-            known = self.seen[source.server] = SeenSnapshots(lsn or 0)
+        server_snapshots = self.seen.get(source.server)
+        if server_snapshots is None:
+            server_snapshots = self.seen[source.server] = ServerSnapshots(lsn or 0)
         for change in changes if lsn is None else ():
-            known.changed[change.table] = max(known.changed.get(change.table, 0), source.micros or _NEVER)
+            server_snapshots.changed[change.table] = max(
+                server_snapshots.changed.get(change.table, 0), source.micros or _NEVER
+            )
         if lsn is None:
-            changes = [known.doubted(change, source) for change in changes]
-        is_replaced = replaces and lsn not in (None, known.first)
-        ended = known.see(source, is_held=is_replaced)
-        empty = [_emptied(source, changes[0], table) for table in known.emptied_at(source) if changes]
-        told: list[SourceEvent | TransactionEnd] = [*empty, *changes]
+            changes = [server_snapshots.doubted(change, source) for change in changes]
+        is_replaced = replaces and lsn not in (None, server_snapshots.first)
+        ended = server_snapshots.see(source, is_buffered=is_replaced)
+        empty = [
+            _emptied(source, changes[0], table) for table in server_snapshots.emptied_at(source) if changes
+        ]
+        output: list[SourceEvent | TransactionEnd] = [*empty, *changes]
         if is_replaced and lsn is not None:
-            is_first = [known.begins(change.table, lsn) for change in changes]
-            known.taken |= {change.table: source.micros or 0 for change in changes}
-            truncates = source.snapshot in _BOUNDARIES if is_held else any(is_first)
+            is_first = [server_snapshots.begins(change.table, lsn) for change in changes]
+            server_snapshots.taken |= {change.table: source.micros or 0 for change in changes}
+            truncates = source.snapshot in _BOUNDARIES if is_buffered else any(is_first)
             emptied = [_truncate(source, change, lsn) for change in changes[:1] if truncates]
-            told = [change._replace(transaction_id=_name(lsn)) for change in [*empty, *emptied, *changes]]
-        return [*told, *(TransactionEnd(_name(one), 0, {}, source.micros, position) for one in ended)]
+            output = [change._replace(transaction_id=_name(lsn)) for change in [*empty, *emptied, *changes]]
+        return [*output, *(TransactionEnd(_name(lsn), 0, {}, source.micros, position) for lsn in ended)]
 
 
-def is_held_snapshot(transaction_id: str) -> bool:
+def is_buffered_snapshot(transaction_id: str) -> bool:
     """Whether what looks like a transaction is a snapshot that replaces tables."""
-    return transaction_id.startswith(_HELD)
+    return transaction_id.startswith(_BUFFERED)
 
 
 def _name(lsn: int) -> str:
-    return f"{_HELD}{lsn}"
+    return f"{_BUFFERED}{lsn}"
 
 
-def _truncate(source: Source, change: SourceEvent, lsn: int) -> SourceEvent:
-    """Return what empties the table before all rows of the snapshot; it may be told several times."""
+def _truncate(source: SourceInfo, change: SourceEvent, lsn: int) -> SourceEvent:
+    """Return what empties the table before all rows of the snapshot; it may come several times."""
     identity = [source.server, "snapshot", lsn, source.schema, source.table]
     return change._replace(
         mod_type=ModType.TRUNCATE,
@@ -189,9 +193,11 @@ def _truncate(source: Source, change: SourceEvent, lsn: int) -> SourceEvent:
     )
 
 
-def _emptied(source: Source, change: SourceEvent, table: str) -> SourceEvent:
+def _emptied(source: SourceInfo, change: SourceEvent, table: str) -> SourceEvent:
     """Return what empties a table of which a snapshot has no row, before an event that comes after it."""
     commit = commit_of(change.ordering_key)
     identity = [source.server, "snapshot", source.lsn, "", table]
-    told = _truncate(source, change, commit)
-    return told._replace(table=table, transaction_id="", event_id=json.dumps(identity, ensure_ascii=False))
+    truncate = _truncate(source, change, commit)
+    return truncate._replace(
+        table=table, transaction_id="", event_id=json.dumps(identity, ensure_ascii=False)
+    )

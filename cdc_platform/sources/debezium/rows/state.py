@@ -1,4 +1,4 @@
-"""What a decoder has to know of the messages before, from one cycle to the next."""
+"""State that a decoder keeps from earlier messages, from one cycle to the next."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -6,12 +6,12 @@ from typing import Any
 
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.sources.debezium.rows.pairing import DeletedRow, Pairer
-from cdc_platform.sources.debezium.rows.snapshots import SeenSnapshots, SnapshotWatch
+from cdc_platform.sources.debezium.rows.snapshots import ServerSnapshots, SnapshotWatch
 
 
 @dataclass(slots=True)
 class DecoderState:
-    """What earlier messages have told.
+    """State from earlier messages.
 
     Args:
         floors: position of the last snapshot, by server.
@@ -22,7 +22,7 @@ class DecoderState:
         owners: the table of the database, `SCHEMA.TABLE`, that each table of the lake is.
         keys: key columns of each table of the lake, sorted.
         key_types: types in the lake of the key columns of each table of the lake.
-        flat_deletes: last key that a flattened topic told to be deleted, by topic; empty for none.
+        flat_deletes: last key that a flattened topic reported as deleted, by topic; empty for none.
     """
 
     floors: dict[str, int] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class DecoderState:
             "owners": self.owners,
             "keys": self.keys,
             "key_types": self.key_types,
-            "snapshots": {server: asdict(seen) for server, seen in self.snapshots.seen.items()},
+            "snapshots": {server: asdict(snapshots) for server, snapshots in self.snapshots.seen.items()},
         }
         return json.dumps(fields, sort_keys=True, default=str)
 
@@ -82,7 +82,7 @@ class _StoredState:
     full: set[str]
     unusable: set[str]
     flat_deletes: dict[str, str]
-    snapshots: dict[str, SeenSnapshots]
+    snapshots: dict[str, ServerSnapshots]
     owners: dict[str, str] = field(default_factory=dict)
     keys: dict[str, list[str]] = field(default_factory=dict)
     key_types: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How a connector was set up, as far as its events do not say it themselves."""
+"""Settings of a connector, as far as its events do not show them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import Described, check_members
 
 DEFAULT_PLACEHOLDER: Final = "__debezium_unavailable_value"
-"""What stands for a value that was not sent, unless the connector is told another text."""
+"""What stands for a value that was not sent, unless the connector is configured with another text."""
 
 
 class DecimalMode(StrEnum):
@@ -91,7 +91,9 @@ class ConnectorModes:
     def __post_init__(self) -> None:
         check_members(self, "connector.")
         if not self.placeholder:
-            raise SettingError("connector.placeholder", "is empty; write what the connector is told")
+            raise SettingError(
+                "connector.placeholder", "is empty; write the text that the connector is configured with"
+            )
         if self.placeholder.startswith("hex:"):
             try:
                 bytes.fromhex(self.placeholder[4:])
@@ -118,16 +120,16 @@ PROPERTIES: Final[Mapping[str, str]] = {
 """What the connector itself calls each of its modes."""
 
 
-def modes_told(properties: Mapping[str, str]) -> dict[str, str]:
+def modes_of(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the modes that a connector's own properties set, by the names of `ConnectorModes`."""
-    return {name: properties[told] for name, told in PROPERTIES.items() if told in properties}
+    return {name: properties[key] for name, key in PROPERTIES.items() if key in properties}
 
 
-def properties_told(modes: ConnectorModes) -> dict[str, str]:
+def properties_of(modes: ConnectorModes) -> dict[str, str]:
     """Return the connector's own properties for all modes that are not its defaults."""
     usual = ConnectorModes()
     return {
-        told: str(getattr(modes, name))
-        for name, told in PROPERTIES.items()
+        key: str(getattr(modes, name))
+        for name, key in PROPERTIES.items()
         if getattr(modes, name) != getattr(usual, name)
     }

@@ -1,4 +1,4 @@
-"""Settings of the embedded engine: from which database it reads, and into which spool it writes."""
+"""Settings of the embedded engine: the database that it reads, and the spool that it writes."""
 
 import math
 from collections.abc import Mapping
@@ -162,7 +162,7 @@ _DEFAULTS: Final = {
     "publication.autocreate.mode": "filtered",
     # A snapshot has no event of a table without rows; its notifications tell that it has looked at it.
     "notification.enabled.channels": "sink",
-    # Without PostgreSQL's types an array of texts does not tell whether null is NULL or a value not sent.
+    # Without PostgreSQL's types an array of texts does not state whether null is NULL or a value not sent.
     "column.propagate.source.type": ".*",
     "max.batch.size": "8192",
     "max.queue.size": "16384",

@@ -1,4 +1,4 @@
-"""Settings of topics of Kafka, and what the two clients that read them are told."""
+"""Settings of topics of Kafka, and of the two clients that read them."""
 
 import math
 import re
@@ -10,7 +10,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import Described, check_filled
 
 TIMEOUT_S: Final = 30.0
-"""So long brokers may take to answer a look."""
+"""The time that brokers may take to answer a request."""
 SPARK_PREFIX: Final = "kafka."
 """What Spark's source hands on to Kafka's client begins with it."""
 OURS: Final = frozenset(
@@ -81,9 +81,9 @@ class KafkaInput:
             if not 0 < getattr(self, name) < math.inf:
                 problem = f"must be above 0 and finite, but is: {getattr(self, name)}"
                 raise SettingError(f"input.kafka.{name}", problem)
-        taken = sorted(OURS & self.options.keys())
-        if taken:
-            raise SettingError(f"input.kafka.options.{taken[0]}", "is the platform's own; leave it out")
+        reserved = sorted(OURS & self.options.keys())
+        if reserved:
+            raise SettingError(f"input.kafka.options.{reserved[0]}", "is the platform's own; leave it out")
         for name, offset in self.start_offsets.items():
             _check_start(name, offset)
 
@@ -97,25 +97,25 @@ class KafkaInput:
         return self.options.get(f"{SPARK_PREFIX}isolation.level", "read_committed")
 
     def spark_options(self) -> dict[str, str]:
-        """Return what Spark's source is told, but for topics and offsets."""
+        """Return the options of Spark's source, but for topics and offsets."""
         return {
             **self.options,
             f"{SPARK_PREFIX}bootstrap.servers": self.bootstrap_servers,
             f"{SPARK_PREFIX}isolation.level": self.isolation,
             "includeHeaders": "true",
-            # What is gone is told, never skipped.
+            # Lost messages are reported, never skipped.
             "failOnDataLoss": "true",
         }
 
     def client_properties(self) -> dict[str, str]:
-        """Return what librdkafka is told; a login comes from Java's, where that is name and password."""
-        given = {
+        """Return the properties of librdkafka; a login comes from Java's, where that is name and password."""
+        properties = {
             name.removeprefix(SPARK_PREFIX): value
             for name, value in self.options.items()
             if name.startswith(SPARK_PREFIX)
         }
-        login = {f"sasl.{name}": _plain(value) for name, value in _LOGIN.findall(given.get(_JAAS, ""))}
-        shared = {name: value for name, value in given.items() if name in _SHARED}
+        login = {f"sasl.{name}": _plain(value) for name, value in _LOGIN.findall(properties.get(_JAAS, ""))}
+        shared = {name: value for name, value in properties.items() if name in _SHARED}
         return {"bootstrap.servers": self.bootstrap_servers, **shared, **login, **self.client}
 
 

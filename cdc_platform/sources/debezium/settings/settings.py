@@ -21,8 +21,8 @@ from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.sources.debezium.settings.connector import (
     PROPERTIES,
     ConnectorModes,
-    modes_told,
-    properties_told,
+    modes_of,
+    properties_of,
 )
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
@@ -162,7 +162,7 @@ class DebeziumSettings:
     ] = None
     dedup_window_s: Annotated[float, Described("Seconds for which an event may come again.")] = DAY_S
     captures: bool = True
-    """Whether an engine is started where one is asked for; a process that only looks does without."""
+    """Whether an engine is started where one is asked for; one that only reads the lake does without."""
 
     def __post_init__(self) -> None:
         check_members(self)
@@ -218,10 +218,10 @@ class DebeziumSettings:
 
     def impatient(self, deadline_s: float) -> "DebeziumSettings":
         """Return the same without an engine of its own, and with brokers that have so long to answer."""
-        found = self.input
-        if isinstance(found, KafkaInput):
-            found = replace(found, timeout_s=min(deadline_s, found.timeout_s))
-        return replace(self, captures=False, input=found)
+        own_input = self.input
+        if isinstance(own_input, KafkaInput):
+            own_input = replace(own_input, timeout_s=min(deadline_s, own_input.timeout_s))
+        return replace(self, captures=False, input=own_input)
 
     def without_password(self) -> "DebeziumSettings":
         """Return what tasks need to know."""
@@ -241,7 +241,7 @@ class DebeziumSettings:
         return cls.from_fields(json.loads(text))
 
     @classmethod
-    def from_fields(cls, given: Mapping[str, Any], folder: Path | None = None) -> "DebeziumSettings":
+    def from_fields(cls, own: Mapping[str, Any], folder: Path | None = None) -> "DebeziumSettings":
         """Return the settings from what YAML or JSON has of them, as `read_settings` does.
 
         An engine and the decoder of its events use the same modes, set by its properties or as a connector's.
@@ -249,37 +249,37 @@ class DebeziumSettings:
         Raises:
             SettingError: a name is unknown or missing, a value cannot be used, or a mode is set twice.
         """
-        read = read_settings(cls, given, folder)
+        read = read_settings(cls, own, folder)
         if not isinstance(read.input, EngineInput):
             return read
-        modes = _agreed(given.get("connector") or {}, read.input.properties)
-        properties = {**properties_told(modes), **read.input.properties}
+        modes = _agreed(own.get("connector") or {}, read.input.properties)
+        properties = {**properties_of(modes), **read.input.properties}
         return replace(read, connector=modes, input=replace(read.input, properties=properties))
 
 
-def _title(found: Input) -> str:
-    if isinstance(found, KafkaInput):
-        return f"the topics {found.topics_pattern} of {found.bootstrap_servers}"
-    if isinstance(found, EngineInput):
-        return f"the database {found.database} on {found.host}:{found.port}"
-    return f"the files in {found.path}"
+def _title(event_input: Input) -> str:
+    if isinstance(event_input, KafkaInput):
+        return f"the topics {event_input.topics_pattern} of {event_input.bootstrap_servers}"
+    if isinstance(event_input, EngineInput):
+        return f"the database {event_input.database} on {event_input.host}:{event_input.port}"
+    return f"the files in {event_input.path}"
 
 
-def _agreed(given: Mapping[str, Any], properties: Mapping[str, str]) -> ConnectorModes:
+def _agreed(own: Mapping[str, Any], properties: Mapping[str, str]) -> ConnectorModes:
     """Return the modes of an engine, set by its properties or as a connector's.
 
     Raises:
         SettingError: both set one, and they differ.
     """
-    told = modes_told(properties)
-    for name in told.keys() & given.keys():
-        if told[name] != given[name]:
+    modes = modes_of(properties)
+    for name in modes.keys() & own.keys():
+        if modes[name] != own[name]:
             raise SettingError(
                 f"connector.{name}",
-                f"is {given[name]!r}, and `{PROPERTIES[name]}` of the engine's properties is {told[name]!r}: "
+                f"is {own[name]!r}, and `{PROPERTIES[name]}` of the engine's properties is {modes[name]!r}: "
                 "leave one of them out",
             )
-    return read_settings(ConnectorModes, {**given, **told}, place="connector.")
+    return read_settings(ConnectorModes, {**own, **modes}, place="connector.")
 
 
 def _check_policy_name(name: str) -> None:

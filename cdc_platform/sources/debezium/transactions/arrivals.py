@@ -1,4 +1,4 @@
-"""What comes to the transaction buffer, and what it lets pass."""
+"""Input and output of the transaction buffer."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Arrival:
     ``micros`` is when it was sent, where messages of several partitions come in one stream.
     """
 
-    told: Decoded
+    event: Decoded
     origin: str
     position: int
     micros: int = 0
@@ -30,7 +30,7 @@ class PassedUntil:
     """The last transaction that has passed: ordering key of its last event, and position of its commit.
 
     ``truncated`` has the ordering key of the last truncate that has passed of each table that has had one.
-    ``committed_ms`` is when the newest of those that have passed was committed; 0 where nothing tells.
+    ``committed_ms`` is when the newest of those that have passed was committed; 0 where nothing shows.
     """
 
     ordering_key: str = ""

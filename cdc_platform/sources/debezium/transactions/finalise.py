@@ -14,32 +14,32 @@ from cdc_platform.sources.event_batches import Released
 
 def settled(passed: Passed, decoder: Decoder) -> Passed:
     """Return what passes, with inserted rows and shared keys as all messages of the cycle tell them."""
-    others = dict(_others(decoder.rows))
-    if others:
-        events = tuple((_replaced(released, others), origin) for released, origin in passed.events)
+    replacements = dict(_others(decoder.rows))
+    if replacements:
+        events = tuple((_replaced(released, replacements), origin) for released, origin in passed.events)
         passed = replace(passed, events=events)
     return in_turn(passed, decoder.rows.befores)
 
 
 def _others(rows: RowDecoder) -> Iterator[tuple[str, SourceEvent | FaultyEvent]]:
-    """Yield the changes that are not as they were told, by their identities."""
-    for identity, one in list(rows.unpaired.items()):
-        told = _settled(rows, one)
-        if told != one.change:
-            yield identity, told
+    """Yield the changes that are not as they came, by their identities."""
+    for identity, unpaired in list(rows.unpaired.items()):
+        outcome = _settled(rows, unpaired)
+        if outcome != unpaired.change:
+            yield identity, outcome
 
 
-def _settled(rows: RowDecoder, one: Unpaired) -> SourceEvent | FaultyEvent:
+def _settled(rows: RowDecoder, unpaired: Unpaired) -> SourceEvent | FaultyEvent:
     try:
-        return rows.settle(one)
+        return rows.settle(unpaired)
     except BAD as error:
-        if one.event is None:
+        if unpaired.event is None:
             raise
-        return fault_of(one.event.message, error, one.event, one.change.ordering_key)
+        return fault_of(unpaired.event.message, error, unpaired.event, unpaired.change.ordering_key)
 
 
-def _replaced(released: Released, others: dict[str, SourceEvent | FaultyEvent]) -> Released:
+def _replaced(released: Released, replacements: dict[str, SourceEvent | FaultyEvent]) -> Released:
     event = released.event
-    if not isinstance(event, SourceEvent) or event.event_id not in others:
+    if not isinstance(event, SourceEvent) or event.event_id not in replacements:
         return released
-    return replace(released, event=others[event.event_id])
+    return replace(released, event=replacements[event.event_id])

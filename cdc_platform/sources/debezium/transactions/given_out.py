@@ -1,4 +1,4 @@
-"""What one cycle's reading gives out: the events that may pass, and the reports on what was read."""
+"""Output of one cycle's reading: the events that may pass, and the reports on what was read."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -55,7 +55,7 @@ def give_out(
         batches.report_file(window, files[origin], counts[origin], error)
     state = SourceFile(STATE, "", 0, 0, reading.state.to_json())
     further = {
-        "waiting": [asdict(one) for one in passed.waiting],
+        "waiting": [asdict(transaction) for transaction in passed.waiting],
         AGAIN_SINCE: passed.again_since_micros,
     }
     batches.report_file(window, state, FileCounts(), further=further)

@@ -34,15 +34,15 @@ def in_turn(passed: Passed, befores: Mapping[str, str]) -> Passed:
         for released, _ in passed.events
         if isinstance(released.event, SourceEvent) and released.event.transaction_id
     ]
-    left, taken = (
+    old_keys, new_keys = (
         {_key_of(event) for event in events if event.mod_type is kind}
         for kind in (ModType.DELETE, ModType.INSERT)
     )
-    if left.isdisjoint(taken):
+    if old_keys.isdisjoint(new_keys):
         return passed
     # What has come twice is one event, which neither takes a key from itself nor leaves it twice.
     distinct = {event.event_id: event for event in events}
-    orders = parted_orders(_uses(list(distinct.values()), left & taken, befores))
+    orders = parted_orders(_uses(list(distinct.values()), old_keys & new_keys, befores))
     return replace(
         passed, events=tuple((_moved(released, orders), origin) for released, origin in passed.events)
     )
@@ -61,34 +61,34 @@ def _uses(
     orders: defaultdict[str, list[str]] = defaultdict(list)
     for event in sorted(theirs, key=lambda event: event.ordering_key):
         orders[event.transaction_id].append(event.ordering_key)
-    told = _told(theirs, befores)
+    values = _value_texts(theirs, befores)
     for event in theirs:
         if event.mod_type is ModType.TRUNCATE or (event.mod_type in _ROWS and _key_of(event) in shared):
-            yield _use(event, orders[event.transaction_id], told.get(event.event_id, {}))
+            yield _use(event, orders[event.transaction_id], values.get(event.event_id, {}))
 
 
-def _told(events: Sequence[SourceEvent], befores: Mapping[str, str]) -> Mapping[str, Values]:
+def _value_texts(events: Sequence[SourceEvent], befores: Mapping[str, str]) -> Mapping[str, Values]:
     """Return what is certain of the rows before changes, by event.
 
     Where an image may not be the whole row, a value may be the default of a column that is NOT NULL. That is
     the same in all images of a table, so that a column in which they differ tells the truth.
     """
-    found = {event.event_id: _values(befores.get(event.event_id)) for event in events}
-    seen: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+    values = {event.event_id: _values(befores.get(event.event_id)) for event in events}
+    keys: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
     for event in events:
-        for name, value in found[event.event_id].items():
-            seen[event.transaction_id, event.table, name].add(repr(value))
+        for name, value in values[event.event_id].items():
+            keys[event.transaction_id, event.table, name].add(repr(value))
     return {
         event.event_id: {
             name: value
-            for name, value in found[event.event_id].items()
-            if len(seen[event.transaction_id, event.table, name]) > 1
+            for name, value in values[event.event_id].items()
+            if len(keys[event.transaction_id, event.table, name]) > 1
         }
         for event in events
     }
 
 
-def _use(event: SourceEvent, orders: Sequence[str], told: Values) -> KeyUse:
+def _use(event: SourceEvent, orders: Sequence[str], values: Values) -> KeyUse:
     place = bisect_left(orders, event.ordering_key)
     after = _values(event.new_values)
     return KeyUse(
@@ -99,14 +99,14 @@ def _use(event: SourceEvent, orders: Sequence[str], told: Values) -> KeyUse:
         event.mod_type,
         event.ordering_key,
         orders[place - 1] if place else None,
-        _values(event.old_values) or told,
+        _values(event.old_values) or values,
         {name: value for name, value in after.items() if name not in event.unavailable_columns},
     )
 
 
 def _values(text: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text, parse_float=str) if text is not None else {}
-    return found
+    members: dict[str, Any] = json.loads(text, parse_float=str) if text is not None else {}
+    return members
 
 
 def _moved(released: Released, orders: Mapping[str, str]) -> Released:

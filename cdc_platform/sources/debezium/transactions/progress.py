@@ -1,4 +1,4 @@
-"""How far files of events have been read, as the read progress has it."""
+"""Progress in files of events, as in the read progress."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ PASSED: Final = "transactions passed"
 """The same for the transaction buffer: up to which place in the order of commits transactions have passed."""
 
 
-_HELD: Final = "+"
+_WAITING: Final = "+"
 Kept = TypeVar("Kept")
 
 
@@ -39,12 +39,12 @@ def read_progress_of(progress: Mapping[str, str], name: str, parse: Callable[[st
 class FileProgress:
     """So many lines of a file have entered the log, in a version of it; a file may grow, but not shrink.
 
-    ``is_held`` tells that it has more, which wait for what is to come in other files.
+    ``is_held`` means that it has more, which wait for what is to come in other files.
     """
 
     version: str | None = None
     lines: int = 0
-    is_held: bool = False
+    is_waiting: bool = False
 
     @classmethod
     def of(cls, text: str | None) -> "FileProgress":
@@ -56,11 +56,11 @@ class FileProgress:
         if text is None:
             return cls()
         version, lines = text.rsplit("#", 1)
-        return cls(version, whole_number(lines.removesuffix(_HELD)), lines.endswith(_HELD))
+        return cls(version, whole_number(lines.removesuffix(_WAITING)), lines.endswith(_WAITING))
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""
-        return f"{self.version}#{self.lines}{_HELD if self.is_held else ''}"
+        return f"{self.version}#{self.lines}{_WAITING if self.is_waiting else ''}"
 
     def lacks(self, file: SourceFile) -> bool:
         """Whether the file has been written since."""

@@ -15,7 +15,7 @@ from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMes
 from cdc_platform.model.stream.file_reports import Waiting
 from cdc_platform.sources.debezium.rows.decoder import Checkpoint
 from cdc_platform.sources.debezium.rows.findings import gives_key_up
-from cdc_platform.sources.debezium.rows.snapshots import is_held_snapshot
+from cdc_platform.sources.debezium.rows.snapshots import is_buffered_snapshot
 from cdc_platform.sources.debezium.transactions.arrivals import Arrival, Passed, PassedUntil
 from cdc_platform.sources.debezium.transactions.transactions import Boundaries, Transaction
 from cdc_platform.sources.debezium.wire.envelope import Signal, TransactionBegin, TransactionEnd
@@ -58,43 +58,43 @@ class TransactionBuffer:
             self._take(arrival)
 
     def _take(self, arrival: Arrival) -> None:
-        told = arrival.told
+        event = arrival.event
         self._taken += 1
         self._newest_micros = max(self._newest_micros, arrival.micros)
-        if isinstance(told, TransactionBegin | TransactionEnd):
-            self._take_boundary(told, arrival)
-        elif isinstance(told, Checkpoint):
-            self._take_note(told, arrival)
-        elif isinstance(told, Signal):
-            self._take_signal(told, arrival)
-        elif isinstance(told, SourceEvent | FaultyEvent):
-            self._take_event(told, arrival)
+        if isinstance(event, TransactionBegin | TransactionEnd):
+            self._take_boundary(event, arrival)
+        elif isinstance(event, Checkpoint):
+            self._take_note(event, arrival)
+        elif isinstance(event, Signal):
+            self._take_signal(event, arrival)
+        elif isinstance(event, SourceEvent | FaultyEvent):
+            self._take_event(event, arrival)
 
-    def _take_boundary(self, told: TransactionBegin | TransactionEnd, arrival: Arrival) -> None:
-        bounded = self._of(told.transaction_id)
+    def _take_boundary(self, boundary: TransactionBegin | TransactionEnd, arrival: Arrival) -> None:
+        bounded = self._of(boundary.transaction_id)
         bounded.has_metadata = True
         bounded.take_place(arrival, self._taken)
-        if not is_held_snapshot(told.transaction_id):
+        if not is_buffered_snapshot(boundary.transaction_id):
             bounded.bounded_at = self._taken
-        if isinstance(told, TransactionBegin):
-            self._current = told.transaction_id
+        if isinstance(boundary, TransactionBegin):
+            self._current = boundary.transaction_id
             bounded.begun_at = bounded.begun_at or (arrival.origin, arrival.position)
-            bounded.since_micros = told.micros
+            bounded.since_micros = boundary.micros
             return
-        bounded.expected = told.event_count
-        bounded.commit_lsn = told.lsn
-        if self._current == told.transaction_id:
+        bounded.expected = boundary.event_count
+        bounded.commit_lsn = boundary.lsn
+        if self._current == boundary.transaction_id:
             self._current = ""
 
-    def _take_signal(self, told: Signal, arrival: Arrival) -> None:
-        if told.transaction_id:
-            self._count(told.transaction_id, arrival, told.ordering_key, told.event_id)
+    def _take_signal(self, signal: Signal, arrival: Arrival) -> None:
+        if signal.transaction_id:
+            self._count(signal.transaction_id, arrival, signal.ordering_key, signal.event_id)
         elif self._is_one_stream:
             self._count(self._current, arrival)
 
-    def _take_note(self, told: Checkpoint, arrival: Arrival) -> None:
+    def _take_note(self, checkpoint: Checkpoint, arrival: Arrival) -> None:
         self._newest = None
-        note = told.as_message()
+        note = checkpoint.as_message()
         if not note.transaction_id:
             self._free_notes.append((note, arrival.origin, arrival.position))
             return
@@ -121,15 +121,17 @@ class TransactionBuffer:
     ) -> None:
         if not transaction:
             return
-        found = self._of(transaction)
-        found.take_place(arrival, self._taken)
-        told = arrival.told
-        if found.since_micros is None and isinstance(told, SourceEvent):
-            found.since_micros = told.source_micros
-        found.has_metadata = found.has_metadata or ordering_key is None or is_held_snapshot(transaction)
-        found.messages.add(_message_of(event_id) or f"{arrival.origin}#{arrival.position}")
+        counted = self._of(transaction)
+        counted.take_place(arrival, self._taken)
+        event = arrival.event
+        if counted.since_micros is None and isinstance(event, SourceEvent):
+            counted.since_micros = event.source_micros
+        counted.has_metadata = (
+            counted.has_metadata or ordering_key is None or is_buffered_snapshot(transaction)
+        )
+        counted.messages.add(_message_of(event_id) or f"{arrival.origin}#{arrival.position}")
         if ordering_key is not None:
-            found.take_order(ordering_key)
+            counted.take_order(ordering_key)
 
     def _of(self, transaction: str) -> Transaction:
         return self._transactions.setdefault(transaction, Transaction())
@@ -137,20 +139,20 @@ class TransactionBuffer:
     @property
     def has_whole(self) -> bool:
         """Whether something may pass."""
-        return bool(self._free) or any(found.is_whole for found in self._transactions.values())
+        return bool(self._free) or any(transaction.is_whole for transaction in self._transactions.values())
 
     def let_pass(self) -> Passed:
         """Return everything, each event by itself, because it is unknown which transactions are complete.
 
         In one stream the halves of a key change are consecutive; at its end the first one waits.
         """
-        members = [member for found in self._transactions.values() for member in found.members]
+        members = [member for transaction in self._transactions.values() for member in transaction.members]
         events = [*members, *((event, origin) for event, origin, _ in self._free)]
         resume: dict[str, int] = {}
         if self._is_one_stream and self._newest is not None and gives_key_up(self._newest[0]):
             newest, origin, position = self._newest
             events, resume = [member for member in events if member[0] is not newest], {origin: position}
-        notes = [note for found in self._transactions.values() for note in found.notes]
+        notes = [note for transaction in self._transactions.values() for note in transaction.notes]
         notes += [(note, origin) for note, origin, _ in self._free_notes]
         released = tuple((Released(event, "", 1), origin) for event, origin in events)
         return Passed(released, resume, self._passed_until, tuple(notes))
@@ -159,119 +161,131 @@ class TransactionBuffer:
         """Return what may pass, in no particular order, and from where on the rest is to be read again."""
         boundaries = Boundaries.of(self._transactions.values())
         waiting = {
-            name: found for name, found in self._transactions.items() if self._waits(name, found, boundaries)
+            name: transaction
+            for name, transaction in self._transactions.items()
+            if self._waits(name, transaction, boundaries)
         }
-        orders = [found.first_order for found in waiting.values() if found.first_order is not None]
+        orders = [
+            transaction.first_order for transaction in waiting.values() if transaction.first_order is not None
+        ]
         limit = min(orders, default=None)
         begun = _earliest({origin: position} for origin, position in _beginnings(waiting.values()))
         passed: list[tuple[Released, str]] = []
         notes: list[tuple[SourceMessage, str]] = []
-        held: list[Mapping[str, int]] = [found.places for found in waiting.values()]
+        places: list[Mapping[str, int]] = [transaction.places for transaction in waiting.values()]
         until = self._passed_until
         for event, origin, position in self._free:
-            if _is_held(event.ordering_key if isinstance(event, SourceEvent) else None, limit):
-                held.append({origin: position})
+            if _must_wait(event.ordering_key if isinstance(event, SourceEvent) else None, limit):
+                places.append({origin: position})
             else:
                 passed.append((Released(event, "", 1), origin))
         for note, origin, position in self._free_notes:
-            if _is_held(note.ordering_key, limit):
-                held.append({origin: position})
+            if _must_wait(note.ordering_key, limit):
+                places.append({origin: position})
             else:
                 notes.append((note, origin))
-        for name, found in self._transactions.items():
+        for name, transaction in self._transactions.items():
             if name in waiting:
                 continue
-            if _is_behind(found, limit, begun):
-                held.append(found.places)
+            if _is_behind(transaction, limit, begun):
+                places.append(transaction.places)
             else:
-                fault = None if found.is_whole or not found.has_metadata else self._fault(name, found)
-                passed += _released(name, found, fault)
-                notes += found.notes
-                until = _later(until, found, committed_ms=0 if is_held_snapshot(name) else found.committed_ms)
+                fault = (
+                    None
+                    if transaction.is_whole or not transaction.has_metadata
+                    else self._fault(name, transaction)
+                )
+                passed += _released(name, transaction, fault)
+                notes += transaction.notes
+                until = _later(
+                    until,
+                    transaction,
+                    committed_ms=0 if is_buffered_snapshot(name) else transaction.committed_ms,
+                )
         again = self._again_since_micros(waiting)
-        return Passed(tuple(passed), _earliest(held), until, tuple(notes), _told(waiting), again)
+        return Passed(tuple(passed), _earliest(places), until, tuple(notes), _as_waiting(waiting), again)
 
     def _again_since_micros(self, waiting: Container[str]) -> int | None:
         """Return when the first was committed of the transactions that seem to have passed before."""
         repeated = (
-            _moment(found.since_micros) or 0
-            for name, found in self._transactions.items()
-            if name not in waiting and self._is_repeated(name, found)
+            _moment(transaction.since_micros) or 0
+            for name, transaction in self._transactions.items()
+            if name not in waiting and self._is_repeated(name, transaction)
         )
         return min(repeated, default=None)
 
-    def _waits(self, name: str, found: Transaction, boundaries: Boundaries) -> bool:
+    def _waits(self, name: str, transaction: Transaction, boundaries: Boundaries) -> bool:
         """Whether more of a transaction is to come."""
-        if not found.has_metadata or self._is_given_up(found):
+        if not transaction.has_metadata or self._is_given_up(transaction):
             return False
         if self._is_one_stream:
-            has_ended = not is_held_snapshot(name) and boundaries.show_end_of(found)
-            return found.expected is None and not has_ended
-        return not self._is_repeated(name, found) and not found.is_whole
+            has_ended = not is_buffered_snapshot(name) and boundaries.show_end_of(transaction)
+            return transaction.expected is None and not has_ended
+        return not self._is_repeated(name, transaction) and not transaction.is_whole
 
-    def _is_repeated(self, name: str, found: Transaction) -> bool:
+    def _is_repeated(self, name: str, transaction: Transaction) -> bool:
         """Whether a transaction has passed before: it is not behind the last one, nor committed later.
 
         One that is committed later and stands before it is of a server whose positions have started over.
         """
         newest_ms = self._passed_until.committed_ms
-        if newest_ms and not is_held_snapshot(name) and found.committed_ms > newest_ms:
+        if newest_ms and not is_buffered_snapshot(name) and transaction.committed_ms > newest_ms:
             return False
-        if found.commit_lsn is not None:
-            return found.commit_lsn <= self._passed_until.commit_lsn
-        return "" < found.last_order <= self._passed_until.ordering_key
+        if transaction.commit_lsn is not None:
+            return transaction.commit_lsn <= self._passed_until.commit_lsn
+        return "" < transaction.last_order <= self._passed_until.ordering_key
 
-    def _fault(self, name: str, found: Transaction) -> str | None:
+    def _fault(self, name: str, transaction: Transaction) -> str | None:
         """Return why a transaction that is not whole must not enter the log; None where it has entered."""
-        is_repeated = self._is_repeated(name, found)
-        if is_repeated and is_held_snapshot(name):
+        is_repeated = self._is_repeated(name, transaction)
+        if is_repeated and is_buffered_snapshot(name):
             return None  # rows that lag behind its end
-        announced = "an unknown number of" if found.expected is None else str(found.expected)
-        if is_repeated and (found.begun_at is None or not self._is_one_stream):
+        announced = "an unknown number of" if transaction.expected is None else str(transaction.expected)
+        if is_repeated and (transaction.begun_at is None or not self._is_one_stream):
             # What the log has of these is left out there; the rest came too late to be recognised, or lies
             # in quarantine with the transaction.
             return (
                 f"It comes again with a part of its transaction {name}, which has passed before: "
-                f"{len(found.messages)} of {announced} events have come"
+                f"{len(transaction.messages)} of {announced} events have come"
             )
-        lost = "; its END is missing" if found.expected is None else ""
+        lost = "; its END is missing" if transaction.expected is None else ""
         return (
             f"Its transaction {name} has {announced} events by the connector's word, of which "
-            f"{len(found.messages)} have come{lost}"
+            f"{len(transaction.messages)} have come{lost}"
         )
 
-    def _is_given_up(self, found: Transaction) -> bool:
+    def _is_given_up(self, transaction: Transaction) -> bool:
         if self._patience_micros is None:
             return False
-        return self._newest_micros - found.last_micros > self._patience_micros
+        return self._newest_micros - transaction.last_micros > self._patience_micros
 
 
-def _later(until: PassedUntil, found: Transaction, committed_ms: int) -> PassedUntil:
+def _later(until: PassedUntil, transaction: Transaction, committed_ms: int) -> PassedUntil:
     return replace(
         until,
-        ordering_key=max(until.ordering_key, found.last_order),
-        commit_lsn=max(until.commit_lsn, found.commit_lsn or -1),
+        ordering_key=max(until.ordering_key, transaction.last_order),
+        commit_lsn=max(until.commit_lsn, transaction.commit_lsn or -1),
         committed_ms=max(until.committed_ms, committed_ms),
     )
 
 
 def _beginnings(waiting: Iterable[Transaction]) -> list[tuple[str, int]]:
     """Return where the transactions begin, as far as their BEGIN has arrived."""
-    return [found.begun_at for found in waiting if found.begun_at is not None]
+    return [transaction.begun_at for transaction in waiting if transaction.begun_at is not None]
 
 
-def _is_behind(found: Transaction, limit: str | None, begun: Mapping[str, int]) -> bool:
+def _is_behind(transaction: Transaction, limit: str | None, begun: Mapping[str, int]) -> bool:
     """Return whether a transaction was committed after one that waits.
 
     One without a readable event, such as an empty one, has no ordering key; its BEGIN shows it.
     """
-    if _is_held(found.first_order, limit):
+    if _must_wait(transaction.first_order, limit):
         return True
-    origin, position = found.begun_at or ("", 0)
+    origin, position = transaction.begun_at or ("", 0)
     return origin in begun and position > begun[origin]
 
 
-def _is_held(ordering_key: str | None, limit: str | None) -> bool:
+def _must_wait(ordering_key: str | None, limit: str | None) -> bool:
     return ordering_key is not None and limit is not None and ordering_key >= limit
 
 
@@ -279,10 +293,10 @@ def _moment(micros: int | None) -> int | None:
     return micros if micros is not None and is_moment(micros) else None
 
 
-def _told(waiting: Mapping[str, Transaction]) -> tuple[Waiting, ...]:
+def _as_waiting(waiting: Mapping[str, Transaction]) -> tuple[Waiting, ...]:
     return tuple(
-        Waiting(name, _moment(found.since_micros), len(found.messages), found.expected)
-        for name, found in waiting.items()
+        Waiting(name, _moment(transaction.since_micros), len(transaction.messages), transaction.expected)
+        for name, transaction in waiting.items()
     )
 
 
@@ -291,18 +305,18 @@ def _message_of(event_id: str | None) -> str | None:
     return event_id.removesuffix("+") if event_id is not None else None
 
 
-def _released(name: str, found: Transaction, fault: str | None) -> list[tuple[Released, str]]:
-    distinct = {event.event_id: (event, origin) for event, origin in found.members if event.event_id}
-    nameless = [(event, origin) for event, origin in found.members if not event.event_id]
+def _released(name: str, transaction: Transaction, fault: str | None) -> list[tuple[Released, str]]:
+    distinct = {event.event_id: (event, origin) for event, origin in transaction.members if event.event_id}
+    nameless = [(event, origin) for event, origin in transaction.members if not event.event_id]
     members = [*distinct.values(), *nameless]
-    if not found.has_metadata:
+    if not transaction.has_metadata:
         return [(Released(event, "", 1), origin) for event, origin in members]
     return [(Released(event, name, len(members), fault), origin) for event, origin in members]
 
 
-def _earliest(held: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def _earliest(all_places: Iterable[Mapping[str, int]]) -> dict[str, int]:
     resume: dict[str, int] = {}
-    for places in held:
+    for places in all_places:
         for origin, position in places.items():
             resume[origin] = min(position, resume.get(origin, position))
     return resume

@@ -1,4 +1,4 @@
-"""What has arrived of one transaction, and whether that is all of it."""
+"""The events of one transaction that have arrived, and whether it is whole."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
@@ -15,7 +15,7 @@ from cdc_platform.sources.debezium.wire.positions import commit_of, has_total_or
 class Transaction:
     """What has arrived of a transaction.
 
-    ``last_taken`` and ``bounded_at`` tell how many messages had arrived with the last of its own, and
+    ``last_taken`` and ``bounded_at`` say how many messages had arrived with the last of its own, and
     with the last of its boundaries; 0 for none.
     """
 
@@ -42,20 +42,20 @@ class Transaction:
 
     @property
     def committed_ms(self) -> int:
-        """When it was committed, by its beginning or its first event; 0 where nothing tells."""
+        """When it was committed, by its beginning or its first event; 0 where nothing shows."""
         return (self.since_micros or 0) // 1000
 
     @property
     def committed(self) -> int:
-        """A position up to which all that was committed before has come; -1 where nothing tells one."""
+        """A position up to which all that was committed before has come; -1 where nothing shows one."""
         if self.commit_lsn is not None:
             return self.commit_lsn
         return -1 if self.first_order is None else commit_of(self.first_order)
 
     def take_place(self, arrival: Arrival, taken: int) -> None:
         """Take note of where a message of it lies, and of how many had arrived with it."""
-        known = self.places.setdefault(arrival.origin, arrival.position)
-        self.places[arrival.origin] = min(known, arrival.position)
+        first_position = self.places.setdefault(arrival.origin, arrival.position)
+        self.places[arrival.origin] = min(first_position, arrival.position)
         self.last_taken = taken
         self.last_micros = max(self.last_micros, arrival.micros)
 
@@ -82,17 +82,21 @@ class Boundaries:
     @classmethod
     def of(cls, transactions: Collection[Transaction]) -> "Boundaries":
         """Return those of transactions."""
-        bounded = sorted((one.bounded_at, one.committed) for one in transactions if one.bounded_at)
+        bounded = sorted(
+            (transaction.bounded_at, transaction.committed)
+            for transaction in transactions
+            if transaction.bounded_at
+        )
         reached = accumulate((committed for _, committed in reversed(bounded)), max)
         return cls([place for place, _ in bounded], list(reached)[::-1])
 
-    def show_end_of(self, found: Transaction) -> bool:
+    def show_end_of(self, transaction: Transaction) -> bool:
         """Whether nothing more comes of a transaction, since a later one has come after it.
 
         One that was committed before it and is sent again shows nothing; nor does it matter where there is
         nothing to lose.
         """
-        after = bisect_right(self.places, found.last_taken)
+        after = bisect_right(self.places, transaction.last_taken)
         if after == len(self.places):
             return False
-        return found.first_order is None or self.reached[after] > commit_of(found.first_order)
+        return transaction.first_order is None or self.reached[after] > commit_of(transaction.first_order)

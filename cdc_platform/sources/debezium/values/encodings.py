@@ -1,4 +1,4 @@
-"""How events write the values of a column, and what the lake makes of them."""
+"""Encodings of the values of a column in events, and their types in the lake."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ _SOURCE_LENGTH: Final = "__debezium.source.column.length"
 _SOURCE_SCALE: Final = "__debezium.source.column.scale"
 
 
-class Kind(StrEnum):
+class EncodingKind(StrEnum):
     """The JSON that a value arrives as."""
 
     BOOL = "bool"
@@ -92,7 +92,7 @@ class Encoding:
         is_lenient: whether values are kept as texts, those too that the lake's own type could not say.
     """
 
-    kind: Kind
+    kind: EncodingKind
     column_type: ColumnType
     source: str
     digits: int = 0
@@ -100,42 +100,42 @@ class Encoding:
     is_lenient: bool = False
 
 
-_PLAIN: Final[Mapping[str, tuple[Kind, str, str]]] = {
+_PLAIN: Final[Mapping[str, tuple[EncodingKind, str, str]]] = {
     # primitive type of Kafka Connect: kind, type in the lake, type of PostgreSQL
-    "boolean": (Kind.BOOL, "BOOL", "boolean"),
-    "int8": (Kind.INT, "INT64", "smallint"),
-    "int16": (Kind.INT, "INT64", "smallint"),
-    "int32": (Kind.INT, "INT64", "integer"),
-    "int64": (Kind.INT, "INT64", "bigint"),
-    "float": (Kind.FLOAT, "FLOAT32", "real"),
-    "float32": (Kind.FLOAT, "FLOAT32", "real"),
-    "double": (Kind.FLOAT, "FLOAT64", "double precision"),
-    "float64": (Kind.FLOAT, "FLOAT64", "double precision"),
-    "string": (Kind.TEXT, "STRING", TEXT),
-    "bytes": (Kind.BASE64, "BYTES", "bytea"),
-    "struct": (Kind.JSON, "JSON", "struct"),
-    "map": (Kind.JSON, "JSON", "hstore"),
+    "boolean": (EncodingKind.BOOL, "BOOL", "boolean"),
+    "int8": (EncodingKind.INT, "INT64", "smallint"),
+    "int16": (EncodingKind.INT, "INT64", "smallint"),
+    "int32": (EncodingKind.INT, "INT64", "integer"),
+    "int64": (EncodingKind.INT, "INT64", "bigint"),
+    "float": (EncodingKind.FLOAT, "FLOAT32", "real"),
+    "float32": (EncodingKind.FLOAT, "FLOAT32", "real"),
+    "double": (EncodingKind.FLOAT, "FLOAT64", "double precision"),
+    "float64": (EncodingKind.FLOAT, "FLOAT64", "double precision"),
+    "string": (EncodingKind.TEXT, "STRING", TEXT),
+    "bytes": (EncodingKind.BASE64, "BYTES", "bytea"),
+    "struct": (EncodingKind.JSON, "JSON", "struct"),
+    "map": (EncodingKind.JSON, "JSON", "hstore"),
 }
 _TIMES: Final = {
     # logical name: kind, type in the lake, type of PostgreSQL, digits
-    "io.debezium.time.Date": (Kind.DAYS, "DATE", "date", 0),
-    "org.apache.kafka.connect.data.Date": (Kind.DAYS, "DATE", "date", 0),
-    "io.debezium.time.IsoDate": (Kind.ISO_DATE, "DATE", "date", 0),
-    "io.debezium.time.Time": (Kind.TIME, "STRING", "time", MILLIS),
-    "org.apache.kafka.connect.data.Time": (Kind.TIME, "STRING", "time", MILLIS),
-    "io.debezium.time.MicroTime": (Kind.TIME, "STRING", "time", MICROS),
-    "io.debezium.time.NanoTime": (Kind.TIME, "STRING", "time", NANOS),
-    "io.debezium.time.IsoTime": (Kind.ISO_TIME, "STRING", "time", 0),
-    "io.debezium.time.ZonedTime": (Kind.TEXT, "STRING", "timetz", 0),
-    "io.debezium.time.Timestamp": (Kind.LOCAL, "DATETIME", "timestamp", MILLIS),
-    "org.apache.kafka.connect.data.Timestamp": (Kind.LOCAL, "DATETIME", "timestamp", MILLIS),
-    "io.debezium.time.MicroTimestamp": (Kind.LOCAL, "DATETIME", "timestamp", MICROS),
-    "io.debezium.time.NanoTimestamp": (Kind.LOCAL, "DATETIME", "timestamp", NANOS),
-    "io.debezium.time.IsoTimestamp": (Kind.ISO_LOCAL, "DATETIME", "timestamp", 0),
-    "io.debezium.time.ZonedTimestamp": (Kind.ZONED, "TIMESTAMP", "timestamptz", 0),
-    "io.debezium.time.MicroDuration": (Kind.DURATION, "INTERVAL", "interval", MICROS),
-    "io.debezium.time.NanoDuration": (Kind.DURATION, "INTERVAL", "interval", NANOS),
-    "io.debezium.time.Interval": (Kind.TEXT, "INTERVAL", "interval", 0),
+    "io.debezium.time.Date": (EncodingKind.DAYS, "DATE", "date", 0),
+    "org.apache.kafka.connect.data.Date": (EncodingKind.DAYS, "DATE", "date", 0),
+    "io.debezium.time.IsoDate": (EncodingKind.ISO_DATE, "DATE", "date", 0),
+    "io.debezium.time.Time": (EncodingKind.TIME, "STRING", "time", MILLIS),
+    "org.apache.kafka.connect.data.Time": (EncodingKind.TIME, "STRING", "time", MILLIS),
+    "io.debezium.time.MicroTime": (EncodingKind.TIME, "STRING", "time", MICROS),
+    "io.debezium.time.NanoTime": (EncodingKind.TIME, "STRING", "time", NANOS),
+    "io.debezium.time.IsoTime": (EncodingKind.ISO_TIME, "STRING", "time", 0),
+    "io.debezium.time.ZonedTime": (EncodingKind.TEXT, "STRING", "timetz", 0),
+    "io.debezium.time.Timestamp": (EncodingKind.LOCAL, "DATETIME", "timestamp", MILLIS),
+    "org.apache.kafka.connect.data.Timestamp": (EncodingKind.LOCAL, "DATETIME", "timestamp", MILLIS),
+    "io.debezium.time.MicroTimestamp": (EncodingKind.LOCAL, "DATETIME", "timestamp", MICROS),
+    "io.debezium.time.NanoTimestamp": (EncodingKind.LOCAL, "DATETIME", "timestamp", NANOS),
+    "io.debezium.time.IsoTimestamp": (EncodingKind.ISO_LOCAL, "DATETIME", "timestamp", 0),
+    "io.debezium.time.ZonedTimestamp": (EncodingKind.ZONED, "TIMESTAMP", "timestamptz", 0),
+    "io.debezium.time.MicroDuration": (EncodingKind.DURATION, "INTERVAL", "interval", MICROS),
+    "io.debezium.time.NanoDuration": (EncodingKind.DURATION, "INTERVAL", "interval", NANOS),
+    "io.debezium.time.Interval": (EncodingKind.TEXT, "INTERVAL", "interval", 0),
 }
 _TEXTS: Final = {
     "io.debezium.data.Json": ("JSON", "json"),
@@ -151,11 +151,11 @@ _MAX_SCALE: Final = 1000
 _MAX_DIGITS: Final = 38
 
 
-def told_encoding(field: Mapping[str, Any]) -> Encoding:
+def block_encoding(field: Mapping[str, Any]) -> Encoding:
     """Return the encoding that a field of a schema block tells."""
     name, parameters = field.get("name") or "", field.get("parameters") or {}
     if field["type"] == "array":
-        return _told_array(field)
+        return _block_array(field)
     if name in _TOLD:
         return _TOLD[name](parameters)
     if name in _TIMES:
@@ -163,26 +163,26 @@ def told_encoding(field: Mapping[str, Any]) -> Encoding:
         return Encoding(kind, ColumnType(code), source, digits)
     if name in _TEXTS:
         code, source = _TEXTS[name]
-        return Encoding(Kind.TEXT, ColumnType(code), source)
+        return Encoding(EncodingKind.TEXT, ColumnType(code), source)
     kind, code, source = _PLAIN.get(field["type"], _PLAIN["struct"])
     return Encoding(kind, ColumnType(code), "point" if name.endswith(".Point") else source)
 
 
-def _told_array(field: Mapping[str, Any]) -> Encoding:
-    element = told_encoding(field["items"])
+def _block_array(field: Mapping[str, Any]) -> Encoding:
+    element = block_encoding(field["items"])
     # Addresses, ranges and others arrive as texts, too, but are unavailable in another shape.
     source = STRING_ARRAY if element.source == TEXT else f"{element.source}[]"
-    return Encoding(Kind.LIST, ColumnType(ARRAY, element.column_type), source, element=element)
+    return Encoding(EncodingKind.LIST, ColumnType(ARRAY, element.column_type), source, element=element)
 
 
-def _told_decimal(parameters: Mapping[str, Any]) -> Encoding:
+def _block_decimal(parameters: Mapping[str, Any]) -> Encoding:
     scale = whole_number(parameters.get("scale") or 0)
     precision = max(whole_number(parameters.get("connect.decimal.precision") or _MAX_DIGITS), scale)
     source = "numeric" if precision > _MAX_DIGITS else "small numeric"
-    return Encoding(Kind.UNSCALED, _decimal_type(precision, scale), source, scale)
+    return Encoding(EncodingKind.UNSCALED, _decimal_type(precision, scale), source, scale)
 
 
-def _told_bits(parameters: Mapping[str, Any]) -> Encoding:
+def _block_bits(parameters: Mapping[str, Any]) -> Encoding:
     length = whole_number(parameters.get("length") or UNBOUNDED)
     length = length if length <= _MOST_BITS else UNBOUNDED
     return _bits("bit" if length < UNBOUNDED else "varbit", length, length)
@@ -191,14 +191,14 @@ def _told_bits(parameters: Mapping[str, Any]) -> Encoding:
 def _bits(source: str, limit: int, length: int) -> Encoding:
     """Return the encoding of bits: at most `limit`, and `length` in each value."""
     shape = "short bits" if limit <= _SHORT_BITS else source
-    return Encoding(Kind.BITS, ColumnType("STRING"), shape, length)
+    return Encoding(EncodingKind.BITS, ColumnType("STRING"), shape, length)
 
 
-_VARIABLE: Final = Encoding(Kind.SCALED, ColumnType("NUMERIC", annotation=PG_NUMERIC), "numeric")
+_VARIABLE: Final = Encoding(EncodingKind.SCALED, ColumnType("NUMERIC", annotation=PG_NUMERIC), "numeric")
 _TOLD: Final[Mapping[str, Callable[[Mapping[str, Any]], Encoding]]] = {
-    "org.apache.kafka.connect.data.Decimal": _told_decimal,
+    "org.apache.kafka.connect.data.Decimal": _block_decimal,
     "io.debezium.data.VariableScaleDecimal": lambda _parameters: _VARIABLE,
-    "io.debezium.data.Bits": _told_bits,
+    "io.debezium.data.Bits": _block_bits,
 }
 
 
@@ -208,7 +208,7 @@ def _decimal_type(precision: int, scale: int) -> ColumnType:
     return ColumnType(DECIMAL, annotation=f"{precision},{scale}")
 
 
-def told_type(field: Mapping[str, Any]) -> PostgresType | None:
+def block_type(field: Mapping[str, Any]) -> PostgresType | None:
     """Return the type that the connector's `column.propagate.source.type` has put into a schema block."""
     parameters = field.get("parameters") or {}
     name = parameters.get(_SOURCE_TYPE)
@@ -232,29 +232,29 @@ def declared_encoding(declared: PostgresType, modes: ConnectorModes) -> Encoding
     if declared.element is not None:
         element = declared_encoding(declared.element, modes)
         column_type = ColumnType(ARRAY, element.column_type)
-        return Encoding(Kind.LIST, column_type, declared.name, element=element)
+        return Encoding(EncodingKind.LIST, column_type, declared.name, element=element)
     read = _BY_MODE.get(declared.name)
     if read is not None:
         return read(declared, modes)
-    kind, code = _DECLARED.get(declared.name, (Kind.TEXT, "STRING"))
+    kind, code = _DECLARED.get(declared.name, (EncodingKind.TEXT, "STRING"))
     return Encoding(kind, ColumnType(code), declared.name)
 
 
-_DECLARED: Final[Mapping[str, tuple[Kind, str]]] = {
-    "boolean": (Kind.BOOL, "BOOL"),
-    "smallint": (Kind.INT, "INT64"),
-    "integer": (Kind.INT, "INT64"),
-    "bigint": (Kind.INT, "INT64"),
-    "oid": (Kind.INT, "INT64"),
-    "real": (Kind.FLOAT, "FLOAT32"),
-    "double precision": (Kind.FLOAT, "FLOAT64"),
-    "timestamptz": (Kind.ZONED, "TIMESTAMP"),
-    "uuid": (Kind.TEXT, "UUID"),
-    "json": (Kind.TEXT, "JSON"),
-    "jsonb": (Kind.TEXT, "JSON"),
-    "point": (Kind.JSON, "JSON"),
-    "geometry": (Kind.JSON, "JSON"),
-    "geography": (Kind.JSON, "JSON"),
+_DECLARED: Final[Mapping[str, tuple[EncodingKind, str]]] = {
+    "boolean": (EncodingKind.BOOL, "BOOL"),
+    "smallint": (EncodingKind.INT, "INT64"),
+    "integer": (EncodingKind.INT, "INT64"),
+    "bigint": (EncodingKind.INT, "INT64"),
+    "oid": (EncodingKind.INT, "INT64"),
+    "real": (EncodingKind.FLOAT, "FLOAT32"),
+    "double precision": (EncodingKind.FLOAT, "FLOAT64"),
+    "timestamptz": (EncodingKind.ZONED, "TIMESTAMP"),
+    "uuid": (EncodingKind.TEXT, "UUID"),
+    "json": (EncodingKind.TEXT, "JSON"),
+    "jsonb": (EncodingKind.TEXT, "JSON"),
+    "point": (EncodingKind.JSON, "JSON"),
+    "geometry": (EncodingKind.JSON, "JSON"),
+    "geography": (EncodingKind.JSON, "JSON"),
 }
 
 
@@ -268,24 +268,26 @@ def _declared_numeric(declared: PostgresType, modes: ConnectorModes) -> Encoding
     )
     source = "small numeric" if sizes and precision <= _MAX_DIGITS else "numeric"
     if modes.decimals is not DecimalMode.PRECISE:
-        return Encoding(Kind.DECIMAL_TEXT, column_type, source)
-    return Encoding(Kind.UNSCALED if sizes else Kind.SCALED, column_type, source, scale)
+        return Encoding(EncodingKind.DECIMAL_TEXT, column_type, source)
+    return Encoding(EncodingKind.UNSCALED if sizes else EncodingKind.SCALED, column_type, source, scale)
 
 
 def _declared_bytes(_declared: PostgresType, modes: ConnectorModes) -> Encoding:
-    kind = {BinaryMode.HEX: Kind.HEX, BinaryMode.BASE64_URL_SAFE: Kind.BASE64_URL}
-    return Encoding(kind.get(modes.binary, Kind.BASE64), ColumnType("BYTES"), "bytea")
+    kind = {BinaryMode.HEX: EncodingKind.HEX, BinaryMode.BASE64_URL_SAFE: EncodingKind.BASE64_URL}
+    return Encoding(kind.get(modes.binary, EncodingKind.BASE64), ColumnType("BYTES"), "bytea")
 
 
 def _declared_date(_declared: PostgresType, modes: ConnectorModes) -> Encoding:
-    kind = Kind.ISO_DATE if modes.times is TimeMode.ISOSTRING else Kind.DAYS
+    kind = EncodingKind.ISO_DATE if modes.times is TimeMode.ISOSTRING else EncodingKind.DAYS
     return Encoding(kind, ColumnType("DATE"), "date")
 
 
 def _declared_clock(declared: PostgresType, modes: ConnectorModes) -> Encoding:
     is_time = declared.name == "time"
     iso, plain, code = (
-        (Kind.ISO_TIME, Kind.TIME, "STRING") if is_time else (Kind.ISO_LOCAL, Kind.LOCAL, "DATETIME")
+        (EncodingKind.ISO_TIME, EncodingKind.TIME, "STRING")
+        if is_time
+        else (EncodingKind.ISO_LOCAL, EncodingKind.LOCAL, "DATETIME")
     )
     if modes.times is TimeMode.ISOSTRING:
         return Encoding(iso, ColumnType(code), declared.name)
@@ -306,21 +308,21 @@ def _clock_digits(declared: PostgresType, mode: TimeMode) -> int:
 
 def _declared_interval(_declared: PostgresType, modes: ConnectorModes) -> Encoding:
     if modes.intervals is IntervalMode.STRING:
-        return Encoding(Kind.TEXT, ColumnType("INTERVAL"), "interval")
+        return Encoding(EncodingKind.TEXT, ColumnType("INTERVAL"), "interval")
     # Microseconds in every mode of times, also in that of nanoseconds.
-    return Encoding(Kind.DURATION, ColumnType("INTERVAL"), "interval", MICROS)
+    return Encoding(EncodingKind.DURATION, ColumnType("INTERVAL"), "interval", MICROS)
 
 
 def _declared_bits(declared: PostgresType, _modes: ConnectorModes) -> Encoding:
     is_fixed = declared.name == "bit"
     limit = declared.sizes[0] if declared.sizes else (1 if is_fixed else UNBOUNDED)
     if limit == 1:
-        return Encoding(Kind.BOOL, ColumnType("BOOL"), "boolean")
+        return Encoding(EncodingKind.BOOL, ColumnType("BOOL"), "boolean")
     return _bits(declared.name, limit, limit if is_fixed else UNBOUNDED)
 
 
 def _declared_hstore(declared: PostgresType, modes: ConnectorModes) -> Encoding:
-    kind = Kind.JSON if modes.hstore is HstoreMode.MAP else Kind.TEXT
+    kind = EncodingKind.JSON if modes.hstore is HstoreMode.MAP else EncodingKind.TEXT
     return Encoding(kind, ColumnType("JSON"), declared.name)
 
 
@@ -338,44 +340,44 @@ _BY_MODE: Final = {
 }
 
 
-def agreed_encoding(told: Encoding, declared: Encoding) -> Encoding:
+def agreed_encoding(reported: Encoding, declared: Encoding) -> Encoding:
     """Return the encoding where a schema block tells one and a type is declared, too.
 
     The block knows the JSON, the declaration the type; a column that is kept as a text takes what its own
     type could not say, such as dates without end.
     """
-    if told.element is not None and declared.element is not None:
-        element = agreed_encoding(told.element, declared.element)
+    if reported.element is not None and declared.element is not None:
+        element = agreed_encoding(reported.element, declared.element)
         return replace(declared, element=element, column_type=ColumnType(ARRAY, element.column_type))
-    if declared.is_lenient and told.kind is not Kind.TEXT:
-        return replace(told, column_type=declared.column_type, is_lenient=True)
-    if told.kind is Kind.TEXT:
+    if declared.is_lenient and reported.kind is not EncodingKind.TEXT:
+        return replace(reported, column_type=declared.column_type, is_lenient=True)
+    if reported.kind is EncodingKind.TEXT:
         return _texts_read_as(declared)
-    if declared.column_type.code == "STRING" and declared.kind is Kind.TEXT:
-        return replace(told, column_type=declared.column_type, is_lenient=True)
-    if told.kind is Kind.FLOAT and declared.kind in _DECIMALS:
-        return replace(declared, kind=Kind.DECIMAL_TEXT)
-    digits = declared.digits if declared.kind is Kind.BITS else told.digits
-    return replace(declared, kind=told.kind, digits=digits, element=told.element)
+    if declared.column_type.code == "STRING" and declared.kind is EncodingKind.TEXT:
+        return replace(reported, column_type=declared.column_type, is_lenient=True)
+    if reported.kind is EncodingKind.FLOAT and declared.kind in _DECIMALS:
+        return replace(declared, kind=EncodingKind.DECIMAL_TEXT)
+    digits = declared.digits if declared.kind is EncodingKind.BITS else reported.digits
+    return replace(declared, kind=reported.kind, digits=digits, element=reported.element)
 
 
-_DECIMALS: Final = (Kind.UNSCALED, Kind.SCALED, Kind.DECIMAL_TEXT)
+_DECIMALS: Final = (EncodingKind.UNSCALED, EncodingKind.SCALED, EncodingKind.DECIMAL_TEXT)
 
 
 def _texts_read_as(declared: Encoding) -> Encoding:
     """Return how a plain text is read as the declared type."""
     if declared.kind in _DECIMALS:
-        return replace(declared, kind=Kind.DECIMAL_TEXT)
-    if declared.kind is Kind.DURATION or declared.source == "hstore":
-        return replace(declared, kind=Kind.TEXT)
+        return replace(declared, kind=EncodingKind.DECIMAL_TEXT)
+    if declared.kind is EncodingKind.DURATION or declared.source == "hstore":
+        return replace(declared, kind=EncodingKind.TEXT)
     return declared
 
 
 def scale_fault(encoding: Encoding) -> str | None:
     """Return why a column's decimals cannot be read: a negative scale arrives as a great one."""
-    if encoding.kind is Kind.UNSCALED and not 0 <= encoding.digits <= _MAX_SCALE:
+    if encoding.kind is EncodingKind.UNSCALED and not 0 <= encoding.digits <= _MAX_SCALE:
         return (
-            f"its scale is told as {encoding.digits}, which PostgreSQL does not have: it is likely negative. "
+            f"its scale is {encoding.digits}, which PostgreSQL does not have: it is likely negative. "
             "Set the connector's `decimal.handling.mode` to `string`, or ignore the column"
         )
     return scale_fault(encoding.element) if encoding.element is not None else None

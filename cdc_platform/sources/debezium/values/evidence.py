@@ -11,7 +11,7 @@ from cdc_platform.sources.debezium.settings.connector import (
     HstoreMode,
     TimeMode,
 )
-from cdc_platform.sources.debezium.values.encodings import Encoding, Kind, told_encoding
+from cdc_platform.sources.debezium.values.encodings import Encoding, EncodingKind, block_encoding
 from cdc_platform.sources.debezium.values.postgres_types import TEXT
 from cdc_platform.sources.debezium.values.unavailable import Shape, Version, is_known, shapes_of
 
@@ -28,7 +28,7 @@ class Evidence:
     """What a column's unavailable values may look like.
 
     Args:
-        source: the type that tells it, by its name or as a schema block tells it.
+        source: the type that tells it, by its name or as a schema block has it.
         shapes: the shapes; none for a type whose values are always sent.
     """
 
@@ -50,33 +50,35 @@ def evidence_of(
     if field is None:
         source = declared.source if declared is not None else ""
         return Evidence(source, shapes_of(source, version, modes))
-    told, told_modes = told_encoding(field), _modes_told(field, modes)
-    if declared is not None and _is_of(told, declared):
-        return Evidence(declared.source, shapes_of(declared.source, version, told_modes))
-    shapes = shapes_of(told.source, version, told_modes)
-    may_be_null = _may_be_another(told.source, declared, version, modes) and Shape.NULL not in shapes
-    return Evidence(told.source, (*shapes, Shape.NULL) if may_be_null else shapes)
+    encoding, block_modes = block_encoding(field), _block_modes(field, modes)
+    if declared is not None and _is_of(encoding, declared):
+        return Evidence(declared.source, shapes_of(declared.source, version, block_modes))
+    shapes = shapes_of(encoding.source, version, block_modes)
+    may_be_null = _may_be_another(encoding.source, declared, version, modes) and Shape.NULL not in shapes
+    return Evidence(encoding.source, (*shapes, Shape.NULL) if may_be_null else shapes)
 
 
-def _is_of(told: Encoding, declared: Encoding) -> bool:
+def _is_of(encoding: Encoding, declared: Encoding) -> bool:
     """Whether the declared type is the column's own, and not a text that keeps what another type has."""
-    return is_known(declared.source) and (declared.kind is not Kind.TEXT or told.kind is Kind.TEXT)
+    return is_known(declared.source) and (
+        declared.kind is not EncodingKind.TEXT or encoding.kind is EncodingKind.TEXT
+    )
 
 
-def _may_be_another(told: str, declared: Encoding | None, version: Version, modes: ConnectorModes) -> bool:
+def _may_be_another(name: str, declared: Encoding | None, version: Version, modes: ConnectorModes) -> bool:
     """Whether a type without a marker looks like the one that the block tells.
 
     The connector chooses the marker of arrays and of hstore by the name of the type, which is not that of a
     domain over it; `oid[]` and `hstore[]` look like `bigint[]` and `json[]`.
     """
-    if told == TEXT:  # octets, where the connector makes texts of them
+    if name == TEXT:  # octets, where the connector makes texts of them
         return Shape.NULL in shapes_of("bytea", version, modes)
-    if told == "double precision":
+    if name == "double precision":
         return modes.decimals is DecimalMode.DOUBLE
-    return told.endswith("[]") or (told in {"json", "hstore"} and declared is not None)
+    return name.endswith("[]") or (name in {"json", "hstore"} and declared is not None)
 
 
-def _modes_told(field: Mapping[str, Any], modes: ConnectorModes) -> ConnectorModes:
+def _block_modes(field: Mapping[str, Any], modes: ConnectorModes) -> ConnectorModes:
     """Return the modes under which the block tells what it tells; settings may not say them, or others."""
     item = field["items"] if field["type"] == "array" else field
     kind, name = item["type"], item.get("name") or ""

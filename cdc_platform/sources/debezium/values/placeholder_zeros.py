@@ -1,4 +1,4 @@
-"""What stands for nothing in a column that is NOT NULL, in the row before a change: zeros, by encoding."""
+"""Placeholders in a NOT NULL column of the row before a change: zeros, by encoding."""
 
 import base64
 import re
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from cdc_platform.sources.debezium.values.encodings import Encoding, Kind
+from cdc_platform.sources.debezium.values.encodings import Encoding, EncodingKind
 from cdc_platform.sources.debezium.values.unavailable import is_known
 
 _NO_UUID: Final = "00000000-0000-0000-0000-000000000000"
@@ -73,16 +73,28 @@ def _is_moment(zero: str) -> Callable[[Encoding, Any], bool]:
     return lambda _encoding, value: bool(_FRACTION.sub("", value).removesuffix("Z") == zero)
 
 
-_JUDGES: Final[Mapping[Kind, Callable[[Encoding, Any], bool]]] = {
-    **dict.fromkeys((Kind.BOOL, Kind.INT, Kind.FLOAT, Kind.DAYS, Kind.TIME, Kind.LOCAL), _is_number),
-    Kind.DURATION: _is_number,
-    **dict.fromkeys((Kind.BASE64, Kind.BASE64_URL, Kind.HEX, Kind.LIST), _is_empty),
-    Kind.TEXT: _is_text,
-    **dict.fromkeys((Kind.UNSCALED, Kind.BITS), _is_octets),
-    Kind.SCALED: _is_scaled,
-    Kind.DECIMAL_TEXT: _is_decimal,
-    Kind.JSON: _is_object,
-    Kind.ISO_DATE: _is_moment("1970-01-01"),
-    Kind.ISO_TIME: _is_moment("00:00:00"),
-    **dict.fromkeys((Kind.ISO_LOCAL, Kind.ZONED), _is_moment("1970-01-01T00:00:00")),
+_JUDGES: Final[Mapping[EncodingKind, Callable[[Encoding, Any], bool]]] = {
+    **dict.fromkeys(
+        (
+            EncodingKind.BOOL,
+            EncodingKind.INT,
+            EncodingKind.FLOAT,
+            EncodingKind.DAYS,
+            EncodingKind.TIME,
+            EncodingKind.LOCAL,
+        ),
+        _is_number,
+    ),
+    EncodingKind.DURATION: _is_number,
+    **dict.fromkeys(
+        (EncodingKind.BASE64, EncodingKind.BASE64_URL, EncodingKind.HEX, EncodingKind.LIST), _is_empty
+    ),
+    EncodingKind.TEXT: _is_text,
+    **dict.fromkeys((EncodingKind.UNSCALED, EncodingKind.BITS), _is_octets),
+    EncodingKind.SCALED: _is_scaled,
+    EncodingKind.DECIMAL_TEXT: _is_decimal,
+    EncodingKind.JSON: _is_object,
+    EncodingKind.ISO_DATE: _is_moment("1970-01-01"),
+    EncodingKind.ISO_TIME: _is_moment("00:00:00"),
+    **dict.fromkeys((EncodingKind.ISO_LOCAL, EncodingKind.ZONED), _is_moment("1970-01-01T00:00:00")),
 }

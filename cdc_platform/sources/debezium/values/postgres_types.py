@@ -41,7 +41,7 @@ _ARRAY: Final = re.compile(r"(.*?)\s*(?:\[\d*\])+", re.DOTALL)
 class PostgresType:
     """A type by its short name, such as `varchar` or `integer[]`, and the sizes in its parentheses.
 
-    ``is_kept_as_text`` tells that somebody wants the values as texts, such as dates that have no end.
+    ``is_kept_as_text`` means that somebody wants the values as texts, such as dates that have no end.
     """
 
     name: str
@@ -67,9 +67,9 @@ class PostgresType:
         if inner is not None:
             element = cls.parse(inner, sizes)
             return cls(f"{element.name}[]", element=element)
-        found = _SIZES.search(plain)
-        if found is not None:
-            sizes = tuple(int(size) for size in found.groups() if size is not None)
+        match = _SIZES.search(plain)
+        if match is not None:
+            sizes = tuple(int(size) for size in match.groups() if size is not None)
             plain = _SPACES.sub(" ", _SIZES.sub("", plain)).strip()
         name = plain.rpartition(".")[2].strip('"') if "." in plain else plain
         return cls(_ALIASES.get(name, name), sizes)

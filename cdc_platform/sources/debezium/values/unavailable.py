@@ -130,7 +130,7 @@ _NULLS: Final = (Shape.NULL,)
 
 
 def version_of(text: str) -> Version:
-    """Return the numbers of a version such as `3.6.3.Final`; one that is not told counts as the newest."""
+    """Return the numbers of a version such as `3.6.3.Final`; a missing one counts as the newest."""
     numbers = tuple(int(number) for number in _NUMBERS.findall(text)[:3])
     return numbers or NEWEST
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from cdc_platform.model.base.number_texts import decimal_number, hex_bytes, plain_digits, whole_number
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
-from cdc_platform.sources.debezium.values.encodings import Encoding, Kind, scale_fault
+from cdc_platform.sources.debezium.values.encodings import Encoding, EncodingKind, scale_fault
 
 Read = Callable[[Any], Any]
 """From a JSON value that is not null to the change log's."""
@@ -66,7 +66,7 @@ def reader_of(encoding: Encoding) -> Read:
 
 
 def _reader(encoding: Encoding) -> Read:
-    if encoding.kind is Kind.LIST:
+    if encoding.kind is EncodingKind.LIST:
         return _list_reader(encoding)
     if encoding.kind in _SIMPLE:
         read = _SIMPLE[encoding.kind]
@@ -77,17 +77,17 @@ def _reader(encoding: Encoding) -> Read:
 def _with_digits(encoding: Encoding) -> Read:
     digits, is_lenient = encoding.digits, encoding.is_lenient
     is_text = encoding.column_type.code != "DECIMAL"
-    by_kind: dict[Kind, Read] = {
-        Kind.UNSCALED: lambda value: _unscaled(value, digits),
-        Kind.DECIMAL_TEXT: lambda value: _decimal_text(value, is_text=is_text),
-        Kind.BITS: lambda value: _bits(value, digits),
-        Kind.DAYS: lambda value: _days(value, is_lenient=is_lenient),
-        Kind.TIME: lambda value: _clock(_micros(value, digits)),
-        Kind.LOCAL: lambda value: _local(value, digits, is_lenient=is_lenient),
-        Kind.ISO_DATE: lambda value: _iso_date(value, is_lenient=is_lenient),
-        Kind.ISO_LOCAL: lambda value: _iso_local(value, is_lenient=is_lenient),
-        Kind.ZONED: lambda value: _zoned(value, is_lenient=is_lenient),
-        Kind.DURATION: lambda value: _duration(value, digits),
+    by_kind: dict[EncodingKind, Read] = {
+        EncodingKind.UNSCALED: lambda value: _unscaled(value, digits),
+        EncodingKind.DECIMAL_TEXT: lambda value: _decimal_text(value, is_text=is_text),
+        EncodingKind.BITS: lambda value: _bits(value, digits),
+        EncodingKind.DAYS: lambda value: _days(value, is_lenient=is_lenient),
+        EncodingKind.TIME: lambda value: _clock(_micros(value, digits)),
+        EncodingKind.LOCAL: lambda value: _local(value, digits, is_lenient=is_lenient),
+        EncodingKind.ISO_DATE: lambda value: _iso_date(value, is_lenient=is_lenient),
+        EncodingKind.ISO_LOCAL: lambda value: _iso_local(value, is_lenient=is_lenient),
+        EncodingKind.ZONED: lambda value: _zoned(value, is_lenient=is_lenient),
+        EncodingKind.DURATION: lambda value: _duration(value, digits),
     }
     return by_kind[encoding.kind]
 
@@ -186,7 +186,7 @@ def _decimal_text(value: Any, *, is_text: bool) -> str:
 
 def _bits(value: str, length: int) -> str:
     number = int.from_bytes(base64.b64decode(value, validate=True), "little")
-    # Nobody tells how many leading zeros a value of a varying length has.
+    # Nobody says how many leading zeros a value of a varying length has.
     return f"{number:b}".zfill(length) if length < _EXACT_BITS else (f"{number:b}" if number else "")
 
 
@@ -296,15 +296,15 @@ def _shown(value: Any) -> str:
     return _json(value)[:200]
 
 
-_SIMPLE: Final[dict[Kind, Read]] = {
-    Kind.BOOL: _bool,
-    Kind.INT: _int,
-    Kind.FLOAT: _float,
-    Kind.TEXT: _text,
-    Kind.BASE64: _base64,
-    Kind.BASE64_URL: _base64_url,
-    Kind.HEX: _hex,
-    Kind.SCALED: _scaled,
-    Kind.ISO_TIME: _iso_time,
-    Kind.JSON: _json,
+_SIMPLE: Final[dict[EncodingKind, Read]] = {
+    EncodingKind.BOOL: _bool,
+    EncodingKind.INT: _int,
+    EncodingKind.FLOAT: _float,
+    EncodingKind.TEXT: _text,
+    EncodingKind.BASE64: _base64,
+    EncodingKind.BASE64_URL: _base64_url,
+    EncodingKind.HEX: _hex,
+    EncodingKind.SCALED: _scaled,
+    EncodingKind.ISO_TIME: _iso_time,
+    EncodingKind.JSON: _json,
 }

@@ -1,4 +1,4 @@
-"""What a message tells, by its own words: names of topics are changed on the way and prove nothing."""
+"""The content of a message, from its own words: topics are renamed on the way and prove nothing."""
 
 import re
 from collections.abc import Mapping
@@ -30,11 +30,11 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where in the database's log an event comes from; None for what the event does not tell.
+class SourceInfo:
+    """Where in the database's log an event comes from; None for what the event does not say.
 
     ``sequence`` is the commit of the transaction before and the position of the change.
-    ``knows_commits`` tells whether the connector is one that gives `commit_lsn`.
+    ``knows_commits`` says whether the connector is one that gives `commit_lsn`.
     """
 
     server: str
@@ -60,13 +60,13 @@ class Source:
 class DataEvent:
     """A change of a row, or of a whole table.
 
-    ``transaction_id`` is empty where none is told; ``fields`` is the schema block of the row, None where the
+    ``transaction_id`` is empty where there is none; ``fields`` is the schema block of the row, None where the
     event has none.
     """
 
     message: Message
     op: Op
-    source: Source
+    source: SourceInfo
     key: Mapping[str, Any] | None
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
@@ -84,7 +84,7 @@ class LogicalMessage:
     """A message that a session wrote into the log with `pg_logical_emit_message`."""
 
     message: Message
-    source: Source
+    source: SourceInfo
     prefix: str
     content: str
     transaction_id: str
@@ -113,7 +113,7 @@ class TransactionBegin:
 class TransactionEnd:
     """A transaction ends; counts are those of changes, not of messages about them.
 
-    ``lsn`` is the position of its commit, None where the connector does not tell it.
+    ``lsn`` is the position of its commit, None where the connector does not state it.
     """
 
     transaction_id: str
@@ -162,7 +162,7 @@ class Notification:
 
 
 Boundary = TransactionBegin | TransactionEnd
-Told = DataEvent | LogicalMessage | Tombstone | Boundary | Heartbeat | Signal | Notification
+EnvelopeContent = DataEvent | LogicalMessage | Tombstone | Boundary | Heartbeat | Signal | Notification
 
 _OPS: Final[Mapping[str, Op]] = {op.value: op for op in Op}
 _ENVELOPE: Final = frozenset({"op", "source"})
@@ -179,7 +179,7 @@ OLD_KEY: Final = "__debezium.oldkey"
 NEW_KEY: Final = "__debezium.newkey"
 
 
-def read_envelope(message: Message) -> Told | None:
+def read_envelope(message: Message) -> EnvelopeContent | None:
     """Return what a message tells; None where it has no envelope, as flattened ones have none.
 
     Raises:
@@ -240,7 +240,7 @@ def _data(message: Message, payload: dict[str, Any]) -> DataEvent:
     )
 
 
-def _place(payload: dict[str, Any], source: Source) -> tuple[str, int | None]:
+def _place(payload: dict[str, Any], source: SourceInfo) -> tuple[str, int | None]:
     """Return id and order in the transaction."""
     block = payload.get("transaction") or {}
     of_source = None if source.tx_id is None else str(source.tx_id)
@@ -286,8 +286,8 @@ def _notification(message: Message, payload: dict[str, Any]) -> Notification:
     return Notification(server, identity, emptied, micros, message.position)
 
 
-def _source(fields: Mapping[str, Any]) -> Source:
-    return Source(
+def _source(fields: Mapping[str, Any]) -> SourceInfo:
+    return SourceInfo(
         str(fields.get("name") or ""),
         str(fields.get("db") or ""),
         str(fields.get("schema") or ""),

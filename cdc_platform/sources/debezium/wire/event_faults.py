@@ -17,8 +17,8 @@ def fault_of(
     message: Message, error: Exception, event: DataEvent | None = None, ordering_key: str = ""
 ) -> FaultyEvent:
     """Return the quarantine record of a message that cannot be used, with the reason."""
-    known = isinstance(error, Unreadable)
-    reason = str(error) if known else f"The event is not what Debezium documents: {error!r}."
+    is_unreadable = isinstance(error, Unreadable)
+    reason = str(error) if is_unreadable else f"The event is not what Debezium documents: {error!r}."
     metadata = {"topic": message.topic, "partition": message.partition, "offset": message.offset}
     return FaultyEvent(
         reason,

@@ -1,4 +1,4 @@
-"""Events that ExtractNewRecordState has flattened: a row, and beside its columns what it was told to add."""
+"""Events that ExtractNewRecordState has flattened: a row with the metadata that the transform adds."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,7 +9,7 @@ from cdc_platform.sources.debezium.wire.envelope import (
     OLD_KEY,
     DataEvent,
     Op,
-    Source,
+    SourceInfo,
     Unreadable,
     fields_of,
     key_header,
@@ -54,11 +54,13 @@ def read_flattened(message: Message) -> DataEvent:
         Unreadable: it does not say what it is, or where in the order of changes it belongs.
     """
     row = payload_of(message.value)
-    found = {word: row[name] for word, names in _NAMES.items() for name in names if row.get(name) is not None}
-    _check_found(found, row)
-    op = _op_of(found, row)
+    metadata = {
+        word: row[name] for word, names in _NAMES.items() for name in names if row.get(name) is not None
+    }
+    _check_found(metadata, row)
+    op = _op_of(metadata, row)
     columns = {name: value for name, value in row.items() if name not in _KNOWN}
-    source = _source_of(found, message)
+    source = _source_of(metadata, message)
     is_delete = op is Op.DELETE
     fields = fields_of(schema_of(message.value))
     return DataEvent(
@@ -70,27 +72,27 @@ def read_flattened(message: Message) -> DataEvent:
         None if is_delete or op is Op.TRUNCATE else columns,
         None if fields is None else [field for field in fields if field.get("field") not in _KNOWN],
         fields_of(schema_of(message.key)),
-        str(source.tx_id) if source.tx_id is not None else transaction_of(found.get("transaction")),
-        whole(found.get("total_order")),
+        str(source.tx_id) if source.tx_id is not None else transaction_of(metadata.get("transaction")),
+        whole(metadata.get("total_order")),
         key_header(message, OLD_KEY),
         key_header(message, NEW_KEY),
         is_flat=True,
     )
 
 
-def _check_found(found: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+def _check_found(metadata: Mapping[str, Any], row: Mapping[str, Any]) -> None:
     if not any(name.startswith(ADDED_PREFIX) for name in row):
         raise Unreadable(
             "The value is neither an event of Debezium nor a row with order fields beside its columns, so "
-            f"nothing tells which change came first. {ADVICE}."
+            f"nothing shows which change came first. {ADVICE}."
         )
-    if "sequence" not in found and "lsn" not in found:
+    if "sequence" not in metadata and "lsn" not in metadata:
         raise Unreadable(f"The flattened event has no position in the database's log. {ADVICE}.")
-    if "op" not in found and DELETED not in row:
+    if "op" not in metadata and DELETED not in row:
         raise Unreadable(f"The flattened event does not say what happened to the row. {ADVICE}.")
 
 
-def _op_of(found: Mapping[str, Any], row: Mapping[str, Any]) -> Op:
+def _op_of(metadata: Mapping[str, Any], row: Mapping[str, Any]) -> Op:
     """Return the operation.
 
     Raises:
@@ -98,8 +100,8 @@ def _op_of(found: Mapping[str, Any], row: Mapping[str, Any]) -> Op:
     """
     if str(row.get(DELETED)).lower() == "true":
         return Op.DELETE
-    op = found.get("op")
-    if op is None and str(found.get("snapshot") or "false") != "false":
+    op = metadata.get("op")
+    if op is None and str(metadata.get("snapshot") or "false") != "false":
         return Op.READ
     if op is None:
         raise Unreadable(
@@ -111,27 +113,27 @@ def _op_of(found: Mapping[str, Any], row: Mapping[str, Any]) -> Op:
     return Op(op)
 
 
-def _source_of(found: Mapping[str, Any], message: Message) -> Source:
-    schema, table = found.get("schema"), found.get("table")
+def _source_of(metadata: Mapping[str, Any], message: Message) -> SourceInfo:
+    schema, table = metadata.get("schema"), metadata.get("table")
     if table is None:
-        # The transform was not told to keep the name; that of a topic is PREFIX.SCHEMA.TABLE.
+        # The transform does not keep the name; that of a topic is PREFIX.SCHEMA.TABLE.
         schema, _, table = message.topic.partition(".")[2].rpartition(".")
     if not table or not schema:
         raise Unreadable(f"The flattened event does not say which table it belongs to. {ADVICE}.")
-    micros = whole(found.get("ts_us"))
-    if micros is None and found.get("ts_ms") is not None:
-        micros = (whole(found["ts_ms"]) or 0) * 1000
-    return Source(
-        str(found.get("server") or message.topic.partition(".")[0]),
-        str(found.get("database") or ""),
+    micros = whole(metadata.get("ts_us"))
+    if micros is None and metadata.get("ts_ms") is not None:
+        micros = (whole(metadata["ts_ms"]) or 0) * 1000
+    return SourceInfo(
+        str(metadata.get("server") or message.topic.partition(".")[0]),
+        str(metadata.get("database") or ""),
         str(schema),
         str(table),
-        str(found.get("version") or ""),
-        str(found.get("snapshot") or "false"),
-        whole(found.get("tx_id")),
-        whole(found.get("lsn")),
-        sequence_of(found.get("sequence")),
-        whole(found.get("commit_lsn")),
-        "commit_lsn" in found,
+        str(metadata.get("version") or ""),
+        str(metadata.get("snapshot") or "false"),
+        whole(metadata.get("tx_id")),
+        whole(metadata.get("lsn")),
+        sequence_of(metadata.get("sequence")),
+        whole(metadata.get("commit_lsn")),
+        "commit_lsn" in metadata,
         micros,
     )

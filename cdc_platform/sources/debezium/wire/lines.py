@@ -33,12 +33,12 @@ def _is_object(line: str) -> bool:
 
 
 def _unpack(data: bytes, most_bytes: int) -> bytearray:
-    found = bytearray()
+    content = bytearray()
     for chunk in read_chunks(BytesIO(data)):
-        found += chunk
-        if len(found) > most_bytes:
+        content += chunk
+        if len(content) > most_bytes:
             raise FileDamaged(
                 f"The gzip has more than {most_bytes} bytes of text. Give its lines in smaller files, "
                 "or raise `input.files.most_unpacked_bytes`"
             )
-    return found
+    return content

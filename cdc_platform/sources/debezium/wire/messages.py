@@ -198,8 +198,8 @@ def payload_of(part: Any) -> Any:
 
 def schema_of(part: Any) -> Mapping[str, Any] | None:
     """Return the schema block around a key or value; None where there is none."""
-    found: Mapping[str, Any] | None = part["schema"] if _has_block(part) else None
-    return found
+    schema: Mapping[str, Any] | None = part["schema"] if _has_block(part) else None
+    return schema
 
 
 def _has_block(part: Any) -> bool:

@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from cdc_platform.model.stream.ordering_key import SEPARATOR
-from cdc_platform.sources.debezium.wire.envelope import DataEvent, LogicalMessage, Op, Source, Unreadable
+from cdc_platform.sources.debezium.wire.envelope import DataEvent, LogicalMessage, Op, SourceInfo, Unreadable
 
 INCREMENTAL: Final = "incremental"
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str)
@@ -18,7 +18,7 @@ _GIVE_UP: Final = 0
 _OTHERS: Final = 1
 
 
-def is_snapshot(source: Source) -> bool:
+def is_snapshot(source: SourceInfo) -> bool:
     """Whether an event is a row that a snapshot found, and not a change."""
     return source.snapshot not in ("false", "")
 
@@ -33,7 +33,7 @@ def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
     Args:
         event: the event.
         floor: position of the last snapshot that came before it: the first transaction after a snapshot
-            does not tell which commit came before.
+            does not state which commit came before.
 
     Raises:
         Unreadable: the event has no position.
@@ -69,7 +69,7 @@ def snapshot_key(position: int) -> str:
     return SEPARATOR.join(parts)
 
 
-def _log_position(source: Source, floor: int) -> tuple[int, int]:
+def _log_position(source: SourceInfo, floor: int) -> tuple[int, int]:
     before, change = source.sequence or (None, source.lsn)
     if source.snapshot == INCREMENTAL:
         # It knows every commit up to the last one, and nothing that was written after it.

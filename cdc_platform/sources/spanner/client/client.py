@@ -19,8 +19,8 @@ from cdc_platform.errors import (
     SourceUnreachable,
 )
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.sources.attempts import Attempts
 from cdc_platform.sources.channels import keep_out_of_forks
+from cdc_platform.sources.retries import Retries
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.failures import to_source_error
 from cdc_platform.sources.spanner.client.query import DIALECT_QUERY, Query, to_request
@@ -177,8 +177,8 @@ class SpannerClient:
             DialectMismatch: It is none that this version knows.
             SourceError: The database did not answer.
         """
-        found = self.fetch_texts(Query(DIALECT_QUERY))
-        spoken = str(found[0][0]) if found else "no dialect"
+        rows = self.fetch_texts(Query(DIALECT_QUERY))
+        spoken = str(rows[0][0]) if rows else "no dialect"
         if spoken not in _DIALECTS:
             raise DialectMismatch(
                 f"{self.settings.database_path} speaks {spoken}, and this version reads "
@@ -187,10 +187,10 @@ class SpannerClient:
         self._dialect = _DIALECTS[spoken]
         return self._dialect
 
-    def attempts(self) -> Attempts:
+    def attempts(self) -> Retries:
         """Return a new count of attempts, with the limits of the settings."""
         settings = self.settings
-        return Attempts(settings.max_attempts, settings.backoff_initial_s, settings.backoff_max_s)
+        return Retries(settings.max_attempts, settings.backoff_initial_s, settings.backoff_max_s)
 
     def close(self) -> None:
         """Close the channel; the next call opens another one."""

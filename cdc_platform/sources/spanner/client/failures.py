@@ -1,4 +1,4 @@
-"""What Spanner's errors mean: which may pass by themselves, and what to do about the others."""
+"""Errors of Spanner: which may pass by themselves, and what to do about the others."""
 
 import re
 from typing import Final
@@ -17,7 +17,7 @@ from cdc_platform.errors import (
 )
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.sources.spanner.settings import SpannerSettings
-from cdc_platform.sources.statuses import Meaning, find_meaning
+from cdc_platform.sources.statuses import StatusMeaning, find_meaning
 
 _RETENTION_ADVICE: Final = (
     "Records of that time are lost to the stream: its `retention_period` is over, or it was dropped and "
@@ -64,58 +64,60 @@ _CLOCK_SLACK_S: Final = 60
 """How far the earliest start that Spanner names may be from the one that the retention period implies."""
 
 MEANINGS: Final = (
-    Meaning("OUT_OF_RANGE", "too far in the past", RetentionExpired, _RETENTION_ADVICE),
-    Meaning("OUT_OF_RANGE", "no longer valid", RetentionExpired, _RETENTION_ADVICE),
-    Meaning("OUT_OF_RANGE", "for the partition", PartitionBoundsInvalid, _BOUNDS_ADVICE),
-    Meaning(
+    StatusMeaning("OUT_OF_RANGE", "too far in the past", RetentionExpired, _RETENTION_ADVICE),
+    StatusMeaning("OUT_OF_RANGE", "no longer valid", RetentionExpired, _RETENTION_ADVICE),
+    StatusMeaning("OUT_OF_RANGE", "for the partition", PartitionBoundsInvalid, _BOUNDS_ADVICE),
+    StatusMeaning(
         "OUT_OF_RANGE",
         "too far in the future",
         PartitionBoundsInvalid,
         "Set `start_timestamp` to the present or earlier",
     ),
-    Meaning("OUT_OF_RANGE", "heartbeat_milliseconds", QueryRefused, _HEARTBEAT_ADVICE),
-    Meaning(
+    StatusMeaning("OUT_OF_RANGE", "heartbeat_milliseconds", QueryRefused, _HEARTBEAT_ADVICE),
+    StatusMeaning(
         "INVALID_ARGUMENT",
         "belong to the placement TVF",
         PartitionModeUnsupported,
         "The stream has a read function for each placement, which this version cannot read: create one "
         "without the option `per_placement_tvf`, and name it in `change_stream`",
     ),
-    Meaning("INVALID_ARGUMENT", "does not belong to", PartitionBoundsInvalid, _BOUNDS_ADVICE),
-    Meaning("INVALID_ARGUMENT", "function not found", SourceNotFound, _NAMES_ADVICE),
-    Meaning(
+    StatusMeaning("INVALID_ARGUMENT", "does not belong to", PartitionBoundsInvalid, _BOUNDS_ADVICE),
+    StatusMeaning("INVALID_ARGUMENT", "function not found", SourceNotFound, _NAMES_ADVICE),
+    StatusMeaning(
         "INVALID_ARGUMENT",
         "start_timestamp must be <= end_timestamp",
         QueryRefused,
         f"A window ends before it begins. {_OURS_ADVICE}",
     ),
-    Meaning("INVALID_ARGUMENT", "must not be null", QueryRefused, f"An argument is missing. {_OURS_ADVICE}"),
-    Meaning("INVALID_ARGUMENT", "not a literal or parameter", QueryRefused, _OURS_ADVICE),
-    Meaning("INVALID_ARGUMENT", "not supported for", QueryRefused, _OURS_ADVICE),
-    Meaning("UNIMPLEMENTED", "read_options must be null", QueryRefused, _OURS_ADVICE),
-    Meaning("UNIMPLEMENTED", "must not be combined", QueryRefused, _OURS_ADVICE),
-    Meaning("UNIMPLEMENTED", "", QueryRefused, _OURS_ADVICE),
-    Meaning("FAILED_PRECONDITION", "staleness", RetentionExpired, "Read at a later timestamp"),
-    Meaning(
+    StatusMeaning(
+        "INVALID_ARGUMENT", "must not be null", QueryRefused, f"An argument is missing. {_OURS_ADVICE}"
+    ),
+    StatusMeaning("INVALID_ARGUMENT", "not a literal or parameter", QueryRefused, _OURS_ADVICE),
+    StatusMeaning("INVALID_ARGUMENT", "not supported for", QueryRefused, _OURS_ADVICE),
+    StatusMeaning("UNIMPLEMENTED", "read_options must be null", QueryRefused, _OURS_ADVICE),
+    StatusMeaning("UNIMPLEMENTED", "must not be combined", QueryRefused, _OURS_ADVICE),
+    StatusMeaning("UNIMPLEMENTED", "", QueryRefused, _OURS_ADVICE),
+    StatusMeaning("FAILED_PRECONDITION", "staleness", RetentionExpired, "Read at a later timestamp"),
+    StatusMeaning(
         "FAILED_PRECONDITION",
         "Invalid retention_period",
         DefinitionRefused,
         "Give the stream a `retention_period` within the limits that Spanner names, long enough for the "
         "longest time that the pipeline may stand still",
     ),
-    Meaning(
+    StatusMeaning(
         "FAILED_PRECONDITION",
         "maximum number of Change Streams",
         DefinitionRefused,
         "Drop a change stream of the database that nobody reads, or name an existing one in `change_stream`",
     ),
-    Meaning(
+    StatusMeaning(
         "FAILED_PRECONDITION",
         "Change Streams tracking the same",
         DefinitionRefused,
         "Let one of the streams that Spanner names watch less, or name one of them in `change_stream`",
     ),
-    Meaning(
+    StatusMeaning(
         "FAILED_PRECONDITION",
         "tracked by",
         DefinitionRefused,
@@ -123,12 +125,12 @@ MEANINGS: Final = (
         "lake keeps what it has",
     ),
     # A session may expire; the client makes another one for the next attempt.
-    Meaning("NOT_FOUND", "Session not found", SourceUnreachable, _UNREACHABLE_ADVICE),
-    Meaning("NOT_FOUND", "Change Stream not found", SourceNotFound, _DROPPED_ADVICE),
-    Meaning("NOT_FOUND", "function spanner.read_json_", SourceNotFound, _CASE_ADVICE),
-    Meaning("NOT_FOUND", "", SourceNotFound, _NAMES_ADVICE),
-    Meaning("PERMISSION_DENIED", "", AccessDenied, _ACCESS_ADVICE),
-    Meaning("UNAUTHENTICATED", "", AccessDenied, _ACCESS_ADVICE),
+    StatusMeaning("NOT_FOUND", "Session not found", SourceUnreachable, _UNREACHABLE_ADVICE),
+    StatusMeaning("NOT_FOUND", "Change Stream not found", SourceNotFound, _DROPPED_ADVICE),
+    StatusMeaning("NOT_FOUND", "function spanner.read_json_", SourceNotFound, _CASE_ADVICE),
+    StatusMeaning("NOT_FOUND", "", SourceNotFound, _NAMES_ADVICE),
+    StatusMeaning("PERMISSION_DENIED", "", AccessDenied, _ACCESS_ADVICE),
+    StatusMeaning("UNAUTHENTICATED", "", AccessDenied, _ACCESS_ADVICE),
 )
 """The first row that fits counts; texts are short since they are no contract of Spanner."""
 
@@ -174,8 +176,8 @@ def refused_start(
 
 def _earliest_micros(said: str) -> int | None:
     """Return the earliest start that Spanner names; None if its text names none."""
-    found = _EARLIEST.search(said)
+    match = _EARLIEST.search(said)
     try:
-        return from_rfc3339(found.group(1).rstrip(".")) if found else None
+        return from_rfc3339(match.group(1).rstrip(".")) if match else None
     except ValueError:
         return None

@@ -25,7 +25,7 @@ JSON_RECORD_QUERY: Final = 'SELECT * FROM "spanner".{function}($1,$2,$3,$4,$5)'
 DIALECT_QUERY: Final = (
     "SELECT option_value FROM information_schema.database_options WHERE option_name = 'database_dialect'"
 )
-"""Understood in both dialects, and so the query that tells which one it is."""
+"""Understood in both dialects, and so the query that says which one it is."""
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,10 @@ def required_text(value: bytes) -> str:
     Raises:
         ValueError: The value is not a text.
     """
-    found = text(value)
-    if found is None:
+    content = text(value)
+    if content is None:
         raise _unexpected("a text", value)
-    return found
+    return content
 
 
 def boolean(value: bytes) -> bool:
@@ -88,15 +88,15 @@ def plain_value(value: bytes) -> Any:
     return number(value) if value[0] == NUMBER_TAG else text(value)
 
 
-def moment_of(told: str) -> int:
+def moment_of(timestamp: str) -> int:
     """Return the microseconds of a timestamp, which a datetime can be.
 
     Raises:
         ValueError: The text is no such timestamp.
     """
-    micros = from_rfc3339(told)
+    micros = from_rfc3339(timestamp)
     if not is_moment(micros):
-        raise ValueError(f"outside the years 1 to 9999: {told}")
+        raise ValueError(f"outside the years 1 to 9999: {timestamp}")
     return micros
 
 
@@ -115,18 +115,18 @@ def items(value: bytes) -> list[bytes]:
         if value[0] == NULL_TAG:
             return []
         raise _unexpected("a list", value)
-    found = []
+    elements = []
     position, end = _payload_start(value), len(value)
     while position < end:
         length = value[position + 1]
         position += 2
         if length >= _CONTINUES:
             length, position = _long_length(value, position - 1)
-        found.append(value[position : position + length])
+        elements.append(value[position : position + length])
         position += length
     if position != end:
         raise _unexpected("a whole list", value)
-    return found
+    return elements
 
 
 @lru_cache(maxsize=1)
@@ -149,8 +149,8 @@ def rows_parser() -> Callable[[bytes], Any]:
     rows.field.add(name="resume_token", number=4, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    found = message_factory.GetMessageClass(pool.FindMessageTypeByName("cdc_platform.Rows"))
-    parse: Callable[[bytes], Any] = found.FromString
+    message_class = message_factory.GetMessageClass(pool.FindMessageTypeByName("cdc_platform.Rows"))
+    parse: Callable[[bytes], Any] = message_class.FromString
     return parse
 
 

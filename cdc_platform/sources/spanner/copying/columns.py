@@ -109,8 +109,8 @@ def _decoded(column_type: ColumnType, values: Sequence[bytes]) -> list[Any]:
 
 
 def _reader(column_type: ColumnType) -> Reader:
-    known = _ANNOTATED.get(column_type.annotation) or _READERS.get(column_type.code)
-    return known or (pa.string(), _any_text)
+    reader = _ANNOTATED.get(column_type.annotation) or _READERS.get(column_type.code)
+    return reader or (pa.string(), _any_text)
 
 
 def _any_text(value: bytes) -> str:

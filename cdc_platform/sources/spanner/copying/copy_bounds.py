@@ -16,7 +16,7 @@ Bound = Sequence[str | None]
 
 
 @dataclass(frozen=True)
-class KeyColumn:
+class OrderedKeyColumn:
     """A column of the primary key; NULL comes first, and last where the order is descending."""
 
     column: Column
@@ -40,7 +40,7 @@ class KeyRange:
     after_exclusive: Bound | None = None
     until_inclusive: Bound | None = None
 
-    def condition(self, columns: Sequence[KeyColumn]) -> str:
+    def condition(self, columns: Sequence[OrderedKeyColumn]) -> str:
         """Return what comes after WHERE; empty for all rows."""
         parts: list[str] = []
         if self.after_exclusive is not None:
@@ -49,7 +49,7 @@ class KeyRange:
             parts.append(f"NOT ({_after(columns, self.until_inclusive, 'u', 0)})")
         return " AND ".join(f"({part})" for part in [*self._seek(columns), *parts])
 
-    def parameters(self, columns: Sequence[KeyColumn]) -> Mapping[str, Parameter]:
+    def parameters(self, columns: Sequence[OrderedKeyColumn]) -> Mapping[str, Parameter]:
         """Return the values that the condition names."""
         return {
             f"{name}{place}": Parameter(key.column.type.code, text)
@@ -58,7 +58,7 @@ class KeyRange:
             if text is not None
         }
 
-    def _seek(self, columns: Sequence[KeyColumn]) -> list[str]:
+    def _seek(self, columns: Sequence[OrderedKeyColumn]) -> list[str]:
         """Return a plain range of the first column, which Spanner seeks; the exact condition follows it."""
         key = columns[0]
         after = "@a0" if self.after_exclusive and self.after_exclusive[0] is not None else None
@@ -71,17 +71,17 @@ class KeyRange:
         return parts
 
 
-def splittable(columns: Sequence[KeyColumn]) -> tuple[KeyColumn, ...]:
+def splittable(columns: Sequence[OrderedKeyColumn]) -> tuple[OrderedKeyColumn, ...]:
     """Return the first key columns whose values can be bound again as they were read."""
-    found: list[KeyColumn] = []
+    leading: list[OrderedKeyColumn] = []
     for key in columns:
         if key.column.type.code not in TEXT_TYPES:
             break
-        found.append(key)
-    return tuple(found)
+        leading.append(key)
+    return tuple(leading)
 
 
-def _after(columns: Sequence[KeyColumn], bound: Bound, name: str, place: int) -> str:
+def _after(columns: Sequence[OrderedKeyColumn], bound: Bound, name: str, place: int) -> str:
     """Return the condition that a row comes after a bound in the key's order; never NULL itself."""
     key, text = columns[place], bound[place]
     strictly = _strictly_after(key, text, f"@{name}{place}")
@@ -91,7 +91,7 @@ def _after(columns: Sequence[KeyColumn], bound: Bound, name: str, place: int) ->
     return f"{strictly} OR ({equal} AND ({_after(columns, bound, name, place + 1)}))"
 
 
-def _strictly_after(key: KeyColumn, text: str | None, parameter: str) -> str:
+def _strictly_after(key: OrderedKeyColumn, text: str | None, parameter: str) -> str:
     if text is None:
         return "FALSE" if key.is_descending else f"{key.sql} IS NOT NULL"
     if key.is_descending:

@@ -8,7 +8,7 @@ from cdc_platform.model.base.names import quote_spanner
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import STRING, Parameter, Query, quote_name
-from cdc_platform.sources.spanner.copying.copy_bounds import Bound, KeyColumn, KeyRange, splittable
+from cdc_platform.sources.spanner.copying.copy_bounds import Bound, KeyRange, OrderedKeyColumn, splittable
 from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, PartitionToken
 from cdc_platform.sources.spanner.settings import Dialect
 
@@ -77,22 +77,28 @@ def _rows_query(table: TableSchema, at_micros: int, dialect: Dialect) -> Query:
     return Query(f"SELECT {names} FROM {quote_name(table.name, dialect)}", read_micros=at_micros)
 
 
-def _range_query(table: TableSchema, columns: Sequence[KeyColumn], part: KeyRange, at_micros: int) -> Query:
+def _range_query(
+    table: TableSchema, columns: Sequence[OrderedKeyColumn], part: KeyRange, at_micros: int
+) -> Query:
     condition = part.condition(columns) if columns else ""
     sql = _rows_query(table, at_micros, Dialect.GOOGLESQL).sql + (f" WHERE {condition}" if condition else "")
     return Query(sql, part.parameters(columns), at_micros)
 
 
-def _key_columns(client: SpannerClient, table: TableSchema) -> list[KeyColumn]:
+def _key_columns(client: SpannerClient, table: TableSchema) -> list[OrderedKeyColumn]:
     schema, _, name = table.name.rpartition(".")
     parameters = {"schema": Parameter(STRING, schema), "table": Parameter(STRING, name)}
     order = client.fetch_texts(Query(_KEY_ORDER_SQL, parameters))
     descending = {column for column, direction in order if direction == "DESC"}
-    return [KeyColumn(column, column.name in descending) for column in table.key_columns]
+    return [OrderedKeyColumn(column, column.name in descending) for column in table.key_columns]
 
 
 def _bounds(
-    client: SpannerClient, table: TableSchema, columns: Sequence[KeyColumn], at_micros: int, chunk_rows: int
+    client: SpannerClient,
+    table: TableSchema,
+    columns: Sequence[OrderedKeyColumn],
+    at_micros: int,
+    chunk_rows: int,
 ) -> Iterator[Bound]:
     """Yield the key of every `chunk_rows`-th row, in the order of the key."""
     names = ", ".join(key.sql for key in columns)
@@ -105,8 +111,8 @@ def _bounds(
             f"SELECT {names} FROM {quote_spanner(table.name)} {f'WHERE {condition} ' if condition else ''}"
             f"ORDER BY {order} LIMIT 1 OFFSET {chunk_rows - 1}"
         )
-        found = client.fetch_texts(Query(sql, rest.parameters(columns), at_micros))
-        if not found:
+        rows = client.fetch_texts(Query(sql, rest.parameters(columns), at_micros))
+        if not rows:
             return
-        bound = found[0]
+        bound = rows[0]
         yield bound

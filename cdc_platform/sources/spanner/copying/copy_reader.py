@@ -22,7 +22,7 @@ from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, chunk_reques
 from cdc_platform.sources.spanner.copying.snapshot import ROWS_PER_BATCH, rows_to_batch
 
 BYTES_PER_BATCH: Final = 16 * 1024 * 1024
-HELD_BATCHES: Final = 4
+BUFFERED_BATCHES: Final = 4
 """How many batches of rows wait for a resume token that covers them; an emulator sends none."""
 CALL_S: Final = 600.0
 """Longest single call; a chunk that takes longer goes on with another one."""
@@ -38,7 +38,7 @@ class _Rows:
     fields: Any = None
     rows: list[list[bytes]] = field(default_factory=list)
     safe: int = 0
-    held_bytes: int = 0
+    buffered_bytes: int = 0
     token: bytes = b""
     is_ahead: bool = False
     """Rows were given out that the token does not cover: another call would bring them again."""
@@ -47,7 +47,7 @@ class _Rows:
         """Take a row, and the token of the rows before it."""
         self.cover(token)
         self.rows.append(row)
-        self.held_bytes += sum(map(len, row))
+        self.buffered_bytes += sum(map(len, row))
 
     def cover(self, token: bytes) -> None:
         """Note the token that goes on after all rows that are there."""
@@ -56,31 +56,31 @@ class _Rows:
 
     def is_full(self, batches: int) -> bool:
         """Whether so many batches are there."""
-        return len(self.rows) >= batches * ROWS_PER_BATCH or self.held_bytes >= batches * BYTES_PER_BATCH
+        return len(self.rows) >= batches * ROWS_PER_BATCH or self.buffered_bytes >= batches * BYTES_PER_BATCH
 
     def take(self) -> list[list[bytes]]:
         """Give out rows: those that are safe, or all when they become too many."""
         if self.is_full(1) and self.safe:
-            return self._taken(self.safe)
-        if self.is_full(HELD_BATCHES):
+            return self._pop_rows(self.safe)
+        if self.is_full(BUFFERED_BATCHES):
             self.is_ahead = True
-            return self._taken(len(self.rows))
+            return self._pop_rows(len(self.rows))
         return []
 
     def take_all(self) -> list[list[bytes]]:
         """Give out the rest: the read came to its end."""
-        return self._taken(len(self.rows))
+        return self._pop_rows(len(self.rows))
 
     def forget_unsafe(self) -> None:
         """Drop the rows that the next call brings again."""
         del self.rows[self.safe :]
-        self.held_bytes = sum(sum(map(len, row)) for row in self.rows)
+        self.buffered_bytes = sum(sum(map(len, row)) for row in self.rows)
 
-    def _taken(self, count: int) -> list[list[bytes]]:
-        taken, self.rows = self.rows[:count], self.rows[count:]
+    def _pop_rows(self, count: int) -> list[list[bytes]]:
+        rows, self.rows = self.rows[:count], self.rows[count:]
         self.safe = 0
-        self.held_bytes = sum(sum(map(len, row)) for row in self.rows)
-        return taken
+        self.buffered_bytes = sum(sum(map(len, row)) for row in self.rows)
+        return rows
 
 
 def read_chunk(client: SpannerClient, table: TableSchema, chunk: Chunk) -> Iterator[pa.RecordBatch]:
@@ -91,20 +91,20 @@ def read_chunk(client: SpannerClient, table: TableSchema, chunk: Chunk) -> Itera
         KeyUnfit: A key is a timestamp that would be cut off.
         SourceError: The read failed otherwise; with `SourceUnreachable` the chunk may be read again.
     """
-    attempts, held = client.attempts(), _Rows()
+    attempts, buffer = client.attempts(), _Rows()
     while True:
-        before = held.token
+        before = buffer.token
         try:
-            for rows in _read_on(client, chunk, held):
+            for rows in _read_on(client, chunk, buffer):
                 _check_keys(table, rows)
                 yield rows_to_batch(table, rows)
         except SourceError as error:
             failure = _translated(error, chunk)
-            if not failure.retryable or held.is_ahead:
+            if not failure.retryable or buffer.is_ahead:
                 raise failure from error
-            if held.token != before:
+            if buffer.token != before:
                 attempts.progressed()
-            held.forget_unsafe()
+            buffer.forget_unsafe()
             attempts.failed(failure)
         else:
             return
@@ -125,25 +125,25 @@ def _check_keys(table: TableSchema, rows: list[list[bytes]]) -> None:
             )
 
 
-def _read_on(client: SpannerClient, chunk: Chunk, held: _Rows) -> Iterator[list[list[bytes]]]:
-    resume_token = held.token
+def _read_on(client: SpannerClient, chunk: Chunk, buffer: _Rows) -> Iterator[list[list[bytes]]]:
+    resume_token = buffer.token
     assembler = RowAssembler()
     # An answer that goes on need not name its columns again.
-    assembler.fields, assembler.resume_token = held.fields, resume_token
+    assembler.fields, assembler.resume_token = buffer.fields, resume_token
     deadline_s = max(CALL_S, client.settings.deadline_s)
     rows = client.stream_request(
         lambda session: chunk_request(chunk, client.settings, session, resume_token), assembler, deadline_s
     )
     try:
         for row in rows:
-            held.add(row, assembler.resume_token)
-            if taken := held.take():
-                yield taken
+            buffer.add(row, assembler.resume_token)
+            if full_rows := buffer.take():
+                yield full_rows
     finally:
-        held.cover(assembler.resume_token)
-        held.fields = assembler.fields
-    if taken := held.take_all():
-        yield taken
+        buffer.cover(assembler.resume_token)
+        buffer.fields = assembler.fields
+    if full_rows := buffer.take_all():
+        yield full_rows
 
 
 def _translated(error: SourceError, chunk: Chunk) -> SourceError:

@@ -17,7 +17,7 @@ from cdc_platform.sources.spanner.settings import Dialect
 ROWS_PER_BATCH: Final = 10_000
 EXCERPT_BYTES: Final = 500
 TABLE_DEADLINE_S: Final = 3600.0
-"""Longest read of one table; Spanner keeps old versions for an hour unless it is told otherwise."""
+"""Longest read of one table; Spanner keeps old versions for an hour unless configured otherwise."""
 
 _CLOCK_SQL: Final = "SELECT UNIX_MICROS(CURRENT_TIMESTAMP())"
 # PostgreSQL has no function for microseconds.
@@ -40,11 +40,11 @@ def rows_at(client: SpannerClient, table: TableSchema, at_micros: int) -> Iterat
     """
     attempts = client.attempts()
     query = Query(_table_sql(table, client.dialect), read_micros=at_micros)
-    given = 0
+    count = 0
     while True:
         try:
-            for batch in _batches(client, query, table, given):
-                given += batch.num_rows
+            for batch in _batches(client, query, table, count):
+                count += batch.num_rows
                 attempts.progressed()
                 yield batch
         except SourceUnreachable as error:
@@ -87,9 +87,9 @@ def rows_to_batch(table: TableSchema, rows: list[list[bytes]]) -> pa.RecordBatch
     """
     width = len(table.columns)
     if any(len(row) != width for row in rows):
-        found = next(len(row) for row in rows if len(row) != width)
+        actual = next(len(row) for row in rows if len(row) != width)
         raise RecordUnreadable(
-            f"A row of `{table.name}` has {found} values for {width} columns: Spanner's answer has another "
+            f"A row of `{table.name}` has {actual} values for {width} columns: Spanner's answer has another "
             "shape than was asked for. Nothing of this part of the table was taken; report it."
         )
     arrays = [_column(table, place, rows) for place in range(width)]

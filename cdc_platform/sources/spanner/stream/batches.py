@@ -49,7 +49,7 @@ class RecordBatchBuilder:
 
     @property
     def is_closed(self) -> bool:
-        """Whether a record has told that none can follow in this window; children do not: others may."""
+        """Whether a record has shown that none can follow in this window; children do not: others may."""
         return self.complete_micros >= self._window.end_inclusive_micros
 
     @property
@@ -84,12 +84,12 @@ class RecordBatchBuilder:
     def take_complete(self) -> pa.RecordBatch:
         """Give out the records up to `complete_micros`; the others stay."""
         rows, self._rows = self._rows[: self._complete_rows], self._rows[self._complete_rows :]
-        return self._taken(rows)
+        return self._pop_batch(rows)
 
     def take_all(self) -> pa.RecordBatch:
         """Give out all records: the read came to its end, so they are complete."""
         rows, self._rows = self._rows, []
-        return self._taken(rows)
+        return self._pop_batch(rows)
 
     def forget_incomplete(self) -> None:
         """Drop the records after `complete_micros`, which the next read brings again."""
@@ -103,14 +103,14 @@ class RecordBatchBuilder:
         micros = row.record_timestamp
         self.child_micros = micros if self.child_micros is None else min(micros, self.child_micros)
         for child in row.child_partitions or ():
-            found = ChildAnnouncement.of(self._cycle, micros, child, announced_by=self._window.token)
-            self._children[found.token] = found
+            announcement = ChildAnnouncement.of(self._cycle, micros, child, announced_by=self._window.token)
+            self._children[announcement.token] = announcement
 
     def _complete(self, micros: int) -> None:
         self.complete_micros = micros
         self._complete_rows = len(self._rows)
 
-    def _taken(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    def _pop_batch(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         self._complete_rows = 0
         self.text_bytes = 0
         self.counts.update(row[_KIND] for row in rows)
@@ -134,13 +134,13 @@ def _fault(row: tuple[Any, ...], _error: Exception) -> tuple[Any, ...]:
 
     It tells no columns, because what is escaped in them would be unsafe again for who parses them.
     """
-    told = RecordRow(*map(safe_value, row))
+    record = RecordRow(*map(safe_value, row))
     mods = (
         None
-        if told.mods is None
-        else tuple(part and safe_text(part, MOST_TEXT_CHARACTERS) for part in told.mods)
+        if record.mods is None
+        else tuple(part and safe_text(part, MOST_TEXT_CHARACTERS) for part in record.mods)
     )
-    return tuple(told._replace(mods=mods, column_types=None, number_of_records_in_transaction=None))
+    return tuple(record._replace(mods=mods, column_types=None, number_of_records_in_transaction=None))
 
 
 def _batch(cycle: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
@@ -189,7 +189,7 @@ def _mods(lists: Sequence[Any]) -> pa.Array:
 
 
 def _children(lists: Sequence[Any]) -> pa.Array:
-    children = list(chain.from_iterable(found for found in lists if found))
+    children = list(chain.from_iterable(items for items in lists if items))
     tokens = pa.array([token for token, _ in children], pa.string())
     parents = pa.array([parents for _, parents in children], pa.list_(pa.string()))
     structs = pa.StructArray.from_arrays([tokens, parents], fields=list(CHILD_PARTITION))

@@ -40,7 +40,7 @@ def decode_json_record(change_record: bytes) -> list[RecordRow]:
     Mods become JSON texts again: numbers keep their value, though perhaps not their spelling.
 
     Raises:
-        PartitionModeUnsupported: The record tells of key ranges that move.
+        PartitionModeUnsupported: The record reports key ranges that move.
         RecordUnreadable: The value has not the documented shape.
     """
     try:

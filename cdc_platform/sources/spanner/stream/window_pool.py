@@ -63,13 +63,13 @@ class _Pool:
             threading.Thread(target=self._run, name=f"windows-{number}", daemon=True).start()
         try:
             while readers:
-                found = self._found.get()
-                if found is None:
+                item = self._found.get()
+                if item is None:
                     readers -= 1
-                elif isinstance(found, Exception):
-                    raise found
+                elif isinstance(item, Exception):
+                    raise item
                 else:
-                    yield found
+                    yield item
         finally:
             self._is_over.set()
 
@@ -116,11 +116,11 @@ class _Pool:
                 self._left.extend(self._generations.after(end))
             self._change.notify_all()
 
-    def _give(self, found: pa.RecordBatch | Exception | None) -> bool:
+    def _give(self, item: pa.RecordBatch | Exception | None) -> bool:
         """Hand over what was found; False when nobody wants it any more."""
         while not self._is_over.is_set():
             try:
-                self._found.put(found, timeout=LOOK_S)
+                self._found.put(item, timeout=LOOK_S)
             except Full:
                 continue
             return True

@@ -1,4 +1,4 @@
-"""What events mean: which row, which change, and what is no change at all."""
+"""The meaning of events: which row, which change, and what is no change at all."""
 
 import json
 from typing import Any
@@ -35,14 +35,14 @@ REDO = {
 
 def mysql(payload: Any = None, *, uuid: str = "u-1", **metadata: Any) -> Event:
     """Return an event of MySQL; a payload of None is a missing one."""
-    found = {"id": 1, "v": 10} if payload is None else payload
+    row = {"id": 1, "v": 10} if payload is None else payload
     return {
         "uuid": uuid,
         "source_timestamp": 1_000,
         "object": "shop_items",
         "read_method": "mysql-cdc-binlog",
         "source_metadata": {**PLACE, **metadata},
-        "payload": found or None,
+        "payload": row or None,
     }
 
 
@@ -58,16 +58,16 @@ def meaning(event: Event, **settings: Any) -> SourceEvent | FaultyEvent:
 
 def change(event: Event, **settings: Any) -> SourceEvent:
     """Return the change that an event tells."""
-    found = meaning(event, **settings)
-    assert isinstance(found, SourceEvent), found
-    return found
+    actual = meaning(event, **settings)
+    assert isinstance(actual, SourceEvent), actual
+    return actual
 
 
 def fault(event: Event, **settings: Any) -> FaultyEvent:
     """Return why an event tells no change."""
-    found = meaning(event, **settings)
-    assert isinstance(found, FaultyEvent), found
-    return found
+    actual = meaning(event, **settings)
+    assert isinstance(actual, FaultyEvent), actual
+    return actual
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def fault(event: Event, **settings: Any) -> FaultyEvent:
 )
 def test_what_removes_a_row(change_type: str | None, is_deleted: bool | None, expected: str) -> None:
     """A row is removed where the type says so or the mark does."""
-    found = change(mysql(change_type=change_type, is_deleted=is_deleted))
-    assert expected == found.mod_type
-    assert (expected == "DELETE") == (found.new_values is None)
-    assert found.keys == '{"id":1}'
+    event = change(mysql(change_type=change_type, is_deleted=is_deleted))
+    assert expected == event.mod_type
+    assert (expected == "DELETE") == (event.new_values is None)
+    assert event.keys == '{"id":1}'
 
 
 @pytest.mark.parametrize(
@@ -111,20 +111,20 @@ def test_what_a_backfill_read_is_a_snapshot() -> None:
 
 
 @pytest.mark.parametrize("metadata", [PLACE, {}])
-def test_metadata_tell_how_an_event_was_read(metadata: dict[str, Any]) -> None:
+def test_metadata_show_how_an_event_was_read(metadata: dict[str, Any]) -> None:
     """The source's metadata are kept as they came, beside read method and schema."""
     event = {**mysql(), "schema_key": "5c", "source_metadata": metadata}
-    told = {"_read_method": "mysql-cdc-binlog", "_schema_key": "5c", **metadata}
-    assert told == json.loads(meaning(event).metadata or "")
+    metadata_text = {"_read_method": "mysql-cdc-binlog", "_schema_key": "5c", **metadata}
+    assert metadata_text == json.loads(meaning(event).metadata or "")
 
 
 def test_an_update_is_a_whole_row() -> None:
     """Every event carries the whole row, so a column that it does not name has no value."""
-    found = change(mysql({"id": 1, "v": None}, change_type="UPDATE"))
-    assert (found.new_values, found.is_whole_row, found.unavailable_columns) == ('{"v":null}', True, ())
+    event = change(mysql({"id": 1, "v": None}, change_type="UPDATE"))
+    assert (event.new_values, event.is_whole_row, event.unavailable_columns) == ('{"v":null}', True, ())
 
 
-def test_a_delete_tells_the_row_as_it_was() -> None:
+def test_a_delete_has_the_row_as_it_was() -> None:
     """MySQL's deletes carry the row; PostgreSQL's carry the key and NULLs, which tell nothing."""
     assert change(mysql(change_type="DELETE")).old_values == '{"v":10}'
     metadata = {"schema": "s", "table": "t", "primary_keys": ["id"], "lsn": "1/1", "change_type": "DELETE"}
@@ -140,19 +140,19 @@ def test_an_unknown_change_is_a_fault() -> None:
 def test_faults_can_be_replayed() -> None:
     """The text of a fault holds the whole event, so that other settings can make sense of it later."""
     event = mysql(log_file="third-bin.000001", change_type="INSERT")
-    found = fault(event, binlog_basenames=("mysql-bin",))
-    assert (found.table, found.event_id, found.position) == ("shop.items", "shop.items/u-1", 0)
-    again = Interpreter(DatastreamSettings("stream")).interpret(from_text(found.text))
+    actual = fault(event, binlog_basenames=("mysql-bin",))
+    assert (actual.table, actual.event_id, actual.position) == ("shop.items", "shop.items/u-1", 0)
+    again = Interpreter(DatastreamSettings("stream")).interpret(from_text(actual.text))
     assert change(event) == again
 
 
 def test_an_event_without_uuid_is_known_by_its_content() -> None:
     """Equal events without a uuid are one event, and different ones are not."""
-    one, same, other = (
+    event, same, other = (
         change(mysql(payload, uuid="", change_type="INSERT")) for payload in ({"id": 1}, {"id": 1}, {"id": 2})
     )
-    assert (one.event_id, one.ordering_key) == (same.event_id, same.ordering_key)
-    assert one.event_id != other.event_id
+    assert (event.event_id, event.ordering_key) == (same.event_id, same.ordering_key)
+    assert event.event_id != other.event_id
 
 
 @pytest.mark.parametrize("changed", [{}, {"log_file": "unknown"}], ids=["usable", "faulty"])
@@ -161,8 +161,8 @@ def test_one_uuid_in_two_tables_is_two_events(changed: dict[str, Any]) -> None:
     interpreter = Interpreter(DatastreamSettings("stream", table_name="{table}"))
     shards: tuple[dict[str, str], ...] = ({"database": "one"}, {"database": "two"}, {"table": "other"}, {})
     events = [mysql(change_type="INSERT", **changed, **shard) for shard in shards]
-    found = {interpreter.interpret(to_envelope(event)).event_id for event in events}
-    assert found == {"one.items/u-1", "two.items/u-1", "shop.other/u-1", "shop.items/u-1"}
+    event_ids = {interpreter.interpret(to_envelope(event)).event_id for event in events}
+    assert event_ids == {"one.items/u-1", "two.items/u-1", "shop.other/u-1", "shop.items/u-1"}
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def test_an_event_without_its_table_is_a_fault(missing: str) -> None:
 
 def test_same_table_in_two_schemas() -> None:
     """Tables of one name in two schemas stay apart."""
-    found = {change(oracle({"id": 1}, schema=schema)).table for schema in ("A", "B")}
-    assert {"A.ITEMS", "B.ITEMS"} == found
+    tables = {change(oracle({"id": 1}, schema=schema)).table for schema in ("A", "B")}
+    assert {"A.ITEMS", "B.ITEMS"} == tables
 
 
 def test_columns_are_described_with_their_key() -> None:
@@ -200,8 +200,8 @@ def test_columns_are_described_with_their_key() -> None:
     listed = json.loads(change(mysql({"v": 10, "id": 1})).column_types)
     expected = [("id", "INT64", True, 1), ("v", "INT64", False, 2)]
     fields = ("name", "type", "is_primary_key", "ordinal_position")
-    found = [tuple(column[field] for field in fields) for column in listed]
-    assert expected == [(name, kind["code"], is_key, at) for name, kind, is_key, at in found]
+    column_fields = [tuple(column[field] for field in fields) for column in listed]
+    assert expected == [(name, kind["code"], is_key, at) for name, kind, is_key, at in column_fields]
 
 
 def test_key_columns_may_differ_in_case() -> None:
@@ -220,8 +220,8 @@ def test_a_declared_key_goes_before_the_events_own() -> None:
 @pytest.mark.parametrize("settings", [{}, {"keys": {"shop.items": ("h", "id")}}])
 def test_the_key_has_the_order_in_which_it_is_named(settings: dict[str, Any]) -> None:
     """The payload may have the columns of the key in another order."""
-    told = change(mysql({"id": 1, "v": 2, "h": 3}, primary_keys=["h", "id"]), **settings)
-    listed = sorted(json.loads(told.column_types), key=lambda column: int(column["ordinal_position"]))
+    event = change(mysql({"id": 1, "v": 2, "h": 3}, primary_keys=["h", "id"]), **settings)
+    listed = sorted(json.loads(event.column_types), key=lambda column: int(column["ordinal_position"]))
     assert [column["name"] for column in listed] == ["h", "id", "v"]
 
 
@@ -248,16 +248,16 @@ def test_an_event_that_does_not_say_whether_there_is_a_key() -> None:
         ("append", "DELETE", "the row that the event deletes is unknown"),
         ("row_hash", "INSERT", "_row_hash"),
         ("row_hash", "DELETE", "_row_hash"),
-        ("row_hash", "UPDATE-INSERT", "does not tell the row as it was"),
+        ("row_hash", "UPDATE-INSERT", "does not state the row as it was"),
         ("refuse", "INSERT", "`keyless` refuses"),
     ],
 )
 def test_tables_without_a_key(policy: str, change_type: str, expected: str) -> None:
     """Each policy takes what it can know exactly, and the rest is a fault that says what to do."""
-    found = meaning(mysql(primary_keys=[], change_type=change_type), keyless={"*": policy})
-    told = found.keys if isinstance(found, SourceEvent) else found.reason
-    assert expected in told
-    assert isinstance(found, SourceEvent) or "declare one in `keys`" in told
+    event = meaning(mysql(primary_keys=[], change_type=change_type), keyless={"*": policy})
+    text = event.keys if isinstance(event, SourceEvent) else event.reason
+    assert expected in text
+    assert isinstance(event, SourceEvent) or "declare one in `keys`" in text
 
 
 def test_rows_are_known_by_their_values() -> None:
@@ -270,7 +270,7 @@ def test_rows_are_known_by_their_values() -> None:
     assert list(sink.rows("shop.items").values()) == [{"v": 1}]
 
 
-def test_oracle_tells_both_halves_of_an_update_of_a_keyless_row() -> None:
+def test_oracle_has_both_halves_of_an_update_of_a_keyless_row() -> None:
     """With both halves an update of a row without a key is exact."""
     sink = ReferenceSink()
     for row, kind in (({"v": 1}, "INSERT"), ({"v": 1}, "UPDATE-DELETE"), ({"v": 2}, "UPDATE-INSERT")):
@@ -281,8 +281,8 @@ def test_oracle_tells_both_halves_of_an_update_of_a_keyless_row() -> None:
 
 def test_a_delete_without_a_payload_needs_the_key_elsewhere() -> None:
     """The metadata's key is taken where they tell one; else the event is a fault."""
-    told = change(mysql({}, change_type="DELETE", primary_keys={"id": 1}))
-    assert (told.mod_type, told.keys, told.column_types) == ("DELETE", '{"id":1}', "[]")
+    event = change(mysql({}, change_type="DELETE", primary_keys={"id": 1}))
+    assert (event.mod_type, event.keys, event.column_types) == ("DELETE", '{"id":1}', "[]")
     assert "neither a payload nor the row's key" in fault(mysql({}, change_type="DELETE")).reason
     assert "has no payload" in fault(mysql({}, change_type="INSERT")).reason
 
@@ -295,13 +295,13 @@ def test_a_delete_whose_payload_lacks_the_key_is_known_by_its_metadata(
     """Whether the payload is missing, empty or without the key: the metadata's values name the row."""
     event = mysql(change_type="DELETE", primary_keys={"id": 1})
     envelope = replace(to_envelope({**event, "payload": payload}), has_payload=bool(payload) or as_object)
-    found = Interpreter(DatastreamSettings("stream")).interpret(envelope)
-    assert isinstance(found, SourceEvent), found
-    assert (found.keys, found.column_types, found.old_values) == ('{"id":1}', "[]", None)
+    actual = Interpreter(DatastreamSettings("stream")).interpret(envelope)
+    assert isinstance(actual, SourceEvent), actual
+    assert (actual.keys, actual.column_types, actual.old_values) == ('{"id":1}', "[]", None)
 
 
 @pytest.mark.parametrize(
-    ("told", "keys", "declared"),
+    ("metadata", "keys", "declared"),
     [
         ({"__id": 1}, '{"id_0dd4af":1}', ()),  # a name that no column of the lake can have
         ({"b": 2, "a": "x"}, '{"a":"x","b":2}', ()),
@@ -309,37 +309,39 @@ def test_a_delete_whose_payload_lacks_the_key_is_known_by_its_metadata(
     ],
 )
 def test_a_key_of_the_metadata_has_the_names_of_the_lake(
-    told: dict[str, Any], keys: str, declared: tuple[str, ...]
+    metadata: dict[str, Any], keys: str, declared: tuple[str, ...]
 ) -> None:
     """A row has one key, wherever an event tells it: the names are those that the payload's columns get."""
     settings = {"keys": {"shop.items": declared}} if declared else {}
-    deleted = change(mysql({}, change_type="DELETE", primary_keys=told), **settings)
+    deleted = change(mysql({}, change_type="DELETE", primary_keys=metadata), **settings)
     assert keys == deleted.keys
-    assert json.loads(keys) == json.loads(change(mysql(told, primary_keys=list(told)), **settings).keys)
+    assert json.loads(keys) == json.loads(
+        change(mysql(metadata, primary_keys=list(metadata)), **settings).keys
+    )
 
 
 @pytest.mark.parametrize("payload", [{"ROWID": "AAA"}, {"id": None, "v": None}, {}])
 def test_a_rollback_that_knows_its_row_by_rowid(payload: dict[str, Any]) -> None:
-    """Oracle's inverse of an insert waits for whoever finds the row's key, and then is a plain delete."""
-    found = fault(oracle(payload, change_type="DELETE"))
-    assert found.reason.startswith(ADDRESS_ONLY)
-    metadata = json.loads(found.metadata or "")
-    again = Interpreter(DatastreamSettings("stream")).interpret(from_text(found.text), keys='{"id":1}')
+    """Oracle's inverse of an insert waits for anyone who finds the row's key, and then is a plain delete."""
+    event = fault(oracle(payload, change_type="DELETE"))
+    assert event.reason.startswith(ADDRESS_ONLY)
+    metadata = json.loads(event.metadata or "")
+    again = Interpreter(DatastreamSettings("stream")).interpret(from_text(event.text), keys='{"id":1}')
     assert isinstance(again, SourceEvent)
     assert ("AAA", again.ordering_key) == (metadata[ADDRESS], metadata[ORDER_KEY])
     assert (again.mod_type, again.keys) == ("DELETE", '{"id":1}')
-    assert found.source_micros == again.source_micros is not None
+    assert event.source_micros == again.source_micros is not None
 
 
 def test_null_may_stand_for_a_value_that_was_not_sent() -> None:
     """In a protected column an update's NULL leaves the value alone; elsewhere NULL is NULL."""
     protected = {"null_means_unchanged": {"shop.items": ("big",)}}
     payload = {"id": 1, "v": None, "big": None}
-    found = change(mysql(payload, change_type="UPDATE"), **protected)
+    event = change(mysql(payload, change_type="UPDATE"), **protected)
     assert (
-        found.new_values,
-        found.is_whole_row,
-        found.unavailable_columns,
+        event.new_values,
+        event.is_whole_row,
+        event.unavailable_columns,
     ) == ('{"v":null}', False, ("big",))
     inserted = change(mysql(payload, change_type="INSERT"), **protected)
     assert (inserted.new_values, inserted.is_whole_row) == ('{"v":null,"big":null}', True)
@@ -351,21 +353,21 @@ def test_null_may_stand_for_a_value_that_was_not_sent() -> None:
 def test_names_that_the_lake_cannot_have(policy: str) -> None:
     """Names that differ in case, and reserved ones, get a digest or make the event a fault."""
     event = mysql({"id": 1, "Name": "a", "name": "b", "_pos": 3})
-    found = meaning(event, schema_policy={"shop.items": policy})
+    actual = meaning(event, schema_policy={"shop.items": policy})
     if policy == "evolve":
-        assert isinstance(found, SourceEvent)
+        assert isinstance(actual, SourceEvent)
         expected = {"Name_dcd1d5": "a", "name_82a353": "b", "_pos_02d8de": 3}
-        assert expected == json.loads(found.new_values or "")
+        assert expected == json.loads(actual.new_values or "")
     else:
-        assert isinstance(found, FaultyEvent)
-        assert f"`schema_policy` is {policy}: Name, _pos, name" in found.reason
+        assert isinstance(actual, FaultyEvent)
+        assert f"`schema_policy` is {policy}: Name, _pos, name" in actual.reason
 
 
 def test_a_key_keeps_its_name() -> None:
     """A column that differs from the key in case gets the digest, the key does not."""
-    found = change(mysql({"id": 1, "ID": 2}))
-    assert found.keys == '{"id":1}'
-    (name,) = json.loads(found.new_values or "")
+    event = change(mysql({"id": 1, "ID": 2}))
+    assert event.keys == '{"id":1}'
+    (name,) = json.loads(event.new_values or "")
     assert name.startswith("ID_")
 
 
@@ -388,7 +390,7 @@ def test_layouts_follow_the_schema() -> None:
         mysql({"id": 1, "v": 2}, primary_keys=["v"]),
         mysql({"id": 1, "v": 2}),
     ]
-    found = [interpreter.interpret(to_envelope(event)) for event in events]
-    keys = [event.keys for event in found if isinstance(event, SourceEvent)]
+    actual = [interpreter.interpret(to_envelope(event)) for event in events]
+    keys = [event.keys for event in actual if isinstance(event, SourceEvent)]
     assert keys == ['{"id":1}', '{"id":1}', '{"v":2}', '{"id":1}']
-    assert found[0] == found[3]
+    assert actual[0] == actual[3]

@@ -55,7 +55,7 @@ def test_the_writing_half_of_a_key_change_wins() -> None:
 
 @pytest.mark.parametrize("removed_from", [None, [1, 200, 5], [0xFFFFFFFF, 9, 9]])
 @pytest.mark.parametrize("written_to", [None, [0, 0, 1], [1, 100, 2], [1, 300, 2]])
-def test_pages_of_sqlserver_do_not_tell_what_came_last(
+def test_pages_of_sqlserver_do_not_show_what_came_last(
     removed_from: list[int] | None, written_to: list[int] | None
 ) -> None:
     """A row's page says where it lies; under one number the write wins, under another one the later."""
@@ -67,11 +67,11 @@ def test_pages_of_sqlserver_do_not_tell_what_came_last(
             ("25:728:4", removed_from),
         )
     )
-    one, other = (
+    item, other = (
         key(removed, kind=SourceKind.SQLSERVER, removal=True),
         key(written, kind=SourceKind.SQLSERVER),
     )
-    assert one < other < key(later, kind=SourceKind.SQLSERVER, removal=True)
+    assert item < other < key(later, kind=SourceKind.SQLSERVER, removal=True)
 
 
 def test_a_stored_key_of_sqlserver_is_that_of_the_same_write_today() -> None:
@@ -90,7 +90,7 @@ def test_the_second_half_is_a_second_later() -> None:
     assert key(at(1000), removal=True) < key(at(2000)) < key(at(0, log_position=101), removal=True)
 
 
-def test_events_of_one_statement_are_told_apart_by_their_counter() -> None:
+def test_events_of_one_statement_differ_by_their_counter() -> None:
     """Rows of one statement share their place; the last digits of the uuid count within a batch."""
     uuids = [f"b2bf6349-dfe8-4ed8-9cfb-5e30{n:08b}" for n in range(40)]
     keys = [key(at(0), event_id=uuid) for uuid in uuids]
@@ -204,7 +204,7 @@ def test_the_order_is_total(kind: SourceKind, rules: OrderRules, data: st.DataOb
         for backfill in (True, False)
     ]
     assert len(keys) == len(set(keys))
-    assert not [one for one in keys for other in keys if one != other and other.startswith(one)]
+    assert not [item for item in keys for other in keys if item != other and other.startswith(item)]
 
 
 def test_by_a_sequence_a_delete_wins_over_the_row_that_it_repeats() -> None:

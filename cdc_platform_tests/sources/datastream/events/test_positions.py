@@ -37,10 +37,10 @@ def redo(scn: int, rs_id: str | None, ssn: int = 0) -> dict[str, Any]:
 @given(data=st.data())
 def test_order_of_places_is_the_order_of_numbers(kind: SourceKind, data: st.DataObject) -> None:
     """Places compare as texts as their typed parts do, which makes their order a total one."""
-    one, event = data.draw(log_places(kind))
+    item, event = data.draw(log_places(kind))
     other, other_event = data.draw(log_places(kind))
     texts = [locate(kind, to_envelope(each), PositionRules()).place for each in (event, other_event)]
-    assert (one < other, one == other) == (texts[0] < texts[1], texts[0] == texts[1])
+    assert (item < other, item == other) == (texts[0] < texts[1], texts[0] == texts[1])
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_later_places_are_greater(kind: str, earlier: dict[str, Any], later: dic
 def test_sort_keys_stand_in_for_metadata(
     kind: str, metadata: dict[str, Any], keys: tuple[Any, ...], same_as: dict[str, Any]
 ) -> None:
-    """A place that the metadata do not tell is taken from the sort keys, and from them only then."""
+    """A place that the metadata do not state is taken from the sort keys, and from them only then."""
     assert place(kind, same_as) == place(kind, metadata, keys=keys)
 
 
@@ -137,9 +137,9 @@ def test_events_without_a_place_are_refused(
 @pytest.mark.parametrize("kind", ["mysql", "oracle", "postgresql", "sqlserver", "salesforce"])
 def test_events_without_a_moment_are_refused(kind: str) -> None:
     """The source timestamp is a part of every place but MongoDB's."""
-    known = {**binlog("b.1", 1), **redo(1, ""), "lsn": "1:2:3" if kind == "sqlserver" else "1/2"}
+    metadata = {**binlog("b.1", 1), **redo(1, ""), "lsn": "1:2:3" if kind == "sqlserver" else "1/2"}
     with pytest.raises(RecordUnreadable, match="source_timestamp"):
-        locate(SourceKind(kind), to_envelope({"source_metadata": known}), PositionRules())
+        locate(SourceKind(kind), to_envelope({"source_metadata": metadata}), PositionRules())
 
 
 def test_logs_that_changed_their_name_follow_each_other_as_declared() -> None:

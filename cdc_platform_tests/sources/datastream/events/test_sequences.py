@@ -40,9 +40,9 @@ def test_everything_else_is_refused(text: object) -> None:
 
 @given(change_sequences(), change_sequences(), st.sampled_from(["", " 0", " 1"]))
 def test_text_order_is_the_order_of_numbers(
-    one: tuple[tuple[int, ...], str], other: tuple[tuple[int, ...], str], tail: str
+    item: tuple[tuple[int, ...], str], other: tuple[tuple[int, ...], str], tail: str
 ) -> None:
     """Sequences compare as texts as tuples of their numbers do, in whatever case and width they come."""
-    (numbers, text), (other_numbers, other_text) = one, other
+    (numbers, text), (other_numbers, other_text) = item, other
     ordered = f"{sequence_order(text)}{tail}" < f"{sequence_order(other_text)}{tail}"
     assert (numbers < other_numbers) == ordered

@@ -123,9 +123,9 @@ BOMBS: Final = {
 
 def read(data: bytes, bounds: Bounds = BOUNDS) -> tuple[list[Envelope], list[FaultyEvent]]:
     """Return the events of a file, and those that are faulty."""
-    found = list(read_events(data, Decoding(bounds=bounds)))
-    good = [each for each in found if isinstance(each, Envelope)]
-    return good, [each for each in found if isinstance(each, FaultyEvent)]
+    events = list(read_events(data, Decoding(bounds=bounds)))
+    good = [each for each in events if isinstance(each, Envelope)]
+    return good, [each for each in events if isinstance(each, FaultyEvent)]
 
 
 @pytest.mark.parametrize("data", BOMBS.values(), ids=BOMBS)

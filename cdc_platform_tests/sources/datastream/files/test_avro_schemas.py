@@ -50,7 +50,7 @@ def test_types_of_one_name_in_two_namespaces_are_two() -> None:
     """A column has the type that Avro finds by its full name, be it written, inherited or dotted."""
     interval, clock = UNIFIED["INTERVAL"].schema("c"), UNIFIED["DATETIME"].schema("c")
     first, second = (
-        {**one, "name": "r", "namespace": name} for one, name in ((interval, "n1"), (clock, "n2"))
+        {**schema, "name": "r", "namespace": name} for schema, name in ((interval, "n1"), (clock, "n2"))
     )
     columns = [("a", first), ("b", second), ("c", "n1.r"), ("d", "n2.r"), ("e", {**interval, "name": "n3.r"})]
     inner_fields = [{"name": "nestedArray", "type": "null"}, {"name": "elementValue", "type": "r"}]
@@ -72,7 +72,7 @@ def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
             fields_of_schema(json.dumps(schema))
 
 
-def test_an_avro_file_tells_the_types_of_its_schema_key() -> None:
+def test_an_avro_file_has_the_types_of_its_schema_key() -> None:
     """JSON events of the key may be read with them; a file without events tells nothing."""
     data = avro_file(event_schema(PAYLOAD), [{"id": 1, "price": b"\x01"}])
     assert schema_of_avro(BytesIO(data)) == ("a" * 40, FIELDS)

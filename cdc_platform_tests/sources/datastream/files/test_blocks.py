@@ -26,7 +26,7 @@ BAD: Final = (
 )
 
 
-def told(text: str) -> list[SourceEvent | FaultyEvent]:
+def decoded(text: str) -> list[SourceEvent | FaultyEvent]:
     """Return what a file tells."""
     return list(decode_file(SETTINGS, text.encode("utf-8", "surrogatepass")))
 
@@ -68,11 +68,11 @@ def test_blocks_do_not_show(
         ('{"sort_keys": 3, "stream_name": 3}', "`stream_name` is no text"),
     ],
 )
-def test_of_several_faults_one_is_told(line: str, reason: str) -> None:
+def test_of_several_faults_one_is_reported(line: str, reason: str) -> None:
     """It is the same one wherever the fields stand in the line."""
-    (found,) = told(line)
-    assert isinstance(found, FaultyEvent)
-    assert found.reason.startswith(reason)
+    (event,) = decoded(line)
+    assert isinstance(event, FaultyEvent)
+    assert event.reason.startswith(reason)
 
 
 @given(
@@ -85,8 +85,8 @@ def test_a_line_is_taken_the_same_by_either_way(
 ) -> None:
     """A field that no version knows has lines judged with more care, to the same end."""
     events = [odd_event(source, number, changes), odd_event(source, number, ())]
-    usual = told("\n".join(map(json.dumps, events)))
-    careful = told("\n".join(json.dumps({**event, "unheard_of": 1}) for event in events))
+    usual = decoded("\n".join(map(json.dumps, events)))
+    careful = decoded("\n".join(json.dumps({**event, "unheard_of": 1}) for event in events))
     assert [without_text(event) for event in usual] == [without_text(event) for event in careful]
 
 
@@ -100,8 +100,8 @@ def without_text(event: SourceEvent | FaultyEvent) -> Any:
 def test_one_bad_line_changes_no_other() -> None:
     """Lines around a bad one are what they are without it."""
     good = [json.dumps(json_event(event)) for event in story("oracle")]
-    with_bad = told("\n".join([*good[:3], BAD[0], *good[3:]]))
-    assert told("\n".join(good))[:3] == with_bad[:3]
+    with_bad = decoded("\n".join([*good[:3], BAD[0], *good[3:]]))
+    assert decoded("\n".join(good))[:3] == with_bad[:3]
     assert isinstance(with_bad[3], FaultyEvent)
     assert len(good) + 1 == len(with_bad)
 
@@ -109,8 +109,8 @@ def test_one_bad_line_changes_no_other() -> None:
 def test_members_of_a_gzip_are_gathered() -> None:
     """A gzip of a thousand small members is few blocks, and damage at its end takes none of them away."""
     members = b"".join(gzip.compress(b'{"uuid": "u"}\n') for _ in range(1_000))
-    found = list(lines.read_blocks(BytesIO(members)))
-    assert [len(block) for block in found] == [1_000]
+    blocks = list(lines.read_blocks(BytesIO(members)))
+    assert [len(block) for block in blocks] == [1_000]
     damaged = lines.read_blocks(BytesIO(members[:-5]))
     assert len(next(damaged)) == 1_000
     with pytest.raises(FileDamaged):
@@ -123,5 +123,5 @@ def test_tables_may_take_turns() -> None:
     names = [f"items_{number % 2}" for number in range(len(events))]
     for event, name in zip(events, names, strict=True):
         event["source_metadata"]["table"] = name
-    found = told("\n".join(map(json.dumps, events)))
-    assert [f"shop.{name}" for name in names] == [event.table for event in found]
+    actual = decoded("\n".join(map(json.dumps, events)))
+    assert [f"shop.{name}" for name in names] == [event.table for event in actual]

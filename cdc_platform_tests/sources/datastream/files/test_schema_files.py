@@ -57,8 +57,8 @@ def types_of(row: Mapping[str, Any]) -> dict[str, str]:
 
 def events(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows that are events, by their file."""
-    found = [row for row in rows if row["kind"] == RecordKind.DATA_CHANGE.value]
-    return sorted(found, key=lambda row: str(row["event"]["origin"]))
+    records = [row for row in rows if row["kind"] == RecordKind.DATA_CHANGE.value]
+    return sorted(records, key=lambda row: str(row["event"]["origin"]))
 
 
 @pytest.mark.parametrize(
@@ -137,15 +137,15 @@ def test_only_the_own_key_counts(tmp_path: Path) -> None:
     assert [types_of(row) for row in events(read(tmp_path))] == [GUESSED]
 
 
-def test_a_schema_file_that_is_none_is_told(tmp_path: Path) -> None:
+def test_a_schema_file_that_is_none_is_reported(tmp_path: Path) -> None:
     """Its JSON files are not read until it is mended, since their types would change; others are."""
     put(tmp_path, f"{KEY}_postgresql-cdc_1_2_4.jsonl", LINE)
     put(tmp_path, "other_1.jsonl", LINE)
     bad = put(tmp_path, f"{KEY}.avsc", b'{"type": ')
     rows = read(tmp_path)
     assert [Path(row["event"]["origin"]).name for row in events(rows)] == ["other_1.jsonl"]
-    told = [json.loads(row["event"]["metadata"]) for row in rows if row["kind"] == RecordKind.FILE.value]
-    (error,) = [found["error"] for found in told if not found["is_read"]]
+    reports = [json.loads(row["event"]["metadata"]) for row in rows if row["kind"] == RecordKind.FILE.value]
+    (error,) = [report["error"] for report in reports if not report["is_read"]]
     assert error.startswith("RecordUnreadable: The schema file")
     assert str(bad) in error
     bad.write_bytes(json.dumps(SCHEMA).encode())

@@ -62,8 +62,8 @@ def decoding(declared: str | None) -> Decoding:
 
 def from_avro(schema: Any, stored: Any, declared: str | None) -> Envelope | FaultyEvent:
     """Return the event of a file with one column and row."""
-    [found] = read_events(avro_file(event_schema([("c", schema)]), [{"c": stored}]), decoding(declared))
-    return found
+    [event] = read_events(avro_file(event_schema([("c", schema)]), [{"c": stored}]), decoding(declared))
+    return event
 
 
 def from_json(texts: list[str], declared: str | None = None) -> list[Envelope | FaultyEvent]:
@@ -154,14 +154,14 @@ def test_declared_types_of_avro(
     schema: Any, stored: Any, declared: str | None, lake_type: str, expected: Any
 ) -> None:
     """A value becomes one of the declared type without loss, or its event is faulty and says why."""
-    found = from_avro(schema, stored, declared)
+    event = from_avro(schema, stored, declared)
     if expected is None:
-        assert isinstance(found, FaultyEvent)
-        assert found.reason.startswith("Column `c`: ")
+        assert isinstance(event, FaultyEvent)
+        assert event.reason.startswith("Column `c`: ")
         return
-    assert isinstance(found, Envelope), found
-    assert [lake_type] == [column_type.text for _, column_type in found.columns]
-    assert {"c": expected} == found.values
+    assert isinstance(event, Envelope), event
+    assert [lake_type] == [column_type.text for _, column_type in event.columns]
+    assert {"c": expected} == event.values
 
 
 def test_a_logical_type_beside_the_field_counts() -> None:
@@ -169,18 +169,18 @@ def test_a_logical_type_beside_the_field_counts() -> None:
     schema = event_schema([("c", "long")])
     payload = next(field for field in schema["fields"] if field["name"] == "payload")
     payload["type"]["fields"][0]["logicalType"] = "timestamp-micros"
-    [found] = read_events(avro_file(schema, [{"c": 0}]), Decoding())
-    assert isinstance(found, Envelope)
-    assert found.values == {"c": "1970-01-01T00:00:00.000000Z"}
+    [event] = read_events(avro_file(schema, [{"c": 0}]), Decoding())
+    assert isinstance(event, Envelope)
+    assert event.values == {"c": "1970-01-01T00:00:00.000000Z"}
 
 
 def test_a_negative_scale_is_one_of_oracle() -> None:
     """Oracle's NUMBER(13,-2) counts hundreds, which Avro's libraries refuse."""
     schema = event_schema([("c", DECIMAL | {"precision": 13, "scale": 12})])
     data = avro_file(schema, [{"c": b"\x7f"}]).replace(b'"scale": 12', b'"scale": -2')
-    [found] = read_events(data, Decoding())
-    assert isinstance(found, Envelope)
-    assert found.values == {"c": "12700"}
+    [event] = read_events(data, Decoding())
+    assert isinstance(event, Envelope)
+    assert event.values == {"c": "12700"}
 
 
 NO_NUMBERS = ("1_0", "\u0661\u0662", "\uff11", " 1", "1 ", "1\\n", "0x10", "1e", "", "--1")
@@ -217,9 +217,9 @@ GUESSED: list[tuple[list[str], str, list[Any]]] = [
 @pytest.mark.parametrize(("texts", "lake_type", "expected"), GUESSED)
 def test_guessed_types_lose_nothing(texts: list[str], lake_type: str, expected: list[Any]) -> None:
     """Without schema and declaration all rows of a file have one type that has room for them."""
-    found = [each for each in from_json(texts) if isinstance(each, Envelope)]
-    assert expected == [each.values["c"] for each in found]
-    assert [lake_type] * len(texts) == [each.columns[0][1].text for each in found]
+    events = [each for each in from_json(texts) if isinstance(each, Envelope)]
+    assert expected == [each.values["c"] for each in events]
+    assert [lake_type] * len(texts) == [each.columns[0][1].text for each in events]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_guessed_types_lose_nothing(texts: list[str], lake_type: str, expected: 
 def test_declared_types_of_json(texts: list[str], declared: str, expected: list[Any]) -> None:
     """A declaration reads each value as it is, without a guess in between."""
     assert expected == [
-        found.values["c"] for found in from_json(texts, declared) if isinstance(found, Envelope)
+        event.values["c"] for event in from_json(texts, declared) if isinstance(event, Envelope)
     ]
 
 
@@ -270,18 +270,18 @@ def test_declared_types_of_json(texts: list[str], declared: str, expected: list[
 )
 def test_what_does_not_fit_its_declaration_is_faulty(text: str, declared: str, word: str) -> None:
     """The event goes to quarantine with its line, and the reason names column and value."""
-    [found] = from_json([text], declared)
-    assert isinstance(found, FaultyEvent)
-    assert "Column `c`" in found.reason
-    assert word in found.reason
-    assert f"s.t/{json.loads(found.text)['uuid']}" == found.event_id
+    [event] = from_json([text], declared)
+    assert isinstance(event, FaultyEvent)
+    assert "Column `c`" in event.reason
+    assert word in event.reason
+    assert f"s.t/{json.loads(event.text)['uuid']}" == event.event_id
 
 
-@pytest.mark.parametrize("found", [Kind.TIMESTAMP, Kind.TIMESTAMP_WITH_TIMEZONE, Kind.STRING])
+@pytest.mark.parametrize("kind", [Kind.TIMESTAMP, Kind.TIMESTAMP_WITH_TIMEZONE, Kind.STRING])
 @pytest.mark.parametrize("declared", [Kind.DATETIME, Kind.DATE])
-def test_an_offset_is_refused_whatever_type_the_schema_file_gives(found: Kind, declared: Kind) -> None:
+def test_an_offset_is_refused_whatever_type_the_schema_file_gives(kind: Kind, declared: Kind) -> None:
     """A declared wall clock shifts no moment, and takes one in UTC."""
-    read = column_reader(FieldType(found), FieldType(declared), json_reader)
+    read = column_reader(FieldType(kind), FieldType(declared), json_reader)
     assert read is not None
     with pytest.raises(ValueError, match="has an offset from UTC"):
         read("2020-01-01T00:00:00+02:00")
@@ -304,16 +304,16 @@ DOCUMENTS = [
 @pytest.mark.parametrize(("text", "expected"), DOCUMENTS)
 def test_a_document_is_what_it_was(text: str, expected: str) -> None:
     """Members of one name, their order and signs of zeros stay, whatever the format and the type's source."""
-    told = Decoding(schemas={"a" * 40: (("c", FieldType(Kind.JSON)),)})
+    decoding = Decoding(schemas={"a" * 40: (("c", FieldType(Kind.JSON)),)})
     ways = [
         from_json([text], "JSON"),
-        list(read_events(json_line(0, {"c": text}).encode(), told)),
+        list(read_events(json_line(0, {"c": text}).encode(), decoding)),
         [from_avro({"type": "string", "logicalType": "json"}, text, None)],
         [from_avro("string", text, "JSON")],
         *([from_json([text])] if text[0] in "[{" else []),
     ]
     assert [{"c": expected}] * len(ways) == [
-        found.values for way in ways for found in way if isinstance(found, Envelope)
+        event.values for way in ways for event in way if isinstance(event, Envelope)
     ]
 
 
@@ -321,10 +321,10 @@ def test_a_document_is_what_it_was(text: str, expected: str) -> None:
 def test_a_declared_spelling_counts_beside_a_schema(text: str) -> None:
     """A schema file tells that a column has bytes; how JSON's texts stand for them is declared."""
     declared = declarations({"s.t": {"c": "BYTES(hex)"}})
-    told = Decoding(declared, {"a" * 40: (("c", declared_type("BYTES")),)})
-    [found] = read_events(json_line(0, {"c": json.dumps(text)}).encode(), told)
-    assert isinstance(found, Envelope), found
-    assert found.values == {"c": "q83v"}
+    decoding_with = Decoding(declared, {"a" * 40: (("c", declared_type("BYTES")),)})
+    [event] = read_events(json_line(0, {"c": json.dumps(text)}).encode(), decoding_with)
+    assert isinstance(event, Envelope), event
+    assert event.values == {"c": "q83v"}
 
 
 @pytest.mark.parametrize("depth", [400, 800, 5000])
@@ -340,10 +340,10 @@ def test_a_value_that_is_nested_deeply_ends_no_file(depth: int) -> None:
 
 def test_a_column_beyond_its_schema_is_faulty() -> None:
     """A told schema that does not know a column of an event is not the event's schema."""
-    told = Decoding(schemas={"a" * 40: (("d", declared_type("INT64")),)})
-    [found] = read_events(json_line(0, {"c": "1"}).encode(), told)
-    assert isinstance(found, FaultyEvent)
-    assert "The schema of the event's `schema_key` has no column `c`" in found.reason
+    decoding = Decoding(schemas={"a" * 40: (("d", declared_type("INT64")),)})
+    [event] = read_events(json_line(0, {"c": "1"}).encode(), decoding)
+    assert isinstance(event, FaultyEvent)
+    assert "The schema of the event's `schema_key` has no column `c`" in event.reason
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from cdc_platform.sources.datastream.settings.kinds import is_backfill, source_k
         ("", {"scn": 1}, None, "oracle"),
         ("newdb-cdc", {"lsn": "16/B3"}, None, "postgresql"),
         ("", {"lsn": "00000025:00000728:0003"}, None, "sqlserver"),
-        ("newdb-cdc", {"scn": 1}, "salesforce", "salesforce"),  # whoever declares it is believed
+        ("newdb-cdc", {"scn": 1}, "salesforce", "salesforce"),  # anyone who declares it is believed
     ],
 )
 def test_source_is_recognised(
@@ -37,7 +37,7 @@ def test_source_is_recognised(
 
 @pytest.mark.parametrize("read_method", ["spanner-cdc", "", "workday-backfill", "cdc2"])
 def test_unknown_source_is_refused(read_method: str) -> None:
-    """There is no source that is taken when nothing tells one."""
+    """There is no source that is taken when nothing shows one."""
     with pytest.raises(RecordUnreadable, match=r"set `source` to one of .*Read method"):
         source_kind(read_method, {"table": "t"})
 
@@ -52,6 +52,6 @@ def test_unknown_source_is_refused(read_method: str) -> None:
         ("oracle-supplementation", False),
     ],
 )
-def test_backfill_is_told_by_the_read_method(read_method: str, expected: bool) -> None:
+def test_backfill_is_recognised_by_the_read_method(read_method: str, expected: bool) -> None:
     """Backfills and dumps are told from captured changes by the read method alone."""
     assert expected == is_backfill(read_method)

@@ -39,7 +39,7 @@ def test_settings_survive_the_way_to_a_worker(settings: DatastreamSettings) -> N
 
 
 @pytest.mark.parametrize(
-    ("given", "setting", "message"),
+    ("fields", "setting", "message"),
     [
         ({"path": " "}, "path", "is empty"),
         ({"path": "oss://bucket/p"}, "path", "has the scheme `oss`, which cannot be read"),
@@ -76,10 +76,10 @@ def test_settings_survive_the_way_to_a_worker(settings: DatastreamSettings) -> N
         ),
     ],
 )
-def test_what_cannot_be_used_is_refused(given: dict[str, Any], setting: str, message: str) -> None:
+def test_what_cannot_be_used_is_refused(fields: dict[str, Any], setting: str, message: str) -> None:
     """An error names the setting and what to write instead."""
     with pytest.raises(SettingError, match=f"`{setting}`") as refused:
-        DatastreamSettings(**{"path": "files", **given})
+        DatastreamSettings(**{"path": "files", **fields})
     assert (setting, True) == (refused.value.setting, message in refused.value.problem)
 
 
@@ -111,7 +111,7 @@ def test_settings_call_tables_as_the_source_or_as_the_lake_does(named: str) -> N
         schema_policy={named: SchemaPolicy.FREEZE},
     )
     for table, expected in (("visits_of_shop", True), ("visits_of_bank", False), ("visits", False)):
-        found = (
+        actual = (
             settings.declared_key(table) == ("id",),
             settings.keyless_policy(table) is KeylessPolicy.REFUSE,
             settings.sequence_column(table) == "seq",
@@ -119,4 +119,4 @@ def test_settings_call_tables_as_the_source_or_as_the_lake_does(named: str) -> N
             settings.schema_policy_of(table) is SchemaPolicy.FREEZE,
             settings.capabilities.schema_policy_of(table) is SchemaPolicy.FREEZE,
         )
-        assert (expected,) * 6 == found
+        assert (expected,) * 6 == actual

@@ -35,8 +35,8 @@ UNAVAILABLE = Refusal(grpc.StatusCode.UNAVAILABLE, "the server is going down")
 @pytest.fixture
 def server() -> Iterator[DatastreamServer]:
     """A server that holds nothing yet."""
-    with datastream_server() as held:
-        yield held
+    with datastream_server() as stream_server:
+        yield stream_server
 
 
 def table(number: int, state: str = "COMPLETED") -> StreamObject:
@@ -62,11 +62,11 @@ def table(number: int, state: str = "COMPLETED") -> StreamObject:
 def test_each_state_is_read(server: DatastreamServer, name: str) -> None:
     """Each state of the API arrives as the state of the same name."""
     server.hold(name)
-    found = read_stream(server.settings())
+    status = read_stream(server.settings())
     assert (STREAM, "Accounts of the bank", StreamState[name]) == (
-        found.name,
-        found.display_name,
-        found.state,
+        status.name,
+        status.display_name,
+        status.state,
     )
 
 
@@ -83,7 +83,9 @@ def test_a_state_that_is_not_known_is_said_to_be_so(server: DatastreamServer, nu
 def test_each_state_of_a_backfill_is_read(server: DatastreamServer, state: BackfillJob.State) -> None:
     """Each state of a backfill arrives as the state of the same name."""
     server.hold("RUNNING", table(1, state.name))
-    assert [BackfillState[state.name]] == [found.backfill for found in read_stream(server.settings()).objects]
+    assert [BackfillState[state.name]] == [
+        stream_object.backfill for stream_object in read_stream(server.settings()).objects
+    ]
 
 
 def test_errors_are_read_with_all_that_finds_their_cause(server: DatastreamServer) -> None:
@@ -109,10 +111,10 @@ def test_errors_are_read_with_all_that_finds_their_cause(server: DatastreamServe
 
 def test_errors_of_an_object_are_those_of_it_and_of_its_backfill(server: DatastreamServer) -> None:
     """Both kinds are read, those of the object first."""
-    found = table(1, "FAILED")
-    found.errors.append(Error(reason="A", message="event too large"))
-    found.backfill_job.errors.append(Error(reason="B", message="no such column"))
-    server.hold("RUNNING", found)
+    failed_table = table(1, "FAILED")
+    failed_table.errors.append(Error(reason="A", message="event too large"))
+    failed_table.backfill_job.errors.append(Error(reason="B", message="no such column"))
+    server.hold("RUNNING", failed_table)
     (read,) = read_stream(server.settings()).objects
     assert [error.text for error in read.errors] == ["A: event too large", "B: no such column"]
 
@@ -134,7 +136,7 @@ def test_objects_have_the_names_of_their_source(
     """An object of any source has the name that events have for it."""
     identifier = SourceObjectIdentifier({f"{source}_identifier": parts})
     server.hold("RUNNING", StreamObject(name="o", display_name="shown", source_object=identifier))
-    assert [expected] == [found.name for found in read_stream(server.settings()).objects]
+    assert [expected] == [stream_object.name for stream_object in read_stream(server.settings()).objects]
 
 
 def test_an_object_of_a_source_that_is_not_known_keeps_the_name_that_is_shown(
@@ -142,14 +144,14 @@ def test_an_object_of_a_source_that_is_not_known_keeps_the_name_that_is_shown(
 ) -> None:
     """An object without an identifier that the library knows is not lost."""
     server.hold("RUNNING", StreamObject(name="o", display_name="shown"))
-    assert [found.name for found in read_stream(server.settings()).objects] == ["shown"]
+    assert [stream_object.name for stream_object in read_stream(server.settings()).objects] == ["shown"]
 
 
 def test_objects_of_several_pages_are_all_read_once(server: DatastreamServer) -> None:
     """Objects come in order of name, whatever the order and the size of the pages."""
     server.most_page_size = 3
     server.hold("RUNNING", *(table(number) for number in reversed(range(8))))
-    names = [found.name for found in read_stream(server.settings()).objects]
+    names = [stream_object.name for stream_object in read_stream(server.settings()).objects]
     assert [f"bank.t{number:03}" for number in range(8)] == names
     assert server.page_tokens == ["", "3", "6"]
 
@@ -216,7 +218,7 @@ def test_a_right_to_the_stream_alone_is_not_enough(server: DatastreamServer) -> 
 
 
 def test_a_stream_that_is_not_there_is_not_found(server: DatastreamServer) -> None:
-    """The error tells how to list the streams that are."""
+    """The error says how to list the streams that are."""
     with pytest.raises(SourceNotFound, match=f"{STREAM}.*gcloud datastream streams list"):
         read_stream(server.settings())
 
@@ -257,7 +259,7 @@ def test_missing_credentials_are_access_denied(monkeypatch: pytest.MonkeyPatch) 
         read_stream(StreamSettings(STREAM))
 
 
-def test_a_missing_library_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_an_error_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library is optional: nothing but a stream's state needs it."""
     monkeypatch.setitem(sys.modules, "google.cloud.datastream_v1", None)
     with pytest.raises(LibraryMissing, match=r"pip install 'cdc_platform\[datastream\]'"):

@@ -1,4 +1,4 @@
-"""What a stream's status means for whoever reads its tables."""
+"""The meaning of a stream's status for readers of its tables."""
 
 import pytest
 
@@ -38,13 +38,13 @@ CONCERNS = {
 @pytest.mark.parametrize("state", StreamState)
 def test_each_state_has_a_concern_and_advice(state: StreamState) -> None:
     """No state but running is without concern, and each is told in words with what to do."""
-    found = status(state)
-    assert CONCERNS[state] == found.concern
-    assert f"`{found.name}` is {state.value.replace('_', ' ')}. {found.advice}." in found.summary
+    actual = status(state)
+    assert CONCERNS[state] == actual.concern
+    assert f"`{actual.name}` is {state.value.replace('_', ' ')}. {actual.advice}." in actual.summary
 
 
 def test_no_two_states_have_the_same_advice() -> None:
-    """Whoever reads the advice alone knows which state it is about."""
+    """Anyone who reads the advice alone knows which state it is about."""
     assert len(StreamState) == len({status(state).advice for state in StreamState})
 
 
@@ -65,9 +65,9 @@ def test_a_running_stream_whose_backfill_ended_early_is_a_warning(
     backfill: BackfillState, *, is_troubled: bool
 ) -> None:
     """Rows of that object are missing, though the stream runs."""
-    found = status(StreamState.RUNNING, objects=(WHOLE, StreamObject("bank.cards", backfill)))
-    assert (Concern.WARNING if is_troubled else Concern.NONE) == found.concern
-    assert is_troubled == (f"bank.cards (backfill {backfill.value}" in found.summary)
+    actual = status(StreamState.RUNNING, objects=(WHOLE, StreamObject("bank.cards", backfill)))
+    assert (Concern.WARNING if is_troubled else Concern.NONE) == actual.concern
+    assert is_troubled == (f"bank.cards (backfill {backfill.value}" in actual.summary)
 
 
 def test_errors_make_a_running_stream_a_warning() -> None:
@@ -78,16 +78,16 @@ def test_errors_make_a_running_stream_a_warning() -> None:
     )
     assert (of_stream.concern, of_object.concern) == (Concern.WARNING, Concern.WARNING)
     assert "Errors (1): MYSQL_CONNECTION: No route to the host." in of_stream.summary
-    told = "Objects in trouble (1): bank.cards (backfill active, MYSQL_CONNECTION: No route to the host)."
-    assert told in of_object.summary
+    summary = "Objects in trouble (1): bank.cards (backfill active, MYSQL_CONNECTION: No route to the host)."
+    assert summary in of_object.summary
 
 
 def test_a_summary_of_many_errors_stays_short() -> None:
     """The first ones are named, the others counted."""
-    found = status(StreamState.FAILED, errors=tuple(StreamError("E", str(number)) for number in range(9)))
-    assert found.summary.endswith("Errors (9): E: 0; E: 1; E: 2; and 6 more.")
+    actual = status(StreamState.FAILED, errors=tuple(StreamError("E", str(number)) for number in range(9)))
+    assert actual.summary.endswith("Errors (9): E: 0; E: 1; E: 2; and 6 more.")
 
 
-def test_an_error_without_a_text_is_told_as_such() -> None:
+def test_an_error_without_a_text_is_reported_as_such() -> None:
     """A line never ends in nothing."""
     assert StreamError("", "").text == "an error without a text"

@@ -1,4 +1,4 @@
-"""What is decided for a column of many rows is what each of its values would decide."""
+"""The decision for a column of many rows is the one for each of its values."""
 
 import json
 from functools import reduce
@@ -57,19 +57,19 @@ TEXTS: Final = st.sampled_from(
 def test_a_table_does_not_depend_on_how_rows_lie_in_files(files: list[list[str]]) -> None:
     """Columns have the same type and values, whichever rows of them come by one file or by several."""
     together = read_lines([text for file in files for text in file])
-    apart = [found for file in files for found in read_lines(file)]
-    assert [text for _, text in together] == [text for _, text in apart]
-    whole, parts = ([kind for kind, _ in found if kind != UNKNOWN_TYPE] for found in (together, apart))
+    by_file = [typed for file in files for typed in read_lines(file)]
+    assert [text for _, text in together] == [text for _, text in by_file]
+    whole, parts = ([kind for kind, _ in typed if kind != UNKNOWN_TYPE] for typed in (together, by_file))
     assert whole[:1] == ([reduce(joined_type, parts)] if parts else [])
 
 
 def read_lines(texts: list[str]) -> list[tuple[ColumnType, str | None]]:
     """Return the type of the column of a file, and the text that the lake has of each value of it."""
     lines = "\n".join(json_line(ordinal, {"c": text}) for ordinal, text in enumerate(texts))
-    found = [each for each in read_events(lines.encode(), Decoding()) if isinstance(each, Envelope)]
-    values = [each.values["c"] for each in found]
+    events = [each for each in read_events(lines.encode(), Decoding()) if isinstance(each, Envelope)]
+    values = [each.values["c"] for each in events]
     shown = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
-    return [(each.columns[0][1], text) for each, text in zip(found, shown, strict=True)]
+    return [(each.columns[0][1], text) for each, text in zip(events, shown, strict=True)]
 
 
 @given(COLUMNS, st.sampled_from([*FIELDS, FieldType(Kind.ARRAY, element=FieldType(Kind.LONG))]))
@@ -83,10 +83,10 @@ def test_a_reader_that_is_not_asked_would_change_nothing(values: list[Any], fiel
 def read(reader: RowReader, value: Any) -> tuple[type, str]:
     """Return type and text of what is read, or of its fault."""
     try:
-        found = reader.read({"c": value})["c"]
+        value_read = reader.read({"c": value})["c"]
     except ColumnFaulty as error:
         return type(error), str(error)
-    return type(found), repr(found)
+    return type(value_read), repr(value_read)
 
 
 @pytest.mark.parametrize(

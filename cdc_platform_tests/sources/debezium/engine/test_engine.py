@@ -92,12 +92,12 @@ def test_a_killed_engine_repeats_the_open_transaction_and_loses_nothing(
 
 def assert_repeated_alike(events: list[dict[str, Any]]) -> None:
     """Duplicates differ in nothing that tells what happened at the source."""
-    told: dict[int, set[str]] = {}
+    texts_by_position: dict[int, set[str]] = {}
     for event in events:
         if event["value"] is not None and event["value"].get("op") == "c":
             what = {name: event["value"][name] for name in ("after", "source", "transaction")}
-            told.setdefault(event["key"]["id"], set()).add(json.dumps(what, sort_keys=True))
-    assert [key for key, kinds in told.items() if len(kinds) != 1] == []
+            texts_by_position.setdefault(event["key"]["id"], set()).add(json.dumps(what, sort_keys=True))
+    assert [key for key, kinds in texts_by_position.items() if len(kinds) != 1] == []
 
 
 def test_a_workload_is_captured_as_it_was_at_each_checkpoint(capturing: Cluster, tmp_path: Path) -> None:
@@ -109,14 +109,14 @@ def test_a_workload_is_captured_as_it_was_at_each_checkpoint(capturing: Cluster,
         checkpoints = workload.run()
         with EngineProcess(settings) as engine:
             wait_until(lambda: Spool(tmp_path).next_offset() > 0, engine)
-            told = [next(checkpoints), next(checkpoints)]
+            reached = [next(checkpoints), next(checkpoints)]
             os.kill(engine.pid, signal.SIGKILL)
             with pytest.raises(CaptureStopped, match="not told why"):
                 engine.wait(WITHIN_S)
-        told.extend(checkpoints)
+        reached.extend(checkpoints)
         capture_until_caught_up(settings, WITHIN_S)
     events = events_in(Spool(tmp_path))
-    assert {str(point.number): rows_of(point) for point in told} == replayed(events)
+    assert {str(point.number): rows_of(point) for point in reached} == replayed(events)
     assert {"r", "c", "u", "d", "t", "m"} <= {(event["value"] or {}).get("op") for event in events}
     assert any("__debezium.oldkey" in event["headers"] and MARKER in str(event["value"]) for event in events)
 

@@ -120,7 +120,7 @@ def test_a_spool_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     """The advice comes with the folder's name; events stay at the source."""
     (tmp_path / "file").write_text("")
     with (

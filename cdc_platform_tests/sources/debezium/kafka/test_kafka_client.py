@@ -1,4 +1,4 @@
-"""What a look at brokers says where it cannot look."""
+"""Errors of the client of Kafka where it cannot reach brokers."""
 
 import sys
 from dataclasses import replace
@@ -21,7 +21,7 @@ def test_brokers_that_do_not_answer_are_named() -> None:
     assert raised.value.retryable
 
 
-def test_a_property_that_is_refused_is_told() -> None:
+def test_a_property_that_is_refused_is_named() -> None:
     """What only Java knows is not guessed at."""
     with pytest.raises(SettingError, match=r"ssl\.ca\.location") as raised:
         KafkaClient(replace(NOBODY, client={"ssl.truststore.location": "trust.jks"}))

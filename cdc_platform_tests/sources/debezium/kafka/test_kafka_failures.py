@@ -1,4 +1,4 @@
-"""What Spark says of brokers that fail its tasks, as our own errors."""
+"""Spark's errors of brokers that fail its tasks, as our own errors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which messages a cycle reads: shares of what is new, never past anything that is gone."""
+"""The messages that a cycle reads: shares of what is new, never past lost ones."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,15 +23,15 @@ SECOND: Final = TopicPartition("shop.public.a/b", 1, "ID", 0, 10)
 def read_progress(*read: tuple[TopicPartition, int, int]) -> Mapping[str, str]:
     """Return a read_progress in which partitions have been read up to a next and a seen offset."""
     entries = {
-        one.origin: TopicProgress(one.topic_id, next_offset, seen).to_text()
-        for one, next_offset, seen in read
+        partition.origin: TopicProgress(partition.topic_id, next_offset, seen).to_text()
+        for partition, next_offset, seen in read
     }
     return {"decoder state": "{}", "other.topic/0": "ID#1#1", **entries}
 
 
-def span(one: TopicPartition, start: int, seen: int, end_exclusive: int) -> TopicRange:
+def span(partition: TopicPartition, start: int, seen: int, end_exclusive: int) -> TopicRange:
     """Return a range of a partition."""
-    return TopicRange(one.topic, one.partition, one.topic_id, start, seen, end_exclusive)
+    return TopicRange(partition.topic, partition.partition, partition.topic_id, start, seen, end_exclusive)
 
 
 def test_a_stream_begins_with_the_first_messages_that_there_are() -> None:
@@ -42,15 +42,15 @@ def test_a_stream_begins_with_the_first_messages_that_there_are() -> None:
 
 def test_what_waits_is_read_again_with_what_is_new() -> None:
     """One partition has news, the other one messages of a transaction that was not whole."""
-    known = read_progress((FIRST, 30, 30), (SECOND, 4, 10))
+    progress = read_progress((FIRST, 30, 30), (SECOND, 4, 10))
     expected = (span(FIRST, 30, 30, 40), span(SECOND, 4, 10, 10))
-    assert expected == plan_ranges([FIRST, SECOND], known, SETTINGS)
+    assert expected == plan_ranges([FIRST, SECOND], progress, SETTINGS)
 
 
 def test_without_news_nothing_is_read() -> None:
     """What waits is not read again and again while nothing comes."""
-    known = read_progress((FIRST, 30, 40), (SECOND, 4, 10))
-    assert plan_ranges([FIRST, SECOND], known, SETTINGS) == ()
+    progress = read_progress((FIRST, 30, 40), (SECOND, 4, 10))
+    assert plan_ranges([FIRST, SECOND], progress, SETTINGS) == ()
 
 
 def test_a_backlog_is_read_in_shares() -> None:
@@ -61,14 +61,14 @@ def test_a_backlog_is_read_in_shares() -> None:
 
 def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
     """A partition that comes up later begins at 0, and what it has lost before is told."""
-    known = read_progress((FIRST, 40, 40))
-    assert plan_ranges([FIRST, SECOND], known, SETTINGS) == (span(SECOND, 0, 0, 10),)
+    progress = read_progress((FIRST, 40, 40))
+    assert plan_ranges([FIRST, SECOND], progress, SETTINGS) == (span(SECOND, 0, 0, 10),)
     with pytest.raises(OffsetsLost, match="next one has offset 0, the first that is left 2"):
-        plan_ranges([FIRST, replace(SECOND, earliest=2)], known, SETTINGS)
+        plan_ranges([FIRST, replace(SECOND, earliest=2)], progress, SETTINGS)
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("partitions", "words"),
     [
         (
             [replace(FIRST, earliest=31)],
@@ -79,37 +79,37 @@ def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
         ([SECOND], "The partition shop.public.a/b/0 is gone"),
     ],
 )
-def test_what_is_gone_is_told(found: list[TopicPartition], words: str) -> None:
+def test_lost_messages_are_reported(partitions: list[TopicPartition], words: str) -> None:
     """Messages that were never read are not passed over in silence."""
     with pytest.raises(OffsetsLost, match=words):
-        plan_ranges(found, read_progress((FIRST, 30, 30)), SETTINGS)
+        plan_ranges(partitions, read_progress((FIRST, 30, 30)), SETTINGS)
 
 
 @pytest.mark.parametrize(
-    ("found", "start"),
+    ("partition", "start"),
     [
         (replace(FIRST, earliest=31), 31),
         (replace(FIRST, topic_id="NEW"), 3),
         (replace(FIRST, end_exclusive=20), 15),
     ],
 )
-def test_what_is_gone_is_given_up_on_demand(found: TopicPartition, start: int) -> None:
+def test_what_is_gone_is_given_up_on_demand(partition: TopicPartition, start: int) -> None:
     """A start offset says from where on to read; what has been read beyond it stays read."""
     settings = replace(SETTINGS, start_offsets={FIRST.origin: start})
-    expected = (span(found, start, start, found.end_exclusive),)
-    assert expected == plan_ranges([found], read_progress((FIRST, 30, 30)), settings)
-    later = read_progress((found, found.end_exclusive, found.end_exclusive))
-    assert plan_ranges([found], later, settings) == ()
+    expected = (span(partition, start, start, partition.end_exclusive),)
+    assert expected == plan_ranges([partition], read_progress((FIRST, 30, 30)), settings)
+    later = read_progress((partition, partition.end_exclusive, partition.end_exclusive))
+    assert plan_ranges([partition], later, settings) == ()
 
 
-def test_no_topic_is_told() -> None:
+def test_no_topic_is_an_error() -> None:
     """A pattern that matches nothing is a mistake, and not a stream without news."""
     with pytest.raises(SourceNotFound, match="topics_pattern"):
         plan_ranges([], {}, SETTINGS)
 
 
 @pytest.mark.parametrize(
-    ("setting", "given"),
+    ("setting", "fields"),
     [
         ("topics_pattern", {"topics_pattern": "*"}),
         ("most_messages", {"most_messages": 0}),
@@ -119,14 +119,14 @@ def test_no_topic_is_told() -> None:
         ("start_offsets.shop/0", {"start_offsets": {"shop/0": -1}}),
     ],
 )
-def test_settings_are_checked(setting: str, given: dict[str, Any]) -> None:
+def test_settings_are_checked(setting: str, fields: dict[str, Any]) -> None:
     """A setting that cannot be used is named."""
     with pytest.raises(SettingError) as raised:
-        replace(SETTINGS, **given)
+        replace(SETTINGS, **fields)
     assert f"input.kafka.{setting}" == raised.value.setting
 
 
-def test_a_login_is_told_to_both_clients_and_shown_to_nobody() -> None:
+def test_a_login_reaches_both_clients_and_no_output() -> None:
     """Java's login line is read for librdkafka; what it alone needs wins; nothing of it is in a text."""
     line = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a\\"b";'
     options = {

@@ -123,13 +123,13 @@ def lake_of(cycles: Sequence[Rows]) -> tuple[list[Rows], Lake]:
 
     As in the steps of a cycle what the log has is left out, and transactions with a faulty event are.
     """
-    logged, lake, known = list[Rows](), Lake(), set[str]()
+    logged, lake, identities = list[Rows](), Lake(), set[str]()
     for rows in cycles:
-        fresh = {row["record_sequence"]: row for row in rows if row["record_sequence"] not in known}
+        fresh = {row["record_sequence"]: row for row in rows if row["record_sequence"] not in identities}
         broken = {row["server_transaction_id"] for row in fresh.values() if row["event"]["fault"]}
         sound = [row for row in fresh.values() if row["server_transaction_id"] not in broken]
         sound.sort(key=lambda row: str(row["record_order"]))
-        known |= {row["record_sequence"] for row in sound}
+        identities |= {row["record_sequence"] for row in sound}
         lake.take([row_change_of(row) for row in sound])
         logged.append(sound)
     return logged, lake
@@ -175,19 +175,19 @@ def test_cycles_have_whole_transactions_in_order(delivery: Delivery, dice: Rando
     cycles = cycles_of(delivery, dice)
     logged, lake = lake_of(cycles)
     assert expected.tables == lake.tables
-    known = {row["record_sequence"] for rows in logged for row in rows}
+    identities = {row["record_sequence"] for rows in logged for row in rows}
     refused = {row["record_sequence"]: row for rows in cycles for row in rows if row["event"]["fault"]}
-    held = [row for identity, row in refused.items() if identity not in known]
+    quarantined = [row for identity, row in refused.items() if identity not in identities]
     # What comes again of a refused transaction may have been truncated since, and is refused for both.
     broken = {row["server_transaction_id"] for row in refused.values() if row["event"]["fault"] != GONE}
-    passed_by = [row for row in held if row["server_transaction_id"] not in broken]
-    gone = [row_change_of(row) for row in passed_by if row["event"]["fault"] == GONE]
-    assert Counter(map(str, expected.log)) == Counter(map(str, [*lake.log, *gone]))
+    passed_by = [row for row in quarantined if row["server_transaction_id"] not in broken]
+    changes = [row_change_of(row) for row in passed_by if row["event"]["fault"] == GONE]
+    assert Counter(map(str, expected.log)) == Counter(map(str, [*lake.log, *changes]))
     marked = {change.key for change in lake.log if DEFAULT_PLACEHOLDER in str(change.new_values)}
     assert marked <= {'{"id":700}'}
     _assert_whole(logged)
     if not delivery.broken:
-        assert len(gone) == len(held)
+        assert len(changes) == len(quarantined)
         for table, truth in truth_of(delivery.capture).items():
             assert true_rows(truth) == rows_of(lake.tables, table)
 
@@ -242,8 +242,8 @@ def test_halves_find_each_other_among_many() -> None:
 def test_a_half_whose_other_half_comes_too_late_lacks_its_values() -> None:
     """Without transactions and headers nothing waits for it: what was not sent is unresolved, and no text."""
     gone, moved = (
-        {**json.loads(one), "headers": None, "timestamp": 1}
-        for one in (
+        {**json.loads(item), "headers": None, "timestamp": 1}
+        for item in (
             line(envelope("d", before={"id": 1}), {"id": 1}),
             line(envelope("c", after={"id": 9, "n": 1, "big": DEFAULT_PLACEHOLDER}), {"id": 9}),
         )
@@ -280,7 +280,7 @@ def test_rows_that_were_truncated_unread_stay_gone() -> None:
     ends = {place: len(log) for place, log in logs.logs.items()}
     cycles = [logs.cycle({**ends, places[row]: 0}), logs.cycle()]
     _, lake = lake_of(cycles)
-    assert [found["event"]["fault"] for found in cycles[1]] == [GONE]
+    assert [row["event"]["fault"] for row in cycles[1]] == [GONE]
     assert "public.entries" not in {table for table, _ in lake.tables}
 
 
@@ -310,7 +310,7 @@ def test_a_transaction_that_never_becomes_whole_is_given_up() -> None:
     first = logs.cycle()
     assert [row for row in first if row["event"]["fault"]] == []
     places = [TopicProgress.of(text) for text in logs.read_progress.values() if text.startswith("ID#")]
-    assert any(one.next_offset < one.seen_exclusive for one in places)
+    assert any(progress.next_offset < progress.seen_exclusive for progress in places)
     heartbeat = {**messages[-1], "topic": "__debezium-heartbeat.cdc", "key": {"serverName": "cdc"}}
     late = {"value": {"ts_ms": 1}, "timestamp": messages[-1]["timestamp"] + PATIENCE_MS + 1}
     logs.append({**heartbeat, **late}, 1)

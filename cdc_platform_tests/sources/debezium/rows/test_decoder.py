@@ -106,7 +106,7 @@ def test_a_marker_is_one_only_where_a_value_can_be_unavailable() -> None:
 
 
 @pytest.mark.parametrize(("order", "is_literal"), [(1, True), (2, True), (4, False), (None, False)])
-def test_without_headers_only_the_event_before_tells_that_a_row_is_new(
+def test_without_headers_only_the_event_before_shows_that_a_row_is_new(
     order: int | None, *, is_literal: bool
 ) -> None:
     """The other half of a key change would be that event; while it is not known, a marker is no value."""
@@ -188,11 +188,14 @@ def test_order_after_snapshots() -> None:
     ]
     lines = [line(envelope(op, after=ROW, source=source), KEY) for op, source in sources]
     events = [
-        one for text in lines for one in decode_all(text, decoder=decoder) if isinstance(one, SourceEvent)
+        event
+        for text in lines
+        for event in decode_all(text, decoder=decoder)
+        if isinstance(event, SourceEvent)
     ]
     assert len(lines) == len(events)
-    assert [order(one) for one in events] == sorted(order(one) for one in events)
-    assert len(lines) == len({one.event_id for one in events})
+    assert [order(event) for event in events] == sorted(order(event) for event in events)
+    assert len(lines) == len({event.event_id for event in events})
 
 
 def test_state_goes_on_in_the_next_decoder() -> None:
@@ -217,7 +220,7 @@ def test_other_topics_never_become_tables() -> None:
     message = envelope(
         "m", source={"table": "", "schema": "", "txId": None}, message={"prefix": "p", "content": "YQ=="}
     )
-    found = decode_all(
+    decoded = decode_all(
         line({"ts_ms": 5}, {"serverName": "s"}),
         line({"status": "BEGIN", "id": "7:500", "event_count": None, "ts_ms": 5}, {"id": "7:500"}),
         line({"status": "END", "id": "7:900", "event_count": 2, "ts_ms": 5, "data_collections": None}),
@@ -230,8 +233,8 @@ def test_other_topics_never_become_tables() -> None:
         signal_table="public.signals",
     )
     kinds = [Heartbeat, TransactionBegin, TransactionEnd, Checkpoint, Signal, Signal]
-    assert kinds == [type(one) for one in found]
-    begin, end, marked = found[1], found[2], found[3]
+    assert kinds == [type(event) for event in decoded]
+    begin, end, marked = decoded[1], decoded[2], decoded[3]
     assert isinstance(begin, TransactionBegin)
     assert isinstance(end, TransactionEnd)
     assert begin.transaction_id == end.transaction_id == "7"
@@ -247,7 +250,7 @@ def test_a_full_table_with_a_key_of_zero_is_named() -> None:
     assert "full_identity" in only_fault(gone).reason
     only_event(gone, full_identity=(TABLE,))
     seen = line(envelope("u", before=ROW, after=ROW), KEY)
-    assert all(isinstance(one, SourceEvent) for one in decode_all(seen, gone))
+    assert all(isinstance(event, SourceEvent) for event in decode_all(seen, gone))
 
 
 def test_rows_without_a_key_need_the_row_before() -> None:

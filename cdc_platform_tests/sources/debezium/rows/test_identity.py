@@ -21,8 +21,8 @@ COLUMNS: Final = {TABLE: {"id": "integer", "n": "integer"}}
 
 def in_block(value: dict[str, Any], *fields: dict[str, Any]) -> dict[str, Any]:
     """Return a value with the schema block of its fields, beside a key `id`."""
-    told = [{"field": "id", "type": "int32", "optional": False}, *fields]
-    return {"schema": {"fields": [{"field": "after", "fields": told}]}, "payload": value}
+    fields_of_row = [{"field": "id", "type": "int32", "optional": False}, *fields]
+    return {"schema": {"fields": [{"field": "after", "fields": fields_of_row}]}, "payload": value}
 
 
 def deleted(key: int, **row: Any) -> str:
@@ -32,7 +32,7 @@ def deleted(key: int, **row: Any) -> str:
 
 def kinds_of(*lines: str) -> list[type]:
     """Return which lines are changes, and which are refused."""
-    return [type(one) for one in decode_all(*lines, columns=COLUMNS)]
+    return [type(event) for event in decode_all(*lines, columns=COLUMNS)]
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_a_default_is_no_content() -> None:
     field = {"field": "n", "type": "string", "optional": False, "default": "new"}
     gone = in_block(envelope("d", before={"id": 0, "n": "new"}), field)
     assert only_event(line(gone, {"id": 0}), columns={}).mod_type is ModType.DELETE
-    kept = in_block(envelope("d", before={"id": 0, "n": "old"}), field)
-    assert "REPLICA IDENTITY" in only_fault(line(kept, {"id": 0}), columns={}).reason
+    delete = in_block(envelope("d", before={"id": 0, "n": "old"}), field)
+    assert "REPLICA IDENTITY" in only_fault(line(delete, {"id": 0}), columns={}).reason
 
 
 UPDATE: Final = line(envelope("u", after={"id": 1, "n": 6}), {"id": 1})
@@ -85,9 +85,9 @@ PARTLY: Final[dict[str, Any]] = {"id": 1, "tenant": 5, "n": None, "huge": None, 
 def shown_by(before: dict[str, Any], after: dict[str, Any], *fields: dict[str, Any]) -> str | None:
     """Return the row before that an update tells, or the reason of its refusal."""
     value = envelope("u", before=before, after=after)
-    told = line(in_block(value, *fields) if fields else value, {"id": 1})
-    (found,) = decode_all(told, columns={} if fields else {TABLE: WIDE})
-    return found.reason if isinstance(found, FaultyEvent) else found.old_values  # type: ignore[union-attr]
+    text = line(in_block(value, *fields) if fields else value, {"id": 1})
+    (decoded,) = decode_all(text, columns={} if fields else {TABLE: WIDE})
+    return decoded.reason if isinstance(decoded, FaultyEvent) else decoded.old_values  # type: ignore[union-attr]
 
 
 def test_an_index_with_the_key_and_more_is_not_full() -> None:
@@ -97,7 +97,7 @@ def test_an_index_with_the_key_and_more_is_not_full() -> None:
     assert shown_by(zeros, {**PARTLY, "tenant": 6, "n": 3, "huge": {"scale": 0, "value": "AQ=="}}) is None
 
 
-def test_what_no_index_can_tell_shows_full() -> None:
+def test_what_no_index_can_have_shows_full() -> None:
     """An index is over columns that are NOT NULL and can be compared; a row without a gap needs no index."""
     assert "null" in str(shown_by({**PARTLY, "doc": "<a/>"}, {**PARTLY, "doc": "<b/>"}))
     assert "null" in str(shown_by({**PARTLY, "n": 3}, {**PARTLY, "n": None}))
@@ -105,7 +105,7 @@ def test_what_no_index_can_tell_shows_full() -> None:
     assert '"tenant":5' in str(shown_by(whole, {**whole, "tenant": 6}))
 
 
-def test_a_block_tells_which_columns_an_index_may_have() -> None:
+def test_a_block_shows_which_columns_an_index_may_have() -> None:
     """A column that may be NULL is in no replica identity but FULL, unless it seems to have its default."""
     tenant = {"field": "tenant", "type": "int32", "optional": False}
     before = {"id": 1, "tenant": 5, "n": 7, "xs": None}
@@ -127,5 +127,5 @@ def test_full_that_was_given_up_for_an_index_is_trusted_no_more() -> None:
         (whole, {**whole, "n": 5}),
     ]
     lines = [line(envelope("u", before=before, after=after), {"id": 1}) for before, after in updates]
-    kinds = [type(one) for one in decode_all(*lines, columns={TABLE: WIDE})]
+    kinds = [type(event) for event in decode_all(*lines, columns={TABLE: WIDE})]
     assert [SourceEvent, SourceEvent, FaultyEvent, FaultyEvent, SourceEvent] == kinds

@@ -21,9 +21,9 @@ def cycles_over(folder: Path, policy: SnapshotPolicy = SnapshotPolicy.REPLACE) -
 
 def test_replace_takes_away_what_a_repeated_snapshot_lacks(tmp_path: Path) -> None:
     """Rows deleted while nobody captured are gone; the first snapshot and later changes are as ever."""
-    sent = Connector(commit=200, lsn=200)
-    sent.whole(5)
-    cycles = feed(cycles_over(tmp_path), [*snapshot(100, [1, 2, 3]), *sent.lines])
+    connector = Connector(commit=200, lsn=200)
+    connector.whole(5)
+    cycles = feed(cycles_over(tmp_path), [*snapshot(100, [1, 2, 3]), *connector.lines])
     assert [row["mod_type"] for row in cycles.log] == ["SNAPSHOT"] * 3 + ["INSERT"]
     after = Connector(commit=900, lsn=900, transaction=800)
     after.whole(6)
@@ -40,13 +40,13 @@ def test_merge_keeps_what_a_repeated_snapshot_lacks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
-def test_a_repeated_snapshot_is_held_until_its_end(tmp_path: Path, cut: int) -> None:
+def test_a_repeated_snapshot_waits_until_its_end(tmp_path: Path, cut: int) -> None:
     """Wherever a cycle ends in it, the table is the old one before, the new one after."""
     cycles = feed(cycles_over(tmp_path), snapshot(100, [1, 2]))
     again = snapshot(800, [2, 3, 4, 5])
     feed(cycles, again[:cut])
     assert rows_after(cycles.log) == [1, 2]
-    assert [one["transaction_id"] for one in cycles.waiting] == ["snapshot 800"]
+    assert [item["transaction_id"] for item in cycles.waiting] == ["snapshot 800"]
     feed(cycles, again[cut:])
     assert rows_after(cycles.log) == [2, 3, 4, 5]
     assert cycles.waiting == []
@@ -61,19 +61,19 @@ def test_a_snapshot_that_a_crash_has_ended(tmp_path: Path) -> None:
     assert cycles.waiting == []
 
 
-def test_a_snapshot_whose_end_is_never_told(tmp_path: Path) -> None:
+def test_a_snapshot_whose_end_never_comes(tmp_path: Path) -> None:
     """The first change after it shows that it has ended."""
     cycles = feed(cycles_over(tmp_path), snapshot(100, [1, 2]))
     feed(cycles, snapshot(800, [2, 3, 4])[:2])
-    sent = Connector(commit=900, lsn=900)
-    sent.whole(9)
-    feed(cycles, sent.lines)
+    connector = Connector(commit=900, lsn=900)
+    connector.whole(9)
+    feed(cycles, connector.lines)
     assert rows_after(cycles.log) == [2, 3, 9]
     assert cycles.waiting == []
 
 
 def test_rows_without_a_key_are_always_replaced(tmp_path: Path) -> None:
-    """Nothing else tells which of the equal rows are new; a table of one row is replaced as well."""
+    """Nothing else says which of the equal rows are new; a table of one row is replaced as well."""
     cycles = feed(cycles_over(tmp_path, SnapshotPolicy.MERGE), snapshot(100, [None, None, None]))
     assert rows_after(cycles.log) == [None] * 3
     feed(cycles, snapshot(800, [None, None]))
@@ -87,21 +87,21 @@ def test_a_change_without_a_key_that_a_snapshot_may_have_had_is_noted(tmp_path: 
     cycles = feed(cycles_over(tmp_path), snapshot(100, [None, None]))
     taken_ms = 1_700_000_001_000
     lines = snapshot(800, [None, None], ts_ms=taken_ms)
-    sent = Connector(commit=900, lsn=900, transaction=taken_ms % 1_700_000_000_000 - 1)
+    connector = Connector(commit=900, lsn=900, transaction=taken_ms % 1_700_000_000_000 - 1)
     for _ in range(3):
-        sent.begin()
-        sent.insert(None, 1)
-        sent.end()
-    feed(cycles, [*lines, *sent.lines])
+        connector.begin()
+        connector.insert(None, 1)
+        connector.end()
+    feed(cycles, [*lines, *connector.lines])
     noted = [json.loads(row["event"]["metadata"]).get(IN_SNAPSHOT) for row in cycles.log[-3:]]
     assert noted == [["INSERT"], None, None]
 
 
 def test_a_stream_that_began_without_a_snapshot(tmp_path: Path) -> None:
     """Its first snapshot tells all rows."""
-    sent = Connector()
-    sent.whole(1)
-    cycles = feed(cycles_over(tmp_path), sent.lines)
+    connector = Connector()
+    connector.whole(1)
+    cycles = feed(cycles_over(tmp_path), connector.lines)
     feed(cycles, snapshot(800, [2]))
     assert keys_of(cycles) == [1, None, 2]
     assert rows_after(cycles.log) == [2]

@@ -1,4 +1,4 @@
-"""What the engine is told: every setting reaches it, and none that would break the spool's promises."""
+"""Every setting reaches the engine, and none that would break the spool's guarantees."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_a_password_is_not_shown() -> None:
 
 def test_settings_become_properties_of_the_connector() -> None:
     """The user's own properties come beside those that the platform sets, and before its defaults."""
-    found = SETTINGS.connector_properties(Path("offsets.dat"))
+    properties = SETTINGS.connector_properties(Path("offsets.dat"))
     expected = {
         "database.hostname": "db",
         "database.port": "6432",
@@ -51,7 +51,7 @@ def test_settings_become_properties_of_the_connector() -> None:
         "skipped.operations": "none",
         "message.prefix.include.list": "mine,cdc_platform.caught_up.*",
     }
-    assert expected == {name: found[name] for name in expected}
+    assert expected == {name: properties[name] for name in expected}
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ NAN = float("nan")
     ids=["by the engine's properties", "as a connector's modes", "by both"],
 )
 def test_an_engine_and_its_decoder_agree(connector: dict[str, str], properties: dict[str, str]) -> None:
-    """However an engine's modes are told, both the engine and whoever decodes its events hear of them."""
+    """However an engine's modes are told, both the engine and anyone who decodes its events hear of them."""
     engine = {"engine": ENGINE | {"properties": {"heartbeat.interval.ms": "1"} | properties}}
     settings = DebeziumSettings.from_fields({"input": engine, "connector": connector})
     assert settings.connector == ConnectorModes(decimals=DecimalMode.STRING, placeholder="NOPE")

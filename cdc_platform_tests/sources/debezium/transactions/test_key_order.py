@@ -21,9 +21,11 @@ STREAMS: Final = list(itertools.product((True, False), repeat=2))
 UP: Final = {key: key + 1 for key in FIRST}
 
 
-def found(sent: DeferredConnector, *, has_headers: bool, has_metadata: bool, repeats: bool) -> Any:
+def rows_in_lake(
+    connector: DeferredConnector, *, has_headers: bool, has_metadata: bool, repeats: bool
+) -> Any:
     """Return the rows that the log makes of what was sent, once or twice, in one cycle."""
-    lines = sent.lines if has_headers else without_headers(sent.lines)
+    lines = connector.lines if has_headers else without_headers(connector.lines)
     lake = Lake()
     with TemporaryDirectory() as folder:
         place = FilesInput(folder)
@@ -50,15 +52,15 @@ def test_rows_whose_keys_shift_or_swap_are_all_there(
     statements: list[Mapping[int, int]], has_headers: bool, has_metadata: bool
 ) -> None:
     """Each key has the row that the database has there, with and without headers and metadata."""
-    sent = DeferredConnector()
-    sent.insert_all(FIRST)
-    sent.begin()
+    connector = DeferredConnector()
+    connector.insert_all(FIRST)
+    connector.begin()
     for moves in statements:
-        sent.move_all(moves)
-    sent.change(3, n=9)
-    sent.end()
-    got = found(sent, has_headers=has_headers, has_metadata=has_metadata, repeats=False)
-    assert sent.found() == got
+        connector.move_all(moves)
+    connector.change(3, n=9)
+    connector.end()
+    got = rows_in_lake(connector, has_headers=has_headers, has_metadata=has_metadata, repeats=False)
+    assert connector.rows_sent() == got
 
 
 @settings(deadline=None, max_examples=60)
@@ -70,33 +72,35 @@ def test_rows_whose_keys_shift_or_swap_are_all_there(
     st.booleans(),
 )
 def test_any_permutation_of_keys_is_followed(
-    permutations: list[tuple[list[int], list[int]]], told: tuple[bool, bool], repeats: bool
+    permutations: list[tuple[list[int], list[int]]], metadata_flags: tuple[bool, bool], repeats: bool
 ) -> None:
     """In whatever order a statement comes upon the rows, and also where all of it is sent again."""
-    sent = DeferredConnector()
-    sent.insert_all(FIRST)
-    sent.begin()
+    connector = DeferredConnector()
+    connector.insert_all(FIRST)
+    connector.begin()
     for movers, targets in permutations:
-        sent.move_all({old: new for old, new in zip(movers, targets, strict=True) if old != new})
-    sent.end()
-    assert sent.found() == found(sent, has_headers=told[0], has_metadata=told[1], repeats=repeats)
+        connector.move_all({old: new for old, new in zip(movers, targets, strict=True) if old != new})
+    connector.end()
+    assert connector.rows_sent() == rows_in_lake(
+        connector, has_headers=metadata_flags[0], has_metadata=metadata_flags[1], repeats=repeats
+    )
 
 
 @pytest.mark.parametrize("before", [{"id": 2}, {"id": 2, "n": 0, "big": "a default", "xs": None}])
 def test_a_row_that_goes_on_takes_nothing_from_others(tmp_path: Path, before: dict[str, Any]) -> None:
     """Without FULL the row before has its key and defaults alone, which does not make it another row."""
-    sent = DeferredConnector()
-    sent.insert_all({1: {"n": 7, "big": "x", "xs": [1]}})
-    sent.begin()
-    sent.move_all({1: 2})
-    sent.move_all({2: 3})
-    sent.end()
-    told = [json.loads(text) for text in sent.lines]
-    for one in told:
-        if one["value"].get("op") == "d":
-            one["value"]["before"] = before | {"id": one["key"]["id"]}
+    connector = DeferredConnector()
+    connector.insert_all({1: {"n": 7, "big": "x", "xs": [1]}})
+    connector.begin()
+    connector.move_all({1: 2})
+    connector.move_all({2: 3})
+    connector.end()
+    messages = [json.loads(text) for text in connector.lines]
+    for item in messages:
+        if item["value"].get("op") == "d":
+            item["value"]["before"] = before | {"id": item["key"]["id"]}
     cycles = Cycles(settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=True))
-    append(tmp_path / "events.jsonl", [json.dumps(one) for one in told])
+    append(tmp_path / "events.jsonl", [json.dumps(item) for item in messages])
     cycles.read()
     assert [row["mod_type"] for row in cycles.log] == ["INSERT", "DELETE", "INSERT", "DELETE", "INSERT"]
     assert [json.loads(row["mods"][0]["keys"])["id"] for row in cycles.log] == [1, 1, 2, 2, 3]
@@ -104,15 +108,15 @@ def test_a_row_that_goes_on_takes_nothing_from_others(tmp_path: Path, before: di
 
 def test_columns_chosen_as_a_key_may_shift(tmp_path: Path) -> None:
     """An update of such a column is both halves of a key change, and leaves its key before others take it."""
-    sent = DeferredConnector()
-    sent.begin()
+    connector = DeferredConnector()
+    connector.begin()
     for place, key in enumerate((1, 2, 3)):
         images = {"before": {"id": place, "n": key}, "after": {"id": place, "n": key + 1}}
-        sent.send("u", {"n": key + 1}, sent.lsn + 10, **images)
-    sent.end()
+        connector.send("u", {"n": key + 1}, connector.lsn + 10, **images)
+    connector.end()
     place_of = FilesInput(str(tmp_path))
     cycles = Cycles(settings_with(input=place_of, has_transaction_topic=True, full_identity=(TABLE,)))
-    append(tmp_path / "events.jsonl", sent.lines)
+    append(tmp_path / "events.jsonl", connector.lines)
     cycles.read()
     lake = Lake({(TABLE, f'{{"n":{key}}}'): {"id": key - 1} for key in (1, 2, 3)})
     lake.take([row_change_of(row) for row in cycles.log])

@@ -1,4 +1,4 @@
-"""What passes the transaction buffer, what it gives up, and what it reports as passed before."""
+"""The transaction buffer: what passes, what it gives up, and what it reports as passed before."""
 
 import json
 from collections.abc import Sequence
@@ -17,55 +17,55 @@ from cdc_platform_tests.support.debezium.connector import Connector, cycles_over
 
 def test_an_end_that_is_lost(tmp_path: Path) -> None:
     """The next transaction shows that it has come and gone: its events are held, all others pass."""
-    sent = Connector()
-    sent.begin()
-    sent.insert(1)
-    sent.end()
-    sent.lines.pop()
-    cycles = feed(cycles_over(tmp_path), sent.lines)
-    assert [one["transaction_id"] for one in cycles.waiting] == ["701"]
-    first = len(sent.lines)
-    sent.whole(2)
-    sent.begin()
-    feed(cycles, sent.lines[first:])
+    connector = Connector()
+    connector.begin()
+    connector.insert(1)
+    connector.end()
+    connector.lines.pop()
+    cycles = feed(cycles_over(tmp_path), connector.lines)
+    assert [item["transaction_id"] for item in cycles.waiting] == ["701"]
+    first = len(connector.lines)
+    connector.whole(2)
+    connector.begin()
+    feed(cycles, connector.lines[first:])
     assert keys_of(cycles) == [1, 2]
     (fault,) = faults_of(cycles)
     assert "Its transaction 701 has an unknown number of events" in fault
     assert "its END is missing" in fault
-    assert [one["transaction_id"] for one in cycles.waiting] == ["703"]
-    first = len(sent.lines)
-    sent.insert(3)
-    sent.whole(4)
-    feed(cycles, sent.lines[first:])
+    assert [item["transaction_id"] for item in cycles.waiting] == ["703"]
+    first = len(connector.lines)
+    connector.insert(3)
+    connector.whole(4)
+    feed(cycles, connector.lines[first:])
     assert [row["event"]["fault"] is None for row in cycles.log] == [False, True, False, True]
 
 
 def test_the_last_event_waits_for_its_other_half(tmp_path: Path) -> None:
     """A delete that names a new key, at the end of a file, enters the log with what comes next."""
-    sent = Connector()
-    sent.insert(1)
-    sent.move(1, 2)
-    sent.move(2, 3)
-    left = len(sent.lines) - 1
-    sent.insert(4)
-    cycles = feed(Cycles(settings_with(input=FilesInput(str(tmp_path)))), sent.lines[:2])
+    connector = Connector()
+    connector.insert(1)
+    connector.move(1, 2)
+    connector.move(2, 3)
+    left = len(connector.lines) - 1
+    connector.insert(4)
+    cycles = feed(Cycles(settings_with(input=FilesInput(str(tmp_path)))), connector.lines[:2])
     assert keys_of(cycles) == [1]
-    feed(cycles, sent.lines[2:left])
+    feed(cycles, connector.lines[2:left])
     assert keys_of(cycles) == [1, 1, 2]
-    feed(cycles, sent.lines[left + 1 :])
+    feed(cycles, connector.lines[left + 1 :])
     assert keys_of(cycles) == [1, 1, 2, 2, 4]
     assert faults_of(cycles) == []
 
 
 def test_what_comes_again_shows_no_end(tmp_path: Path) -> None:
     """An earlier transaction that is sent again does not end the one in which the connector has crashed."""
-    sent = Connector()
-    sent.whole(1)
-    first = len(sent.lines)
-    sent.whole(2, 3)
-    cycles = feed(cycles_over(tmp_path), [*sent.lines[: first + 2], *sent.lines[:first]])
+    connector = Connector()
+    connector.whole(1)
+    first = len(connector.lines)
+    connector.whole(2, 3)
+    cycles = feed(cycles_over(tmp_path), [*connector.lines[: first + 2], *connector.lines[:first]])
     assert keys_of(cycles) == [1]
-    feed(cycles, sent.lines[first:])
+    feed(cycles, connector.lines[first:])
     assert keys_of(cycles) == [1, 2, 3]
     assert faults_of(cycles) == []
 
@@ -77,12 +77,12 @@ def test_a_server_whose_positions_start_over() -> None:
     before.whole(1)
     after.whole(2, 3)
     after.whole(4)
-    told = []
+    passed_by_cycle = []
     for lines in (before.lines, after.lines[:2], after.lines[2:], after.lines[1:3]):
         send(logs, lines)
-        told.append([(row["mods"][0]["keys"], row["event"]["fault"]) for row in logs.cycle()])
-    assert told[:3] == [[('{"id":1}', None)], [], [(f'{{"id":{key}}}', None) for key in (2, 3, 4)]]
-    assert all("has passed before" in fault for _, fault in told[3])
+        passed_by_cycle.append([(row["mods"][0]["keys"], row["event"]["fault"]) for row in logs.cycle()])
+    assert passed_by_cycle[:3] == [[('{"id":1}', None)], [], [(f'{{"id":{key}}}', None) for key in (2, 3, 4)]]
+    assert all("has passed before" in fault for _, fault in passed_by_cycle[3])
 
 
 def topic_logs(**rest: Any) -> TopicLogs:
@@ -94,7 +94,7 @@ def topic_logs(**rest: Any) -> TopicLogs:
 def send(logs: TopicLogs, lines: Sequence[str]) -> list[Place]:
     """Append messages to the logs; return the partition of each."""
     messages = [{"headers": None, "timestamp": 1, **json.loads(text)} for text in lines]
-    return [logs.append({**one, "topic": one["topic"].removeprefix("s.")}, 2) for one in messages]
+    return [logs.append({**item, "topic": item["topic"].removeprefix("s.")}, 2) for item in messages]
 
 
 def found_in(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str | None]]:
@@ -104,14 +104,14 @@ def found_in(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str | None]]:
 
 def test_an_empty_transaction_does_not_overtake_one_that_waits() -> None:
     """The waiting transaction enters the log once it is whole, in whichever cycle that is."""
-    logs, sent = topic_logs(), Connector()
-    sent.begin()
-    sent.insert(1)
-    sent.insert(2)
-    sent.end()
-    sent.begin()
-    sent.end()
-    _, lagging, other, *_ = send(logs, sent.lines)
+    logs, connector = topic_logs(), Connector()
+    connector.begin()
+    connector.insert(1)
+    connector.insert(2)
+    connector.end()
+    connector.begin()
+    connector.end()
+    _, lagging, other, *_ = send(logs, connector.lines)
     assert lagging != other
     first = {place: len(log) for place, log in logs.logs.items()} | {lagging: 0}
     heartbeat = {"topic": "__debezium-heartbeat.s", "key": {"serverName": "s"}, "value": {"ts_ms": 1}}
@@ -122,34 +122,34 @@ def test_an_empty_transaction_does_not_overtake_one_that_waits() -> None:
 
 def test_a_signal_keeps_no_transaction_waiting() -> None:
     """A row of the signal table counts for its own transaction, once, whichever partition is read first."""
-    logs, sent = topic_logs(signal_table="public.signals"), Connector()
-    sent.begin()
-    sent.insert(1)
-    sent.insert(2)
-    signal = json.loads(sent.lines.pop())
+    logs, connector = topic_logs(signal_table="public.signals"), Connector()
+    connector.begin()
+    connector.insert(1)
+    connector.insert(2)
+    signal = json.loads(connector.lines.pop())
     signal["value"]["source"]["table"] = "signals"
     signal = json.dumps({**signal, "topic": "s.public.signals"})
-    sent.lines += [signal, signal]
-    sent.insert(3)
-    sent.end()
-    send(logs, [*sent.lines[:-2], sent.lines[-1]])
+    connector.lines += [signal, signal]
+    connector.insert(3)
+    connector.end()
+    send(logs, [*connector.lines[:-2], connector.lines[-1]])
     assert logs.cycle() == []
-    send(logs, sent.lines[-2:-1])
+    send(logs, connector.lines[-2:-1])
     assert found_in(logs.cycle()) == [('{"id":1}', None), ('{"id":3}', None)]
 
 
-def test_what_seems_to_have_passed_is_told(tmp_path: Path) -> None:
+def test_what_seems_to_have_passed_is_reported(tmp_path: Path) -> None:
     """The report says when the first was committed of what comes again, so that all of it is looked for."""
-    sent = Connector()
-    sent.whole(1)
-    sent.whole(2)
-    again = len(sent.lines)
-    sent.whole(3)
+    connector = Connector()
+    connector.whole(1)
+    connector.whole(2)
+    again = len(connector.lines)
+    connector.whole(3)
     cycles = cycles_over(tmp_path)
-    told = []
-    for lines in (sent.lines[:again], sent.lines[:again], sent.lines[again:]):
+    repeated = []
+    for lines in (connector.lines[:again], connector.lines[:again], connector.lines[again:]):
         append(tmp_path / "events.jsonl", lines)
         reports = [row["event"] for row in cycles.read() if row["kind"] == RecordKind.FILE]
         states = [json.loads(report["metadata"]) for report in reports if report["origin"] == STATE]
-        told += [state.get(AGAIN_SINCE) for state in states]
-    assert told == [None, 1_700_000_000_701_000, None]
+        repeated += [state.get(AGAIN_SINCE) for state in states]
+    assert repeated == [None, 1_700_000_000_701_000, None]

@@ -1,4 +1,4 @@
-"""Which shapes a column may have, where a schema block tells the type, or less than the type."""
+"""The shapes that a column may have, where a schema block has the type, or less than the type."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from cdc_platform.sources.debezium.settings.connector import BinaryMode, ConnectorModes, DecimalMode, TimeMode
-from cdc_platform.sources.debezium.values.encodings import declared_encoding, told_type
+from cdc_platform.sources.debezium.values.encodings import block_type, declared_encoding
 from cdc_platform.sources.debezium.values.evidence import evidence_of
 from cdc_platform.sources.debezium.values.postgres_types import PostgresType
 from cdc_platform.sources.debezium.values.unavailable import Shape
@@ -19,22 +19,22 @@ OCTET_TEXTS: Final = ConnectorModes(binary=BinaryMode.BASE64)
 ISO: Final = ConnectorModes(times=TimeMode.ISOSTRING)
 
 
-def told(kind: str, name: str | None = None) -> dict[str, Any]:
+def field_of(kind: str, name: str | None = None) -> dict[str, Any]:
     """Return a field of a schema block."""
     return {"field": "big", "optional": True, "type": kind, "name": name}
 
 
 def list_of(kind: str, name: str | None = None) -> dict[str, Any]:
     """Return the field of an array in a schema block."""
-    return {**told("array"), "items": told(kind, name)}
+    return {**field_of("array"), "items": field_of(kind, name)}
 
 
 JSON: Final = "io.debezium.data.Json"
-GEOMETRY: Final = told("struct", "io.debezium.data.geometry.Geometry")
+GEOMETRY: Final = field_of("struct", "io.debezium.data.geometry.Geometry")
 ISO_DATES: Final = list_of("string", "io.debezium.time.IsoDate")
 DAYS: Final = list_of("int32", "io.debezium.time.Date")
 CONNECT_DATES: Final = list_of("int32", "org.apache.kafka.connect.data.Date")
-VARIABLE: Final = told("struct", "io.debezium.data.VariableScaleDecimal")
+VARIABLE: Final = field_of("struct", "io.debezium.data.VariableScaleDecimal")
 CASES: Final[list[tuple[Mapping[str, Any], str | None, ConnectorModes, tuple[Shape, ...]]]] = [
     # what the block tells, the type that is declared or propagated, settings, shapes
     (list_of("int32"), "integer[]", PLAIN, (Shape.OCTET_LIST,)),
@@ -56,25 +56,25 @@ CASES: Final[list[tuple[Mapping[str, Any], str | None, ConnectorModes, tuple[Sha
     (GEOMETRY, "geometry", PLAIN, (Shape.NULL,)),
     (GEOMETRY, "polygon", PLAIN, (Shape.NULL,)),
     (list_of("double"), "vector", PLAIN, (Shape.NULL,)),
-    (told("double"), None, PLAIN, ()),
-    (told("double"), None, DOUBLES, (Shape.NULL,)),
-    (told("double"), "domain_over_numeric", DOUBLES, (Shape.NULL,)),
-    (told("double"), "float8", DOUBLES, ()),
-    (told("double"), "numeric", PLAIN, (Shape.NULL,)),
+    (field_of("double"), None, PLAIN, ()),
+    (field_of("double"), None, DOUBLES, (Shape.NULL,)),
+    (field_of("double"), "domain_over_numeric", DOUBLES, (Shape.NULL,)),
+    (field_of("double"), "float8", DOUBLES, ()),
+    (field_of("double"), "numeric", PLAIN, (Shape.NULL,)),
     (VARIABLE, "numeric", ConnectorModes(decimals=DecimalMode.STRING), (Shape.NULL,)),
-    (told("string"), "numeric", PLAIN, (Shape.TEXT,)),
-    (told("string"), None, PLAIN, (Shape.TEXT,)),
-    (told("string"), None, OCTET_TEXTS, (Shape.TEXT, Shape.NULL)),
-    (told("string"), "domain_over_bytes", OCTET_TEXTS, (Shape.TEXT, Shape.NULL)),
-    (told("string"), "varchar", OCTET_TEXTS, (Shape.TEXT,)),
-    (told("string"), "bytea", PLAIN, (Shape.NULL,)),
-    (told("bytes"), "bytea", OCTET_TEXTS, (Shape.BASE64,)),
-    (told("bytes"), "text", PLAIN, (Shape.BASE64,)),
-    (told("string"), "domain_over_text", PLAIN, (Shape.TEXT,)),
-    (told("string", "io.debezium.data.Enum"), "mood", PLAIN, ()),
-    (told("string", JSON), None, PLAIN, (Shape.TEXT, Shape.HSTORE_TEXT)),
-    (told("string", JSON), "domain_over_hstore", PLAIN, (Shape.TEXT, Shape.HSTORE_TEXT, Shape.NULL)),
-    (told("map"), None, PLAIN, (Shape.HSTORE_MAP,)),
+    (field_of("string"), "numeric", PLAIN, (Shape.TEXT,)),
+    (field_of("string"), None, PLAIN, (Shape.TEXT,)),
+    (field_of("string"), None, OCTET_TEXTS, (Shape.TEXT, Shape.NULL)),
+    (field_of("string"), "domain_over_bytes", OCTET_TEXTS, (Shape.TEXT, Shape.NULL)),
+    (field_of("string"), "varchar", OCTET_TEXTS, (Shape.TEXT,)),
+    (field_of("string"), "bytea", PLAIN, (Shape.NULL,)),
+    (field_of("bytes"), "bytea", OCTET_TEXTS, (Shape.BASE64,)),
+    (field_of("bytes"), "text", PLAIN, (Shape.BASE64,)),
+    (field_of("string"), "domain_over_text", PLAIN, (Shape.TEXT,)),
+    (field_of("string", "io.debezium.data.Enum"), "mood", PLAIN, ()),
+    (field_of("string", JSON), None, PLAIN, (Shape.TEXT, Shape.HSTORE_TEXT)),
+    (field_of("string", JSON), "domain_over_hstore", PLAIN, (Shape.TEXT, Shape.HSTORE_TEXT, Shape.NULL)),
+    (field_of("map"), None, PLAIN, (Shape.HSTORE_MAP,)),
 ]
 
 
@@ -91,7 +91,7 @@ def test_a_numeric_without_a_precision_may_be_large() -> None:
     """The connector propagates its length as 0, which is no precision."""
     parameters = {"__debezium.source.column.type": "NUMERIC", "__debezium.source.column.length": "0"}
     expected = PostgresType("numeric")
-    assert expected == told_type({**VARIABLE, "parameters": parameters})
+    assert expected == block_type({**VARIABLE, "parameters": parameters})
 
 
 @pytest.mark.parametrize("declared", ["geometry", "geography", "vector", "halfvec", "polygon", "path"])
@@ -107,7 +107,7 @@ def test_null_in_a_declared_type_without_a_marker_is_refused(declared: str) -> N
 def test_the_policy_of_a_domain_is_found_by_its_name_and_by_what_it_is() -> None:
     """The name counts before the type that the block tells."""
     block = {**list_of("int32"), "parameters": {"__debezium.source.column.type": "INTS"}}
-    schema = {"fields": [{"field": "after", "fields": [{**told("int64"), "field": "id"}, block]}]}
+    schema = {"fields": [{"field": "after", "fields": [{**field_of("int64"), "field": "id"}, block]}]}
     value = {"schema": schema, "payload": envelope("u", after={"id": 1, "big": None})}
     update = line(value, {"id": 1})
     assert "`big`" in only_fault(update, columns={}).reason
@@ -115,17 +115,17 @@ def test_the_policy_of_a_domain_is_found_by_its_name_and_by_what_it_is() -> None
         assert only_event(update, columns={}, null_policies=policies).unavailable_columns == ("big",)
 
 
-BITS: Final = {**told("bytes", "io.debezium.data.Bits"), "parameters": {"length": "11"}}
+BITS: Final = {**field_of("bytes", "io.debezium.data.Bits"), "parameters": {"length": "11"}}
 IN_LINE: Final[list[tuple[str, Mapping[str, Any] | None]]] = [
-    # a declared type, and what a block tells of it
+    # a declared type, and what a block says of it
     ("bit(11)", None),
     ("bit(152)", None),
     ("bit varying(20)", None),
     ("bit(11)", BITS),
     ("varbit(11)", BITS),
     ("isbn", None),
-    ("isbn", told("string")),
-    ("ean13", told("bytes")),
+    ("isbn", field_of("string")),
+    ("ean13", field_of("bytes")),
 ]
 
 
@@ -135,7 +135,7 @@ def test_null_is_null_in_a_type_that_is_always_sent(declared: str, field: Mappin
     columns = {TABLE: {"id": "bigint", "big": declared}}
     value = envelope("u", after={"id": 1, "big": None})
     if field is not None:
-        block = {"fields": [{"field": "after", "fields": [{**told("int64"), "field": "id"}, field]}]}
+        block = {"fields": [{"field": "after", "fields": [{**field_of("int64"), "field": "id"}, field]}]}
         value = {"schema": block, "payload": value}
     policies = {"*": "unavailable"}
     updated = only_event(line(value, {"id": 1}), columns=columns, null_policies=policies)

@@ -1,4 +1,4 @@
-"""What the connector puts in the place of a value that is NOT NULL and not known, by encoding."""
+"""Placeholders of the connector for an unknown NOT NULL value, by encoding."""
 
 from typing import Any, Final
 

@@ -109,8 +109,8 @@ def test_masks_of_markers() -> None:
     assert plain.judge("__debezium") is ValueState.MASKED
     assert plain.judge("__") is ValueState.VALUE
     (cut,) = masked_markers("mask", "truncate:10", MARKER)
-    told = detector_of(TEXTS, MARKER, NullPolicy.ERROR, (cut,))
-    assert told.judge("__debezium") is ValueState.UNAVAILABLE
+    masked = detector_of(TEXTS, MARKER, NullPolicy.ERROR, (cut,))
+    assert masked.judge("__debezium") is ValueState.UNAVAILABLE
     newer, older = masked_markers("mask", "hash:SHA-256:s:12", MARKER)
     lengths = (12, 12)
     assert lengths == (len(newer), len(older))

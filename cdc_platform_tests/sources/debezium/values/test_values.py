@@ -32,7 +32,7 @@ def settings(declared: str) -> dict[str, Any]:
     ],
 )
 def test_a_length_is_that_of_each_value_in_fixed_types_only(declared: str, sent: Any, expected: Any) -> None:
-    """Zeros at the beginning belong to `bit(n)`; nothing tells how many a `bit varying` had."""
+    """Zeros at the beginning belong to `bit(n)`; nothing shows how many a `bit varying` had."""
     columns = {TABLE: {"id": "integer", "n": declared}}
     row = line(envelope("c", after={"id": 1, "n": sent}), {"id": 1})
     assert json.loads(only_event(row, columns=columns).new_values or "") == {"n": expected}

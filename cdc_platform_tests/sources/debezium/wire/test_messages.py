@@ -111,10 +111,10 @@ def test_files_are_read_in_their_order(tmp_path: Path, *, is_gzip: bool) -> None
     text = '{"value": {"op": 1}}\n\nbroken\n{"value": {"op": 2}}\n'
     path = tmp_path / "events.jsonl"
     path.write_bytes(gzip.compress(text.encode()) if is_gzip else text.encode())
-    found = read_messages(path, first_position=10)
+    messages = read_messages(path, first_position=10)
     positions = [10, 11, 12]
-    assert positions == [one.position for one in found]
-    (fault,) = [one for one in found if isinstance(one, FaultyEvent)]
+    assert positions == [message.position for message in messages]
+    (fault,) = [message for message in messages if isinstance(message, FaultyEvent)]
     assert fault.text == "broken"
 
 

@@ -15,7 +15,7 @@ from cdc_platform.errors import (
     SourceUnreachable,
 )
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.sources.attempts import Attempts
+from cdc_platform.sources.retries import Retries
 from cdc_platform.sources.spanner.client.failures import refused_start, to_source_error
 from cdc_platform.sources.spanner.settings import SpannerSettings
 
@@ -52,11 +52,11 @@ SETTINGS = SpannerSettings("p", "i", "d", "s")
 )
 def test_status_becomes_an_error_of_the_platform(code: str, text: str, error: type[SourceError]) -> None:
     """Each status has one meaning, and its message names the stream, what was said, and what to do."""
-    found = to_source_error(SETTINGS, code, text)
+    actual = to_source_error(SETTINGS, code, text)
 
-    assert error is type(found)
-    assert "change stream `s` of projects/p/instances/i/databases/d" in str(found)
-    assert f"Spanner said {code}: {text}" in str(found)
+    assert error is type(actual)
+    assert "change stream `s` of projects/p/instances/i/databases/d" in str(actual)
+    assert f"Spanner said {code}: {text}" in str(actual)
 
 
 @pytest.mark.parametrize(
@@ -68,16 +68,16 @@ def test_status_becomes_an_error_of_the_platform(code: str, text: str, error: ty
     ],
 )
 def test_a_dropped_stream_is_among_the_possibilities(code: str, text: str, advice: str) -> None:
-    """The same words may tell of a wrong setting, or of records that are too old."""
-    found = str(to_source_error(SETTINGS, code, text))
-    assert advice in found
-    assert re.search(r"(was|the stream) dropped.*begin a new lake folder", found)
+    """The same words may mean a wrong setting, or records that are too old."""
+    text_of_error = str(to_source_error(SETTINGS, code, text))
+    assert advice in text_of_error
+    assert re.search(r"(was|the stream) dropped.*begin a new lake folder", text_of_error)
 
 
 def test_attempts_are_bounded_and_wait_longer_each_time() -> None:
     """Failures in a row end the read, after pauses that double up to the longest."""
     pauses: list[float] = []
-    attempts = Attempts(5, 1.0, 3.0, pauses.append)
+    attempts = Retries(5, 1.0, 3.0, pauses.append)
     error = SourceUnreachable("down")
 
     for _ in range(4):
@@ -91,7 +91,7 @@ def test_attempts_are_bounded_and_wait_longer_each_time() -> None:
 
 def test_progress_forgives_failures() -> None:
     """A source that answers now and then is read to the end."""
-    attempts = Attempts(2, 0.0, 0.0, lambda _: None)
+    attempts = Retries(2, 0.0, 0.0, lambda _: None)
 
     for _ in range(10):
         attempts.failed(SourceUnreachable("down"))
@@ -103,12 +103,12 @@ def test_progress_forgives_failures() -> None:
 def test_what_cannot_pass_is_not_tried_again() -> None:
     """An error that stays is raised at once."""
     with pytest.raises(AccessDenied):
-        Attempts(5, 1.0, 1.0, lambda _: pytest.fail("waited")).failed(AccessDenied("no"))
+        Retries(5, 1.0, 1.0, lambda _: pytest.fail("waited")).failed(AccessDenied("no"))
 
 
 def test_a_silent_partition_is_asked_again_once() -> None:
     """The second silence ends the read, whatever came in between, and however many attempts are left."""
-    attempts = Attempts(9, 0.0, 0.0, lambda _: None)
+    attempts = Retries(9, 0.0, 0.0, lambda _: None)
     attempts.failed(PartitionStuck("silent"))
     attempts.progressed()
     attempts.failed(SourceUnreachable("down"))
@@ -136,14 +136,14 @@ def test_a_start_before_the_stream_existed_is_no_lost_retention(
     if earliest_days is not None:
         said += f" Specify one within the earliest read timestamp: {to_rfc3339(now - earliest_days * day)}."
     refusal = to_source_error(SETTINGS, "OUT_OF_RANGE", said)
-    found = refused_start(SETTINGS, refusal, now - start_days * day, now, 7 * 86_400)
-    assert error is type(found)
-    assert to_rfc3339(now - start_days * day) in str(found)
-    assert "or leave it out" in str(found)
-    assert "new lake folder" not in str(found)
-    assert str(found).endswith(f". Spanner said OUT_OF_RANGE: {said}")
+    actual = refused_start(SETTINGS, refusal, now - start_days * day, now, 7 * 86_400)
+    assert error is type(actual)
+    assert to_rfc3339(now - start_days * day) in str(actual)
+    assert "or leave it out" in str(actual)
+    assert "new lake folder" not in str(actual)
+    assert str(actual).endswith(f". Spanner said OUT_OF_RANGE: {said}")
     if error is SettingError:
-        assert "lies before the change stream existed" in str(found)
-        assert earliest_days is None or to_rfc3339(now - earliest_days * day) in str(found)
+        assert "lies before the change stream existed" in str(actual)
+        assert earliest_days is None or to_rfc3339(now - earliest_days * day) in str(actual)
     else:
-        assert "604800 s" in str(found)
+        assert "604800 s" in str(actual)

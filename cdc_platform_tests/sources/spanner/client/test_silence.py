@@ -56,11 +56,11 @@ def test_a_call_that_answers_now_and_then_goes_on() -> None:
 
 def test_a_slow_caller_is_no_silence() -> None:
     """A caller may take any time for a message."""
-    found = []
+    items = []
     for number in unless_silent(Call(0, 0), LIMIT_S, stuck):
         time.sleep(LIMIT_S * 1.5)
-        found.append(number)
-    assert found == [0, 1]
+        items.append(number)
+    assert items == [0, 1]
 
 
 def test_an_error_of_the_call_stays_what_it_is() -> None:

@@ -63,8 +63,8 @@ def test_value_of_each_type(type_text: str, plain: Plain, expected: object) -> N
 def test_any_values_of_any_type(case: tuple[ColumnType, list[JsonValue]]) -> None:
     """A column of the source holds in Arrow what its values mean."""
     column_type, values = case
-    found = to_arrow(column_type, [to_value(value).SerializeToString() for value in values])
-    assert [typed_value(column_type, value) for value in values] == found.to_pylist()
+    array = to_arrow(column_type, [to_value(value).SerializeToString() for value in values])
+    assert [typed_value(column_type, value) for value in values] == array.to_pylist()
 
 
 def test_nan_is_kept() -> None:
@@ -79,7 +79,7 @@ def test_nanoseconds_are_kept_as_text() -> None:
     ]
 
 
-def test_types_that_share_a_code_are_told_apart() -> None:
+def test_types_that_share_a_code_are_distinguished() -> None:
     """PostgreSQL's numeric has a wider range than NUMERIC, so it stays a text."""
     assert column("NUMERIC", "NaN", annotation="PG_NUMERIC").to_pylist() == ["NaN"]
     assert arrow_type(ColumnType("NUMERIC")) == pa.decimal128(38, 9)

@@ -10,7 +10,7 @@ import pytest
 from cdc_platform.demo.bank import BankSettings, create_instance, open_client, open_database
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.sources.spanner.client.client import SpannerClient
-from cdc_platform.sources.spanner.copying.copy_bounds import KeyColumn, splittable
+from cdc_platform.sources.spanner.copying.copy_bounds import OrderedKeyColumn, splittable
 from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, columns_from_text, columns_to_text
 from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner
 from cdc_platform.sources.spanner.copying.copy_reader import read_chunk
@@ -37,8 +37,8 @@ ROWS: Final[dict[str, list[tuple[Any, ...]]]] = {
 
 def with_nanoseconds(schema: TableSchema) -> TableSchema:
     """Return a table whose first column keeps its nanoseconds, as a key of them must."""
-    first, *others = schema.columns
-    return replace(schema, columns=(replace(first, type=first.type.with_nanoseconds()), *others))
+    first, *columns = schema.columns
+    return replace(schema, columns=(replace(first, type=first.type.with_nanoseconds()), *columns))
 
 
 SCHEMAS: Final = {
@@ -65,14 +65,14 @@ def settings(emulator: str) -> SpannerSettings:
 @pytest.fixture
 def client(settings: SpannerSettings) -> Iterator[SpannerClient]:
     """A client of this database."""
-    found = SpannerClient(settings)
-    yield found
-    found.close()
+    client = SpannerClient(settings)
+    yield client
+    client.close()
 
 
 def read_all(client: SpannerClient, schema: TableSchema, chunks: tuple[str, ...], micros: int) -> list[int]:
     """Return how many rows each chunk holds, after making sure that together they hold every row once."""
-    found: Counter[str] = Counter()
+    rows_read: Counter[str] = Counter()
     sizes = []
     for text in chunks:
         rows = [
@@ -81,8 +81,8 @@ def read_all(client: SpannerClient, schema: TableSchema, chunks: tuple[str, ...]
             for row in batch.to_pylist()
         ]
         sizes.append(len(rows))
-        found.update(map(repr, rows))
-    assert len(ROWS[schema.name]) == len(found) == found.total()
+        rows_read.update(map(repr, rows))
+    assert len(ROWS[schema.name]) == len(rows_read) == rows_read.total()
     return sizes
 
 
@@ -147,5 +147,5 @@ def test_columns_survive_being_kept() -> None:
 def test_only_the_first_columns_that_can_be_bound_are_cut_by() -> None:
     """A key column whose values are no texts ends what a chunk can be bounded by."""
     schema = table("t", {"a": "INT64", "b": "FLOAT64", "c": "DATE"}, {})
-    columns = [KeyColumn(column) for column in schema.columns]
+    columns = [OrderedKeyColumn(column) for column in schema.columns]
     assert splittable(columns) == (columns[0],)

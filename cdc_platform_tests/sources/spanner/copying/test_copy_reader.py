@@ -82,7 +82,7 @@ def test_without_tokens_a_chunk_is_read_again_while_nothing_was_given() -> None:
 def test_rows_are_never_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once rows without a token were given, a broken answer ends the read; the chunk is tried again."""
     monkeypatch.setattr(copy_reader, "ROWS_PER_BATCH", 1)
-    monkeypatch.setattr(copy_reader, "HELD_BATCHES", 2)
+    monkeypatch.setattr(copy_reader, "BUFFERED_BATCHES", 2)
     broken = Answer(ROWS[:3], grpc.StatusCode.UNAVAILABLE, columns=2)
     with fake_server(broken, Answer(ROWS, columns=2)) as server, pytest.raises(SourceUnreachable):
         read(server)
@@ -91,7 +91,7 @@ def test_rows_are_never_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_long_answers_are_given_out_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chunk of any size fits into memory, with resume tokens and without."""
     monkeypatch.setattr(copy_reader, "ROWS_PER_BATCH", 2)
-    monkeypatch.setattr(copy_reader, "HELD_BATCHES", 2)
+    monkeypatch.setattr(copy_reader, "BUFFERED_BATCHES", 2)
     rows = [[str(number), "v"] for number in range(11)]
     for has_tokens, most in ((True, 3), (False, 4)):
         with fake_server(Answer(rows, columns=2, has_tokens=has_tokens)) as server:

@@ -158,10 +158,10 @@ def test_layout_may_grow_but_not_change() -> None:
 
 def builder(*rows: Plain, seconds: int = 60) -> RecordBatchBuilder:
     """Return a builder of the window of so many seconds that has these rows."""
-    found = RecordBatchBuilder(1, ReadWindow("token", MICROS, MICROS + seconds * SECOND))
+    builder = RecordBatchBuilder(1, ReadWindow("token", MICROS, MICROS + seconds * SECOND))
     for row in rows:
-        found.add(decode_change_record(encoded(row)))
-    return found
+        builder.add(decode_change_record(encoded(row)))
+    return builder
 
 
 def data_at(second: int, transaction: str = "t") -> Plain:
@@ -175,7 +175,7 @@ def heartbeat_at(second: int) -> Plain:
 
 
 @pytest.mark.parametrize(
-    ("rows", "complete", "given"),
+    ("rows", "complete", "count"),
     [
         ([], 0, 0),
         ([data_at(2)], 2 * SECOND - 1, 0),  # more records of that timestamp may follow
@@ -186,23 +186,23 @@ def heartbeat_at(second: int) -> Plain:
         ([data_at(2), data_at(70)], 60 * SECOND, 1),  # after the end of the window
     ],
 )
-def test_complete_is_what_no_record_can_join(rows: Sequence[Plain], complete: int, given: int) -> None:
+def test_complete_is_what_no_record_can_join(rows: Sequence[Plain], complete: int, count: int) -> None:
     """A timestamp is complete once a later record or a heartbeat at it has come."""
-    found = builder(*rows)
+    actual = builder(*rows)
 
-    assert MICROS + complete == found.complete_micros
-    assert given == found.take_complete().num_rows
+    assert MICROS + complete == actual.complete_micros
+    assert count == actual.take_complete().num_rows
 
 
 def test_incomplete_records_can_be_read_again() -> None:
     """After a failure the records of the last timestamp are dropped, and come once in the end."""
-    found = builder(data_at(2, "a"), data_at(3, "b"))
+    actual = builder(data_at(2, "a"), data_at(3, "b"))
 
-    found.forget_incomplete()
-    found.add(decode_change_record(encoded(data_at(3, "b"))))
+    actual.forget_incomplete()
+    actual.add(decode_change_record(encoded(data_at(3, "b"))))
 
-    assert found.take_all()["server_transaction_id"].to_pylist() == ["a", "b"]
-    assert found.counts["data_change"] == 2
+    assert actual.take_all()["server_transaction_id"].to_pylist() == ["a", "b"]
+    assert actual.counts["data_change"] == 2
 
 
 def test_child_after_the_end_is_not_seen() -> None:

@@ -34,11 +34,11 @@ def client(dialect: Dialect, kind: type[InProcessClient] = InProcessClient) -> I
     return kind(churning(dialect, partition_mode=PartitionMode.MUTABLE_KEY_RANGE))
 
 
-def error_of(found: InProcessClient) -> str:
+def error_of(client: InProcessClient) -> str:
     """Return the error in the report on the first window."""
     rows = [
         row
-        for batch in read_window(found, 1, ReadWindow("", ORIGIN - 1, ORIGIN + 9))
+        for batch in read_window(client, 1, ReadWindow("", ORIGIN - 1, ORIGIN + 9))
         for row in batch.to_pylist()
     ]
     return str(rows[-1]["read_window"]["error"])
@@ -53,7 +53,7 @@ def test_the_option_is_found_at_start_up(dialect: Dialect) -> None:
 
 @every_dialect
 def test_records_that_are_messages_are_known(dialect: Dialect) -> None:
-    """Whoever does not see the option sees a column of messages, which is never misread."""
+    """Anyone who does not see the option sees a column of messages, which is never misread."""
     kind = {Dialect.GOOGLESQL: "PROTO", Dialect.POSTGRESQL: "BYTES"}[dialect]
     error = error_of(client(dialect, RenamingClient))
     assert error.startswith(f"PartitionModeUnsupported: The change stream returns a column of {kind}")

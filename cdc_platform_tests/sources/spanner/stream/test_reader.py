@@ -46,19 +46,19 @@ def test_every_transaction_is_read_whole_and_once(spark: "SparkSession", emulato
     written = 0
     for number in range(6):
         written += write_transfers(stream.bank, seconds=0.7, rate=200, seed=written).transactions
-        found = read(spark, source, lineage, follows=number % 2 == 1)
-        lineage = apply_cycle(lineage, found)
-        rows += found
+        actual = read(spark, source, lineage, follows=number % 2 == 1)
+        lineage = apply_cycle(lineage, actual)
+        rows += actual
     end_micros = source.clock_micros()
     while (watermark_micros(lineage) or 0) < end_micros:
-        found = read(spark, source, lineage)
-        lineage = apply_cycle(lineage, found)
-        rows += found
+        actual = read(spark, source, lineage)
+        lineage = apply_cycle(lineage, actual)
+        rows += actual
 
     data = [row for row in rows if row.kind == "data_change"]
-    seen = Counter(row.server_transaction_id for row in data)
-    assert seen == {row.server_transaction_id: row.number_of_records_in_transaction for row in data}
-    assert len(seen) == written
+    counts = Counter(row.server_transaction_id for row in data)
+    assert counts == {row.server_transaction_id: row.number_of_records_in_transaction for row in data}
+    assert len(counts) == written
     assert len({(row.server_transaction_id, row.record_sequence) for row in data}) == len(data)
     assert {row.mod_type for row in data} >= {"INSERT", "UPDATE"}
     assert violations(lineage) == []
@@ -67,7 +67,7 @@ def test_every_transaction_is_read_whole_and_once(spark: "SparkSession", emulato
 
     # The same once more, from the beginning on: one task follows all generations in one read.
     again = read(spark, source, begin(start_micros), follows=True, tasks=1)
-    assert seen == Counter(row.server_transaction_id for row in again if row.kind == "data_change")
+    assert counts == Counter(row.server_transaction_id for row in again if row.kind == "data_change")
     followed = apply_cycle(begin(start_micros), again)
     assert (watermark_micros(followed) or 0) >= end_micros
     assert violations(followed) == []
@@ -85,12 +85,12 @@ def test_windows_survive_their_way_to_spark() -> None:
 )
 def test_windows_are_dealt_out_evenly(windows: int, tasks: int, sizes: list[int]) -> None:
     """No task gets more than one window more than another, nor all of those that reach furthest back."""
-    given = [ReadWindow(str(number), number, windows) for number in range(windows)]
-    dealt = deal_out(given, tasks)
+    windows_given = [ReadWindow(str(number), number, windows) for number in range(windows)]
+    dealt = deal_out(windows_given, tasks)
 
     assert [len(task) for task in dealt] == sizes
-    assert sorted(given, key=str) == sorted((window for task in dealt for window in task), key=str)
-    assert [task[0] for task in dealt] == given[: len(dealt)]
+    assert sorted(windows_given, key=str) == sorted((window for task in dealt for window in task), key=str)
+    assert [task[0] for task in dealt] == windows_given[: len(dealt)]
 
 
 def test_archives_of_the_import_path_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

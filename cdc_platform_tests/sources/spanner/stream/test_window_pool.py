@@ -28,16 +28,16 @@ def read(window: ReadWindow) -> Generator[pa.RecordBatch, None, None]:
 
 def rows(batches: list[pa.RecordBatch]) -> list[tuple[str, int]]:
     """Return where batches come from."""
-    return [(row["token"], row["number"]) for found in batches for row in found.to_pylist()]
+    return [(row["token"], row["number"]) for batch in batches for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("count", [1, 2, len(WINDOWS)])
 def test_every_window_is_read_once_and_in_its_order(count: int) -> None:
     """Batches of different windows may alternate, those of one window come as it gives them."""
-    found = rows(list(read_together(read, WINDOWS[:count])))
+    rows_read = rows(list(read_together(read, WINDOWS[:count])))
 
     expected = [(window.token, number) for window in WINDOWS[:count] for number in range(BATCHES)]
-    assert expected == sorted(found, key=lambda row: (int(row[0].removeprefix("token-")), 0))
+    assert expected == sorted(rows_read, key=lambda row: (int(row[0].removeprefix("token-")), 0))
 
 
 def test_windows_are_read_at_the_same_time() -> None:
@@ -65,12 +65,12 @@ def test_what_reading_raises_fails_the_task() -> None:
 def test_a_reader_that_nobody_listens_to_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that is cancelled leaves neither threads nor open reads behind, and holds few batches."""
     monkeypatch.setattr(window_pool, "LOOK_S", 0.01)
-    given, closed = list[str](), list[str]()
+    opened, closed = list[str](), list[str]()
 
     def endless(window: ReadWindow) -> Generator[pa.RecordBatch, None, None]:
         try:
             while True:
-                given.append(window.token)
+                opened.append(window.token)
                 yield batch(window.token, 0)
         finally:
             closed.append(window.token)
@@ -78,11 +78,11 @@ def test_a_reader_that_nobody_listens_to_ends(monkeypatch: pytest.MonkeyPatch) -
     batches = read_together(endless, WINDOWS)
     next(batches)
     time.sleep(0.05)
-    assert len(given) <= 1 + AT_ONCE + window_pool.WAITING_BATCHES
+    assert len(opened) <= 1 + AT_ONCE + window_pool.WAITING_BATCHES
     batches.close()
     give_up_at = time.monotonic() + 120
     while len(closed) < AT_ONCE and time.monotonic() < give_up_at:
         time.sleep(0.01)
 
     assert sorted(closed) == sorted(window.token for window in WINDOWS[:AT_ONCE])
-    assert set(given) == set(closed)
+    assert set(opened) == set(closed)

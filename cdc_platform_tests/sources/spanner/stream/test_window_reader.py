@@ -144,8 +144,8 @@ def test_stream_that_ends_too_early_is_asked_again() -> None:
         table = read(server)
 
     assert (names(table), report(table)) == (["a", "b", "c"], ("finished", 4.999999))
-    found = [row["child_partitions"] for row in table.to_pylist() if row["kind"] == "child_partitions"]
-    assert [[child["token"] for child in children] for children in found] == [["left"], ["right"]]
+    announced = [row["child_partitions"] for row in table.to_pylist() if row["kind"] == "child_partitions"]
+    assert [[child["token"] for child in children] for children in announced] == [["left"], ["right"]]
 
 
 def test_end_that_a_record_proves_is_not_asked_for_again() -> None:
@@ -196,7 +196,7 @@ def test_stream_that_progresses_may_break_often() -> None:
         (Answer([data(1, "a"), data(2, "b")], grpc.StatusCode.PERMISSION_DENIED, "down"), 1.999999, 1),
     ],
 )
-def test_read_that_fails_tells_how_far_it_came(answer: Answer, end: float, queries: int) -> None:
+def test_read_that_fails_reports_how_far_it_came(answer: Answer, end: float, queries: int) -> None:
     """The report of an interrupted window ends where nothing is missing, and carries the error."""
     with fake_server(answer, replace(answer, rows=())) as server:
         table = read(server)

@@ -13,12 +13,12 @@ from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.source_checks import check_schema
-from cdc_platform.pipeline.checks.table_checks import check_fold
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
 from cdc_platform.pipeline.on_demand.explain import explain_row
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.on_demand.status import read_status
-from cdc_platform_tests.pipeline.evolving import STEP, Source
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform_tests.pipeline.evolving import STEP, EvolvingSource
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
 from cdc_platform_tests.support.datastream.pipelines import make_pipeline
@@ -68,11 +68,11 @@ def test_of_two_names_that_differ_in_case_one_is_left_out(
     assert pipeline.lake.table_names() == ("Users", "other")
     logged = pipeline.lake.system_table(LOG).scan().to_arrow()["table_name"].to_pylist()
     assert logged.count("users") == 2
-    told = "`users` is not in the lake: the lake has `Users` under that name"
-    assert [line for line in read_status(pipeline).findings if line.startswith(told)]
-    assert told in check_schema(pipeline, spark, EVERYTHING).summary
+    text = "`users` is not in the lake: the lake has `Users` under that name"
+    assert [line for line in read_status(pipeline).findings if line.startswith(text)]
+    assert text in check_schema(pipeline, spark, EVERYTHING).summary
     assert failed_checks(pipeline, spark) == {}
-    assert len(explain_row(pipeline, "Users", "1").story.steps) == 1
+    assert len(explain_row(pipeline, "Users", "1").provenance.steps) == 1
     with pytest.raises(TableNotFound, match="It has: Users, other"):
         explain_row(pipeline, "users", "2")
 
@@ -102,8 +102,8 @@ def test_a_table_that_is_called_like_a_history(
 ) -> None:
     """Whichever the lake has stays what it is, and the other one is told; also when the option goes."""
     folder = StreamFolder(tmp_path)
-    kept = {"t": TableOptions(history=True)}
-    pipeline = make_pipeline(session_lake, tmp_path, kept)
+    table_options = {"t": TableOptions(history=True)}
+    pipeline = make_pipeline(session_lake, tmp_path, table_options)
     write(folder, 1, "t__history", "t")
     pipeline = sync(pipeline, spark)
     write(folder, 2, "t__history", "t")
@@ -128,9 +128,9 @@ def test_a_history_is_not_kept_where_a_table_has_its_place(
     pipeline = make_pipeline(session_lake, tmp_path)
     write(folder, 1, "t", "t__history")
     pipeline = sync(pipeline, spark)
-    asked = replace(pipeline.settings, table_options={"t": TableOptions(history=True)})
+    settings = replace(pipeline.settings, table_options={"t": TableOptions(history=True)})
     write(folder, 2, "t", "t__history")
-    pipeline = sync(replace(pipeline, settings=asked), spark)
+    pipeline = sync(replace(pipeline, settings=settings), spark)
     assert values(pipeline, "t") == ["t1", "t2"]
     assert values(pipeline, "t__history") == ["t__history1", "t__history2"]
     assert pipeline.findings(pipeline.schema_history)[0].startswith("The history of `t` is not kept")
@@ -141,7 +141,7 @@ def test_a_table_that_takes_the_name_of_a_dropped_one(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """Of a change stream, too, the lake keeps the dropped one, tells the new one, and goes on with others."""
-    notes, old, new = (Source(name, columns={}) for name in ("notes", "Tags", "tags"))
+    notes, old, new = (EvolvingSource(name, columns={}) for name in ("notes", "Tags", "tags"))
     pipeline = follow(session_lake, notes, old, new)
     for number, present in enumerate(((notes, old), (notes, old), (notes, new), (notes, new))):
         for source in (notes, old, new):
@@ -157,7 +157,7 @@ def test_a_table_that_takes_the_name_of_a_dropped_one(
     now = START + 3 * STEP
     assert live_rows(pipeline, notes, now) == notes.typed_rows_at(now)
     assert [row["a"] for row in rows_of(pipeline, "Tags")] == ["v1", "v2"]
-    told = " ".join(read_status(pipeline).findings)
-    assert "`tags` is not in the lake: the lake has `Tags` under that name" in told
-    assert "`Tags` was dropped" in told
-    assert check_fold(pipeline, spark, EVERYTHING).passed
+    text = " ".join(read_status(pipeline).findings)
+    assert "`tags` is not in the lake: the lake has `Tags` under that name" in text
+    assert "`Tags` was dropped" in text
+    assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed

@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, Self
 
-from cdc_platform.model.schema.observed_columns import SeenColumn
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.observed_columns import ObservedColumn
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.lineage import Lineage
@@ -37,7 +37,7 @@ class SourceSettings(Protocol):
         ...
 
     def impatient(self, deadline_s: float) -> Self:
-        """Return the same with at most one attempt of so many seconds, for whoever cannot wait."""
+        """Return the same with at most one attempt of so many seconds, for anyone who cannot wait."""
         ...
 
 
@@ -72,8 +72,8 @@ class Source(Protocol):
         """Return what the source hands out changes of, as far as it tells now."""
         ...
 
-    def look(self, micros: int) -> Look:
-        """Return the schema at a moment, or the present one where the source does not tell that."""
+    def read_schema(self, micros: int) -> SchemaRead:
+        """Return the schema at a moment, or the present one where the source does not state that."""
         ...
 
     def clock_micros(self) -> int:
@@ -88,7 +88,7 @@ class Source(Protocol):
         """Return the windows that a cycle reads, of the partitions that a lineage tells to be live."""
         ...
 
-    def as_stored(self, table: str, name: str, column: SeenColumn) -> SeenColumn:
+    def as_stored(self, table: str, name: str, column: ObservedColumn) -> ObservedColumn:
         """Return a column as the lake keeps it."""
         ...
 
@@ -100,7 +100,7 @@ class Source(Protocol):
         """Return a context to compute such records in: it raises what that fails of as a `SourceError`."""
         ...
 
-    def read_here(
+    def read_locally(
         self, cycle: int, plan: ReadPlan, most_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
         """Yield the same, read by this process; None where a plan is for Spark's tasks.

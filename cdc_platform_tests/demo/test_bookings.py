@@ -3,37 +3,37 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_platform.demo.ledger import Booking, Ledger
+from cdc_platform.demo.bookings import BankAccounts, Booking
 
 
-def bookings(seed: int, count: int) -> tuple[Ledger, list[Booking]]:
-    """Return a ledger of 20 accounts after so many bookings, and the bookings."""
+def bookings(seed: int, count: int) -> tuple[BankAccounts, list[Booking]]:
+    """Return the balances of 20 accounts after so many bookings, and the bookings."""
     dice = random.Random(seed)  # noqa: S311 - the example of a seed
-    ledger = Ledger(dict.fromkeys(range(20), 1000), 20)
-    done = []
+    bank_accounts = BankAccounts(dict.fromkeys(range(20), 1000), 20)
+    bookings = []
     for _ in range(count):
-        booking = ledger.next_booking(dice)
-        ledger.apply(booking)
-        done.append(booking)
-    return ledger, done
+        booking = bank_accounts.next_booking(dice)
+        bank_accounts.apply(booking)
+        bookings.append(booking)
+    return bank_accounts, bookings
 
 
 @given(st.integers(0, 2**32), st.integers(1, 200))
 def test_no_booking_changes_the_sum(seed: int, count: int) -> None:
     """Whatever opens and closes, the sum of all balances stays, and nobody owes the bank."""
-    ledger, _ = bookings(seed, count)
+    bank_accounts, _ = bookings(seed, count)
 
-    assert sum(ledger.balances.values()) == 20_000
-    assert min(ledger.balances.values()) >= 0
+    assert sum(bank_accounts.balances.values()) == 20_000
+    assert min(bank_accounts.balances.values()) >= 0
 
 
 def test_accounts_open_and_close() -> None:
     """Bookings make every kind of change: new rows, changed ones, and rows that go."""
-    ledger, done = bookings(seed=1, count=1000)
+    bank_accounts, done = bookings(seed=1, count=1000)
 
     opened = [booking.opened for booking in done if booking.opened is not None]
     closed = [key for booking in done for key, balance in booking.balances.items() if balance is None]
-    assert opened == list(range(20, ledger.next_account))
+    assert opened == list(range(20, bank_accounts.next_account))
     assert len(closed) > 5
     assert len(set(closed)) == len(closed)
 

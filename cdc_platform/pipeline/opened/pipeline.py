@@ -13,7 +13,7 @@ from cdc_platform.model.base.names import is_reserved_column, lake_table_name
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.exclusions import describe_findings
 from cdc_platform.model.schema.lake_tables import LakeTable, Refusals
-from cdc_platform.model.schema.schema_reads import Look, storable, storable_columns
+from cdc_platform.model.schema.schema_reads import SchemaRead, storable, storable_columns
 from cdc_platform.model.schema.table_options import (
     PLAIN,
     TableOptions,
@@ -26,10 +26,10 @@ from cdc_platform.model.schema.table_options import (
 )
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
-from cdc_platform.pipeline.core.lake_places import refused_tables
-from cdc_platform.pipeline.core.settings import PipelineSettings
-from cdc_platform.pipeline.core.source import ComparedSource, CopySource, EventSource, Source
-from cdc_platform.pipeline.core.sources import open_source
+from cdc_platform.pipeline.opened.lake_places import refused_tables
+from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.source import ComparedSource, CopySource, EventSource, Source
+from cdc_platform.pipeline.opened.sources import open_source
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ class Pipeline:
 
     @property
     def copy_source(self) -> CopySource:
-        """The source, of whoever has made sure that its tables can be copied."""
+        """The source, of anyone who has made sure that its tables can be copied."""
         return cast("CopySource", self.source)
 
     @property
     def event_source(self) -> EventSource:
-        """The source, of whoever has made sure that it hands out events."""
+        """The source, of anyone who has made sure that it hands out events."""
         return cast("EventSource", self.source)
 
     @property
     def compared_source(self) -> ComparedSource:
-        """The source, of whoever has made sure that it can be compared."""
+        """The source, of anyone who has made sure that it can be compared."""
         return cast("ComparedSource", self.source)
 
     @property
@@ -72,13 +72,13 @@ class Pipeline:
         """All source tables that the change stream watches; asks the source once."""
         return tuple(map(storable_columns, self.source.describe().tables))
 
-    def look(self, micros: int) -> Look:
+    def read_schema(self, micros: int) -> SchemaRead:
         """Return the source's schema at a moment, as far as a lake can have it.
 
         Raises:
-            SourceError: the source does not tell its schema.
+            SourceError: the source does not state its schema.
         """
-        return storable(self.source.look(micros))
+        return storable(self.source.read_schema(micros))
 
     @cached_property
     def schema_history(self) -> SchemaHistory:
@@ -90,12 +90,12 @@ class Pipeline:
         """The columns of all watched tables as far as the lake knows them; asks the source before it does.
 
         A dropped table is not among them: its name may come again with another key. Where changes come in no
-        order, the source does not tell: what its newest events have may not be what the table begins with.
+        order, the source does not say: what its newest events have may not be what the table begins with.
         """
-        known = self.schema_history.tables.values()
-        if not known and self.capabilities.comes_in_order:
+        histories = self.schema_history.tables.values()
+        if not histories and self.capabilities.comes_in_order:
             return self.watched
-        return tuple(found.schema for found in known if found.is_watched)
+        return tuple(columns.schema for columns in histories if columns.is_watched)
 
     @cached_property
     def tables(self) -> tuple[TableSchema, ...]:
@@ -109,13 +109,13 @@ class Pipeline:
                 be one in the lake, or ask for an option that a table has no room for, or that nothing at the
                 source has the name of.
         """
-        watched = {name: found.schema for name, found in self.schema_history.tables.items()}
+        watched = {name: columns.schema for name, columns in self.schema_history.tables.items()}
         chosen = self.settings.tables
         options = self.settings.table_options
-        others = self.schema_history.others
+        other_names = self.schema_history.other_names
         named = {
             **dict.fromkeys(chosen or (), "tables"),
-            **dict.fromkeys((name for name in options if name not in others), "table_options"),
+            **dict.fromkeys((name for name in options if name not in other_names), "table_options"),
         }
         if not watched or not set(named) <= watched.keys():
             watched = {table.name: table for table in self.watched} | watched
@@ -135,13 +135,13 @@ class Pipeline:
         if self.capabilities.can_be_compared:
             _check_keys(watched[name] for name in names)
         # A column that is gone at the source is still there in the lake.
-        whole = {name: found.whole_schema for name, found in self.schema_history.tables.items()}
+        whole = {name: columns.whole_schema for name, columns in self.schema_history.tables.items()}
         _check_room({name: self.options(name) for name in options if name in names}, watched | whole)
         return tuple(watched[name] for name in names)
 
     def _exists(self, name: str) -> bool:
         """Whether the source has a table that is not watched; asks it."""
-        return name in self.look(self.source.clock_micros()).unwatched
+        return name in self.read_schema(self.source.clock_micros()).unwatched
 
     def _wanted(self, names: Collection[str]) -> list[str]:
         chosen = self.settings.tables
@@ -175,9 +175,9 @@ class Pipeline:
 
     def options(self, table: str) -> TableOptions:
         """Return the options of a source table."""
-        given = self.settings.table_options.get(table, PLAIN)
-        has_history = given.history and LakeTable(table, is_history=True) not in self.refused
-        return replace(given, history=has_history, keeps_order=not self.capabilities.comes_in_order)
+        table_options = self.settings.table_options.get(table, PLAIN)
+        has_history = table_options.history and LakeTable(table, is_history=True) not in self.refused
+        return replace(table_options, history=has_history, keeps_order=not self.capabilities.comes_in_order)
 
     @property
     def histories(self) -> tuple[TableSchema, ...]:
@@ -194,10 +194,10 @@ class Pipeline:
     def present_tables(self) -> tuple[str, ...]:
         """The source tables, sorted by name, of which the lake has a table; the source may be down."""
         names = self.lake.table_names()
-        # The names alone do not tell a history from a source table that is called like one.
-        known = self.schema_history.tables or without_histories(names)
-        refused = refused_tables(self.lake, self.schema_history, known, histories=())
-        there = (table for table in known if LakeTable(table) not in refused)
+        # The names alone do not distinguish a history from a source table that is called like one.
+        tables = self.schema_history.tables or without_histories(names)
+        refused = refused_tables(self.lake, self.schema_history, tables, histories=())
+        there = (table for table in tables if LakeTable(table) not in refused)
         return tuple(sorted(table for table in there if lake_table_name(table) in names))
 
     def stored(self, name: str) -> TableSchema:
@@ -230,7 +230,7 @@ class Pipeline:
 
 
 def open_existing(settings: PipelineSettings) -> Pipeline:
-    """Return the pipeline of these settings to whoever only reads; nothing new is made in the lake.
+    """Return the pipeline of these settings to anyone who only reads; nothing new is made in the lake.
 
     Raises:
         PipelineNotFound: it has never run, or there is no lake at the place.
@@ -242,11 +242,11 @@ def open_existing(settings: PipelineSettings) -> Pipeline:
 
 def _check_room(options: Mapping[str, TableOptions], watched: Mapping[str, TableSchema]) -> None:
     for name, option in options.items():
-        taken = taken_names(watched[name], option)
-        if taken:
+        names_in_use = taken_names(watched[name], option)
+        if names_in_use:
             raise SettingError(
                 f"table_options.{name}",
-                f"needs a column that the source table has, or had: {', '.join(taken)}. "
+                f"needs a column that the source table has, or had: {', '.join(names_in_use)}. "
                 "Leave the option out, or rename the column at the source and begin a new pipeline",
             )
 

@@ -26,17 +26,17 @@ def poll_messages(client: KafkaClient, ranges: Sequence[TopicRange]) -> pa.Table
         SourceUnreachable: no broker sends a message in time.
         AccessDenied: they do not let us in, or not to a topic.
     """
-    if sum(one.end_exclusive - one.start for one in ranges) > MOST_OFFSETS:
+    if sum(topic_range.end_exclusive - topic_range.start for topic_range in ranges) > MOST_OFFSETS:
         return None
-    found: list[RawMessage] = []
-    held_bytes = 0
+    polled: list[RawMessage] = []
+    total_bytes = 0
     with closing(client.messages(ranges)) as messages:
         for message in messages:
-            held_bytes += _bytes_of(message)
-            if held_bytes > MOST_BYTES:
+            total_bytes += _bytes_of(message)
+            if total_bytes > MOST_BYTES:
                 return None
-            found.append(message)
-    return pa.Table.from_pylist(_in_order(found), MESSAGES)
+            polled.append(message)
+    return pa.Table.from_pylist(_in_order(polled), MESSAGES)
 
 
 def _bytes_of(message: RawMessage) -> int:
@@ -49,20 +49,28 @@ def _in_order(messages: Iterable[RawMessage]) -> list[dict[str, Any]]:
     """Return messages in about the order in which they were sent; those of a partition keep their order."""
     rows: list[tuple[tuple[int, str, int, int], dict[str, Any]]] = []
     latest: dict[tuple[str, int], int] = {}
-    for one in messages:
-        place, micros, offset = (one.topic, one.partition), one.timestamp_micros or 0, one.position
+    for message in messages:
+        place, micros, offset = (
+            (message.topic, message.partition),
+            message.timestamp_micros or 0,
+            message.position,
+        )
         latest[place] = max(micros, latest.get(place, micros))
-        rows.append(((latest[place], *place, offset), _row_of(one)))
+        rows.append(((latest[place], *place, offset), _row_of(message)))
     return [row for _, row in sorted(rows, key=itemgetter(0))]
 
 
-def _row_of(one: RawMessage) -> dict[str, Any]:
-    headers = None if one.headers is None else [{"key": key, "value": it} for key, it in one.headers.items()]
-    place = {"topic": one.topic, "partition": one.partition, "offset": one.offset}
+def _row_of(message: RawMessage) -> dict[str, Any]:
+    headers = (
+        None
+        if message.headers is None
+        else [{"key": key, "value": it} for key, it in message.headers.items()]
+    )
+    place = {"topic": message.topic, "partition": message.partition, "offset": message.offset}
     return {
         **place,
-        "micros": one.timestamp_micros,
-        "key": one.key,
-        "value": one.value,
+        "micros": message.timestamp_micros,
+        "key": message.key,
+        "value": message.value,
         "headers": headers,
     }

@@ -12,7 +12,7 @@ from cdc_platform.model.base.timestamps import to_datetime
 MOMENT = 1_800_000_000_000_000
 
 
-def held_row(event: str, origin: str | None = None, cycle: int = 1, **told: Any) -> dict[str, Any]:
+def quarantine_entry(event: str, origin: str | None = None, cycle: int = 1, **columns: Any) -> dict[str, Any]:
     """Return a row of quarantine: an event with a text of its own."""
     return {
         "cycle": cycle,
@@ -24,11 +24,11 @@ def held_row(event: str, origin: str | None = None, cycle: int = 1, **told: Any)
         "table_name": "users",
         "record": f'{{"record_sequence":"{event}","event":{{"fault":"no ordering key","position":0}}}}',
         "origin": origin,
-        **told,
+        **columns,
     }
 
 
-def hold(lake: Lake, cycle: int, *rows: dict[str, Any]) -> None:
+def quarantine(lake: Lake, cycle: int, *rows: dict[str, Any]) -> None:
     """Commit a cycle that has read and ordered what is held."""
     properties = {CYCLE: str(cycle)}
     lake.system_table(QUARANTINED).append(

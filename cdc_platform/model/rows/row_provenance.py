@@ -1,4 +1,4 @@
-"""How a row came to be: its changes in order, and which of them set which column."""
+"""The provenance of a row: its changes in order, and which of them set which column."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class LoggedChange:
 
     @property
     def made_micros(self) -> int:
-        """When the source made the change, as far as it tells."""
+        """When the source made the change, as far as it says."""
         return self.commit_micros if self.source_micros is None else self.source_micros
 
 
@@ -51,7 +51,7 @@ class ColumnChange:
 
 
 @dataclass(frozen=True)
-class Step:
+class RowStep:
     """A change, and what it did to the columns that it named."""
 
     number: int
@@ -60,49 +60,51 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Story:
+class RowProvenance:
     """All steps of a row.
 
     ``values`` is what the row is now, None when it is deleted; ``set_by`` tells for each of its columns
     the number of the step that gave it its value, 0 for the initial copy.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[RowStep, ...]
     values: Values | None
     set_by: Mapping[str, int]
 
 
-def tell_story(
+def trace_provenance(
     changes: Sequence[LoggedChange], columns: Sequence[str], copied: Values | None = None
-) -> Story:
-    """Return the story of a row.
+) -> RowProvenance:
+    """Return the provenance of a row.
 
     Args:
         changes: all changes of one key, and the truncates of its table, in the order of the source.
         columns: the value columns of the table; a whole row sets those that it does not mention to NULL.
-        copied: what the row was before these changes, None where they begin with its birth.
+        copied: what the row was before these changes, None where they begin with its insert.
     """
-    steps: list[Step] = []
+    steps: list[RowStep] = []
     row: dict[str, Any] | None = dict(copied) if copied is not None else None
     set_by: dict[str, int] = dict.fromkeys(row or {}, 0)
     for number, change in enumerate(changes, start=1):
         if change.kind in (ChangeKind.DELETE, ChangeKind.TRUNCATE):
             lost = tuple(ColumnChange(name, value, None) for name, value in (row or {}).items())
-            steps.append(Step(number, change, lost))
+            steps.append(RowStep(number, change, lost))
             row, set_by = None, {}
             continue
         before = row if row is not None and change.kind is ChangeKind.UPDATE else {}
         set_by = set_by if before else {}
-        found = tuple(
+        column_changes = tuple(
             ColumnChange(name, before.get(name), change.new_values.get(name))
             for name in _named_columns(change, columns)
         )
-        steps.append(Step(number, change, found))
+        steps.append(RowStep(number, change, column_changes))
         set_by |= {
-            column.column: number for column in found if column.has_changed or column.column not in set_by
+            column.column: number
+            for column in column_changes
+            if column.has_changed or column.column not in set_by
         }
-        row = {**before, **{column.column: column.after for column in found}}
-    return Story(tuple(steps), row, set_by)
+        row = {**before, **{column.column: column.after for column in column_changes}}
+    return RowProvenance(tuple(steps), row, set_by)
 
 
 def _named_columns(change: LoggedChange, columns: Sequence[str]) -> list[str]:
@@ -113,5 +115,5 @@ def _named_columns(change: LoggedChange, columns: Sequence[str]) -> list[str]:
 
 def read_values(text: str | None) -> dict[str, Any]:
     """Return the columns of a JSON object of the log."""
-    found = json.loads(text) if text else {}
-    return found if isinstance(found, dict) else {}
+    values = json.loads(text) if text else {}
+    return values if isinstance(values, dict) else {}

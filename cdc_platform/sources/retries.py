@@ -13,7 +13,7 @@ MOST_RESTARTS: Final = 1
 
 
 @dataclass
-class Attempts:
+class Retries:
     """Counts failures in a row; progress forgives them, and too many end the read.
 
     A silent partition is asked again once a read, whether it progresses or not.

@@ -32,19 +32,19 @@ STORY: Final = [
 
 def story_of(table: str, key: int, choice: random.Random) -> list[MadeEvent]:
     """Return some of the events of a row, in any order."""
-    told = choice.sample(STORY, choice.randint(1, len(STORY)))
+    steps = choice.sample(STORY, choice.randint(1, len(STORY)))
     return [
         MadeEvent(
             f"{table}-{key}-{position}", table, change, position, {"id": key, "name": name, "note": note}
         )
-        for change, position, name, note in told
+        for change, position, name, note in steps
     ]
 
 
 def row_of(events: Iterable[MadeEvent]) -> dict[str, Any] | None:
     """Return the row that events leave, by the order of the source; None where it is deleted."""
     row: dict[str, Any] | None = {}
-    for event in sorted(events, key=lambda one: one.position):
+    for event in sorted(events, key=lambda event: event.position):
         if event.change == "DELETE":
             row = None
         elif event.change == "INSERT" or event.row["note"] is not None:
@@ -57,17 +57,17 @@ def row_of(events: Iterable[MadeEvent]) -> dict[str, Any] | None:
 
 def is_unresolved(events: Sequence[MadeEvent]) -> bool:
     """Whether a row has a note that no event has told since the row began, so that a check says so."""
-    told, begun, newest = [-1], [-1], max(events, key=lambda one: one.position)
+    positions, begun, newest = [-1], [-1], max(events, key=lambda event: event.position)
     for event in events:
         if event.change in {"INSERT", "DELETE"}:
             begun.append(event.position)
         if event.change == "INSERT" or event.row["note"] is not None:
-            told.append(event.position)
+            positions.append(event.position)
     is_patched = any(event.change == "UPDATE-INSERT" and event.row["note"] is None for event in events)
-    return is_patched and newest.change != "DELETE" and (max(told) < 0 or max(told) < max(begun))
+    return is_patched and newest.change != "DELETE" and (max(positions) < 0 or max(positions) < max(begun))
 
 
-def test_any_order_of_patches_gives_the_same_rows(
+def test_any_order_of_partial_updates_gives_the_same_rows(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
     """A value that was not sent is that of the newest change before it which had one, however late."""
@@ -86,11 +86,11 @@ def test_any_order_of_patches_gives_the_same_rows(
     for part in range(3):
         for table in ("plain", "kept"):
             folder.write(
-                [event for (name, _), told in stories.items() if name == table for event in told[part::3]]
+                [event for (name, _), events in stories.items() if name == table for event in events[part::3]]
             )
         pipeline = sync(pipeline, spark)
     for table in ("plain", "kept"):
-        rows = [row_of(told) for (name, _), told in stories.items() if name == table]
+        rows = [row_of(events) for (name, _), events in stories.items() if name == table]
         assert living(found_rows(pipeline, table)) == [row for row in rows if row is not None]
     unknown = sum(map(is_unresolved, stories.values()))
     failed = failed_checks(pipeline, spark)
@@ -100,6 +100,6 @@ def test_any_order_of_patches_gives_the_same_rows(
 
 
 def living(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows that are not deleted, without what tells so."""
+    """Return the rows that are not deleted, without what says so."""
     added = {DELETED, DELETED_AT}
     return [{name: row[name] for name in row.keys() - added} for row in rows if not row.get(DELETED)]

@@ -1,8 +1,8 @@
-"""Which source belongs to which settings."""
+"""The source for each kind of settings."""
 
 from functools import singledispatch
 
-from cdc_platform.pipeline.core.source import Source, SourceSettings
+from cdc_platform.pipeline.opened.source import Source, SourceSettings
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.datastream.source import DatastreamSource
 from cdc_platform.sources.debezium.files.source import DebeziumSource
@@ -31,5 +31,9 @@ def _(settings: DatastreamSettings) -> Source:
 
 @open_source.register
 def _(settings: DebeziumSettings) -> Source:
-    found = settings.input
-    return TopicsSource(settings, found) if isinstance(found, KafkaInput) else DebeziumSource(settings)
+    chosen_input = settings.input
+    return (
+        TopicsSource(settings, chosen_input)
+        if isinstance(chosen_input, KafkaInput)
+        else DebeziumSource(settings)
+    )

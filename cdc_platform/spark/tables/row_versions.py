@@ -19,7 +19,7 @@ from cdc_platform.model.schema.table_options import (
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.spark.tables.merge import create_table_sql
-from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, PatchStats
+from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, NetChangeStats
 from cdc_platform.spark.tables.typed import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, named
 
 CLOSED_AT: Final = "__closed_at"
@@ -33,7 +33,7 @@ _BEFORE: Final = -1
 
 
 def create_history_sql(target: str, history: TableSchema, format_version: int) -> str:
-    """Return the statement that creates a history, current versions apart from those that have ended.
+    """Return the statement that creates a history, current versions separate from those that have ended.
 
     A cycle, and a reader of current rows, then cost what the table costs, however long the history gets.
     """
@@ -86,8 +86,8 @@ def reaches_back(history: DataFrame, touched: DataFrame, table: TableSchema, *, 
         F.col(CLOSED_AT), *(_col(column.name).alias(f"{KEY_PREFIX}{n}") for n, column in _numbered(table))
     )
     same = [_col(column.name).eqNullSafe(F.col(f"{KEY_PREFIX}{n}")) for n, column in _numbered(table)]
-    found = young.join(F.broadcast(keys) if is_small else keys, same)
-    return not found.where(F.col(VALID_FROM) >= F.col(CLOSED_AT)).limit(1).isEmpty()
+    versions = young.join(F.broadcast(keys) if is_small else keys, same)
+    return not versions.where(F.col(VALID_FROM) >= F.col(CLOSED_AT)).limit(1).isEmpty()
 
 
 def current_before(
@@ -103,8 +103,8 @@ def current_before(
     """
     keys = touched.select(*(_col(column.name).alias(f"{KEY_PREFIX}{n}") for n, column in _numbered(table)))
     same = [_col(column.name).eqNullSafe(F.col(f"{KEY_PREFIX}{n}")) for n, column in _numbered(table)]
-    found = history.where(IS_CURRENT).join(F.broadcast(keys) if is_small else keys, same, "left_semi")
-    return found.select(
+    versions = history.where(IS_CURRENT).join(F.broadcast(keys) if is_small else keys, same, "left_semi")
+    return versions.select(
         F.lit(ChangeKind.INSERT.value).alias(KIND),
         F.lit(_BEFORE).cast("bigint").alias(ORDINAL),
         F.col(VALID_FROM).alias(COMMITTED),
@@ -117,19 +117,20 @@ def current_before(
 
 
 def make_versions(
-    changes: DataFrame, table: TableSchema, *, has_patches: bool, remade_micros: Sequence[int] = ()
+    changes: DataFrame, table: TableSchema, *, has_partial_updates: bool, remade_micros: Sequence[int] = ()
 ) -> DataFrame:
     """Return the versions that transactions make: of each key what the last change of each leaves.
 
     A version ends when the next transaction that touches its key commits. Where two transactions of one
-    commit timestamp touch a key, or the later one's is earlier by the source's clock, as it is where that
-    tells of statements, the first one's version is valid for no time at all. All versions end when the table
-    is recreated. A row that was read moves no version of a captured change, see `_moments`.
+    commit timestamp touch a key, or the later one's is earlier by the source's clock, as it is where that is
+    the clock of statements, the first one's version is valid for no time at all. All versions end when the
+    table is recreated. A row that was read moves no version of a captured change, see `_moments`.
 
     Args:
-        changes: the result of `type_changes` with origin; with patches, and those of `current_before`.
+        changes: the result of `type_changes` with origin; with partial updates, and those of
+            `current_before`.
         table: the source table.
-        has_patches: whether a change may name only some columns; the others keep their values.
+        has_partial_updates: whether a change may name only some columns; the others keep their values.
         remade_micros: moments at which the table was dropped and recreated, ascending.
 
     Returns:
@@ -148,7 +149,7 @@ def make_versions(
     states = changes.withColumn(_MOMENT, _moments(of_key)).select(
         *(F.max(_MOMENT).over(so_far).alias(_SINCE), TRANSACTION, ORDINAL, _EPOCH),
         *_keys(table),
-        *((_newest(name, so_far).alias(name) for name in names) if has_patches else map(_col, names)),
+        *((_newest(name, so_far).alias(name) for name in names) if has_partial_updates else map(_col, names)),
         _is_gone(so_far).alias(_GONE),
         is_last.alias("__is_last"),
     )
@@ -185,7 +186,7 @@ def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) ->
 
     Args:
         history: all versions.
-        changes: all changes of the table, with origin and patches.
+        changes: all changes of the table, with origin and partial updates.
         table: the source table.
     """
     of_key = Window.partitionBy(*_keys(table)).orderBy(ORDINAL)
@@ -195,11 +196,11 @@ def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) ->
     )
     moments = states.withColumn(_MOMENT, F.max(COMMITTED).over(so_far))
     is_last = ~F.lead(_MOMENT).over(of_key).eqNullSafe(F.col(_MOMENT))
-    wanted = moments.withColumn("__is_last", is_last).where(F.col("__is_last") & ~F.col(_GONE))
+    last_moments = moments.withColumn("__is_last", is_last).where(F.col("__is_last") & ~F.col(_GONE))
     begun = history.select(*(_col(c.name).alias(f"{KEY_PREFIX}{n}") for n, c in _numbered(table)), VALID_FROM)
     same = [_col(column.name).eqNullSafe(F.col(f"{KEY_PREFIX}{n}")) for n, column in _numbered(table)]
-    found = wanted.join(begun, [*same, F.col(_MOMENT) == F.col(VALID_FROM)], "left_anti")
-    return found.select(*_keys(table), F.col(_MOMENT).alias(VALID_FROM))
+    misdated = last_moments.join(begun, [*same, F.col(_MOMENT) == F.col(VALID_FROM)], "left_anti")
+    return misdated.select(*_keys(table), F.col(_MOMENT).alias(VALID_FROM))
 
 
 def _newest(name: str, so_far: WindowSpec) -> Column:
@@ -219,7 +220,7 @@ def close_versions(
     view: str,
     target: str,
     table: TableSchema,
-    stats: PatchStats,
+    stats: NetChangeStats,
     *,
     trusts_inserts: bool,
 ) -> None:
@@ -230,13 +231,15 @@ def close_versions(
         view: name of the result of `find_touched`.
         target: Spark's name of the history.
         table: the source table.
-        stats: what `measure_patch` says of the touched keys.
+        stats: what `measure_net_changes` says of the touched keys.
         trusts_inserts: whether only keys that existed before, as the log says, can have a version to end.
     """
     spark.sql(_close_sql(view, target, table, stats, trusts_inserts=trusts_inserts))
 
 
-def _close_sql(view: str, target: str, table: TableSchema, stats: PatchStats, *, trusts_inserts: bool) -> str:
+def _close_sql(
+    view: str, target: str, table: TableSchema, stats: NetChangeStats, *, trusts_inserts: bool
+) -> str:
     equal = "<=>" if stats.has_null_keys else "="
     conditions = [
         f"t.{quote_spark(IS_CURRENT)}",
@@ -268,8 +271,8 @@ def append_versions(
         columns: names and types of the history's columns.
         properties: entries of the snapshot's summary.
     """
-    known = {case_key(name) for name in versions.columns}
-    selected = [_col(name) if case_key(name) in known else _null(kind).alias(name) for name, kind in columns]
+    names = {case_key(name) for name in versions.columns}
+    selected = [_col(name) if case_key(name) in names else _null(kind).alias(name) for name, kind in columns]
     writer = versions.select(*selected).writeTo(target)
     for key, value in properties.items():
         writer = writer.option(f"snapshot-property.{key}", value)

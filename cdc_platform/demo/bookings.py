@@ -28,11 +28,13 @@ class Booking:
 
     def write(self, batch: Any) -> None:
         """Add the mutations to a batch of the client, which commits them as one transaction."""
-        kept = {key: balance for key, balance in self.balances.items() if balance is not None}
+        open_balances = {key: balance for key, balance in self.balances.items() if balance is not None}
         if self.opened is not None:
-            batch.insert(ACCOUNTS, ACCOUNT_COLUMNS, [account_row(self.opened, kept.pop(self.opened))])
-        if kept:
-            batch.update(ACCOUNTS, ("account_id", "balance"), list(kept.items()))
+            batch.insert(
+                ACCOUNTS, ACCOUNT_COLUMNS, [account_row(self.opened, open_balances.pop(self.opened))]
+            )
+        if open_balances:
+            batch.update(ACCOUNTS, ("account_id", "balance"), list(open_balances.items()))
         closed = [[key] for key, balance in self.balances.items() if balance is None]
         if closed:
             from google.cloud.spanner import KeySet
@@ -42,7 +44,7 @@ class Booking:
 
 
 @dataclass
-class Ledger:
+class BankAccounts:
     """The balances as the bank's only writer knows them; `next_account` was never used before."""
 
     balances: dict[int, int]

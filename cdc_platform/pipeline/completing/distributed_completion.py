@@ -1,4 +1,4 @@
-"""Completing a large batch of changes: workers follow each story, after what the tables have of its rows."""
+"""Completing a large batch of changes: workers follow each key chain, after the rows of the tables."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -11,100 +11,100 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.pipeline.completing.key_chains import (
+    CHANGE_COLUMNS,
+    KEY_CHAIN,
     LINE,
     REST,
     STORED,
     STORED_PLACE,
-    STORY,
-    TOLD,
     UNKNOWN,
     UNKNOWN_PLACE,
-    Stories,
+    ChainCompleter,
 )
 from cdc_platform.pipeline.completing.stored_rows import LACKS, Lookup
 from cdc_platform.pipeline.versions.lake_frames import read_log
 from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID
-from cdc_platform.spark.frames.table_frames import hold
+from cdc_platform.spark.frames.table_frames import cache_frame
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
 
 _IS_ASKED: Final = f"({LACKS_VALUES} AND table_name IS NOT NULL AND keys IS NOT NULL)"
-_BY_STORY: Final = ("table_name", STORY)
+_BY_CHAIN: Final = ("table_name", KEY_CHAIN)
 
 
 @dataclass(frozen=True)
-class Apart:
-    """What workers are to complete.
+class DistributedCompletion:
+    """The changes that workers complete.
 
     Args:
-        lookup: where values are looked for that the batch does not tell; has all columns that changes lack.
-        held: ends when nobody asks for the changes any more.
+        lookup: where values are looked for that the batch does not have; with all columns that changes lack.
+        cache: closed when nobody asks for the changes any more.
         is_few: whether the rows that lack values are few enough for each task to have all their keys, so
             that no table has to be moved.
-        moved: `table_name`, `keys` and `story` of rows that take part in a change of key; None where none of
+        moved: `table_name`, `keys` and `chain` of rows that take part in a change of key; None where none of
             the changes that lack values belongs to such a row.
         only_moved: whether changes of other rows stay as they are.
     """
 
     lookup: Lookup
-    held: ExitStack
+    cache: ExitStack
     is_few: bool
     moved: DataFrame | None = None
     only_moved: bool = False
 
 
-def complete_apart(ordered: DataFrame, apart: Apart) -> DataFrame:
+def complete_distributed(ordered: DataFrame, completion: DistributedCompletion) -> DataFrame:
     """Return changes with the values that the source left out; not in the order of the log any more.
 
     Nothing of the size of the batch comes to the driver but, where they are few, the keys of the rows.
     """
-    lookup, held = apart.lookup, apart.held
-    asked = ordered.where(_IS_ASKED)
-    ids = _ids(asked, apart)
-    rest = [name for name in ordered.columns if name not in TOLD]
+    lookup, cache = completion.lookup, completion.cache
+    lacking = ordered.where(_IS_ASKED)
+    ids = _ids(lacking, completion)
+    rest = [name for name in ordered.columns if name not in CHANGE_COLUMNS]
     changes = ordered.where(f"NOT {IS_TRUNCATE}").join(ids, list(ROW_ID), "left_semi")
     lines = changes.select("*", F.when(F.expr(LACKS_VALUES), F.struct(*rest)).alias(REST))
-    stored = _stored(lookup, ids, held)
-    for told in (*_lines_of(lookup, stored), *_former(changes, stored, apart)):
-        lines = lines.unionByName(told, allowMissingColumns=True)
-    lines = _with_stories(lines, apart.moved).select(*LINE, REST)
-    stories = Stories(tuple(ordered.columns), _truncates(ordered, lookup.columns))
-    by_story = lines.repartition(*_BY_STORY).sortWithinPartitions(*_BY_STORY, "ordinal")
-    done = by_story.mapInArrow(stories, ordered.schema).sortWithinPartitions("ordinal")
-    others = ordered.where(f"NOT {_IS_ASKED}")
-    if apart.only_moved:
-        others = others.unionByName(asked.join(ids, list(ROW_ID), "left_anti"))
-    return others.unionByName(hold(held, done))
+    stored = _stored(lookup, ids, cache)
+    for further in (*_lines_of(lookup, stored), *_former(changes, stored, completion)):
+        lines = lines.unionByName(further, allowMissingColumns=True)
+    lines = _with_chains(lines, completion.moved).select(*LINE, REST)
+    chains = ChainCompleter(tuple(ordered.columns), _truncates(ordered, lookup.columns))
+    by_chain = lines.repartition(*_BY_CHAIN).sortWithinPartitions(*_BY_CHAIN, "ordinal")
+    completed = by_chain.mapInArrow(chains, ordered.schema).sortWithinPartitions("ordinal")
+    unchanged = ordered.where(f"NOT {_IS_ASKED}")
+    if completion.only_moved:
+        unchanged = unchanged.unionByName(lacking.join(ids, list(ROW_ID), "left_anti"))
+    return unchanged.unionByName(cache_frame(cache, completed))
 
 
-def _ids(asked: DataFrame, apart: Apart) -> DataFrame:
+def _ids(lacking: DataFrame, completion: DistributedCompletion) -> DataFrame:
     """Return the rows that are followed."""
-    moved = [apart.moved.select(*ROW_ID)] if apart.moved is not None else []
-    others = [] if apart.only_moved else [asked.select(*ROW_ID)]
-    ids = reduce(DataFrame.union, [*moved, *others]).distinct()
-    return F.broadcast(ids) if apart.is_few else ids
+    moved = [completion.moved.select(*ROW_ID)] if completion.moved is not None else []
+    single = [] if completion.only_moved else [lacking.select(*ROW_ID)]
+    ids = reduce(DataFrame.union, [*moved, *single]).distinct()
+    return F.broadcast(ids) if completion.is_few else ids
 
 
-def _with_stories(lines: DataFrame, moved: DataFrame | None) -> DataFrame:
+def _with_chains(lines: DataFrame, moved: DataFrame | None) -> DataFrame:
     if moved is None:
-        return lines.withColumn(STORY, F.col("keys"))
+        return lines.withColumn(KEY_CHAIN, F.col("keys"))
     joined = lines.join(moved, list(ROW_ID), "left")
-    return joined.withColumn(STORY, F.coalesce(STORY, "keys"))
+    return joined.withColumn(KEY_CHAIN, F.coalesce(KEY_CHAIN, "keys"))
 
 
-def _truncates(ordered: DataFrame, asked: Collection[str]) -> Mapping[str, Sequence[int]]:
+def _truncates(ordered: DataFrame, tables: Collection[str]) -> Mapping[str, Sequence[int]]:
     """Return the ordinals of the truncates of tables."""
-    found: defaultdict[str, list[int]] = defaultdict(list)
+    ordinals: defaultdict[str, list[int]] = defaultdict(list)
     for row in ordered.where(IS_TRUNCATE).select("table_name", "ordinal").orderBy("ordinal").collect():
-        if row["table_name"] in asked:
-            found[row["table_name"]].append(row["ordinal"])
-    return dict(found)
+        if row["table_name"] in tables:
+            ordinals[row["table_name"]].append(row["ordinal"])
+    return dict(ordinals)
 
 
-def _stored(lookup: Lookup, ids: DataFrame, held: ExitStack) -> DataFrame | None:
+def _stored(lookup: Lookup, ids: DataFrame, cache: ExitStack) -> DataFrame | None:
     """Return what the tables have of rows; None where there is no table yet."""
-    found = [lookup.rows(name, _keys_of(ids, name)) for name in sorted(lookup.columns)]
-    tables = [frame for frame in found if frame is not None]
-    return hold(held, reduce(DataFrame.union, tables)) if tables else None
+    frames = [lookup.rows(name, _keys_of(ids, name)) for name in sorted(lookup.columns)]
+    tables = [frame for frame in frames if frame is not None]
+    return cache_frame(cache, reduce(DataFrame.union, tables)) if tables else None
 
 
 def _lines_of(lookup: Lookup, rows: DataFrame | None) -> list[DataFrame]:
@@ -120,12 +120,14 @@ def _lines_of(lookup: Lookup, rows: DataFrame | None) -> list[DataFrame]:
     return [lines, _lines(columns, UNKNOWN, UNKNOWN_PLACE)]
 
 
-def _former(changes: DataFrame, stored: DataFrame | None, apart: Apart) -> list[DataFrame]:
+def _former(
+    changes: DataFrame, stored: DataFrame | None, completion: DistributedCompletion
+) -> list[DataFrame]:
     """Return lines of what the log has of rows that gave their keys up in an earlier cycle.
 
-    So it is where nothing tells that the halves of a key change belong together in one cycle.
+    So it is where nothing shows that the halves of a key change belong together in one cycle.
     """
-    if apart.moved is None:
+    if completion.moved is None:
         return []
     moves = changes.where(f"previous_keys IS NOT NULL AND {LACKS_VALUES}")
     movers = moves.selectExpr(
@@ -133,18 +135,18 @@ def _former(changes: DataFrame, stored: DataFrame | None, apart: Apart) -> list[
     )
     if stored is not None:
         movers = movers.join(stored.select(*ROW_ID), list(ROW_ID), "left_anti")
-    told = changes.selectExpr("table_name", "keys", "ordinal as told_at")
-    known = movers.join(told, list(ROW_ID)).where("told_at < at").select(*ROW_ID, "at")
-    movers = movers.join(known, [*ROW_ID, "at"], "left_anti").groupBy(*ROW_ID).agg(F.min("placed"))
-    movers = hold(apart.held, movers.toDF(*ROW_ID, "placed"))
+    changed_rows = changes.selectExpr("table_name", "keys", "ordinal as named_at")
+    present = movers.join(changed_rows, list(ROW_ID)).where("named_at < at").select(*ROW_ID, "at")
+    movers = movers.join(present, [*ROW_ID, "at"], "left_anti").groupBy(*ROW_ID).agg(F.min("placed"))
+    movers = cache_frame(completion.cache, movers.toDF(*ROW_ID, "placed"))
     if movers.isEmpty():
         return []
-    lookup = apart.lookup
+    lookup = completion.lookup
     log = read_log(lookup.pipeline, lookup.spark)
     emptied = log.where(IS_TRUNCATE).groupBy("table_name").agg(F.max("ordinal").alias("emptied_at"))
     former = log.join(movers, list(ROW_ID)).where("ordering_key < placed")
     living = former.join(emptied, "table_name", "left").where("ordinal > coalesce(emptied_at, -1)")
-    return [living.select(*TOLD).drop("previous_keys")]
+    return [living.select(*CHANGE_COLUMNS).drop("previous_keys")]
 
 
 def _keys_of(ids: DataFrame, table: str) -> DataFrame:

@@ -1,4 +1,4 @@
-"""The settings of a pipeline: one source, one folder of the lake, one Spark."""
+"""Settings of a pipeline: one source, one folder of the lake, one Spark."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from cdc_platform.model.base.declared_settings import Described
 from cdc_platform.model.base.names import check_identifier
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
-from cdc_platform.pipeline.core.source import SourceSettings
+from cdc_platform.pipeline.opened.source import SourceSettings
 from cdc_platform.spark.session.settings import SparkSettings
 
 KEPT_SNAPSHOTS_MIN: Final = 10
@@ -55,7 +55,7 @@ class MaintenanceSettings:
         if self.keep_snapshots < KEPT_SNAPSHOTS_MIN:
             raise SettingError(
                 "maintenance.keep_snapshots",
-                f"must be at least {KEPT_SNAPSHOTS_MIN}, since snapshots are what tells how far the pipeline "
+                f"must be at least {KEPT_SNAPSHOTS_MIN}, since snapshots are what says how far the pipeline "
                 f"has come, but is: {self.keep_snapshots}",
             )
 
@@ -114,14 +114,14 @@ class PipelineSettings:
             "Spark takes no more than run at once; a cluster is kept busy by two to four times its cores."
         ),
     ] = 8
-    read_here_s: Annotated[
+    local_read_s: Annotated[
         float,
         Described(
             "The process that runs a cycle reads it if it covers no more seconds of a change stream, or few "
             "small files or messages, which is quicker than a Spark task; 0 leaves all reading to Spark."
         ),
     ] = 15.0
-    merge_here_bytes: Annotated[
+    local_merge_bytes: Annotated[
         int,
         Described(
             "Net changes of a cycle that take no more bytes are merged by the process that runs it, which is "
@@ -166,7 +166,7 @@ class PipelineSettings:
         self._check_numbers()
 
     def _check_numbers(self) -> None:
-        for name in ("max_window_s", "copy_s", "read_here_s", "idle_interval_s", "check_every_s"):
+        for name in ("max_window_s", "copy_s", "local_read_s", "idle_interval_s", "check_every_s"):
             if not math.isfinite(getattr(self, name) or 0):
                 raise SettingError(name, f"must be a finite number: {getattr(self, name)}")
         if self.max_window_s is not None and self.max_window_s <= 0:
@@ -175,7 +175,7 @@ class PipelineSettings:
             raise SettingError("read_tasks", f"must be at least 1: {self.read_tasks}")
         if self.copy_chunk_rows < 1:
             raise SettingError("copy_chunk_rows", f"must be at least 1: {self.copy_chunk_rows}")
-        for name in ("copy_s", "read_here_s", "merge_here_bytes", "idle_interval_s", "check_every_s"):
+        for name in ("copy_s", "local_read_s", "local_merge_bytes", "idle_interval_s", "check_every_s"):
             if (getattr(self, name) or 0) < 0:
                 raise SettingError(name, f"must not be negative: {getattr(self, name)}")
 

@@ -1,4 +1,4 @@
-"""Which source tables a pipeline materialises."""
+"""The source tables that a pipeline materialises."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +9,10 @@ from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.column_versions import Bound, ColumnHistory, ColumnVersion
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.schema.table_schema import ColumnType
-from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.evolve import find_exclusions
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.support.pipelines import make_pipeline, source_of
@@ -29,7 +29,7 @@ def choosing(folder: Path, *names: str) -> Pipeline:
 
 def test_chosen_tables_are_sorted(tmp_path: Path) -> None:
     """The order in the file does not matter."""
-    assert [found.name for found in choosing(tmp_path, *WATCHED[:2]).tables] == ["accounts", "transfers"]
+    assert [schema.name for schema in choosing(tmp_path, *WATCHED[:2]).tables] == ["accounts", "transfers"]
 
 
 @pytest.mark.parametrize(
@@ -50,18 +50,20 @@ def test_options_of_a_table_that_is_not_watched_yet_wait(tmp_path: Path) -> None
     watched = table("accounts", {"id": "INT64"}, {})
     options = {"loans": TableOptions(history=True)}
     pipeline = make_pipeline(LakeSettings(str(tmp_path)), (watched,), options=options)
-    source_of(pipeline).look_at = lambda micros: Look(micros, (watched,), {"loans": ("id",)}, {})
-    assert [found.name for found in pipeline.tables] == ["accounts"]
-    (told,) = find_exclusions(pipeline)
-    assert "`loans` is not watched: its `table_options` count" in told
+    source_of(pipeline).schema_at = lambda micros: SchemaRead(micros, (watched,), {"loans": ("id",)}, {})
+    assert [schema.name for schema in pipeline.tables] == ["accounts"]
+    (text,) = find_exclusions(pipeline)
+    assert "`loans` is not watched: its `table_options` count" in text
     pipeline.forget_tables()
-    source_of(pipeline).look_at = None
+    source_of(pipeline).schema_at = None
     with pytest.raises(SettingError, match=r"`table_options` names a table that .*'loans'"):
         _ = pipeline.tables
     pipeline.know(
-        SchemaHistory(cycle=1, tables={"accounts": ColumnHistory("accounts")}, others=frozenset({"loans"}))
+        SchemaHistory(
+            cycle=1, tables={"accounts": ColumnHistory("accounts")}, other_names=frozenset({"loans"})
+        )
     )
-    assert [found.name for found in pipeline.tables] == ["accounts"]
+    assert [schema.name for schema in pipeline.tables] == ["accounts"]
 
 
 def test_a_key_that_no_lake_can_have_is_refused(tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ def test_a_key_that_no_lake_can_have_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="`_pos` of `odd`"):
         _ = pipeline.tables
     chosen = replace(pipeline, settings=replace(pipeline.settings, tables=("plain",)))
-    assert [found.name for found in chosen.tables] == ["plain"]
+    assert [schema.name for schema in chosen.tables] == ["plain"]
 
 
 def test_a_column_like_those_of_deleted_rows_is_left_out(tmp_path: Path) -> None:
@@ -92,15 +94,15 @@ def known_since(name: str, cycle: int) -> ColumnHistory:
 def test_of_two_names_that_differ_in_case_the_first_is_had(tmp_path: Path) -> None:
     """Of new tables it is the first by name, later the one that was known first; the other one is told."""
     pipeline = choosing(tmp_path)
-    assert [found.name for found in pipeline.tables] == ["Accounts", "transfers"]
+    assert [schema.name for schema in pipeline.tables] == ["Accounts", "transfers"]
     dropped = replace(known_since("accounts", 1), is_watched=False, is_dropped=True)
     others = {name: known_since(name, 2) for name in ("transfers", "Accounts")}
     pipeline.know(SchemaHistory(cycle=2, tables={**others, "accounts": dropped}))
-    assert [found.name for found in pipeline.tables] == ["accounts", "transfers"]
-    told = pipeline.findings(pipeline.schema_history)[0]
-    assert told.startswith("`Accounts` is not in the lake: the lake has `accounts` under that name")
+    assert [schema.name for schema in pipeline.tables] == ["accounts", "transfers"]
+    text = pipeline.findings(pipeline.schema_history)[0]
+    assert text.startswith("`Accounts` is not in the lake: the lake has `accounts` under that name")
     chosen = replace(pipeline, settings=replace(pipeline.settings, tables=("Accounts", "transfers")))
     chosen.know(pipeline.schema_history)
-    assert [found.name for found in chosen.tables] == ["Accounts", "transfers"]
-    (told,) = chosen.findings(chosen.schema_history)
-    assert told.startswith("`accounts` was dropped")
+    assert [schema.name for schema in chosen.tables] == ["Accounts", "transfers"]
+    (text,) = chosen.findings(chosen.schema_history)
+    assert text.startswith("`accounts` was dropped")

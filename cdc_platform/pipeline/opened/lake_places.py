@@ -1,4 +1,4 @@
-"""Which of several source tables have the places in the lake that all of them ask for."""
+"""Places in the lake for which several source tables ask, and the table that gets each."""
 
 from collections.abc import Collection, Container, Mapping, Sequence
 
@@ -25,12 +25,12 @@ def refused_tables(
         names: the source tables that are wanted.
         histories: those of them that are to have a history.
     """
-    known = history.names_in_order
-    every = (*known, *sorted({*names} - {*known}))
+    ordered_names = history.names_in_order
+    every = (*ordered_names, *sorted({*names} - {*ordered_names}))
     # A history stays in the lake when its option is left out.
     possible = contested(asked_for(every, histories=every))
-    asked = asked_for((name for name in every if name in names), histories)
-    return find_refused(asked, _holders(lake, possible))
+    lake_tables = asked_for((name for name in every if name in names), histories)
+    return find_refused(lake_tables, _holders(lake, possible))
 
 
 def _holders(lake: Lake, possible: Sequence[LakeTable]) -> Mapping[str, LakeTable]:
@@ -45,9 +45,9 @@ def _holders(lake: Lake, possible: Sequence[LakeTable]) -> Mapping[str, LakeTabl
     return holders
 
 
-def _is_there(found: Table | None, table: LakeTable) -> bool:
-    if found is None:
+def _is_there(stored: Table | None, table: LakeTable) -> bool:
+    if stored is None:
         return False
     # Of all tables only a history has no key.
-    has_key = any(field.doc == PRIMARY_KEY for field in found.schema().fields)
+    has_key = any(field.doc == PRIMARY_KEY for field in stored.schema().fields)
     return has_key != table.is_history

@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.lake.commits.commits import BRANCH, has_at_most, number_of
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.histories.history_plan import HistoryBuild, plan_history
 from cdc_platform.pipeline.histories.history_remake import forget_touched, remake_versions
 from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.merging.merge import ONE_TASK_TABLE_ROWS, SMALL_TABLE_ROWS
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.table_ddl import convert_stored
 from cdc_platform.pipeline.versions.attempts import run_attempts
 from cdc_platform.pipeline.versions.branch import (
@@ -28,8 +28,9 @@ from cdc_platform.pipeline.versions.branch import (
 )
 from cdc_platform.pipeline.versions.change_source import SINGLE_TASK_CHANGES, read_changes, read_span
 from cdc_platform.pipeline.versions.lake_frames import read_table
-from cdc_platform.spark.frames.table_frames import hold, hold_view, read_current
-from cdc_platform.spark.tables.history import (
+from cdc_platform.spark.frames.table_frames import cache_frame, cache_view, read_current
+from cdc_platform.spark.tables.net_changes import NetChangeStats, measure_net_changes
+from cdc_platform.spark.tables.row_versions import (
     append_versions,
     close_versions,
     current_before,
@@ -37,7 +38,6 @@ from cdc_platform.spark.tables.history import (
     make_versions,
     reaches_back,
 )
-from cdc_platform.spark.tables.net_changes import PatchStats, measure_patch
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class _Extension:
     changes: DataFrame
     touched: DataFrame
     view: str
-    stats: PatchStats
+    stats: NetChangeStats
 
 
 def extend_history(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
@@ -110,10 +110,10 @@ def _read_changes(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) 
 def _prepared(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> Iterator[_Extension]:
     """Read and type a span of the log, and forget it afterwards."""
     schema = build.source.schema
-    with ExitStack() as held:
-        changes = hold(held, _read_changes(pipeline, spark, build))
-        touched = hold(held, find_touched(changes, schema))
-        yield _Extension(changes, touched, hold_view(held, touched), measure_patch(touched, schema))
+    with ExitStack() as cache:
+        changes = cache_frame(cache, _read_changes(pipeline, spark, build))
+        touched = cache_frame(cache, find_touched(changes, schema))
+        yield _Extension(changes, touched, cache_view(cache, touched), measure_net_changes(touched, schema))
 
 
 def _extend(
@@ -189,13 +189,13 @@ def _build(
     matched = extension.stats.existing if closes and trusts_inserts else None
     completion = attempt.completion(commits, matched=matched)
     changes = extension.changes
-    if build.source.span.has_patches:
+    if build.source.span.has_partial_updates:
         # Read as a branch, it has its present columns, with values that were converted.
         before = current_before(
             read_current(spark, target), extension.touched, schema, is_small=_has_few_changes(build)
         )
         changes = changes.unionByName(before)
-    # Appended first: the count of what the newest snapshot has closed tells whether it is whole.
+    # Appended first: the count of what the newest snapshot has closed says whether it is whole.
     _append(pipeline, spark, _make_versions(changes, build), attempt, {} if closes else completion)
     if closes:
         with marked_commits(spark, completion):
@@ -210,7 +210,7 @@ def _make_versions(changes: DataFrame, build: HistoryBuild) -> DataFrame:
     versions = make_versions(
         changes,
         source.schema,
-        has_patches=source.span.has_patches,
+        has_partial_updates=source.span.has_partial_updates,
         remade_micros=source.remade_micros,
     )
     return versions.coalesce(1) if _has_few_changes(build) else versions

@@ -12,11 +12,11 @@ from cdc_platform.model.schema.table_options import TableOptions, history_name
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_histories
-from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.histories import history
-from cdc_platform.pipeline.histories.history import extend_history
+from cdc_platform.pipeline.histories import history_build as history
+from cdc_platform.pipeline.histories.history_build import extend_history
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.pipeline.publishing.publish import publish_cut
@@ -72,7 +72,10 @@ def test_histories_and_kept_rows_equal_the_model_at_every_cut(
         if number % READ_AT_ONCE == 0 or number == len(batches):
             run_steps(pipeline, spark)
     for cut in list_cuts(pipeline.lake):
-        versions, kept = versions_at(source, cut.position_micros), kept_rows_at(source, cut.position_micros)
+        versions, rows_kept = (
+            versions_at(source, cut.position_micros),
+            kept_rows_at(source, cut.position_micros),
+        )
         for table in pipeline.histories:
             name = history_name(table.name)
             expected = [version_row(table, version) for version in versions[table.name]]
@@ -85,7 +88,7 @@ def test_histories_and_kept_rows_equal_the_model_at_every_cut(
                     "__deleted": row.deleted_micros is not None,
                     "__deleted_at": moment(row.deleted_micros),
                 }
-                for key, row in kept[name].items()
+                for key, row in rows_kept[name].items()
             ]
             assert sorted(rows, key=repr) == rows_of(pipeline, name, cut.tables[name])
     assert check_histories(pipeline, spark, EVERYTHING).passed
@@ -123,10 +126,10 @@ def bank_versions(
 ) -> list[tuple[int, int, float, float | None]]:
     """Return id and balance of all versions, and their interval in seconds since the start."""
     rows = rows_of(pipeline, "accounts__history", snapshot_id)
-    found = [
+    versions = [
         (row["id"], row["balance"], seconds(row["valid_from"]) or 0, seconds(row["valid_to"])) for row in rows
     ]
-    return sorted(found, key=lambda version: version[:3])
+    return sorted(versions, key=lambda version: version[:3])
 
 
 def seconds(timestamp: Any) -> int | None:
@@ -148,7 +151,7 @@ SECOND_CYCLE = [
 def test_a_cut_names_the_history_and_a_killed_extension_is_begun_again(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Patches keep what they do not name, older cuts stay, and nobody sees a version before its cut."""
+    """Partial updates keep other columns, older cuts stay, and nobody sees a version before its cut."""
     pipeline = bank_with_history(session_lake)
     feed_cycle(pipeline, 1)
     first = run_steps(pipeline, spark)

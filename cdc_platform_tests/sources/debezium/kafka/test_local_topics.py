@@ -16,9 +16,9 @@ from py4j.protocol import Py4JJavaError
 from cdc_platform.errors import OffsetsLost, SourceUnreachable
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka.kafka_failures import broker_failures
+from cdc_platform.sources.debezium.kafka.local_topics import MOST_BYTES, MOST_OFFSETS, poll_messages
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange
 from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
-from cdc_platform.sources.debezium.kafka.topics_here import MOST_BYTES, MOST_OFFSETS, poll_messages
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform_tests.servers.kafka import ANSWERED_WITHIN_S, Broker
 
@@ -74,8 +74,8 @@ def _produce(producer: Producer, dice: Random) -> None:
 
 
 def _client(topics: KafkaInput, isolation: str) -> tuple[KafkaInput, KafkaClient]:
-    found = replace(topics, options={"kafka.isolation.level": isolation})
-    return found, KafkaClient(found)
+    kafka = replace(topics, options={"kafka.isolation.level": isolation})
+    return kafka, KafkaClient(kafka)
 
 
 def _polled(client: KafkaClient, ranges: Sequence[TopicRange]) -> list[dict[str, Any]]:
@@ -85,10 +85,12 @@ def _polled(client: KafkaClient, ranges: Sequence[TopicRange]) -> list[dict[str,
     return rows
 
 
-def _cut(one: TopicPartition, cuts: Sequence[float]) -> list[TopicRange]:
+def _cut(partition: TopicPartition, cuts: Sequence[float]) -> list[TopicRange]:
     """Return consecutive ranges of a partition, cut at these parts of its offsets."""
-    offsets = sorted({one.earliest, *(round(cut * one.end_exclusive) for cut in cuts), one.end_exclusive})
-    whole = one.first(one.end_exclusive)
+    offsets = sorted(
+        {partition.earliest, *(round(cut * partition.end_exclusive) for cut in cuts), partition.end_exclusive}
+    )
+    whole = partition.first(partition.end_exclusive)
     return [
         replace(whole, start=start, seen=start, end_exclusive=end)
         for start, end in itertools.pairwise(offsets)
@@ -106,15 +108,15 @@ def test_ranges_add_up_to_the_topics(
     """Wherever ranges end, at messages, markers or aborted ones, each message is in one of them."""
     _, client = _client(topics, isolation)
     partitions = client.partitions()
-    whole = _polled(client, [one.first(one.end_exclusive) for one in partitions])
-    chunks = [_cut(one, part) for one, part in zip(partitions, cuts, strict=False)]
-    found = [
+    whole = _polled(client, [partition.first(partition.end_exclusive) for partition in partitions])
+    chunks = [_cut(partition, part) for partition, part in zip(partitions, cuts, strict=False)]
+    rows = [
         row
         for step in itertools.zip_longest(*chunks)
-        for row in _polled(client, [one for one in step if one is not None])
+        for row in _polled(client, [partition for partition in step if partition is not None])
     ]
-    assert sorted(whole, key=_place) == sorted(found, key=_place)
-    assert len({_place(row) for row in found}) == len(found)
+    assert sorted(whole, key=_place) == sorted(rows, key=_place)
+    assert len({_place(row) for row in rows}) == len(rows)
 
 
 def _place(row: dict[str, Any]) -> tuple[str, int, int]:
@@ -128,7 +130,9 @@ def test_spark_reads_the_same(
 ) -> None:
     """Spark and this process read the same messages, with the same parts, in the same order."""
     place, client = _client(topics, isolation)
-    ranges = [chunks[len(chunks) // 2] for one in client.partitions() if (chunks := _cut(one, cuts))]
+    ranges = [
+        chunks[len(chunks) // 2] for partition in client.partitions() if (chunks := _cut(partition, cuts))
+    ]
     expected = read_messages(kafka_spark, place, ranges).toArrow().to_pylist()
     assert expected == _polled(client, ranges)
     assert ("polled.aborted" in {row["topic"] for row in expected}) == (isolation == ISOLATIONS[1])
@@ -144,11 +148,12 @@ def test_many_or_large_messages_are_left_to_spark(kafka: Broker) -> None:
         producer.produce("large.a", b"x" * 900_000)
     assert producer.flush(ANSWERED_WITHIN_S) == 0
     client = KafkaClient(KafkaInput(kafka.address, "large[.].*"))
-    (one,) = client.partitions()
-    assert poll_messages(client, [one.first(one.end_exclusive)]) is None
-    assert len(_polled(client, [one.first(one.end_exclusive - 1)])) == one.end_exclusive - 1
+    (partition,) = client.partitions()
+    assert poll_messages(client, [partition.first(partition.end_exclusive)]) is None
+    assert len(_polled(client, [partition.first(partition.end_exclusive - 1)])) == partition.end_exclusive - 1
     assert (
-        poll_messages(client, [replace(one, end_exclusive=MOST_OFFSETS + 1).first(MOST_OFFSETS + 1)]) is None
+        poll_messages(client, [replace(partition, end_exclusive=MOST_OFFSETS + 1).first(MOST_OFFSETS + 1)])
+        is None
     )
 
 
@@ -160,8 +165,8 @@ def test_a_broker_may_restart_while_messages_are_read(kafka: Broker) -> None:
         producer.produce("restarted.a", b"x" * 900_000)
     assert producer.flush(ANSWERED_WITHIN_S) == 0
     client = KafkaClient(KafkaInput(kafka.address, "restarted[.].*"))
-    (one,) = client.partitions()
-    messages = client.messages([one.first(one.end_exclusive)])
+    (partition,) = client.partitions()
+    messages = client.messages([partition.first(partition.end_exclusive)])
     offsets = [next(messages).offset]
     kafka.stop()
     kafka.start()
@@ -172,26 +177,31 @@ def test_a_broker_may_restart_while_messages_are_read(kafka: Broker) -> None:
 def test_an_end_that_is_not_there_is_waited_for(topics: KafkaInput) -> None:
     """A broker that has less than it said is an error to try again after, and no message is passed over."""
     client = KafkaClient(replace(topics, timeout_s=1.0))
-    one = next(one for one in client.partitions() if one.origin == "polled.b/0")
+    partition = next(partition for partition in client.partitions() if partition.origin == "polled.b/0")
     with pytest.raises(SourceUnreachable, match="no message came"):
         poll_messages(
-            client, [replace(one, end_exclusive=one.end_exclusive + 1).first(one.end_exclusive + 1)]
+            client,
+            [
+                replace(partition, end_exclusive=partition.end_exclusive + 1).first(
+                    partition.end_exclusive + 1
+                )
+            ],
         )
 
 
-@pytest.mark.parametrize("is_here", [True, False])
+@pytest.mark.parametrize("is_local", [True, False])
 def test_messages_deleted_after_the_plan_are_lost(
-    kafka_spark: "SparkSession", kafka: Broker, is_here: bool
+    kafka_spark: "SparkSession", kafka: Broker, is_local: bool
 ) -> None:
     """Either way of reading fails for a range with deleted messages, and reads no others instead."""
-    topic = f"deleted.{'here' if is_here else 'spark'}"
+    topic = f"deleted.{'here' if is_local else 'spark'}"
     kafka.create(topic)
     kafka.send([json.dumps({"topic": topic, "key": 1, "value": 1, "timestamp": NOW_MS})] * 9, {})
     place = KafkaInput(kafka.address, topic, {"kafkaConsumer.pollTimeoutMs": "5000"})
     client = KafkaClient(place)
-    ranges = [one.first(one.end_exclusive) for one in client.partitions()]
+    ranges = [partition.first(partition.end_exclusive) for partition in client.partitions()]
     kafka.forget(topic, 0, 4)
     # The session of tests has got its jars late, so that its driver cannot read what a task says.
-    expected = OffsetsLost if is_here else (OffsetsLost, Py4JJavaError)
-    with pytest.raises(expected, match=topic if is_here else "aborted"), broker_failures(kafka.address):
-        poll_messages(client, ranges) if is_here else read_messages(kafka_spark, place, ranges).toArrow()
+    expected = OffsetsLost if is_local else (OffsetsLost, Py4JJavaError)
+    with pytest.raises(expected, match=topic if is_local else "aborted"), broker_failures(kafka.address):
+        poll_messages(client, ranges) if is_local else read_messages(kafka_spark, place, ranges).toArrow()
