@@ -106,6 +106,19 @@ def test_one_bad_line_changes_no_other() -> None:
     assert len(good) + 1 == len(with_bad)
 
 
+def test_a_line_of_too_many_values_is_one_fault() -> None:
+    """It is refused before its values take memory; what texts hold does not count, and the next arrives."""
+    settings = DatastreamSettings("files", most_values=100)
+    wordy, many = (json_event(copy.deepcopy(event)) for event in story("oracle")[:2])
+    wordy["payload"]["note"] = '[{,"\\' * 10_000
+    many["payload"]["numbers"] = [[]] * 101
+    text = "\n".join(map(json.dumps, (many, wordy)))
+    refused, taken = decode_file(settings, text.encode())
+    assert isinstance(refused, FaultyEvent)
+    assert "more than 100 values; see the setting `most_values`" in refused.reason
+    assert isinstance(taken, SourceEvent)
+
+
 def test_members_of_a_gzip_are_gathered() -> None:
     """A gzip of a thousand small members is few blocks, and damage at its end takes none of them away."""
     members = b"".join(gzip.compress(b'{"uuid": "u"}\n') for _ in range(1_000))
