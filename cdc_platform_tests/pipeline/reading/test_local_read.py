@@ -17,7 +17,7 @@ from cdc_platform.pipeline.ordering import change_streams
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.reading import local_read
 from cdc_platform.pipeline.reading.read import read_windows
-from cdc_platform.spark.log.faults import KEYS_FAULT
+from cdc_platform.spark.log.faults import VALUES_FAULT
 from cdc_platform.spark.log.order import LogStats
 from cdc_platform.spark.log.ordered_rows import measure_rows
 from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, busy, wait
@@ -74,7 +74,7 @@ def test_a_cycle_with_an_unsound_record_is_as_spark_has_it(
         wait(pipeline, 1)
         read_windows(pipeline, spark)
         run_steps(pipeline, spark)
-        assert [row["reason"] for row in quarantined_rows(pipeline)] == [KEYS_FAULT]
+        assert [row["reason"] for row in quarantined_rows(pipeline)] == [VALUES_FAULT]
         assert len(log_rows(pipeline)) == 2
         assert len(balances(pipeline)) == 2
 
