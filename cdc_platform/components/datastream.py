@@ -24,9 +24,9 @@ class DatastreamPipeline(PipelineComponent):
 
     source_class: ClassVar[type] = DatastreamSettings
 
-    def source_settings(self, fields: Mapping[str, Any], folder: Path) -> DatastreamSettings:
+    def source_settings(self, entries: Mapping[str, Any], folder: Path) -> DatastreamSettings:
         """Return the settings of the stream's files."""
-        return read_settings(DatastreamSettings, fields, folder)
+        return read_settings(DatastreamSettings, entries, folder)
 
     def upstream(self, settings: PipelineSettings) -> Upstream:
         """Return the stream itself, where the settings name it."""

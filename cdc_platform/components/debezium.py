@@ -20,9 +20,9 @@ class DebeziumPipeline(PipelineComponent):
 
     source_class: ClassVar[type] = DebeziumSettings
 
-    def source_settings(self, members: Mapping[str, Any], folder: Path) -> DebeziumSettings:
+    def source_settings(self, entries: Mapping[str, Any], folder: Path) -> DebeziumSettings:
         """Return the settings of the events."""
-        return DebeziumSettings.from_fields(members, folder)
+        return DebeziumSettings.from_fields(entries, folder)
 
     def to_settings(self, folder: Path) -> PipelineSettings:
         """Return the settings of the pipeline; a Spark that reads topics has a source for them."""

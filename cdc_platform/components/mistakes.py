@@ -20,8 +20,6 @@ from cdc_platform.lake.catalog.settings import holds_secret
 VARIABLE: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 UNKNOWN: Final = "extra_forbidden"
 MISSING: Final = "missing"
-OWN: Final = frozenset({"value_error", "assertion_error"})
-"""Kinds whose message is the platform's own."""
 _EXPECTED: Final[Mapping[str, tuple[str, str]]] = {
     **dict.fromkeys(("list_type", "tuple_type", "set_type"), ("a list", "[accounts, transfers]")),
     **dict.fromkeys(
@@ -37,36 +35,25 @@ _EXPECTED: Final[Mapping[str, tuple[str, str]]] = {
     **dict.fromkeys(("bool_type", "bool_parsing"), ("true or false", "true")),
 }
 """Pydantic's kinds of errors as what was expected, with an example."""
-_CHOICES: Final = frozenset({"enum", "literal_error"})
-_LIMITS: Final = {
-    "greater_than": ("gt", "greater than"),
-    "greater_than_equal": ("ge", "at least"),
-    "less_than": ("lt", "less than"),
-    "less_than_equal": ("le", "at most"),
-}
+_CHOICE: Final = "literal_error"
 SHOWN: Final = 80
 """So many characters of a wrong value are shown."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing that is wrong: where, pydantic's kind of error, its facts, and the value.
-
-    ``message`` is what a validator of the platform says; there is none for pydantic's own.
-    """
+    """One thing that is wrong: where, pydantic's kind of error, its facts, and the value."""
 
     names: Names
     kind: str
     facts: Mapping[str, Any]
     value: object
-    message: str = ""
 
     @classmethod
     def of(cls, error: ErrorDetails, outer: Names) -> "Mistake":
         """Return one of pydantic's errors; ``outer`` are the keys in which its model lies."""
         names = (*outer, *_setting_names(error["loc"]))
-        message = error["msg"].partition(", ")[2] if error["type"] in OWN else ""
-        return cls(names, error["type"], error.get("ctx", {}), error["input"], message)
+        return cls(names, error["type"], error.get("ctx", {}), error["input"])
 
 
 def check_variables(document: Document) -> None:
@@ -169,15 +156,12 @@ def _problem(document: Document, mistake: Mistake, component: type[BaseModel]) -
     else:
         # What the environment has may be a secret, too.
         actual = f"what `{variables[0]}` holds" if variables else _shown(mistake.value)
-    return mistake.message or f"must be {_expected(mistake, component)}, and not {actual}"
+    return f"must be {_expected(mistake, component)}, and not {actual}"
 
 
 def _expected(mistake: Mistake, component: type[BaseModel]) -> str:
-    if mistake.kind in _CHOICES:
+    if mistake.kind == _CHOICE:
         return f"one of {mistake.facts['expected']}"
-    if mistake.kind in _LIMITS:
-        fact, words = _LIMITS[mistake.kind]
-        return f"{words} {mistake.facts[fact]}"
     kind, example = _EXPECTED.get(mistake.kind, ("of another type", ""))
     default = _default(component, mistake.names)
     if isinstance(default, str | int | float) and default != "":

@@ -113,7 +113,7 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
         return read_settings(PipelineSettings, {**self.attributes, "source": source}, folder)
 
     @abstractmethod
-    def source_settings(self, fields: Mapping[str, Any], folder: Path) -> SourceSettings:
+    def source_settings(self, entries: Mapping[str, Any], folder: Path) -> SourceSettings:
         """Return the settings of the source from the group `source` of the YAML.
 
         Raises:

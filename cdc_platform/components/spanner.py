@@ -20,7 +20,7 @@ class SpannerPipeline(PipelineComponent):
     source_class: ClassVar[type] = SpannerSettings
     left_out: ClassVar[frozenset[str]] = frozenset()
 
-    def source_settings(self, fields: Mapping[str, Any], folder: Path) -> SpannerSettings:
+    def source_settings(self, entries: Mapping[str, Any], folder: Path) -> SpannerSettings:
         """Return the settings of the change stream; its requests are tagged with the pipeline's name."""
-        settings = read_settings(SpannerSettings, fields, folder)
+        settings = read_settings(SpannerSettings, entries, folder)
         return replace(settings, request_tag=f"cdc_platform/{self.name}").with_environment()

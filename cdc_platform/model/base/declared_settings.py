@@ -6,9 +6,10 @@ A field without a description is no part of the YAML.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
@@ -62,17 +63,7 @@ class Setting:
         return self.description is not None and self.description.is_path
 
 
-_KNOWN: Final[dict[type, Mapping[str, Setting]]] = {}
-
-
-def settings_of(kind: type) -> Mapping[str, Setting]:
-    """Return the fields of a dataclass of settings by their names, in the order of their declaration."""
-    if kind not in _KNOWN:
-        _KNOWN[kind] = _find_settings(kind)
-    return _KNOWN[kind]
-
-
-def _find_settings(kind: Any) -> dict[str, Setting]:
+def _find_settings(kind: Any) -> Mapping[str, Setting]:
     hints = get_type_hints(kind, include_extras=True)
     settings_by_name = {}
     for declared in fields(kind):
@@ -88,14 +79,18 @@ def _find_settings(kind: Any) -> dict[str, Setting]:
     return settings_by_name
 
 
+settings_of: Final[Callable[[Any], Mapping[str, Setting]]] = cache(_find_settings)
+"""The fields of a dataclass of settings by their names, in the order of their declaration."""
+
+
 def read_settings(
-    kind: type[Declared], fields: Mapping[str, Any], folder: Path | None = None, place: str = ""
+    kind: type[Declared], entries: Mapping[str, Any], folder: Path | None = None, place: str = ""
 ) -> Declared:
     """Return a dataclass of settings from what YAML or JSON has of it.
 
     Args:
         kind: the dataclass.
-        fields: values by name; None stands for the default where it is no value of its own.
+        entries: values by name; None stands for the default where it is no value of its own.
         folder: the folder from which relative paths count; None leaves paths as they are.
         place: what errors write in front of a name.
 
@@ -103,10 +98,10 @@ def read_settings(
         SettingError: a name is unknown or missing, or a value cannot be used.
     """
     names = settings_of(kind)
-    for name in fields:
+    for name in entries:
         if name not in names:
             raise SettingError(f"{place}{name}", f"is not known; there are: {', '.join(names)}")
-    values = {name: value for name, value in fields.items() if value is not None or names[name].takes_none}
+    values = {name: value for name, value in entries.items() if value is not None or names[name].takes_none}
     for name, setting in names.items():
         if setting.default is MISSING and name not in values:
             raise SettingError(f"{place}{name}", "is missing")
@@ -201,11 +196,11 @@ def _read(setting: Setting, value: Any, folder: Path | None, place: str) -> Any:
 
 
 def _read_choice(choices: Mapping[str, type], value: Any, folder: Path | None, place: str) -> Any:
-    inputs = {name: fields for name, fields in value.items() if fields is not None}
-    if len(inputs) != 1 or not inputs.keys() <= choices.keys():
-        raise SettingError(place, f"must have exactly one of {', '.join(choices)}, but has: {list(inputs)}")
-    ((name, fields),) = inputs.items()
-    return read_settings(choices[name], fields, folder, f"{place}.{name}.")
+    groups = {name: entries for name, entries in value.items() if entries is not None}
+    if len(groups) != 1 or not groups.keys() <= choices.keys():
+        raise SettingError(place, f"must have exactly one of {', '.join(choices)}, but has: {list(groups)}")
+    ((name, entries),) = groups.items()
+    return read_settings(choices[name], entries, folder, f"{place}.{name}.")
 
 
 def _read_value(kind: Any, value: Any, folder: Path | None, place: str) -> Any:

@@ -36,7 +36,7 @@ class Snapshot(StrEnum):
 
 @dataclass(frozen=True)
 class EngineInput:
-    """Debezium's engine, which runs beside the pipeline and reads PostgreSQL; needs the extra `debezium`."""
+    """Debezium's engine, which reads PostgreSQL in a process of its own; needs the extra `debezium`."""
 
     host: Annotated[str, Described("Database server.")]
     database: Annotated[str, Described("Database whose changes are captured.")]

@@ -241,7 +241,7 @@ class DebeziumSettings:
         return cls.from_fields(json.loads(text))
 
     @classmethod
-    def from_fields(cls, own: Mapping[str, Any], folder: Path | None = None) -> "DebeziumSettings":
+    def from_fields(cls, entries: Mapping[str, Any], folder: Path | None = None) -> "DebeziumSettings":
         """Return the settings from what YAML or JSON has of them, as `read_settings` does.
 
         An engine and the decoder of its events use the same modes, set by its properties or as a connector's.
@@ -249,10 +249,10 @@ class DebeziumSettings:
         Raises:
             SettingError: a name is unknown or missing, a value cannot be used, or a mode is set twice.
         """
-        read = read_settings(cls, own, folder)
+        read = read_settings(cls, entries, folder)
         if not isinstance(read.input, EngineInput):
             return read
-        modes = _agreed(own.get("connector") or {}, read.input.properties)
+        modes = _agreed(entries.get("connector") or {}, read.input.properties)
         properties = {**properties_of(modes), **read.input.properties}
         return replace(read, connector=modes, input=replace(read.input, properties=properties))
 
