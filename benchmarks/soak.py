@@ -32,7 +32,8 @@ from benchmarks.tables import open_session
 from cdc_platform.lake.catalog.lake import SYSTEM_TABLES, Lake
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.spark.session.settings import SparkSettings
-from cdc_platform_tests.servers.kafka import CONNECTOR, Broker, broker, fetch_jars
+from cdc_platform_tests.servers.jars import fetch_jars
+from cdc_platform_tests.servers.kafka import CONNECTOR, Broker, broker
 from cdc_platform_tests.support.footprint import Session, tree_of
 from cdc_platform_tests.support.soak import Cycle, Soak, take_turns
 from cdc_platform_tests.support.workload import WORKLOADS, Place, needs_broker

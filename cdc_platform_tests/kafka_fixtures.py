@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform_tests.servers.kafka import CONNECTOR, Broker, broker, require_jars
+from cdc_platform_tests.servers.jars import require_jars
+from cdc_platform_tests.servers.kafka import CONNECTOR, Broker, broker
 from cdc_platform_tests.spark_fixtures import require_java
 
 if TYPE_CHECKING:

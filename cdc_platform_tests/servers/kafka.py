@@ -1,6 +1,5 @@
 """A private Kafka: one broker that is its own controller, in a folder of its own, on free ports."""
 
-import fcntl
 import json
 import os
 import socket
@@ -11,20 +10,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
 from threading import Event, Thread
 from typing import Any, Final
 
-import pyspark
-import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from cdc_platform_tests.java_options import SHORT_LIVED
 from cdc_platform_tests.programs import free_port
+from cdc_platform_tests.servers.jars import require_jars
 
 BROKER: Final = "org.apache.kafka:kafka_2.13:4.3.1"
 CONNECTOR: Final = (
@@ -34,11 +30,6 @@ CONNECTOR: Final = (
     "org.apache.kafka:kafka-clients:3.9.1",
     "org.apache.commons:commons-pool2:2.12.1",
 )
-MODULE: Final = """<ivy-module version="2.0">
-<info organisation="cdc_platform" module="tests"/>
-<configurations><conf name="default"/></configurations>
-<dependencies>{}</dependencies>
-</ivy-module>"""
 CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
 """Not drawn: of 64 random ones, one begins with a dash, which the tool takes for an option."""
 STARTED_WITHIN_S: Final = 120.0
@@ -65,39 +56,6 @@ log.message.timestamp.after.max.ms=9223372036854775807
 log.cleaner.backoff.ms=100
 log.initial.task.delay.ms=100
 """
-
-
-def fetch_jars(packages: Sequence[str], *, with_dependencies: bool) -> tuple[str, ...]:
-    """Return the jars of packages, from the cache that Spark's packages are in, or fetched into it."""
-    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
-    configuration = "default->default" if with_dependencies else "default->master"
-    lines = [
-        '<dependency org="{}" name="{}" rev="{}" conf="{}"/>'.format(*package.split(":"), configuration)
-        for package in packages
-    ]
-    with TemporaryDirectory() as folder:
-        module, classpath = Path(folder) / "ivy.xml", Path(folder) / "classpath"
-        module.write_text(MODULE.format("".join(lines)), encoding="utf-8")
-        command = ["java", "-jar", str(ivy), "-error", "-ivy", str(module), "-cachepath", str(classpath)]
-        # Two at a time would write the same files.
-        with (Path(gettempdir()) / f"cdc_platform_tests-{os.getuid()}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            command += ["-cache", str(Path.home() / ".ivy2.5.2" / "cache")]
-            subprocess.run(command, check=True, capture_output=True, timeout=300, stdin=subprocess.DEVNULL)
-        jars = classpath.read_text(encoding="utf-8").strip().split(os.pathsep)
-    assert len(jars) >= len(packages), f"not all of {packages} could be fetched: {jars}"
-    return tuple(jars)
-
-
-@cache
-def require_jars(*packages: str, with_dependencies: bool = False) -> tuple[str, ...]:
-    """Return the jars of packages: skip where they cannot be had on a laptop, fail where tests gate."""
-    try:
-        return fetch_jars(packages, with_dependencies=with_dependencies)
-    except (AssertionError, OSError, subprocess.SubprocessError) as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(f"jars of Kafka cannot be fetched: {error}")
 
 
 @dataclass

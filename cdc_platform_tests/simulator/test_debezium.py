@@ -20,7 +20,8 @@ from cdc_platform.simulator.wire.settings import (
     SimulatorSettings,
 )
 from cdc_platform_tests.programs import Program, start
-from cdc_platform_tests.servers.kafka import Broker, require_jars
+from cdc_platform_tests.servers.jars import require_jars
+from cdc_platform_tests.servers.kafka import Broker
 from cdc_platform_tests.simulator.truth import ReadChange, assert_same_changes, changes_until, object_text
 from cdc_platform_tests.support.debezium.embedded_connector import Order
 

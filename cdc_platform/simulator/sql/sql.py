@@ -28,6 +28,7 @@ _ARGUMENTS: Final = {
     "read_options": "ARRAY",
 }
 """The read functions' arguments in their order, and the codes of their types."""
+_BETWEEN_MICROS: Final = re.compile(r"\.\d{6}0*[1-9]")
 _INT64: Final = re.compile(r"-?[0-9]{1,19}")
 _FUNCTIONS: Final = {
     Dialect.GOOGLESQL: re.compile(r"(?P<form>READ_)(?P<stream>\w+)", re.IGNORECASE),
@@ -173,12 +174,18 @@ def _check_type(function: str, name: str, argument: Argument) -> None:
 def _query(values: Mapping[str, Any]) -> StreamQuery:
     heartbeat = values.get("heartbeat_milliseconds")
     return StreamQuery(
-        start_micros=_micros(values.get("start_timestamp")),
+        start_micros=_start_micros(values.get("start_timestamp")),
         end_micros=_micros(values.get("end_timestamp")),
         token=values.get("partition_token"),
         heartbeat_ms=None if heartbeat is None else int(heartbeat),
         has_read_options=values.get("read_options") is not None,
     )
+
+
+def _start_micros(text: str | None) -> int | None:
+    micros = _micros(text)
+    # Records are at whole microseconds, and none of before the start is returned.
+    return micros if text is None or micros is None else micros + (_BETWEEN_MICROS.search(text) is not None)
 
 
 def _micros(text: str | None) -> int | None:

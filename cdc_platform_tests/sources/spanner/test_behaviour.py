@@ -3,11 +3,12 @@
 import re
 import time
 from collections import Counter, defaultdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from typing import Any, Final
 
 import pytest
+from google.api_core.datetime_helpers import DatetimeWithNanoseconds
 
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.stream.ordering_key import record_order
@@ -213,6 +214,24 @@ def test_both_ends_of_a_query_are_inclusive(everything: Answers) -> None:
         between = data_of(list(server.read(at, at, token)))
         assert record[DATA]["server_transaction_id"] in {item["server_transaction_id"] for item in between}
         assert {micros(record)} == {micros(item) for item in between}
+
+
+def test_a_start_between_microseconds_is_exclusive(everything: Answers) -> None:
+    """A query that starts a nanosecond after a commit does not return it; Beam asks so after each bundle."""
+    server, partitions = everything.server, everything.partitions
+    token, commits = next(
+        (token, commits)
+        for token, records in partitions.items()
+        if token and len(commits := sorted({micros(record) for record in records if DATA in record})) > 1
+    )
+    moment = to_datetime(commits[0])
+    after = DatetimeWithNanoseconds(
+        *moment.timetuple()[:6], nanosecond=moment.microsecond * 1000 + 1, tzinfo=UTC
+    )
+
+    records = server.read(after, to_datetime(commits[1]), token)
+
+    assert {commits[1]} == {micros(record) for record in records if DATA in record}
 
 
 def heartbeats_of_one(server: Server) -> list[int]:

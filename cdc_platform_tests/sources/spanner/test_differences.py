@@ -168,17 +168,17 @@ DIFFERENCES: Final = {
         {False, True},
         {False},
         "simulator",
-        "Spanner's newer form is a pair of numbers, which the emulator's own tests know. Beam's source "
-        "keeps the text of either; Beam was not run. Debezium 3.6.3 parses decimal numbers and fails on a "
-        "pair; its newer source knows both. So pairs are an option: record_sequences.",
+        "Spanner's newer form is a pair of numbers, which the emulator's own tests know. Beam 2.72 "
+        "takes either. Debezium 3.6.3 parses decimal numbers and fails on a pair; its newer source knows "
+        "both. So pairs are an option: record_sequences.",
         sequence_forms,
     ),
     "parents of the first partitions": Difference(
         {(None,)},
         {()},
         "both",
-        "Spanner's documentation shows [NULL], the emulator sends []. Beam was not run. Debezium 3.6.3 "
-        "fails on NULL, as if two parents merged. So NULL is an option: root_parents.",
+        "Spanner's documentation shows [NULL], the emulator sends []. Beam 2.72 and Debezium 3.6.3 fail on "
+        "NULL. So NULL is an option: root_parents.",
         parents_of_roots,
     ),
     "several records for one key in a transaction": Difference(

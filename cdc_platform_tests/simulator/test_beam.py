@@ -1,0 +1,136 @@
+"""Beam's SpannerIO, which reads the simulator as it reads Spanner; its metadata are on Google's emulator."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from cdc_platform.demo.bank import BankSettings, create_instance, open_client
+from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.simulator.server import Simulator
+from cdc_platform.simulator.wire.settings import Dialect, RecordSequences, RootParents, SimulatorSettings
+from cdc_platform_tests.programs import ENVIRONMENT, Program, start_command
+from cdc_platform_tests.servers.jars import require_jars
+from cdc_platform_tests.servers.spanner_router import router
+from cdc_platform_tests.simulator.truth import ReadChange, assert_same_changes, changes_until, object_text
+
+pytestmark = pytest.mark.integration
+
+JARS: Final = (
+    "org.apache.beam:beam-sdks-java-io-google-cloud-platform:2.72.0",
+    "org.apache.beam:beam-runners-direct-java:2.72.0",
+)
+WITHOUT: Final = (
+    "bigtable-client-core-config",
+    "google-cloud-bigtable",
+    "google-cloud-storage-control",
+    "grpc-google-cloud-bigtable-v2",
+    "proto-google-cloud-bigtable-admin-v2",
+)
+"""Spanner needs none of these, and not all repositories have their versions."""
+READER: Final = Path(__file__).parent / "beam" / "ReadChanges.java"
+WITHIN_S: Final = 240.0
+"""A busy machine is slow, not wrong."""
+HISTORY_S: Final = 10
+PARTITIONS: Final = 4
+"""At once; each lives one to two seconds."""
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The classpath of the reader."""
+    jars = require_jars(*JARS, with_dependencies=True, without=WITHOUT)
+    if shutil.which("javac") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("javac is missing; install a JDK of Java 17")
+        pytest.skip("the reader has to be compiled, and javac is missing")
+    classes = str(tmp_path_factory.mktemp("beam"))
+    subprocess.run(["javac", "-cp", os.pathsep.join(jars), "-d", classes, str(READER)], check=True)
+    return os.pathsep.join((classes, *jars))
+
+
+def settings(dialect: Dialect, **changed: Any) -> SimulatorSettings:
+    """Return the settings of a history whose partitions churn."""
+    chosen = {"seed": 7, "rate": 100, "accounts": 60, "partitions": PARTITIONS, "partition_life_s": 1.0}
+    return SimulatorSettings(dialect=dialect, history_s=HISTORY_S, **{**chosen, **changed})
+
+
+def create_database(settings: BankSettings) -> None:
+    """Create an empty database on the emulator."""
+    with open_client(settings) as client:
+        create_instance(settings, client)
+        client.instance(settings.instance).database(settings.database).create().result(WITHIN_S)
+
+
+@contextmanager
+def beam(
+    reader: str, emulator: str, simulator: Simulator, end_micros: int, folder: Path
+) -> Iterator[Program]:
+    """Yield a pipeline that writes `records` to the folder, and ends where the history does."""
+    names = simulator.names()
+    # All pipelines have one project and instance.
+    metadata = f"metadata-{simulator.host.partition(':')[2]}"
+    create_database(BankSettings(emulator, names["project"], names["instance"], metadata))
+    databases = "projects/{project}/instances/{instance}/databases/".format_map(names)
+    with router(simulator.host, databases + names["database"], emulator, databases + metadata) as host:
+        command = ["java", "-Xmx1g", "-cp", reader, READER.stem, host, names["project"], names["instance"]]
+        command += [names["database"], names["change_stream"], metadata]
+        command += [names["start_timestamp"], to_rfc3339(end_micros), str(folder / "records")]
+        with start_command(folder / "log", command, ENVIRONMENT) as program:
+            yield program
+
+
+def records_of(path: Path) -> list[dict[str, Any]]:
+    """Return the data change records that a pipeline has written."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def to_changes(record: dict[str, Any]) -> Iterator[ReadChange]:
+    """Yield what a data change record says."""
+    for mod in record["mods"]:
+        yield ReadChange(
+            from_rfc3339(record["commit"]),
+            record["transaction"],
+            record["table"],
+            record["type"],
+            object_text(mod["keys"]),
+            object_text(None if record["type"] == "DELETE" else mod["new"]),
+        )
+
+
+@pytest.mark.parametrize(
+    ("dialect", "form"),
+    [
+        (Dialect.GOOGLESQL, {"record_sequences": RecordSequences.MIXED, "all_types": True}),
+        (Dialect.POSTGRESQL, {}),
+    ],
+)
+def test_beam_reads_the_history(
+    dialect: Dialect, form: dict[str, Any], reader: str, still_emulator: str, tmp_path: Path
+) -> None:
+    """Beam gives every change of a stream whose partitions churn, each once, with all its values."""
+    with Simulator(settings(dialect, **form)) as simulator:
+        end_micros = simulator.database.now_micros()
+        expected = changes_until(simulator, end_micros)
+        with beam(reader, still_emulator, simulator, end_micros, tmp_path) as program:
+            assert program.ends_with(WITHIN_S) == 0, program.said()[-3000:]
+
+    records = records_of(tmp_path / "records")
+    assert_same_changes(expected, [change for record in records for change in to_changes(record)])
+    assert len({record["partition"] for record in records}) > 4 * PARTITIONS
+
+
+def test_beam_fails_on_a_null_parent(reader: str, still_emulator: str, tmp_path: Path) -> None:
+    """Beam does not know the parents of the first partitions that the simulator sends on demand only."""
+    with Simulator(settings(Dialect.GOOGLESQL, root_parents=RootParents.NULL)) as simulator:
+        end_micros = simulator.database.now_micros()
+        with beam(reader, still_emulator, simulator, end_micros, tmp_path) as program:
+            assert program.ends_with(WITHIN_S) == 1
+
+    assert "NullPointerException" in program.said()
