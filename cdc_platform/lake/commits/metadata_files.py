@@ -7,11 +7,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
+import msgspec
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
-from pyiceberg.serializers import FromInputFile
+from pyiceberg.serializers import Compressor
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import MetadataLogEntry
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.settings import KEPT_BY_TIME
@@ -24,6 +24,19 @@ READ_LOGS: Final = 512
 
 MISSING_IN_A_ROW: Final = 5
 """So many missing files end the search: maintenance deletes from the oldest on, and leaves no gap itself."""
+
+
+class _Replaced(msgspec.Struct, frozen=True, rename="kebab"):
+    """An entry of a metadata log: a file, and when another one replaced it."""
+
+    metadata_file: str
+    timestamp_ms: int
+
+
+class _Metadata(msgspec.Struct, rename="kebab"):
+    """As much of a metadata file as is needed here: to read its snapshots takes most of the time."""
+
+    metadata_log: tuple[_Replaced, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,7 +101,7 @@ def _existing(io: FileIO, paths: Iterable[str]) -> Iterator[str]:
 
 def _unlogged(table: Table) -> Iterator[tuple[str, int]]:
     """Yield the files before those in the log, newest first, each with the time of its replacement in ms."""
-    log = tuple(table.metadata.metadata_log)
+    log = tuple(_Replaced(entry.metadata_file, entry.timestamp_ms) for entry in table.metadata.metadata_log)
     files = {entry.metadata_file for entry in log}
     while log:
         # A file that another tool has deleted does not hide those before it: its successors name them, too.
@@ -101,7 +114,14 @@ def _unlogged(table: Table) -> Iterator[tuple[str, int]]:
 
 
 @lru_cache(maxsize=READ_LOGS)
-def _read_log(file: _File) -> tuple[MetadataLogEntry, ...]:
-    """Return the log of a metadata file, empty where the file has been deleted."""
+def _read_log(file: _File) -> tuple[_Replaced, ...]:
+    """Return the log of a metadata file, empty where the file has been deleted or cut off."""
     source = file.io.new_input(file.path)
-    return tuple(FromInputFile.table_metadata(source).metadata_log) if source.exists() else ()
+    if not source.exists():
+        return ()
+    with source.open() as stream, Compressor.get_compressor(file.path).stream_decompressor(stream) as text:
+        content = text.read()
+    try:
+        return msgspec.json.decode(content, type=_Metadata).metadata_log
+    except msgspec.DecodeError:
+        return ()

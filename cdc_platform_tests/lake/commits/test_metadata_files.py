@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable, Table
+from pyiceberg.table.locations import LocationProvider
 
 from cdc_platform.lake.catalog.lake import CUT, LOG, SCHEMA, Lake
 from cdc_platform.lake.catalog.settings import KEPT_BY_TIME, LOGGED_FILES, LakeSettings
@@ -122,6 +123,29 @@ def test_a_file_that_another_tool_deleted_hides_none_before_it(lake: Lake) -> No
     logged(table)[0].unlink()
     assert len(files_of(table)) - LOGGED == delete_old_metadata(table, now_micros())
     assert names(logged(table)[1:]) == names(files_of(table))
+
+
+def test_compressed_files_are_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tools compress metadata files, which their names tell."""
+    name = LocationProvider.new_table_metadata_file_location
+    monkeypatch.setattr(
+        LocationProvider,
+        "new_table_metadata_file_location",
+        lambda self, version=0: name(self, version).replace(".metadata.json", ".gz.metadata.json"),
+    )
+    table = commit(make_table(lake, SHORT), 20)
+    there = files_of(table)
+    assert {".gz.metadata.json"} == {"".join(path.suffixes) for path in there}
+    assert len(there) - LOGGED - 1 == delete_old_metadata(table, now_micros())
+
+
+def test_a_damaged_file_hides_none_before_it(lake: Lake) -> None:
+    """What a file that is cut off no longer names, its successors do."""
+    table = commit(make_table(lake, SHORT), 20)
+    damaged = logged(table)[0]
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    there = files_of(table)
+    assert len(there) - LOGGED - 1 == delete_old_metadata(table, now_micros())
 
 
 def _name(path: str) -> str:
