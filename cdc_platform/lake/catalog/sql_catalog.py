@@ -1,12 +1,18 @@
 """A sql catalog that reads a table's metadata file once, and shares what no commit changes."""
 
+from collections.abc import Iterable
 from threading import Lock
 from typing import Any, Final
 
+import msgspec
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError, ValidationError
+from pyiceberg.io import InputFile
+from pyiceberg.serializers import Compressor
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Identifier
 from sqlalchemy import select
 
@@ -36,13 +42,18 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
             NoSuchTableError: there is none.
         """
         cached = self._known.get(Catalog.identifier_to_tuple(identifier))
-        if cached is None or cached.metadata_location != self._location(identifier):
-            cached = self._read(identifier)
+        location = self._location(identifier)
+        if location is None:
+            raise NoSuchTableError(f"Table does not exist: {identifier}")
+        if cached is None or cached.metadata_location != location:
+            cached = self._read(Catalog.identifier_to_tuple(identifier), location, cached)
         return Table(cached.name(), cached.metadata, cached.metadata_location, cached.io, self, cached.config)
 
-    def _read(self, identifier: str | Identifier) -> Table:
-        table = super().load_table(identifier)
-        table.metadata = share_logs(table.metadata)
+    def _read(self, identifier: Identifier, location: str, before: Table | None) -> Table:
+        file = self._load_file_io(location=location).new_input(location)
+        metadata = read_metadata(file, before.metadata.snapshots if before is not None else ())
+        io = self._load_file_io(metadata.properties, location)
+        table = Table(identifier, share_logs(metadata), location, io, self)
         with self._lock:
             if len(self._known) >= TABLES_MAX:
                 self._known.clear()
@@ -68,6 +79,31 @@ class _Shared(list[Any]):
 
     def __deepcopy__(self, memo: dict[int, object]) -> "_Shared":
         return _Shared(self)
+
+
+def read_metadata(file: InputFile, known: Iterable[Snapshot]) -> TableMetadata:
+    """Return what a metadata file says.
+
+    Args:
+        file: the metadata file.
+        known: snapshots of the table that need not be made again. Thousands of objects for each commit
+            would soon keep Python's garbage collector busier than all else.
+
+    Raises:
+        ValidationError: it is no metadata file.
+    """
+    with file.open() as stream, Compressor.get_compressor(file.location).stream_decompressor(stream) as text:
+        content = text.read()
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in known}
+    try:
+        fields = msgspec.json.decode(content, type=dict[str, Any])
+        numbered = [(entry["snapshot-id"], entry) for entry in fields.get("snapshots") or ()]
+        fields["snapshots"] = [entry for number, entry in numbered if number not in by_id]
+    except (msgspec.DecodeError, KeyError, TypeError) as error:
+        raise ValidationError(f"{file.location} is no metadata file: {error}") from error
+    metadata = TableMetadataUtil.parse_raw(msgspec.json.encode(fields).decode())
+    by_id.update((snapshot.snapshot_id, snapshot) for snapshot in metadata.snapshots)
+    return metadata.model_copy(update={"snapshots": [by_id[number] for number, _ in numbered]})
 
 
 def share_logs(metadata: TableMetadata) -> TableMetadata:

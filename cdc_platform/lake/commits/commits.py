@@ -60,10 +60,13 @@ def head(table: Table, ref: str = MAIN) -> Snapshot | None:
 
 def ancestors_of(table: Table, snapshot: Snapshot | None) -> Iterator[Snapshot]:
     """Yield a snapshot and what it was built upon, newest first, as far as snapshots are kept."""
-    while snapshot is not None:
+    if snapshot is None:
+        return
+    yield snapshot
+    # pyiceberg looks through all snapshots for one of them.
+    by_id = {other.snapshot_id: other for other in table.metadata.snapshots}
+    while snapshot := by_id.get(snapshot.parent_snapshot_id or -1):
         yield snapshot
-        parent = snapshot.parent_snapshot_id
-        snapshot = table.metadata.snapshot_by_id(parent) if parent is not None else None
 
 
 def fact(snapshot: Snapshot, key: str) -> str | None:

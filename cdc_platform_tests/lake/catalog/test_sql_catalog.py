@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.serializers import FromInputFile
 
 from cdc_platform.lake.catalog.files import LakeFile, LakeFiles
 from cdc_platform.lake.catalog.lake import Lake
@@ -75,6 +76,22 @@ def test_dropped_table_is_not_found(folder: Path, catalog: Catalog) -> None:
         catalog.load_table(TABLE)
     other.create_table(TABLE, ROWS.schema)
     assert catalog.load_table(TABLE).metadata.table_uuid != before
+
+
+def test_metadata_are_those_of_the_file(folder: Path, catalog: Catalog) -> None:
+    """What is shared with the version before makes no difference, whatever another process did meanwhile."""
+    catalog.load_table(TABLE)
+    other = open_catalog(folder).load_table(TABLE)
+    for _ in range(3):
+        other.append(ROWS)
+    first = other.metadata.snapshots[0].snapshot_id
+    other.maintenance.expire_snapshots().by_id(first).commit()
+    other.manage_snapshots().create_tag(other.metadata.snapshots[-1].snapshot_id, "kept").commit()
+    before = catalog.load_table(TABLE).metadata
+    other.append(ROWS)
+    loaded = catalog.load_table(TABLE)
+    assert FromInputFile.table_metadata(loaded.io.new_input(loaded.metadata_location)) == loaded.metadata
+    assert [*map(id, before.snapshots)] == [*map(id, loaded.metadata.snapshots[:-1])]
 
 
 def test_copies_of_metadata_share_their_snapshots(catalog: Catalog) -> None:
