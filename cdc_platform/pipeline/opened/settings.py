@@ -23,7 +23,7 @@ class MaintenanceSettings:
     """How the lake is kept fast."""
 
     minor_every_cycles: Annotated[int, Described("Cycles between two compactions of small files.")] = 6
-    expire_every_cycles: Annotated[int, Described("Cycles between two expiries of snapshots.")] = 120
+    expire_every_cycles: Annotated[int, Described("Least cycles between two expiries of snapshots.")] = 120
     small_file_bytes: Annotated[int, Described("Files below this size are small ones.")] = 8 * 1024 * 1024
     keep_every_cut_s: Annotated[
         float,

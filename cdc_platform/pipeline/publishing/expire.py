@@ -71,7 +71,7 @@ def age_of_merged(pipeline: Pipeline, table: Table, now_micros: int) -> float:
     settings, snapshots = pipeline.settings.maintenance, table.metadata.snapshots
     oldest_s = now_micros / 1_000_000 - min(snapshot.timestamp_ms for snapshot in snapshots) / 1000
     certain = len(old) - most_kept(min(oldest_s, settings.keep_snapshots_s))
-    return certain / settings.expire_every_cycles
+    return certain / _enough(pipeline, len(snapshots) - certain)
 
 
 def expire_own(pipeline: Pipeline, spark: SparkSession, name: str, now_micros: int, *, thorough: bool) -> int:
@@ -91,10 +91,15 @@ def _old_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) ->
 
 def age_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> float:
     """Return how many snapshots of an own table may expire, beside those that pay for it."""
-    enough = pipeline.settings.maintenance.expire_every_cycles
+    old = len(_old_of_own(pipeline, name, table, now_micros))
     if name in GLANCED_TABLES:
-        enough = min(GLANCED_SNAPSHOTS, enough)
-    return len(_old_of_own(pipeline, name, table, now_micros)) / enough
+        return old / min(GLANCED_SNAPSHOTS, pipeline.settings.maintenance.expire_every_cycles)
+    return old / _enough(pipeline, len(table.metadata.snapshots) - old)
+
+
+def _enough(pipeline: Pipeline, kept: int) -> int:
+    """Return how many old snapshots pay for an expiry: it reads the manifests of all that are kept."""
+    return max(pipeline.settings.maintenance.expire_every_cycles, kept // 2)
 
 
 def _expire(spark: SparkSession, table: Table, old: Sequence[int]) -> int:

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from pyiceberg.table.snapshots import Snapshot
 
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.pipeline.publishing.expire import forget_deletion_markers
+from cdc_platform.pipeline.publishing.expire import READING_S, age_of_own, forget_deletion_markers
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
+from cdc_platform_tests.pipeline.bank import bank_pipeline
 from cdc_platform_tests.support.cycles import found_rows, sync
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
 from cdc_platform_tests.support.datastream.pipelines import make_pipeline
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from cdc_platform.pipeline.opened.pipeline import Pipeline
 
+NOW_MICROS: Final = 1_800_000_000_000_000
 YEARS_AGO_S: Final = -3 * 365 * 86400
 DAY_MICROS: Final = 86_400_000_000
 
@@ -52,3 +55,24 @@ def test_deletion_markers_stay_as_long_as_older_events_may_come(
     assert count_deletion_markers(pipeline) == 1
     forget_deletion_markers(pipeline, spark, now_micros + 9 * DAY_MICROS)
     assert count_deletion_markers(pipeline) == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "kept", "is_due"),
+    [(119, 50, False), (120, 50, True), (199, 400, False), (200, 400, True)],
+)
+def test_expiry_waits_for_half_as_many_snapshots_as_it_keeps(
+    old: int, kept: int, is_due: bool, tmp_path: Path
+) -> None:
+    """What an expiry costs grows with the snapshots that are kept, so it waits for more that go."""
+    pipeline = bank_pipeline(LakeSettings(str(tmp_path)))
+    table = pipeline.lake.system_table(LOG)
+    now_ms = NOW_MICROS // 1000
+    times = [*[now_ms - READING_S * 1000 - 1] * old, *[now_ms] * kept]
+    snapshots = [
+        Snapshot.model_validate({"snapshot-id": number, "timestamp-ms": time_ms, "manifest-list": "a"})
+        for number, time_ms in enumerate(times, start=1)
+    ]
+    table.metadata = table.metadata.model_copy(update={"snapshots": snapshots})
+
+    assert is_due == (age_of_own(pipeline, LOG, table, NOW_MICROS) >= 1)
