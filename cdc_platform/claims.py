@@ -59,7 +59,7 @@ class Worker:
         return cls(socket.gethostname(), os.getpid(), _started(os.getpid()) or "")
 
     def is_lost(self) -> bool:
-        """Whether the process is known to be gone; of other machines nothing is known."""
+        """Return whether the process is known to be gone; of other machines nothing is known."""
         return self.host == socket.gethostname() and _started(self.pid) != self.started
 
 
@@ -111,7 +111,7 @@ def claim_run(
 
 
 def _is_before(other: dg.RunRecord, mine: dg.RunRecord) -> bool:
-    """Whether another run claimed its turn first; runs that have not begun do not count."""
+    """Return whether another run claimed its turn first; runs that have not begun do not count."""
     return CLAIMED_TAG in other.dagster_run.tags and _order(other) < _order(mine)
 
 
@@ -129,7 +129,7 @@ def unfinished_runs(instance: dg.DagsterInstance, pipeline: str) -> list[dg.RunR
 
 
 def has_waiting_run(instance: dg.DagsterInstance, run_id: str, pipeline: str) -> bool:
-    """Whether another run of the pipeline waits for this one to end."""
+    """Return whether another run of the pipeline waits for this one to end."""
     records = instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}, statuses=list(LAUNCHED)))
     return any(
         record.dagster_run.run_id != run_id and WORKER_TAG in record.dagster_run.tags for record in records

@@ -174,7 +174,7 @@ class ReplicationRefused(SourceError):
 
 
 class SlotInUse(SourceError):
-    """Somebody else reads the replication slot, or writes into the spool."""
+    """Another process reads the replication slot, or writes into the spool."""
 
     retryable = True
 

@@ -14,7 +14,7 @@ def change_stream_partitions(pipeline: str) -> dg.DynamicPartitionsDefinition:
 
 @dataclass(frozen=True)
 class KeyChanges:
-    """How Dagster's keys differ from the lineage; ``unchanged`` are in the order in which they were added."""
+    """Differences between Dagster's keys and the lineage; ``unchanged`` are in the order they came in."""
 
     unchanged: tuple[str, ...]
     added: tuple[str, ...]

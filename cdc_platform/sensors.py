@@ -38,7 +38,7 @@ BACKOFF_S: Final = (0, 0, 10, 30, 60, 120, 300)
 
 @dataclass(frozen=True)
 class Running:
-    """How Dagster runs a pipeline."""
+    """Dagster's way to run a pipeline."""
 
     sensor: Annotated[
         bool, Described("Whether the sensor is on from the start; the UI can switch it later.")
@@ -67,7 +67,7 @@ class Running:
 
 @dataclass(frozen=True)
 class RunSelection:
-    """What the sensor asks for: all assets, the checks of every run, and now and then the proofs."""
+    """Selection of a sensor's run: all assets, the checks of every run, and at times the reconciliations."""
 
     assets: PipelineAssets
     checks: tuple[dg.AssetCheckKey, ...]
@@ -116,7 +116,7 @@ def evaluate_pipeline(
 
 
 def has_news(pipeline: Pipeline, lineage: Lineage, clock_micros: int) -> bool:
-    """Whether a cycle has something to read, or to publish of what an interrupted one has read."""
+    """Return whether a cycle has something to read, or to publish of what an interrupted one has read."""
     cut = newest_cut(pipeline.lake)
     if cut is None or cut.cycle < read_mark(pipeline.lake.system_table(RAW)).cycle:
         return True

@@ -22,7 +22,7 @@ SIGNAL_EXIT: Final = 128
 
 @dataclass
 class Stop:
-    """Whether a signal has asked for the end, and which one."""
+    """State of a requested stop: whether a signal asked for it, and which one."""
 
     quieten: Callable[[], None]
     terminal: TextIO

@@ -105,7 +105,7 @@ def test_one_read_follows_all_generations(dialect: Dialect) -> None:
 
 
 def test_a_child_that_starts_where_the_window_ends() -> None:
-    """Whether a partition ends at, before or after the end of a window, its child is read from there."""
+    """A child is read from its partition's end, whether that is before, at or after the window's end."""
     whole = reading(churning())
     whole.catch_up()
     starts = sorted({partition.start_micros for partition in whole.lineage.partitions.values()} - {ORIGIN})

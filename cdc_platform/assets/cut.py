@@ -26,7 +26,7 @@ from cdc_platform.visible import visible_text
 
 
 class CutConfig(dg.Config):
-    """How long a run goes on."""
+    """Duration of a run."""
 
     follow_s: float = Field(
         default=0.0,

@@ -10,7 +10,7 @@ from cdc_platform.resources import find_run
 
 
 class MaintenanceConfig(dg.Config):
-    """How much is done."""
+    """Scope of a maintenance run."""
 
     force: bool = Field(default=False, description="Compact and expire everything now, due or not.")
 

@@ -53,7 +53,7 @@ class StreamAsset:
 
 
 class StreamReading:
-    """What Datastream says of a stream in one run: it is asked once, for the asset and for its check."""
+    """State of a stream as Datastream reports it; one request per run serves the asset and its check."""
 
     def __init__(self, settings: StreamSettings, observe: Observe) -> None:
         self._settings, self._observe = settings, observe

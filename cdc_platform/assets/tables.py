@@ -16,7 +16,7 @@ from cdc_platform.resources import find_run
 
 
 class TableConfig(dg.Config):
-    """What may be asked of one table in the launchpad."""
+    """Launchpad options of one table."""
 
     rebuild: bool = Field(
         default=False,

@@ -151,7 +151,7 @@ def _is_caught_up(outcome: "CycleOutcome", target_micros: int, *, hands_out_even
 
 
 def has_done_something(outcome: "CycleOutcome") -> bool:
-    """Whether a cycle is worth a line: with files and topics, most cycles find nothing to read."""
+    """Return whether a cycle is worth a line: with files and topics, most cycles find nothing to read."""
     logged = outcome.order.changes + outcome.order.quarantined
     return outcome.read.committed or bool(outcome.copy.copies) or logged > 0
 

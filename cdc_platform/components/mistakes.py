@@ -124,7 +124,7 @@ def _mistakes(error: ValidationError, outer: Names) -> list[Mistake]:
 
 
 def _is_explained(mistake: Mistake, others: Sequence[Mistake]) -> bool:
-    """Whether another mistake lies within the same setting, or is another one of its value."""
+    """Return whether another mistake lies within the same setting, or is another one of its value."""
     within = [other for other in others if other.names[: len(mistake.names)] == mistake.names]
     return any(other.kind != mistake.kind or len(other.names) > len(mistake.names) for other in within)
 

@@ -26,7 +26,7 @@ COPYING: Final = frozenset({"initial_copy", "copy_chunk_rows", "copy_s", "max_wi
 
 @dataclass(frozen=True)
 class DagsterSettings:
-    """What Dagster alone needs to know of a pipeline."""
+    """Settings of a pipeline that only Dagster needs."""
 
     runs: Annotated[Running, Described("How Dagster runs the pipeline.")] = field(default_factory=Running)
 

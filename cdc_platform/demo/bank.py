@@ -57,7 +57,7 @@ _ABORTED_PAUSE_S: Final = 0.005
 
 @dataclass(frozen=True)
 class BankSettings:
-    """Where the bank is; `host` is the address of an emulator."""
+    """Location of the bank; `host` is the address of an emulator."""
 
     host: str
     project: str = "cdc-demo"
@@ -69,7 +69,7 @@ class BankSettings:
 
 @dataclass(frozen=True)
 class Written:
-    """What a writer did: its commits, how often one was tried again, and for how long it wrote."""
+    """Summary of a writer: its commits, its retries, and how long it wrote."""
 
     transactions: int
     aborted: int

@@ -38,7 +38,7 @@ CATCH_UP_WITHIN_S: Final = 900.0
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """What the command line asks for; `seconds` is None for a demo that ends when it is interrupted."""
+    """Command-line options; `seconds` is None for a demo that runs until it is interrupted."""
 
     home: Path
     seconds: float | None
@@ -51,7 +51,7 @@ class DemoOptions:
 
 @dataclass(frozen=True)
 class DemoTools:
-    """What the demo needs of the layers above it."""
+    """Functions of the layers above that the demo needs."""
 
     load_settings: Callable[[Path], PipelineSettings]
     start_spark: Callable[[PipelineSettings], "SparkSession"]

@@ -44,7 +44,7 @@ OLDEST_START_S: Final = 24 * 3600
 
 @dataclass(frozen=True)
 class DemoHome:
-    """Where everything of a demo lies; nothing is written outside of it."""
+    """Folder of a demo; nothing is written outside it."""
 
     folder: Path
 

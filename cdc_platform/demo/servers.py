@@ -22,7 +22,7 @@ ANSWERS_WITHIN_S: Final = 600.0
 
 
 class DemoServer(StrEnum):
-    """What plays Spanner."""
+    """Server that stands in for Spanner."""
 
     SIMULATOR = "simulator"
     """The simulator, which is a part of the platform: the bank goes on when the demo is started again."""

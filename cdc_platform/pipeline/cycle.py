@@ -24,7 +24,7 @@ from cdc_platform.pipeline.reading.read import ReadOutcome, read_generations
 
 @dataclass(frozen=True)
 class CycleOutcome:
-    """What one cycle did, and how long each of its steps took, in seconds."""
+    """Result of one cycle, with the seconds of each step."""
 
     read: ReadOutcome
     order: OrderOutcome

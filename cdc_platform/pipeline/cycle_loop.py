@@ -113,7 +113,7 @@ def follow_source(
 
 
 def is_idle(outcome: CycleOutcome) -> bool:
-    """Whether a cycle has read no data change record, and there was nothing more to read or copy then."""
+    """Return whether a cycle read no data change record, and had nothing more to read or copy."""
     if not outcome.read.committed:
         return not outcome.copy.is_going_on
     watermark = outcome.order.watermark_micros

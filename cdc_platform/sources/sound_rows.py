@@ -87,7 +87,7 @@ def _half_in(name: str, value: Any) -> str | None:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text has no halves of surrogate pairs."""
+    """Return whether a text has no halves of surrogate pairs."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -9,7 +9,7 @@ from cdc_platform.errors import SourceError, SourceUnreachable
 
 
 class RetryRule(Enum):
-    """What a client does about one gRPC status code."""
+    """Reaction of a client to one gRPC status code."""
 
     RETRY = "retry"
     """The same call may succeed in a moment."""
@@ -37,7 +37,7 @@ _TRANSPORT_TEXTS: Final = ("RST_STREAM", "EOS on DATA frame", "GOAWAY", "Stream 
 
 @dataclass(frozen=True)
 class StatusMeaning:
-    """What a status code means when the message contains the text; `advice` tells the operator what to do."""
+    """Meaning of a status code when the message contains the text; `advice` tells the operator what to do."""
 
     code: str
     text: str

@@ -183,7 +183,7 @@ def prove(simulator: Simulator, pipeline: Pipeline, cut: Cut) -> frozenset[str]:
 
 
 def is_right(simulator: Simulator, proof: Proof) -> bool:
-    """Whether a table equals the source, but for what the change stream has not watched for a while."""
+    """Return whether a table equals the source, except for times when the stream did not watch it."""
     if simulator.settings.schema_change_every_s is None:
         return proof.is_equal and not proof.uncompared
     return (

@@ -130,7 +130,7 @@ WORKLOADS: Final[Mapping[str, Opening]] = {
 
 
 def needs_broker(name: str) -> bool:
-    """Whether a workload reads topics."""
+    """Return whether a workload reads topics."""
     return name.endswith(KAFKA)
 
 

@@ -43,7 +43,7 @@ KEPT_MANIFESTS: Final = 512
 
 @dataclass(frozen=True)
 class VectorPlace:
-    """Where a deletion vector lies in its file, and the path of the data file that it is of."""
+    """Place of a deletion vector in its file, and the path of the data file it belongs to."""
 
     data_file: str
     offset: int
@@ -65,7 +65,7 @@ def vector_place(delete_file: DataFile) -> VectorPlace:
 
 
 def is_vector(delete_file: DataFile) -> bool:
-    """Whether a file that deletes rows is a deletion vector."""
+    """Return whether a file that deletes rows is a deletion vector."""
     return delete_file.file_format == FileFormat.PUFFIN and delete_file[REFERENCED_DATA_FILE] is not None
 
 

@@ -53,7 +53,7 @@ ENGINE: Final = "cdc_platform"
 
 @dataclass(frozen=True)
 class RowDelta:
-    """What one commit changes: rows that are taken out, and rows that come in.
+    """Changes of one commit: rows to remove and rows to add.
 
     ``files`` are those of the base, the snapshot that the commit is built upon. Rows that stand for others
     which are taken out may have their ids, in the column `_row_id`.

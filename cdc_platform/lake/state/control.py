@@ -25,7 +25,7 @@ _STATES: Final = {state.value: state for state in PartitionState}
 
 @dataclass(frozen=True)
 class ControlRows:
-    """What one cycle reports of its windows and of the children that were announced."""
+    """Reports of one cycle: its windows and the children that were announced."""
 
     windows: tuple[WindowReport, ...]
     children: tuple[ChildAnnouncement, ...]

@@ -31,7 +31,7 @@ MOST_CHUNKS: Final = 1_000_000
 
 @dataclass(frozen=True)
 class CopyPlan:
-    """How a table is copied as it was at a position; the stream takes over right after it."""
+    """Plan to copy a table as of a position; the stream takes over right after it."""
 
     table: str
     number: int
@@ -52,7 +52,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class CopyProgress:
-    """How much of a plan a table's branch holds.
+    """Part of a plan that a table's branch holds.
 
     ``head`` is the newest commit of the plan that counts, None before the first. ``is_mixed`` means that
     the branch holds something else upon it: what two runs at once have left, or an earlier plan.
@@ -79,7 +79,7 @@ class CopyProgress:
 
 @dataclass(frozen=True)
 class ChunkBatch:
-    """What one commit of a copy says: the plan, what it was built upon, all chunks up to it, its own."""
+    """Facts of one commit of a copy: the plan, its base, all chunks up to it, its own chunks."""
 
     number: int
     base: int

@@ -58,7 +58,7 @@ def _state(cut: Cut, tables: "dict[str, Table | None]") -> CutState:
 
 
 def is_tagged(table: Table, cut: Cut, name: str) -> bool:
-    """Whether a table of a cut has its tag."""
+    """Return whether a table of a cut has its tag."""
     tag = table.metadata.refs.get(tag_name(cut.cut))
     return tag is not None and tag.snapshot_id == cut.tables[name]
 

@@ -53,7 +53,7 @@ def marker_of(row: Mapping[str, Any]) -> Marker:
 
 @dataclass(frozen=True)
 class _Message:
-    """What the raw record of a message has in its metadata."""
+    """Metadata of a message's raw record."""
 
     prefix: str
     content: str

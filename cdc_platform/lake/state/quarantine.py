@@ -30,7 +30,7 @@ _SAME_NAMES: Final = (
 
 @dataclass(frozen=True)
 class ReplayMark:
-    """What a replay notes at a record; see `QuarantinedRecord`."""
+    """Replay request at a record; see `QuarantinedRecord`."""
 
     micros: int
     cycle: int
@@ -55,7 +55,7 @@ def describe_next_step(lake: Lake) -> str:
 
 
 def may_lack_changes(lake: Lake, table: str) -> bool:
-    """Whether a change of a source table lies or lay in quarantine: a record can lack its table's name."""
+    """Return whether a table's changes are or were in quarantine: a record can lack its table's name."""
     return bool(_record_ids(lake, Or(equals("table_name", table), equals("table_name", None))))
 
 
@@ -150,7 +150,7 @@ def _marked(row: dict[str, Any], marks: Mapping[tuple[int, str], ReplayMark]) ->
 
 @dataclass(frozen=True)
 class Replays:
-    """What has been asked for so far.
+    """All replay requests so far.
 
     Args:
         files: each file that is read again, with the newest cycle that had been read when that was asked for.
@@ -264,7 +264,7 @@ def replayed_records(lake: Lake) -> pa.Table:
 
 
 def has_replays(lake: Lake, table: str | None = None) -> bool:
-    """Whether records, of one source table or of any, have been replayed."""
+    """Return whether records, of one source table or of any, have been replayed."""
     of_table = Or(equals("table_name", table), equals("table_name", None)) if table else AlwaysTrue()
     return bool(_record_ids(lake, all_of(Not(_OPEN), of_table)))
 

@@ -155,12 +155,12 @@ def check_filled(settings: Any, place: str = "", problem: str = "is missing or e
 
 
 def is_enumeration(kind: object) -> bool:
-    """Whether values of a type are texts of a closed list."""
+    """Return whether values of a type are texts of a closed list."""
     return isinstance(kind, type) and issubclass(kind, StrEnum)
 
 
 def is_group(kind: object) -> bool:
-    """Whether values of a type are groups of settings: it is a dataclass."""
+    """Return whether values of a type are groups of settings: it is a dataclass."""
     return isinstance(kind, type) and is_dataclass(kind)
 
 

@@ -97,7 +97,7 @@ def lake_table_name(source_table: str) -> str:
 
 
 def is_reserved_column(name: str) -> bool:
-    """Whether no column of a source table can have the name in the lake, which takes no notice of case."""
+    """Return whether no column of a source table can have the name in the lake, which ignores case."""
     key = case_key(name)
     return not name or key in RESERVED_COLUMNS or key.startswith((FLAG_PREFIX, KEY_PREFIX))
 

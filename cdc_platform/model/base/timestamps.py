@@ -54,7 +54,7 @@ LAST_MICROS: Final = 253_402_300_799_999_999
 
 
 def is_moment(micros: int) -> bool:
-    """Whether a datetime can be the moment."""
+    """Return whether a datetime can be the moment."""
     return FIRST_MICROS <= micros <= LAST_MICROS
 
 

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class ChangeKind(StrEnum):
-    """What a change does to its row, or to its table.
+    """Effect of a change on its row, or on its table.
 
     Spanner reports INSERT, UPDATE and DELETE only; the others are reserved for sources to come, so that
     persisted logs need no new format for them.

@@ -20,7 +20,7 @@ AFTER: Final = " ~"
 
 @dataclass(frozen=True)
 class KeyEvent:
-    """What an event does to a key: it removes the key's row, or writes it.
+    """Effect of an event on a key: it removes the key's row, or writes it.
 
     Args:
         event_id: its event.
@@ -135,7 +135,7 @@ class _Key:
         return own[:1]
 
     def _makes_room(self, removal: KeyEvent, write: KeyEvent) -> bool:
-        """Whether a removal is that of the row which had the key before, although it follows the write."""
+        """Return whether a removal is of the row that had the key before, although it follows the write."""
         later = [event for event in self._writes if event.ordering_key > write.ordering_key][:1]
         ends = [event.ordering_key for event in (*later, *self._own_removal(write))]
         is_later = write.ordering_key < removal.ordering_key

@@ -51,7 +51,7 @@ def _row_of(keys: str) -> str:
 
 
 def is_keyless(keys: str) -> bool:
-    """Whether a key of the log is one that its row has got here."""
+    """Return whether a key of the log is one that its row has got here."""
     return keys.startswith(_BEGINNING)
 
 

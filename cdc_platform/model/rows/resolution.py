@@ -16,7 +16,7 @@ StoredRows = Mapping[RowId, Values | None]
 
 
 class Origin(StrEnum):
-    """Where a value that was not sent has been found."""
+    """Place where a value that was not sent was found."""
 
     BATCH = "batch"
     """In an earlier change of the batch, of the same key."""

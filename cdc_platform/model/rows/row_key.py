@@ -58,7 +58,7 @@ class RowKey:
         )
 
     def is_same(self, keys_json: str | None) -> bool:
-        """Whether a key of the log has the same values, however they are written."""
+        """Return whether a key of the log has the same values, however they are written."""
         members = json.loads(keys_json) if keys_json else {}
         if not isinstance(members, dict):
             return False

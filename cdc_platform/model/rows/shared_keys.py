@@ -21,7 +21,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class KeyUse:
-    """What a change does to a key, of a table and in a transaction.
+    """Effect of a change on a key of a table within a transaction.
 
     Args:
         event_id: its event.
@@ -86,7 +86,7 @@ class _Row:
     values: dict[str, Any] = field(default_factory=dict)
 
     def may_be(self, values: Values) -> bool:
-        """Whether no value of a row contradicts that it is this one."""
+        """Return whether no value of a row contradicts that it is this one."""
         return all(self.values[name] == value for name, value in values.items() if name in self.values)
 
 

@@ -43,7 +43,7 @@ class ColumnVersion:
     is_widened: bool = False
 
     def is_stored_as(self, name: str, there: Container[str]) -> bool:
-        """Whether a table with these columns, by `case_key`, has the version under a name, if it has it.
+        """Return whether a table with these columns, by `case_key`, has the version under a name.
 
         A name that it is set aside under is a new one, so of its names the newest that is there tells.
         """
@@ -51,7 +51,7 @@ class ColumnVersion:
         return next((candidate for candidate in names if candidate in there), None) == case_key(name)
 
     def is_over_at(self, micros: int) -> bool:
-        """Whether the source no longer had this version at a moment; bounds are never too early."""
+        """Return whether the source no longer had this version at a moment; bounds are never too early."""
         return self.until is not None and (self.until.micros or 0) <= micros
 
 

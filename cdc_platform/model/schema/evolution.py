@@ -15,7 +15,7 @@ from cdc_platform.model.schema.table_schema import ARRAY, ColumnType, spark_type
 
 @dataclass(frozen=True)
 class SchemaHistory:
-    """What is known of all tables and of the change stream's options, up to a cycle of the log.
+    """Schemas of all tables and options of the change stream, up to a cycle of the log.
 
     ``position_micros`` is the log's position at that cycle. ``past_options`` holds every value that an option
     has had. ``other_names`` are tables that exist and are not watched, ``keyless`` such as are watched and
@@ -71,7 +71,7 @@ def build_history(events: Iterable[SchemaEvent]) -> SchemaHistory:
 
 
 def same_type(first: ColumnType, other: ColumnType) -> bool:
-    """Whether two descriptions mean one type: records and information schema spell rare types differently."""
+    """Return whether two descriptions mean one type: records spell rare types in their own way."""
     if first == other:
         return True
     if first.element is not None and other.element is not None:
@@ -89,7 +89,7 @@ _COMMON: Final = frozenset(
 
 
 def is_convertible(old: ColumnType, new: ColumnType) -> bool:
-    """Whether Spanner lets a column change between these types in place, and so converts what is stored."""
+    """Return whether Spanner converts a column between these types in place, stored values included."""
     if old.element is not None and new.element is not None:
         return is_convertible(old.element, new.element)
     return (old.code, new.code) in _IN_PLACE

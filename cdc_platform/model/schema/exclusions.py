@@ -74,7 +74,7 @@ def table_exclusions(history: SchemaHistory, table: ColumnHistory) -> Exclusion:
 
 
 def may_lack_rows(history: SchemaHistory, table: ColumnHistory) -> bool:
-    """Whether insertions or deletions of a table may have been left out of the log."""
+    """Return whether insertions or deletions of a table may have been left out of the log."""
     excluded = table_exclusions(history, table)
     return excluded.missing or excluded.surplus
 

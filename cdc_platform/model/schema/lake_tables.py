@@ -12,7 +12,7 @@ from cdc_platform.model.schema.table_options import history_name
 
 @dataclass(frozen=True)
 class LakeTable:
-    """What a source table asks for: the table of its rows, or that of its history."""
+    """Lake table of a source table: the table of its rows, or that of its history."""
 
     source_table: str
     is_history: bool = False

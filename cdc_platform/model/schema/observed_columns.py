@@ -68,7 +68,7 @@ def parse_column_types(text: str | None) -> Mapping[str, ObservedColumn] | None:
 
 
 def declares_types_of(table: TableSchema | None, column_types: str) -> bool:
-    """Whether records have the key and the types that their table has; a new table has those of its records.
+    """Return whether records have their table's key and types; a new table has those of its records.
 
     Args:
         table: the table, None where nothing is known of it.

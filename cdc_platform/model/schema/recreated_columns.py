@@ -24,7 +24,7 @@ class Renewal:
     ahead: frozenset[str]
 
     def is_new(self, name: str, ordinals: Mapping[str, int]) -> bool:
-        """Whether a record is certainly of the new column, by the ordinals of the columns that it names."""
+        """Return whether a record is certainly of the new column, by the ordinals of its columns."""
         place = ordinals[name]
         return place > self.before or any(ordinals.get(other, place) < place for other in self.ahead)
 
@@ -55,7 +55,7 @@ def _overtakers(columns: ColumnHistory, passed: list[str], before: int) -> froze
 
 
 def _may_be_old(columns: ColumnHistory, name: str) -> bool:
-    """Whether a column that the last schema read did not show may have stood there already."""
+    """Return whether a column that the last schema read did not show may have stood there already."""
     return name in columns.unwatched or columns.live(name) is not None
 
 

@@ -17,7 +17,7 @@ ONE_CHANGE_MICROS: Final = 1000
 
 
 def has_other_key(columns: ColumnHistory, key: Mapping[str, ColumnType]) -> bool:
-    """Whether a key with columns of these types is certainly that of another table of the same name."""
+    """Return whether a key with columns of these types certainly belongs to a recreated table."""
     types = {version.name: version.type for version in columns.live_versions if version.is_primary_key}
     if not (types and key):
         return False
@@ -32,7 +32,7 @@ def _is_other(first: ColumnType, other: ColumnType) -> bool:
 def shows_creation(
     history: SchemaHistory, schema_read: SchemaRead | None, read_back: Callable[[int], SchemaRead] | None
 ) -> bool:
-    """Whether a table that comes up has certainly been watched since it has its name.
+    """Return whether a table that comes up has certainly been watched since it has its name.
 
     A stream that names its tables may have begun to watch one with rows.
     """
@@ -70,7 +70,7 @@ def _lacks_known(history: SchemaHistory, schema_read: SchemaRead) -> bool:
 def _is_made(
     name: str, since_micros: int, schema_read: SchemaRead, read_back: Callable[[int], SchemaRead]
 ) -> bool:
-    """Whether there are two moments between which the table comes up and no other one goes, by bisection."""
+    """Return whether the table appears between two moments at which no other one goes, by bisection."""
     before, after = read_back(since_micros), schema_read
     while before.is_exact and after.is_exact and name not in _names(before):
         if _names(before) <= _names(after):

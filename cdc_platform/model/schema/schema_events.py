@@ -9,7 +9,7 @@ from cdc_platform.model.schema.table_schema import ColumnType
 
 
 class SchemaChange(StrEnum):
-    """What has changed at the source."""
+    """Kind of a schema change at the source."""
 
     TABLE_ADDED = "table_added"
     """The table is watched from here on."""

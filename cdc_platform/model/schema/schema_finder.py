@@ -24,7 +24,7 @@ def is_news(
     is_whole: bool,
     widens: bool = False,
 ) -> bool:
-    """Whether records with these columns may report a change; most do not, and cost nothing further.
+    """Return whether records with these columns may report a change; most do not, and cost nothing further.
 
     With ``widens`` records come in no order: see `find_events`.
     """
@@ -173,7 +173,7 @@ class _Finder:
         return self.history.tables[table]
 
     def _joins_key(self, version: ColumnVersion, column: ObservedColumn) -> bool:
-        """Whether a column is in the key now, or no longer, as it can be of another table only."""
+        """Return whether a column is in the key now, or no longer, as it can be of another table only."""
         return self.fixes_keys and version.is_primary_key != column.is_primary_key
 
     def _miss(self, table: str, observation: ObservedColumns) -> None:

@@ -10,7 +10,7 @@ from cdc_platform.model.schema.widening import joined_type
 
 
 class SchemaPolicy(StrEnum):
-    """What happens when the schema of a table changes."""
+    """Reaction to a change of a table's schema."""
 
     EVOLVE = "evolve"
     """The lake's table follows; names that the lake cannot tell apart get a digest of themselves."""

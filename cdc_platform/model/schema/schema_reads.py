@@ -9,7 +9,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 
 @dataclass(frozen=True)
 class SchemaRead:
-    """What the source says of its schema.
+    """Schema as the source describes it.
 
     ``is_exact`` is False when it no longer tells the schema of ``micros``, but only that of a later moment.
     ``unwatched`` has every table of the database with the columns that the change stream does not watch.

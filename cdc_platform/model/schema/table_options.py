@@ -41,7 +41,7 @@ _TAKEN_IN_HISTORY: Final = re.compile(rf"({'|'.join(_HISTORY_TYPES)})({_SOURCE_S
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What is kept of a table beyond its current rows."""
+    """Options to keep more of a table than its current rows."""
 
     history: Annotated[
         bool,
@@ -116,12 +116,12 @@ def source_schema(stored: TableSchema) -> TableSchema:
 
 
 def keeps_deleted(stored: TableSchema) -> bool:
-    """Whether the rows of a table of the lake stay in it when they are deleted."""
+    """Return whether the rows of a table of the lake stay in it when they are deleted."""
     return any(column.name == DELETED for column in stored.columns)
 
 
 def keeps_order(stored: TableSchema) -> bool:
-    """Whether the rows of a table of the lake tell the ordering key of their newest change."""
+    """Return whether the rows of a table of the lake tell the ordering key of their newest change."""
     return any(column.name == ORDER_KEY for column in stored.columns)
 
 

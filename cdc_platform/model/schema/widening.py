@@ -50,7 +50,7 @@ def key_family(kind: ColumnType) -> str:
 
 
 def keeps_values(old: ColumnType, new: ColumnType) -> bool:
-    """Whether values that a column had are the same as values of the type that it got in place.
+    """Return whether values that a column had are the same as values of the type that it got in place.
 
     It is so where the new type writes them in one way, whatever the database, which does not state how it has
     converted them: a text of a moment depends on its settings, that of a float on its version. An integer

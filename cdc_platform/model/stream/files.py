@@ -60,7 +60,7 @@ def is_of_version(identity: str, path: str, version: str) -> bool:
 
 
 def are_few(files: Sequence[SourceFile]) -> bool:
-    """Whether files are so few, and so small, that no task of Spark need read them."""
+    """Return whether files are so few, and so small, that no task of Spark need read them."""
     return len(files) <= LOCAL_FILES and sum(file.size_bytes for file in files) <= LOCAL_BYTES
 
 

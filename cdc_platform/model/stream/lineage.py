@@ -16,7 +16,7 @@ _MICROS_PER_S: Final = 1_000_000
 
 
 class PartitionState(StrEnum):
-    """How far a partition has come; the states are passed in this order, and none is left backwards."""
+    """Progress of a partition; the states follow in this order, and none is left backwards."""
 
     CREATED = "created"
     """Announced, but some parent has not finished; it holds the watermark at its start."""
@@ -269,7 +269,7 @@ def _schedule(partitions: dict[str, Partition], unfinished: dict[str, Partition]
 
 
 def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest: int | None) -> bool:
-    """Whether all parents have finished, including any that nobody has announced yet.
+    """Return whether all parents have finished, including any that nobody has announced yet.
 
     One parent of a merge may announce the child while another is still unknown, because the partition that
     will announce *it* is behind. When nothing unfinished is behind the child's start, nothing is unknown:

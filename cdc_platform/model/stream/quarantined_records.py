@@ -12,7 +12,7 @@ Part = TypeVar("Part")
 
 
 class ReplaySource(StrEnum):
-    """What a replayed record is judged again from."""
+    """Input from which a replayed record is judged again."""
 
     FILE = "file"
     """The file that it came in: a cycle reads it again, whole."""
@@ -109,7 +109,7 @@ class QuarantinedRecord:
 
 @dataclass(frozen=True)
 class QuarantineFilter:
-    """Which records of a quarantine are meant; what is None does not narrow the choice.
+    """Selection of quarantined records; None in a field does not narrow it.
 
     Args:
         table: the source table.
@@ -124,7 +124,7 @@ class QuarantineFilter:
     record: str | None = None
 
     def matches(self, record: QuarantinedRecord) -> bool:
-        """Whether a record is meant."""
+        """Return whether a record is meant."""
         return (
             self.table in (None, record.table)
             and (self.reason or "").casefold() in record.reason.casefold()

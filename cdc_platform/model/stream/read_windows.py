@@ -23,7 +23,7 @@ class ReadWindow:
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """What a cycle may read.
+    """Limits of what a cycle may read.
 
     Args:
         clock_micros: the source's own clock.
@@ -61,7 +61,7 @@ class ReadPlan:
 
 
 class WindowOutcome(StrEnum):
-    """How the read of a window ended."""
+    """Outcome of reading a window."""
 
     COMPLETE = "complete"
     """It was read to its end."""
@@ -73,7 +73,7 @@ class WindowOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class WindowReport:
-    """What became of a window: everything up to `end_inclusive_micros` has been read."""
+    """Result of a window: everything up to `end_inclusive_micros` has been read."""
 
     token: str
     start_exclusive_micros: int

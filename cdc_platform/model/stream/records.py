@@ -8,7 +8,7 @@ AGAIN_SINCE: Final = "again_since_micros"
 
 
 class RecordKind(StrEnum):
-    """What one row of `raw_change_records` is."""
+    """Kind of a row of `raw_change_records`."""
 
     DATA_CHANGE = "data_change"
     """Mods of one table and one type, made by one transaction in one partition."""
@@ -25,7 +25,7 @@ class RecordKind(StrEnum):
 
 
 class ModType(StrEnum):
-    """What a transaction did to a row."""
+    """Operation of a transaction on a row."""
 
     INSERT = "INSERT"
     """The row did not exist before the transaction."""
@@ -46,7 +46,7 @@ class ModType(StrEnum):
 
 
 class ValueCaptureType(StrEnum):
-    """Which values the change stream captured, in force at the moment of the change."""
+    """Values that the change stream captured, in force at the moment of the change."""
 
     OLD_AND_NEW_VALUES = "OLD_AND_NEW_VALUES"
     """Changed columns, before and after: an update is a partial update."""

@@ -24,7 +24,7 @@ Fact = int | float | str
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a check found; ``facts`` are numbers and names for the record."""
+    """Result of a check; ``facts`` are numbers and names for the record."""
 
     passed: bool
     summary: str

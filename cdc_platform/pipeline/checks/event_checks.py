@@ -122,7 +122,7 @@ def _notes_something() -> str:
 
 @dataclass(frozen=True)
 class _Updates:
-    """How many updates of a table lack values, of how many, and whether the newest one has the row before."""
+    """Counts of a table's updates and of those that lack values; whether the newest has the row before."""
 
     lacking: int
     total: int
@@ -275,7 +275,7 @@ def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
 
 
 def _is_before(row: Row, newest: Mapping[str | None, str], runs: Mapping[str | None, str | None]) -> bool:
-    """Whether the run of the connector that took a server's newest snapshot had told of changes before it."""
+    """Return whether the connector run that took a server's newest snapshot reported changes before it."""
     first, newest_of_server = row[3], newest.get(row["server"])
     if first is None or newest_of_server is None:
         return False

@@ -28,7 +28,7 @@ from cdc_platform.spark.tables.row_versions import called_as_in_history, find_mi
 
 @dataclass(frozen=True)
 class HistoryFaults:
-    """How many versions of one history break a rule.
+    """Numbers of versions of one history that break a rule.
 
     Args:
         versions: all versions, for comparison.

@@ -50,7 +50,7 @@ class Differences:
     keys: tuple[str, ...] = ()
 
     def are_explained(self, by: Exclusion) -> bool:
-        """Whether what the change stream leaves out may make each of them."""
+        """Return whether what the change stream leaves out may make each of them."""
         return (
             (by.missing or not self.missing)
             and (by.surplus or not self.surplus)

@@ -109,12 +109,12 @@ def measure_lacking_rows(ordered: pa.Table, lacking: pa.Table) -> Lacking:
 
 
 def has_few_rows(bounds: DriverBounds, lacking: Lacking) -> bool:
-    """Whether the rows that lack values are few enough for each task to have all their keys."""
+    """Return whether the rows that lack values are few enough for each task to have all their keys."""
     return sum(lacking.lacking.values()) <= bounds.most_rows and lacking.key_bytes <= bounds.most_bytes
 
 
 def is_within(bounds: DriverBounds, pipeline: Pipeline, lacking: Lacking) -> bool:
-    """Whether the driver may take a batch whole.
+    """Return whether the driver may take a batch whole.
 
     A stored row counts as the mean of its table's files has it, compressed as that is.
     """

@@ -41,7 +41,7 @@ class _Stored:
 
 @dataclass(frozen=True)
 class EqualRows:
-    """Where rows that equal each other are counted: in the tables, or in the log before they are made.
+    """Counter of equal rows: in the tables, or in the log before they are made.
 
     Args:
         pipeline: the pipeline.

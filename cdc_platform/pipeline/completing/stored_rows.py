@@ -30,7 +30,7 @@ LACKS: Final = "lacks_values"
 
 @dataclass(frozen=True)
 class Lookup:
-    """Where values are looked for.
+    """Place in which values are looked up.
 
     Args:
         pipeline: the pipeline.

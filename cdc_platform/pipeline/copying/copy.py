@@ -58,7 +58,7 @@ _SOURCE_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): (.*)")
 
 @dataclass(frozen=True)
 class CopyOutcome:
-    """What one step has copied, and where the copies stand that it found unfinished.
+    """Result of one copy step, and where the unfinished copies stand.
 
     ``unplanned`` are tables that the source could not divide into chunks. ``failure`` is what stopped a chunk
     batch or a plan: the other tables go on, and the next step tries again. ``notes`` report copies that began

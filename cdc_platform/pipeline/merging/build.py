@@ -54,7 +54,7 @@ from cdc_platform.spark.tables.net_changes import (
 
 @dataclass(frozen=True)
 class MergeOutcome:
-    """What one step did to a table's branch; ``snapshot_id`` is None when the log had nothing for it.
+    """Result of one step for a table's branch; ``snapshot_id`` is None when the log had nothing for it.
 
     ``fell_back`` means that the source broke its word about which keys exist, so that the full
     merge ran.

@@ -79,7 +79,7 @@ def find_local(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> Local
 
 
 def is_at_hand(pipeline: Pipeline, span: LogSpan) -> bool:
-    """Whether all changes of a span fit into this process's memory, so that their net changes do, too."""
+    """Return whether all changes of a span, and so their net changes, fit into this process's memory."""
     if span.changes > SINGLE_TASK_CHANGES:
         return False
     log = pipeline.lake.system_table(LOG)
@@ -109,7 +109,7 @@ def plan_merge(local: LocalTable, net_changes: LocalNetChanges) -> LocalMerge | 
 
 
 def is_much(table: Table, within: Sequence[DataFile], keys: pa.Table, needed: Sequence[str]) -> bool:
-    """Whether it is for Spark to look for keys in files of a table, and to read columns of their rows."""
+    """Return whether Spark has to find keys in files of a table, and to read columns of their rows."""
     if sum(file.record_count for file in within) > MOST_ROWS or keys.num_rows * len(within) > MOST_LOOKUPS:
         return True
     return _read_bytes(table, within, [*keys.column_names, *needed]) > MOST_READ_BYTES

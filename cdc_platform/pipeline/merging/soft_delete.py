@@ -54,7 +54,7 @@ def net_changes_with_deleted(
 
 
 def drops_unseen(capabilities: SourceCapabilities) -> bool:
-    """Whether rows that were inserted and deleted within one transaction are left out.
+    """Return whether rows that were inserted and deleted within one transaction are left out.
 
     Where a cycle may end within a transaction they may have been seen, and would be gone without a trace.
     """
@@ -62,7 +62,7 @@ def drops_unseen(capabilities: SourceCapabilities) -> bool:
 
 
 def lacks_deleted(table: Table, version: Snapshot | None, stored: TableSchema) -> bool:
-    """Whether a version of a table was made before its deleted rows had to stay, so that it is rebuilt.
+    """Return whether a table's version predates the rule that deleted rows stay, so that it is rebuilt.
 
     Raises:
         SettingError: deleted rows had to stay, and have not to any more.
@@ -77,7 +77,7 @@ def lacks_deleted(table: Table, version: Snapshot | None, stored: TableSchema) -
 
 
 def misses_deleted(table: Table, version: Snapshot | None, stored: TableSchema) -> bool:
-    """Whether a version of a table was made before its deleted rows had to stay."""
+    """Return whether a version of a table was made before its deleted rows had to stay."""
     if not keeps_deleted(stored) or version is None or version.schema_id is None:
         return False
     return DELETED not in table.schemas()[version.schema_id].column_names

@@ -68,7 +68,7 @@ def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> C
 
 
 def _is_typed(key: RowKey, copied: Schema) -> bool:
-    """Whether the columns of a key are those of a copy, of the same types."""
+    """Return whether the columns of a key are those of a copy, of the same types."""
     types = {field.name: str(field.field_type) for field in copied.fields}
     kinds = {column.name: column.kind for column in key.columns}
     return all(types.get(name) == kind.replace(NANOSECOND_TEXT, "string") for name, kind in kinds.items())

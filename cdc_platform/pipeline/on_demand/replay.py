@@ -28,7 +28,7 @@ TEXTS_OF_A_CYCLE: Final = 20_000
 
 @dataclass(frozen=True)
 class ReplayOutcome:
-    """What was asked for.
+    """Summary of a replay request.
 
     Args:
         from_files: records whose files are read again.

@@ -39,7 +39,7 @@ class CopyStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """Where a pipeline stands.
+    """Current state of a pipeline.
 
     ``watermark_micros`` and ``lag_s`` are None before the first cycle.
     ``lag_s`` compares the watermark with this machine's clock. Of a source that hands out events this is no

@@ -34,7 +34,7 @@ from cdc_platform.pipeline.opened.sources import open_source
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What the steps of a cycle work with; opening it reaches neither the source nor Spark."""
+    """Context of the steps of a cycle; opening it reaches neither the source nor Spark."""
 
     settings: PipelineSettings
     lake: Lake
@@ -140,7 +140,7 @@ class Pipeline:
         return tuple(watched[name] for name in names)
 
     def _exists(self, name: str) -> bool:
-        """Whether the source has a table that is not watched; asks it."""
+        """Return whether the source has a table that is not watched; asks it."""
         return name in self.read_schema(self.source.clock_micros()).unwatched
 
     def _wanted(self, names: Collection[str]) -> list[str]:

@@ -20,7 +20,7 @@ KEPT_SNAPSHOTS_MIN: Final = 10
 
 @dataclass(frozen=True)
 class MaintenanceSettings:
-    """How the lake is kept fast."""
+    """Settings that keep the lake fast."""
 
     minor_every_cycles: Annotated[int, Described("Cycles between two compactions of small files.")] = 6
     expire_every_cycles: Annotated[int, Described("Least cycles between two expiries of snapshots.")] = 120

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SourceSettings(Protocol):
-    """Where a source is, and how it is read."""
+    """Location of a source, and how to read it."""
 
     @property
     def capabilities(self) -> SourceCapabilities:
@@ -49,7 +49,7 @@ The version of a file that is to be read once more is `READ_AGAIN`.
 
 
 class Description(Protocol):
-    """What a source says of itself."""
+    """Facts that a source reports about itself."""
 
     @property
     def tables(self) -> tuple[TableSchema, ...]:

@@ -32,7 +32,7 @@ _ASKED: Final = pa.schema(
 
 
 def tells_addresses(pipeline: Pipeline, window: str) -> bool:
-    """Whether an event of a window tells the address of its row; needs no Spark."""
+    """Return whether an event of a window tells the address of its row; needs no Spark."""
     scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_GLANCED)
     all_metadata = (
         pc.struct_field(batch.column("event"), "metadata") for batch in scan.to_arrow_batch_reader()

@@ -46,7 +46,7 @@ def commit_changes(strategy: OrderingStrategy, in_order: DataFrame, window: Wind
 
 
 def _fits_locally(window: Window) -> bool:
-    """Whether the records of a window are so few that this process holds them all."""
+    """Return whether the records of a window are so few that this process holds them all."""
     if window.late:
         return False
     record_bytes = bytes_since(window.raw, window.mark.position_micros)

@@ -22,7 +22,7 @@ from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, LogStats
 
 @dataclass(frozen=True)
 class OrderOutcome:
-    """How far the log reaches, and what one step has added to it."""
+    """End of the log, and the changes that one step added to it."""
 
     cycle: int
     watermark_micros: int | None

@@ -14,7 +14,7 @@ from cdc_platform.spark.log.order import LogStats
 
 
 class OrderingStrategy(Protocol):
-    """How one kind of source gets from raw records to changes that may enter the log."""
+    """Steps from raw records to changes that may enter the log, for one kind of source."""
 
     @property
     def pipeline(self) -> Pipeline:

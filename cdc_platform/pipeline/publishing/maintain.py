@@ -52,7 +52,7 @@ ROLLING_PATIENCE: Final = 4
 
 @dataclass(frozen=True)
 class MaintenanceOutcome:
-    """How many files were rewritten by each kind of compaction, and deleted by expiry.
+    """Numbers of files that each kind of compaction rewrote, and that expiry deleted.
 
     Old metadata files count among those that expiry has deleted.
     """
@@ -240,7 +240,7 @@ def _deleted(pipeline: Pipeline, table: Table) -> float:
 
 
 def _is_published(table: Table) -> bool:
-    """Whether the branch holds nothing that `main` lacks, so that compaction cannot come between them."""
+    """Return whether `main` has all that the branch has, so that compaction cannot separate them."""
     branch = head(table, BRANCH)
     return head(table) is not None and (
         branch is None or read_mark(table, BRANCH).cycle <= read_mark(table).cycle

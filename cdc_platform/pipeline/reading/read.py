@@ -47,7 +47,7 @@ LONG_S: Final = 60.0
 
 @dataclass(frozen=True)
 class ReadOutcome:
-    """What a cycle has read; ``committed`` is False when there was nothing to read.
+    """Result of reading in a cycle; ``committed`` is False when there was nothing to read.
 
     ``planned_end_micros`` is where its windows were to end; those of partitions that finished end before.
     ``is_local`` means that this process has read them, not a task of Spark.

@@ -48,7 +48,7 @@ COLUMNS: Final = ("record_timestamp", *SHAPE)
 
 @dataclass(frozen=True)
 class _Shape:
-    """What records of one form say of their table."""
+    """Description of a table in records of one form."""
 
     table: str
     columns: Mapping[str, ObservedColumn]
@@ -86,7 +86,7 @@ def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
 
 
 def _has_records(pipeline: Pipeline, log: Table, after_exclusive: int, until_inclusive: int) -> bool:
-    """Whether cycles have changes in the log, or records in quarantine, which report their columns, too."""
+    """Return whether cycles have changes in the log, or records in quarantine, that report columns."""
     stats = (fact(snapshot, STATS) for snapshot in cycles_between(log, after_exclusive, until_inclusive))
     if any(column_types not in {None, "{}"} for column_types in stats):
         return True
@@ -95,7 +95,7 @@ def _has_records(pipeline: Pipeline, log: Table, after_exclusive: int, until_inc
 
 
 def _has_changed_unseen(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> bool:
-    """Whether the source reports a change in a cycle without records: a suspended stream has none."""
+    """Return whether the source reports a change in a cycle without records: a suspended stream has none."""
     if not pipeline.capabilities.can_be_compared or mark.position_micros is None:
         return False
     schema_read = pipeline.read_schema(mark.position_micros)

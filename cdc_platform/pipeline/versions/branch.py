@@ -65,7 +65,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class _Completion:
-    """How many commits upon which snapshot an attempt consists of; ``matched`` as in `completion`."""
+    """Number of commits of an attempt, and the snapshot they build upon; ``matched`` as in `completion`."""
 
     base: int
     commits: int
@@ -111,7 +111,7 @@ def published_head(table: Table, snapshot_id: int | None) -> Snapshot | None:
 
 
 def contains(table: Table, snapshot_id: int) -> bool:
-    """Whether `main` is, or was built upon, a snapshot."""
+    """Return whether `main` is, or was built upon, a snapshot."""
     if table.metadata.snapshot_by_id(snapshot_id) is None:
         # Only what lies behind `main` expires: compaction has built upon it long ago.
         return True
@@ -178,7 +178,7 @@ def finished_head(table: Table) -> Snapshot | None:
 
 
 def is_built_by(table: Table, token: str, base: int, commits: int) -> bool:
-    """Whether the branch is so many commits of one attempt upon its base, and nothing else."""
+    """Return whether the branch is so many commits of one attempt upon its base, and nothing else."""
     chain = ancestors_of(table, head(table, BRANCH))
     built = [snapshot for _, snapshot in zip(range(commits), chain, strict=False)]
     below = next(chain, None)

@@ -114,7 +114,7 @@ def find_beginning(
 
 
 def _has_kept_key(schema: TableSchema) -> bool:
-    """Whether the key of a table is what it was before the table was recreated."""
+    """Return whether the key of a table is what it was before the table was recreated."""
     names = {column.source_name for column in schema.key_columns}
     has_lost = any(column.is_in_keys and column.source_name not in names for column in schema.value_columns)
     # In a history, a column may have no more than another name.
@@ -123,7 +123,7 @@ def _has_kept_key(schema: TableSchema) -> bool:
 
 
 def trusts_inserts(pipeline: Pipeline, table: str, history: SchemaHistory) -> bool:
-    """Whether a row that the log sees inserted is certainly not in the table.
+    """Return whether a row that the log sees inserted is certainly not in the table.
 
     It may be where its deletion was left out of the change stream, or lies in quarantine.
     """
@@ -203,7 +203,7 @@ def read_changes(
 
 
 def takes_former(pipeline: Pipeline, stored: TableSchema) -> bool:
-    """Whether what comes late may change a row although a newer change of it is known.
+    """Return whether what comes late may change a row although a newer change of it is known.
 
     So it is where changes leave values as they are, be it those of a partial update or of a delete that
     stays.

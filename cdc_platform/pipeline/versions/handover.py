@@ -16,7 +16,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 @dataclass(frozen=True)
 class Handover:
-    """How a table begins that no cut has named yet: rows as of a position, and the log after it.
+    """First version of a table that no cut has named yet: rows as of a position, and the log after it.
 
     ``is_ready`` is False while rows are missing, or while the log ends before the position: a cut there
     would show the table later than the others.
@@ -28,7 +28,7 @@ class Handover:
 
 
 def is_published(stored: Table | None, name: str, cut: Cut | None) -> bool:
-    """Whether some cut has named the table, so that its copy lies behind it."""
+    """Return whether some cut has named the table, so that its copy lies behind it."""
     if cut is not None and name in cut.tables:
         return True
     return stored is not None and read_mark(stored).cycle > 0
@@ -63,7 +63,7 @@ def current_plans(pipeline: Pipeline) -> Mapping[str, CopyPlan]:
 
 
 def is_made_by_log(pipeline: Pipeline, name: str) -> bool:
-    """Whether there is nothing to copy: the table was made under the stream's eyes, or is gone."""
+    """Return whether there is nothing to copy: the table was made under the stream's eyes, or is gone."""
     columns = pipeline.schema_history.tables.get(name)
     if columns is None:
         return False

@@ -96,7 +96,7 @@ def span_after(pipeline: Pipeline, table: str, position_micros: int) -> LogSpan:
 
 @dataclass(frozen=True)
 class CycleStats:
-    """What a snapshot of the log says of one table's changes."""
+    """Statistics of one table's changes in a snapshot of the log."""
 
     is_late: bool
     changes: int = 0

@@ -14,7 +14,7 @@ Key: TypeAlias = tuple[Cell, ...]
 
 
 class Mod(IntEnum):
-    """What a change does to its row."""
+    """Operation of a change on its row."""
 
     INSERT = 0
     """The row was not there."""
@@ -25,7 +25,7 @@ class Mod(IntEnum):
 
 
 class Change(NamedTuple):
-    """What a transaction does to a row of a table; `named` are the slots that an update sets."""
+    """Change of a row by a transaction; `named` are the slots that an update sets."""
 
     table: int
     key: Key

@@ -10,7 +10,7 @@ from cdc_platform.simulator.wire.settings import Dialect
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """Kind of a token."""
 
     SPACE = "space"
     """White space or a comment."""

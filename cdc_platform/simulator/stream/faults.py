@@ -28,7 +28,7 @@ _WITHOUT_TOKENS: Final = (Fault.UNAVAILABLE_WITHOUT_TOKENS, Fault.RST_STREAM_WIT
 
 @dataclass(frozen=True)
 class Fate:
-    """What befalls one query, after how many of its rows; nothing if there is no fault."""
+    """Fault of one query, after a number of its rows; nothing if there is no fault."""
 
     fault: Fault | None = None
     after_rows: int = 0

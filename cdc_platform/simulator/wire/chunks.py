@@ -15,7 +15,7 @@ _CONTINUES, _CONTINUATION = 0xC0, 0x80
 
 
 class Position(NamedTuple):
-    """How far a query has got: everything before a moment, and so many rows of the moment."""
+    """Progress of a query: everything before a moment, and a number of rows of the moment."""
 
     micros: int
     rows: int

@@ -25,7 +25,7 @@ class Dialect(StrEnum):
 
 
 class Fault(StrEnum):
-    """What may go wrong with a change stream query."""
+    """Fault of a change stream query."""
 
     UNAVAILABLE = "unavailable"
     """It breaks off with UNAVAILABLE; what was sent had resume tokens."""
@@ -57,7 +57,7 @@ PASSING_FAULTS: Final = tuple(fault for fault in Fault if fault is not Fault.EXP
 
 
 class PartitionMode(StrEnum):
-    """How partitions come to other keys."""
+    """Assignment of keys to partitions over time."""
 
     IMMUTABLE_KEY_RANGE = "IMMUTABLE_KEY_RANGE"
     """They do not: they end, and their children have the keys."""
@@ -86,7 +86,7 @@ class RecordSequences(StrEnum):
 
 
 class SchemaChangeKind(StrEnum):
-    """What happens to the schema at a moment of the history."""
+    """Kind of a schema change in the history."""
 
     ADD_COLUMN = "add_column"
     """The table gets a column; rows of before have NULL in it."""
@@ -119,7 +119,7 @@ class SchemaChange:
 
 @dataclass(frozen=True)
 class SimulatorSettings:
-    """What the simulator's history is made of; equal settings and origin make equal histories.
+    """Settings of the simulator's history; equal settings and origin make equal histories.
 
     * `seed`: of all dice.
     * `rate`: transactions a second. `accounts`: how many there are at first; each of the `banks` has its

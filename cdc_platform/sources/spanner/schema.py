@@ -180,7 +180,7 @@ def _is_watched(row: tuple[str | None, ...], listed: set[str] | None) -> bool:
 
 
 def _is_generated(row: tuple[str | None, ...]) -> bool:
-    """Whether a column is a generated one outside the key, which no change stream can watch."""
+    """Return whether a column is a generated one outside the key, which no change stream can watch."""
     return row[4] == "ALWAYS" and row[6] is None
 
 

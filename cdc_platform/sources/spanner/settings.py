@@ -49,7 +49,7 @@ LEAST_SILENCE_S: Final = 20.0
 
 @dataclass(frozen=True)
 class SpannerSettings:
-    """Where a change stream is, and how it is read."""
+    """Location of a change stream, and how to read it."""
 
     project: Annotated[str, Described("Google Cloud project that holds the instance.")]
     instance: Annotated[str, Described("Spanner instance.")]

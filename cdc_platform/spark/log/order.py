@@ -63,7 +63,7 @@ class TableStats:
 
 @dataclass(frozen=True)
 class LogStats:
-    """What one window of records holds, before it is committed."""
+    """Contents of one window of records before it is committed."""
 
     tables: dict[str, TableStats]
     transactions: int

@@ -16,7 +16,7 @@ KAFKA_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"
 
 @dataclass(frozen=True)
 class SparkSettings:
-    """Which Spark does the work, and what it is given."""
+    """Spark that does the work, and its resources."""
 
     master: Annotated[
         str, Described("Master of a session of our own, such as `local[2]` or `spark://HOST:7077`.")

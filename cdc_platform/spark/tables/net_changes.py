@@ -31,7 +31,7 @@ BOUNDED_TYPES = frozenset({"bigint", "string", "date", "timestamp"})
 
 @dataclass(frozen=True)
 class NetChangeStats:
-    """How many keys net changes have for each action, and where they lie.
+    """Numbers of keys for each action of net changes, and where they lie.
 
     ``low_inclusive`` and ``high_inclusive`` are SQL literals of the first key column's bounds, None
     where it has no literal or some key is NULL. ``size_bytes`` is about what its rows take, where that was

@@ -66,7 +66,7 @@ def find_touched(changes: DataFrame, table: TableSchema) -> DataFrame:
 
 
 def reaches_back(history: DataFrame, touched: DataFrame, table: TableSchema, *, is_small: bool) -> bool:
-    """Whether a touched key has a version that did not begin before the changes, by the source's clock.
+    """Return whether a touched key has a version that began no earlier than the changes, by the source.
 
     So it is where several transactions of a key share a moment, where a transaction is in several cycles, and
     where the clock went back.

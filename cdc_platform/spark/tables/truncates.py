@@ -40,5 +40,5 @@ def with_truncated_rows(log: DataFrame, order: str = "ordinal") -> DataFrame:
 
 
 def has_truncate(log: DataFrame) -> bool:
-    """Whether some change of a table's is a truncate."""
+    """Return whether some change of a table's is a truncate."""
     return not log.where(_IS_TRUNCATE).limit(1).isEmpty()

@@ -41,7 +41,7 @@ _READ_KINDS = f"'{ChangeKind.SNAPSHOT.value}', '{ChangeKind.TRUNCATE.value}'"
 
 @dataclass(frozen=True)
 class LogWords:
-    """What the order of changes is taken from, and what else they are: expressions over the log.
+    """Expressions over the log for the order of changes and their other properties.
 
     ``names`` are the columns that a change names, of one that is no whole row.
     """

@@ -207,6 +207,6 @@ def test_only_local_lakes_have_a_folder(tmp_path: Path) -> None:
     ],
 )
 def test_only_a_sqlite_catalog_is_a_file(catalog: dict[str, str], expected: str | None) -> None:
-    """Whether such a lake exists can be seen without making its file."""
+    """A lake is seen to exist, or not, without making its file."""
     path = LakeSettings("/data/lake", catalog).catalog_file
     assert expected == (str(path) if path is not None else None)

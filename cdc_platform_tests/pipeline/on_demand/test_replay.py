@@ -54,7 +54,7 @@ def line(uuid: str, key: int, position: int, at_s: int | None = None, **metadata
 
 
 def is_nothing_lost(pipeline: Pipeline, spark: "SparkSession") -> bool:
-    """Whether records read are those in the log and in quarantine."""
+    """Return whether records read are those in the log and in quarantine."""
     return check_nothing_lost(pipeline, spark, EVERYTHING).passed
 
 

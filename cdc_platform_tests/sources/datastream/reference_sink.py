@@ -44,7 +44,7 @@ class ReferenceSink:
 
 
 def _is_newer(event: SourceEvent, stored: SourceEvent) -> bool:
-    """Whether an event counts more than the one that is stored for its row.
+    """Return whether an event counts more than the one that is stored for its row.
 
     Within a transaction that moves keys, a delete counts for the row that it names only.
     """
@@ -54,7 +54,7 @@ def _is_newer(event: SourceEvent, stored: SourceEvent) -> bool:
 
 
 def _passes_by(removal: SourceEvent, written: SourceEvent) -> bool:
-    """Whether a delete is of another row than the one that its own transaction wrote under the same key."""
+    """Return whether a delete is of another row than the one its transaction wrote under the key."""
     if removal.mod_type is not ModType.DELETE or written.mod_type is ModType.DELETE:
         return False
     ids = (_row_id(removal), _row_id(written))

@@ -118,7 +118,7 @@ def typed(
 
 
 def is_same(expected: object, actual: object) -> bool:
-    """Whether values are equal, NaN and its likes in arrays included."""
+    """Return whether values are equal, NaN and its likes in arrays included."""
     return repr(expected) == repr(actual) or expected == actual
 
 

@@ -55,7 +55,7 @@ def lake_names(names: Collection[str], keys: Collection[str], policy: SchemaPoli
 
 
 def _is_taken(name: str) -> bool:
-    """Whether no column of the lake can have such a name."""
+    """Return whether no column of the lake can have such a name."""
     return name.startswith(_OWN) or case_key(name) in _TAKEN or is_reserved_column(name)
 
 

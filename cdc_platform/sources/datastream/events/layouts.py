@@ -45,7 +45,7 @@ _ABSENT: Final = (None, None, None, None, None, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the events of a table and a schema are read.
+    """Plan to read the events of a table and a schema.
 
     Args:
         table: the table's name.

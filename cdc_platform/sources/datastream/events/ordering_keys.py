@@ -57,7 +57,7 @@ class OrderRules:
 
 
 class Standing(Struct, frozen=True):
-    """What is known of an event beyond its envelope when its ordering key is made."""
+    """Facts about an event beyond its envelope that its ordering key needs."""
 
     kind: SourceKind
     is_backfill: bool

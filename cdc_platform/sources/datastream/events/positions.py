@@ -38,7 +38,7 @@ _U64: Final = 1 << 64
 
 
 class Position(Struct, frozen=True):
-    """Where a captured change stands.
+    """Position of a captured change.
 
     Args:
         clock: comparable with the clock of a row that a backfill read.

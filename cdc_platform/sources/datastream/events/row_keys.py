@@ -59,7 +59,7 @@ def _key_of_keyless(envelope: Envelope, standing: Standing, layout: Layout, mod_
 
 
 def _is_half(envelope: Envelope, kind: SourceKind) -> bool:
-    """Whether another event removes the row that the event replaces.
+    """Return whether another event removes the row that the event replaces.
 
     Oracle's plain updates are of the type UPDATE; those of MySQL have the type of a half, and come alone.
     """

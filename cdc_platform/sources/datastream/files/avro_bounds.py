@@ -55,7 +55,7 @@ def unrolled(schema: Schema, most_depth: int) -> Schema:
 
 
 def _is_array(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema is of arrays that may lie in each other, of which the outer ones come first."""
+    """Return whether a schema is of arrays that may lie in each other, of which the outer ones come first."""
     fields = schema.get("fields") if schema.get("type") == "record" else None
     if not isinstance(fields, list) or [field.get("name") for field in fields] != [*ARRAY_RECORD]:
         return False
@@ -97,7 +97,7 @@ def _references(schema: Schema) -> Schema:
 
 @dataclass(frozen=True)
 class Extent:
-    """What a value takes: levels of types within types, and parts of no byte; ``is_empty`` if all are.
+    """Size of a value: levels of types within types, and parts of no byte; ``is_empty`` if all are.
 
     ``empty_in_items`` are those of an item of an array or a map, of which there may be as many as bytes.
     """

@@ -185,7 +185,7 @@ def _schema(text: str, bounds: Bounds) -> Schema:
 
 
 def _has_bytes(schema: Schema) -> bool:
-    """Whether the source's metadata may have values that JSON has not."""
+    """Return whether the source's metadata may have values that JSON has not."""
     metadata = [field for field in schema["fields"] if field["name"] == "source_metadata"]
     return any(f'"{base}"' in json.dumps(metadata) for base in ("bytes", "fixed"))
 

@@ -150,7 +150,7 @@ def _read_long(stream: BinaryIO) -> int | None:
 
 @dataclass(frozen=True)
 class Stored:
-    """How records are stored.
+    """Storage of records.
 
     Args:
         schema: as Avro's library has parsed it.

@@ -32,7 +32,7 @@ MICROS_PER_MILLI: Final = 1000
 
 @dataclass(frozen=True)
 class Decoding:
-    """What is known about types beyond the file that is read.
+    """Facts about types beyond the file that is read.
 
     Args:
         declared: types that the user declares, by table and column; they count in both formats.
@@ -57,7 +57,7 @@ class Decoding:
         return _NOTHING
 
     def tells_documents(self, read_method: str, metadata: Mapping[str, Any]) -> bool:
-        """Whether an event is of MongoDB, whose identifiers may be of another type in each document."""
+        """Return whether an event is of MongoDB, whose identifiers may differ in type between documents."""
         try:
             return source_kind(read_method, metadata, self.source) is SourceKind.MONGODB
         except RecordUnreadable:

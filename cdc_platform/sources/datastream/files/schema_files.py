@@ -32,7 +32,7 @@ def key_of_name(path: str) -> str:
 
 
 def is_schema(file: SourceFile) -> bool:
-    """Whether a file holds a schema, and no events."""
+    """Return whether a file holds a schema, and no events."""
     return file.path.endswith(SCHEMA_SUFFIXES)
 
 

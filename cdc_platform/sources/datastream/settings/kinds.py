@@ -83,7 +83,7 @@ def _by_method(read_method: str) -> tuple[SourceKind | None, bool]:
 
 @lru_cache(maxsize=256)
 def is_backfill(read_method: str) -> bool:
-    """Whether a backfill read the row; the names of files do not state it."""
+    """Return whether a backfill read the row; the names of files do not state it."""
     method = read_method.lower()
     return "backfill" in method or "dump" in method
 

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class BackfillPolicy(StrEnum):
-    """Whether a row that a backfill read counts more than a change that was captured."""
+    """Precedence of rows that a backfill read over changes that were captured."""
 
     INITIAL = "initial"
     """Less than any captured change: right while the stream has captured all changes since its backfill."""
@@ -16,7 +16,7 @@ class BackfillPolicy(StrEnum):
 
 
 class OrderBy(StrEnum):
-    """What comes first in the order of PostgreSQL's and SQL Server's changes."""
+    """First criterion of the order of PostgreSQL's and SQL Server's changes."""
 
     POSITION = "position"
     """The log sequence number: right while one server writes one log."""
@@ -25,7 +25,7 @@ class OrderBy(StrEnum):
 
 
 class KeylessPolicy(StrEnum):
-    """What becomes of tables without a key."""
+    """Treatment of tables without a key."""
 
     APPEND = "append"
     """Every event is a row of its own, under its uuid in `_event_id`; deletes go to quarantine."""

@@ -34,7 +34,7 @@ _POSITIVE: Final = (
 
 @dataclass(frozen=True)
 class DatastreamSettings:
-    """Where a stream writes its files, and what its events mean.
+    """Location of a stream's files, and the meaning of its events.
 
     Tables are named as the source names them, such as `public.orders`, or as `table_name` does; `*` stands
     for every other one.
@@ -259,7 +259,7 @@ class DatastreamSettings:
         return KeylessPolicy(self._of_table(self.keyless, table) or KeylessPolicy.APPEND)
 
     def declares_keyless(self, table: str) -> bool:
-        """Whether the settings say what becomes of a table if it has no key."""
+        """Return whether the settings say what becomes of a table if it has no key."""
         return self._of_table(self.keyless, table) is not None
 
     def schema_policy_of(self, table: str) -> SchemaPolicy:

@@ -15,7 +15,7 @@ _POSITIVE: Final = ("deadline_s", "call_deadline_s", "max_attempts")
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """Where a stream is, and for how long it is asked.
+    """Location of a stream, and the time limit of requests about it.
 
     ``stream`` is its full name, as events have it in `stream_name`. ``datastream_host`` is the address of an
     emulator, asked without credentials and encryption; None means Google's. ``deadline_s`` ends a whole read

@@ -51,7 +51,7 @@ class BackfillState(StrEnum):
 
 
 class Concern(StrEnum):
-    """How much a stream's status should trouble anyone who reads its tables."""
+    """Severity of a stream's status for readers of its tables."""
 
     NONE = "none"
     """The tables follow the source."""

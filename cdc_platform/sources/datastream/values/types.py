@@ -8,7 +8,7 @@ from cdc_platform.model.schema.table_schema import ARRAY, DECIMAL, NO_VALUES, PG
 
 
 class Kind(StrEnum):
-    """What a value is; the names are those of Datastream's unified types."""
+    """Kind of a value; the names are those of Datastream's unified types."""
 
     BOOLEAN = "BOOLEAN"
     """true or false; MySQL's BOOL is an INTEGER of 0 and 1."""

@@ -51,7 +51,7 @@ def declared_reader(actual: FieldType, declared: FieldType) -> Reader:
 
 
 def is_wide(declared: FieldType | None) -> bool:
-    """Whether a declared type has room for anything that a value may be, or judges its offset itself."""
+    """Return whether a declared type holds any value, or judges its offset itself."""
     return declared is not None and declared.kind in _JUDGES_ALL
 
 

@@ -32,7 +32,7 @@ NEXT_MARKER_AFTER_S: Final = 10.0
 
 @dataclass(frozen=True)
 class Order:
-    """What an engine shall do.
+    """Instructions for an engine.
 
     Args:
         settings: from where it reads, and to where.
@@ -55,7 +55,7 @@ class Order:
 
 @dataclass
 class Run:
-    """What a run of the engine comes to; filled by the engine's threads."""
+    """Result of a run of the engine; filled by the engine's threads."""
 
     marker: str = field(default_factory=lambda: uuid.uuid4().hex)
     is_polling: threading.Event = field(default_factory=threading.Event)

@@ -22,7 +22,7 @@ from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 @dataclass(frozen=True)
 class ErrorMeaning:
-    """What an exception means.
+    """Meaning of an exception.
 
     Args:
         pattern: regular expression, found in the text of any exception of the chain.

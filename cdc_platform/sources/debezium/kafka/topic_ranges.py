@@ -48,7 +48,7 @@ class TopicPartition:
 
 @dataclass(frozen=True)
 class TopicProgress:
-    """How far a partition has been read.
+    """Read progress of a partition.
 
     Args:
         topic_id: of the topic that was read.

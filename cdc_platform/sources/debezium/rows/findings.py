@@ -17,7 +17,7 @@ NEW_KEYS: Final = "new_keys"
 
 @dataclass(slots=True)
 class Findings:
-    """What an event's values were found to be."""
+    """Findings about an event's values."""
 
     unavailable: list[str] = field(default_factory=list)
     literal_markers: list[str] = field(default_factory=list)
@@ -32,7 +32,7 @@ def is_unsent_under_full(column: ColumnPlan, value: Any, before: Mapping[str, An
 
 
 def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
-    """Whether a value was not sent.
+    """Return whether a value was not sent.
 
     Raises:
         Unreadable: nobody has said what null means here, or the marker is masked.

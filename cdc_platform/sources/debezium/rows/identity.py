@@ -20,7 +20,7 @@ Columns = Mapping[str, ColumnPlan]
 
 
 def tells_more_than_key(event: DataEvent, columns: Columns) -> bool:
-    """Whether the image before has content beyond the key, as it has under FULL and under an index."""
+    """Return whether the image before has content beyond the key, as it has under FULL and under an index."""
     return any(name not in (event.key or {}) for name in _names_with_content(event, columns))
 
 
@@ -86,7 +86,7 @@ def _listed(key: Sequence[str]) -> str:
 
 
 def shows_full(event: DataEvent, columns: Columns) -> bool:
-    """Whether only FULL gives such an event: an update with the row before it, under the same key.
+    """Return whether only FULL gives such an event: an update with the row before it, under the same key.
 
     An index over the key and more gives one, too, with null or zeros for all columns that are not its own.
     Every delete has a row before it; a value in a nullable column cannot come from an index.
@@ -108,7 +108,7 @@ def shows_full(event: DataEvent, columns: Columns) -> bool:
 
 
 def shows_index(event: DataEvent, columns: Columns) -> bool:
-    """Whether an event looks as under an index over the key and more: it is told when one of these changes.
+    """Return whether an event looks as under an index over the key and more: it comes if one changes.
 
     Then all other columns seem to have had nothing before; one of them has something after the update.
     """
@@ -121,7 +121,7 @@ def shows_index(event: DataEvent, columns: Columns) -> bool:
 
 
 def _is_in_no_index(column: ColumnPlan, event: DataEvent) -> bool:
-    """Whether a column cannot be one of a replica identity's index: these are NOT NULL, and have an order."""
+    """Return whether no index of a replica identity can have a column: it needs NOT NULL and an order."""
     is_null = (event.after or {}).get(column.name, _MISSING) is None
     return is_null or column.is_nullable or column.encoding.source in _WITHOUT_ORDER
 
@@ -133,14 +133,14 @@ def names_key_alone(event: DataEvent, columns: Columns) -> bool:
 
 
 def shows_key(event: DataEvent, columns: Columns) -> bool:
-    """Whether a deleted row is named by a key that is not made up."""
+    """Return whether a deleted row is named by a key that is not made up."""
     key = event.key or {}
     is_told = event.op is Op.DELETE and bool(key) and not event.is_flat
     return is_told and all(_has_content(columns, name, value) for name, value in key.items())
 
 
 def shows_unusable(event: DataEvent, columns: Columns) -> bool:
-    """Whether the event is one that only an index beside the key gives: content before, but no key."""
+    """Return whether the event is one that only an index beside the key gives: content before, but no key."""
     if event.op is not Op.DELETE or not event.key:
         return False
     has_key = any(_has_content(columns, name, value) for name, value in event.key.items())

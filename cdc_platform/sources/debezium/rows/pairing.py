@@ -56,7 +56,7 @@ class Pairer:
         return self._deleted.get(identity)
 
     def is_new(self, event: DataEvent) -> bool:
-        """Whether it is certain that an inserted row had no other key: the event before it is another one."""
+        """Return whether an inserted row certainly had no other key: the event before is another one."""
         if _has_headers(event):
             return event.old_key is None
         identity, order = identity_of(event), event.total_order
@@ -76,7 +76,7 @@ class Pairer:
 
 
 def _has_headers(event: DataEvent) -> bool:
-    """Whether the connector's headers were kept, among which a key change would have one."""
+    """Return whether the connector's headers were kept, among which a key change would have one."""
     return any(name.startswith(_PREFIX) for name in event.message.headers or ())
 
 

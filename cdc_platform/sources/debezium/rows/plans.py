@@ -30,7 +30,7 @@ _ANY: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """How one column is read.
+    """Plan to read one column.
 
     ``default`` and ``is_nullable`` are as a schema block has them; ``scale`` is that of a decimal of the
     lake.
@@ -45,17 +45,17 @@ class ColumnPlan:
     scale: int | None = None
 
     def may_be_null(self, value: Any) -> bool:
-        """Whether the converter may have put the value in the place of NULL."""
+        """Return whether the converter may have put the value in the place of NULL."""
         return self.is_nullable and value is not None and bool(value == self.default)
 
     def has_content(self, value: Any) -> bool:
-        """Whether a value of the row before a change says something: what was left out is null or made up."""
+        """Return whether a value of the row before a change has a meaning: what was left out has none."""
         return not (value is None or value == self.default or is_zero(self.encoding, value))
 
 
 @dataclass(frozen=True)
 class TablePlan:
-    """How all columns of a table are read; ``column_types`` is JSON as in `SourceEvent`."""
+    """Plan to read all columns of a table; ``column_types`` is JSON as in `SourceEvent`."""
 
     keys: tuple[str, ...]
     columns: Mapping[str, ColumnPlan]

@@ -168,7 +168,7 @@ class SnapshotWatch:
 
 
 def is_buffered_snapshot(transaction_id: str) -> bool:
-    """Whether what looks like a transaction is a snapshot that replaces tables."""
+    """Return whether what looks like a transaction is a snapshot that replaces tables."""
     return transaction_id.startswith(_BUFFERED)
 
 

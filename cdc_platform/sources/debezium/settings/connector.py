@@ -73,7 +73,7 @@ class HstoreMode(StrEnum):
 
 @dataclass(frozen=True)
 class ConnectorModes:
-    """How the connector was set up, as far as its events do not say it themselves."""
+    """Settings of the connector that its events do not show."""
 
     decimals: Annotated[DecimalMode, Described("The connector's `decimal.handling.mode`.")] = (
         DecimalMode.PRECISE

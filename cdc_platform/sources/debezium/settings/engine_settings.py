@@ -22,7 +22,7 @@ POST_PROCESSORS: Final = "post.processors"
 
 
 class Snapshot(StrEnum):
-    """What the engine reads before it follows the changes; values are Debezium's `snapshot.mode`."""
+    """Rows that the engine reads before it follows the changes; values are Debezium's `snapshot.mode`."""
 
     INITIAL = "initial"
     """All rows, when the spool is new."""

@@ -88,7 +88,7 @@ class KafkaInput:
             _check_start(name, offset)
 
     def matches(self, topic: str) -> bool:
-        """Whether a topic is one of these."""
+        """Return whether a topic is one of these."""
         return re.fullmatch(self.topics_pattern, topic) is not None
 
     @property

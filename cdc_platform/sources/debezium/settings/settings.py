@@ -35,7 +35,7 @@ _TEMPLATE_NAMES: Final = frozenset({"database", "schema", "table"})
 
 
 class Strategy(StrEnum):
-    """What becomes of a value that the source did not send."""
+    """Treatment of a value that the source did not send."""
 
     OMIT = "omit"
     """The merge leaves the column out: the stored value stays. The log keeps the column unavailable."""
@@ -46,7 +46,7 @@ class Strategy(StrEnum):
 
 
 class SnapshotPolicy(StrEnum):
-    """What a repeated snapshot does to rows that it does not have."""
+    """Effect of a repeated snapshot on rows that it does not have."""
 
     MERGE = "merge"
     """They stay, and are reported."""
@@ -55,7 +55,7 @@ class SnapshotPolicy(StrEnum):
 
 
 class NullPolicy(StrEnum):
-    """What a null means in an update, where the column's type has no marker for an unavailable value."""
+    """Meaning of a null in an update, where the column's type has no marker for an unavailable value."""
 
     UNAVAILABLE = "unavailable"
     """The value was not sent: a real change to NULL is missed."""
@@ -97,7 +97,7 @@ PerColumn = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True)
 class DebeziumSettings:
-    """Where events come from, and what they do not say themselves.
+    """Origin of events, and facts that the events do not state.
 
     Tables are named as they are in the lake, by `table_name`, after `partitions` has sent the partitions of
     a table to it.

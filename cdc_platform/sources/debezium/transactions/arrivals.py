@@ -14,7 +14,7 @@ from cdc_platform.sources.event_batches import Released
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What one message tells, and where the message lies: which file or partition, and how far in it.
+    """Content of one message, and its place: which file or partition, and how far in it.
 
     ``micros`` is when it was sent, where messages of several partitions come in one stream.
     """
@@ -59,7 +59,7 @@ class PassedUntil:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What may enter the log, each with its origin.
+    """Changes that may enter the log, each with its origin.
 
     ``resume`` tells per origin from which position on it must be read again; the others have been read.
     ``until`` is how far transactions have passed, ever.

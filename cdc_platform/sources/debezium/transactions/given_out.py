@@ -18,7 +18,7 @@ from cdc_platform.sources.event_batches import EventBatches, FileCounts, Release
 
 @dataclass(frozen=True)
 class Reading:
-    """What has been read.
+    """Messages that have been read.
 
     Args:
         files: files or partitions, by origin.

@@ -63,5 +63,5 @@ class FileProgress:
         return f"{self.version}#{self.lines}{_WAITING if self.is_waiting else ''}"
 
     def lacks(self, file: SourceFile) -> bool:
-        """Whether the file has been written since."""
+        """Return whether the file has been written since."""
         return self.version != file.version

@@ -215,7 +215,7 @@ class TransactionBuffer:
         return min(repeated, default=None)
 
     def _waits(self, name: str, transaction: Transaction, boundaries: Boundaries) -> bool:
-        """Whether more of a transaction is to come."""
+        """Return whether more of a transaction is to come."""
         if not transaction.has_metadata or self._is_given_up(transaction):
             return False
         if self._is_one_stream:
@@ -224,7 +224,7 @@ class TransactionBuffer:
         return not self._is_repeated(name, transaction) and not transaction.is_whole
 
     def _is_repeated(self, name: str, transaction: Transaction) -> bool:
-        """Whether a transaction has passed before: it is not behind the last one, nor committed later.
+        """Return whether a transaction has passed before: it is not behind the last one, nor committed later.
 
         One that is committed later and stands before it is of a server whose positions have started over.
         """

@@ -13,7 +13,7 @@ from cdc_platform.sources.debezium.wire.positions import commit_of, has_total_or
 
 @dataclass(slots=True)
 class Transaction:
-    """What has arrived of a transaction.
+    """Messages of a transaction that have arrived.
 
     ``last_taken`` and ``bounded_at`` say how many messages had arrived with the last of its own, and
     with the last of its boundaries; 0 for none.
@@ -91,7 +91,7 @@ class Boundaries:
         return cls([place for place, _ in bounded], list(reached)[::-1])
 
     def show_end_of(self, transaction: Transaction) -> bool:
-        """Whether nothing more comes of a transaction, since a later one has come after it.
+        """Return whether nothing more comes of a transaction, since a later one has come after it.
 
         One that was committed before it and is sent again shows nothing; nor does it matter where there is
         nothing to lose.

@@ -81,7 +81,7 @@ class EncodingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How values of one column arrive.
+    """Encoding of one column's values.
 
     Args:
         kind: the JSON that they arrive as.

@@ -25,7 +25,7 @@ _TIMES: Final[Mapping[str, TimeMode]] = {
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a column's unavailable values may look like.
+    """Forms that a column's unavailable values may have.
 
     Args:
         source: the type that tells it, by its name or as a schema block has it.
@@ -59,14 +59,14 @@ def evidence_of(
 
 
 def _is_of(encoding: Encoding, declared: Encoding) -> bool:
-    """Whether the declared type is the column's own, and not a text that keeps what another type has."""
+    """Return whether the declared type is the column's own, not a text that keeps another type's values."""
     return is_known(declared.source) and (
         declared.kind is not EncodingKind.TEXT or encoding.kind is EncodingKind.TEXT
     )
 
 
 def _may_be_another(name: str, declared: Encoding | None, version: Version, modes: ConnectorModes) -> bool:
-    """Whether a type without a marker looks like the one that the block tells.
+    """Return whether a type without a marker looks like the one that the block tells.
 
     The connector chooses the marker of arrays and of hstore by the name of the type, which is not that of a
     domain over it; `oid[]` and `hstore[]` look like `bigint[]` and `json[]`.

@@ -29,7 +29,7 @@ _EMPTY_SHAPES: Final = frozenset(
 
 
 def is_zero(encoding: Encoding, value: Any) -> bool:
-    """Whether the connector may have put a value, which is not null, in the place of none."""
+    """Return whether the connector may have put a value, which is not null, in the place of none."""
     try:
         return _JUDGES[encoding.kind](encoding, value)
     except (ValueError, TypeError, KeyError, AttributeError, InvalidOperation):

@@ -54,7 +54,7 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ShapeRule:
-    """Which shapes some types have, from a version of the connector on, under some of its modes.
+    """Shapes of some types, from a version of the connector on, under some of its modes.
 
     A mode of None means any.
     """
@@ -68,7 +68,7 @@ class ShapeRule:
     hstore: frozenset[HstoreMode] | None = None
 
     def holds(self, source: str, version: Version, modes: ConnectorModes) -> bool:
-        """Whether the rule is one for the type."""
+        """Return whether the rule is one for the type."""
         return (
             source in self.types
             and version >= self.since
@@ -153,7 +153,7 @@ _NAMED: Final = frozenset(IN_LINE.union(_PLAIN_TEXTS, _RANGES, *(rule.types for 
 
 
 def is_known(source: str) -> bool:
-    """Whether the name of a type says how it arrives, as that of a domain or a composite does not."""
+    """Return whether the name of a type says how it arrives, as that of a domain or a composite does not."""
     return source in _NAMED or source.endswith("[]")
 
 
@@ -213,7 +213,7 @@ def _digest(algorithm: str, salt: str, octets: bytes) -> str:
 
 
 class ValueState(StrEnum):
-    """What a value of an update is."""
+    """State of a value of an update."""
 
     VALUE = "value"
     """A value, or NULL."""
@@ -246,7 +246,7 @@ class Detector:
         return ValueState.MASKED if self._is_suspicious(value) else ValueState.VALUE
 
     def is_marker(self, value: Any) -> bool:
-        """Whether a value equals a marker, whatever it is."""
+        """Return whether a value equals a marker, whatever it is."""
         return value is not None and value in self.markers
 
     def _is_suspicious(self, value: Any) -> bool:

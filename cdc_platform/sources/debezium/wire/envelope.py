@@ -11,7 +11,7 @@ from cdc_platform.sources.debezium.wire.messages import Message, load_json, payl
 
 
 class Op(StrEnum):
-    """What happened to a row, or to its table."""
+    """Operation on a row, or on its table."""
 
     CREATE = "c"
     """It was inserted, or got its key from another one."""
@@ -31,7 +31,7 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
-    """Where in the database's log an event comes from; None for what the event does not say.
+    """Position of an event in the database's log; None where the event states nothing.
 
     ``sequence`` is the commit of the transaction before and the position of the change.
     ``knows_commits`` says whether the connector is one that gives `commit_lsn`.
@@ -149,7 +149,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What the connector says of itself, in its topic of notifications; ``emptied`` was found without rows.
+    """Message of the connector about itself, in its notification topic; ``emptied`` was found without rows.
 
     ``identity`` tells it from all others; ``micros`` is when the connector sent it.
     """

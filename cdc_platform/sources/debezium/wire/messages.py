@@ -105,7 +105,7 @@ def _of_fields(fields: dict[str, Any], position: int, text: str) -> Message:
 
 
 def _is_message(fields: Mapping[str, Any]) -> bool:
-    """Whether an object is a message, and not the row that a flattened value is."""
+    """Return whether an object is a message, and not the row that a flattened value is."""
     if fields.keys() <= _MEMBERS:
         return True
     # Further members that some tools write; a flattened row has fields of the connector beside its columns.
@@ -203,6 +203,6 @@ def schema_of(part: Any) -> Mapping[str, Any] | None:
 
 
 def _has_block(part: Any) -> bool:
-    """Whether a part has a schema block, which may be null; a row may have columns of the same names."""
+    """Return whether a part has a schema block, even null; a row may have columns of the same names."""
     is_pair = isinstance(part, dict) and part.keys() == {"schema", "payload"}
     return is_pair and isinstance(part["schema"], dict | None)

@@ -19,7 +19,7 @@ _OTHERS: Final = 1
 
 
 def is_snapshot(source: SourceInfo) -> bool:
-    """Whether an event is a row that a snapshot found, and not a change."""
+    """Return whether an event is a row that a snapshot found, and not a change."""
     return source.snapshot not in ("false", "")
 
 
@@ -54,7 +54,7 @@ def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
 
 
 def has_total_order(key: str) -> bool:
-    """Whether an ordering key is that of an event which tells its order in its transaction."""
+    """Return whether an ordering key is that of an event which tells its order in its transaction."""
     return int(key.split(SEPARATOR)[2]) > 0
 
 

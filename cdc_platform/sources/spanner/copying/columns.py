@@ -72,7 +72,7 @@ def to_arrow(column_type: ColumnType, values: Sequence[bytes]) -> pa.Array:
 
 
 def is_readable(column_type: ColumnType, value: bytes) -> bool:
-    """Whether `to_arrow` takes a value."""
+    """Return whether `to_arrow` takes a value."""
     try:
         to_arrow(column_type, [value])
     except MISSHAPEN:

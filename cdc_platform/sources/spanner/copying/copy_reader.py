@@ -55,7 +55,7 @@ class _Rows:
             self.token, self.safe, self.is_ahead = token, len(self.rows), False
 
     def is_full(self, batches: int) -> bool:
-        """Whether so many batches are there."""
+        """Return whether so many batches are there."""
         return len(self.rows) >= batches * ROWS_PER_BATCH or self.buffered_bytes >= batches * BYTES_PER_BATCH
 
     def take(self) -> list[list[bytes]]:

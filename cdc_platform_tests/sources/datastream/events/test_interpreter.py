@@ -292,7 +292,7 @@ def test_a_delete_without_a_payload_needs_the_key_elsewhere() -> None:
 def test_a_delete_whose_payload_lacks_the_key_is_known_by_its_metadata(
     payload: dict[str, Any], as_object: bool
 ) -> None:
-    """Whether the payload is missing, empty or without the key: the metadata's values name the row."""
+    """The metadata's values name the row if the payload is missing, empty or without the key."""
     event = mysql(change_type="DELETE", primary_keys={"id": 1})
     envelope = replace(to_envelope({**event, "payload": payload}), has_payload=bool(payload) or as_object)
     actual = Interpreter(DatastreamSettings("stream")).interpret(envelope)
