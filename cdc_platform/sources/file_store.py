@@ -114,8 +114,8 @@ class FileStore:
             path for path, info in zip(within, infos, strict=True) if info.type is fs.FileType.File
         )
 
-    def read(self, path: str) -> bytes:
-        """Return what a file holds.
+    def read(self, path: str, begin: int = 0) -> bytes:
+        """Return what a file holds, from some byte on.
 
         Raises:
             SourceNotFound: it is gone.
@@ -123,11 +123,19 @@ class FileStore:
             SourceUnreachable: the store does not answer.
         """
         try:
-            with self._system.open_input_stream(path.removeprefix(self._scheme), compression=None) as stream:
-                data: bytes = stream.read()
+            return self._read(path.removeprefix(self._scheme), begin)
         except (OSError, pa.ArrowException) as error:
             raise store_error_of(error, path) from error
-        return data
+
+    def _read(self, path: str, begin: int) -> bytes:
+        if not begin:
+            with self._system.open_input_stream(path, compression=None) as stream:
+                whole: bytes = stream.read()
+                return whole
+        with self._system.open_input_file(path) as file:
+            file.seek(begin)
+            rest: bytes = file.read()
+            return rest
 
 
 def _open(location: str, deadline_s: float) -> Opened:

@@ -139,7 +139,7 @@ def check_debezium(data: bytes) -> None:
     """Check that a file with good lines around some octets gives both of them, and faults for the rest."""
     text = b"\n".join([_GOOD[0].encode(), data.replace(b"\n", b" "), _GOOD[1].encode(), b""])
     decoder, buffer = Decoder(_DEBEZIUM), TransactionBuffer(is_one_stream=True)
-    decoded = decoder.decode_lines(whole_lines(text))
+    decoded = decoder.decode_lines(whole_lines(text).lines)
     buffer.take(Arrival(event, "file", place) for place, event in enumerate(decoded))
     passed = settled(buffer.let_pass(), decoder)
     rows = _rows(released.event for released, _ in passed.events)
@@ -179,7 +179,7 @@ def _value_of(data: bytes) -> bytes:
 def check_debezium_file(data: bytes) -> None:
     """Check that a whole file is lines or named as damaged."""
     try:
-        lines = whole_lines(data, 2**20)
+        lines = whole_lines(data, 2**20).lines
     except FileDamaged:
         return
     _rows(

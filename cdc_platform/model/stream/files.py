@@ -30,6 +30,7 @@ class SourceFile:
         size_bytes: its size.
         modified_micros: when it was written last.
         reported_version: its version where no listing has it: of read progress that is no file, its text.
+        read_bytes: how much of it has been read before, and is not read again.
     """
 
     path: str
@@ -37,11 +38,17 @@ class SourceFile:
     size_bytes: int
     modified_micros: int
     reported_version: str | None = None
+    read_bytes: int = 0
 
     @property
     def version(self) -> str:
         """Text that changes when the file is rewritten."""
         return self.reported_version or f"{self.modified_micros}-{self.size_bytes}"
+
+    @property
+    def unread_bytes(self) -> int:
+        """How much of it is read now."""
+        return self.size_bytes - self.read_bytes
 
 
 def identity_in_file(file: SourceFile, place: str) -> str:
@@ -61,7 +68,7 @@ def is_of_version(identity: str, path: str, version: str) -> bool:
 
 def are_few(files: Sequence[SourceFile]) -> bool:
     """Return whether files are so few, and so small, that no task of Spark need read them."""
-    return len(files) <= LOCAL_FILES and sum(file.size_bytes for file in files) <= LOCAL_BYTES
+    return len(files) <= LOCAL_FILES and sum(file.unread_bytes for file in files) <= LOCAL_BYTES
 
 
 @dataclass(frozen=True)

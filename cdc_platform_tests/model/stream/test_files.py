@@ -1,6 +1,7 @@
 """The files that a cycle reads, and the task that reads each."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,6 +109,7 @@ def test_few_files_are_few_in_number_and_in_bytes() -> None:
     assert are_few([made(number, size_bytes=100) for number in range(64)])
     assert not are_few([made(number, size_bytes=100) for number in range(65)])
     assert not are_few([made(1, size_bytes=2**20), made(2, size_bytes=1)])
+    assert are_few([replace(made(1, size_bytes=2**30), read_bytes=2**30 - 2**20)])
 
 
 def test_files_survive_as_text() -> None:

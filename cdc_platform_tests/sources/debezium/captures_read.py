@@ -50,7 +50,7 @@ def settings_for(tables: dict[str, Truth], **rest: Any) -> DebeziumSettings:
 
 def read_messages(path: Path, first_position: int = 0) -> list[Message | FaultyEvent]:
     """Return the messages of a file, in its order; empty lines have no position."""
-    lines = [line for line in whole_lines(path.read_bytes()) if line.strip()]
+    lines = [line for line in whole_lines(path.read_bytes()).lines if line.strip()]
     return [parse_line(line, position) for position, line in enumerate(lines, start=first_position)]
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,11 @@ class Cycles:
     def _read(self) -> list[Record]:
         files = sorted(DebeziumSource(self.settings).store.list_files(), key=lambda file: file.path)
         progress = {file.path: FileProgress.of(self.read_progress.get(file.path)) for file in files}
-        unread = [file for file in files if progress[file.path].lacks(file) or progress[file.path].is_waiting]
+        unread = [
+            replace(file, read_bytes=progress[file.path].read_bytes)
+            for file in files
+            if progress[file.path].lacks(file) or progress[file.path].is_waiting
+        ]
         lines = {file.path: progress[file.path].lines for file in unread}
         states = {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
         inputs = {"files": files_to_json(unread), "lines": lines, **states}

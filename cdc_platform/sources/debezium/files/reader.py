@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from cdc_platform.sources.debezium.transactions.finalise import settled
 from cdc_platform.sources.debezium.transactions.given_out import Reading, give_out
 from cdc_platform.sources.debezium.transactions.progress import PASSED, FileProgress
 from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
-from cdc_platform.sources.debezium.wire.lines import whole_lines
+from cdc_platform.sources.debezium.wire.lines import FileLines, further_lines, whole_lines
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.text_files import FileDamaged
 from cdc_platform.sources.workers import prepare_worker
@@ -32,6 +33,7 @@ SETTINGS_OPTION: Final = "settings"
 CYCLE_OPTION: Final = "cycle"
 WINDOW_OPTION: Final = "read_window"
 INPUTS_OPTION: Final = "inputs"
+GROW_ONLY: Final = "It was cut, or rewritten. Files may grow only; give what is in it now another name."
 MOST_BYTES: Final = 256 * 1024**2
 """So much is read by one cycle, and more only where a transaction is larger."""
 
@@ -85,7 +87,7 @@ class _Reading:
         self.has_buffer = settings.tells_transactions
         self.unread = files_from_json(inputs["files"])
         self.begun: Mapping[str, int] = inputs["lines"]
-        self.ends: dict[str, int] = {}
+        self.found: dict[str, FileLines] = {}
         self.failed: dict[str, str] = {}
 
     def run(self, batches: EventBatches, window: ReadWindow) -> Iterator[pa.RecordBatch]:
@@ -97,29 +99,38 @@ class _Reading:
             self._read_file(file)
             if self.failed:
                 break  # what comes later must not enter the log before it
-            total_bytes += file.size_bytes
+            total_bytes += file.unread_bytes
         passed = self._open_up()
         yield from give_out(passed, self._reading(passed), batches, window)
 
     def _read_file(self, file: SourceFile) -> None:
-        begun = self.begun[file.path]
         try:
-            lines = whole_lines(self.store.read(file.path), self.decoder.settings.most_unpacked_bytes)
+            found = self._lines_of(file)
         except (SourceError, FileDamaged) as error:
             self.failed[file.path] = f"{type(error).__name__}: {error}"
             return
-        if len(lines) < begun:
-            self.failed[file.path] = (
-                f"It has {len(lines)} lines, and had {begun} when they were read: it was cut, or "
-                "rewritten. Files may grow only; give what is in it now another name."
-            )
-            return
-        position = begun
-        for position, line in enumerate(lines[begun:], start=begun):
+        for position, line in enumerate(found.lines, start=self.begun[file.path]):
             if line.strip():
                 decoded = self.decoder.decode_lines([line], position)
                 self.buffer.take(Arrival(event, file.path, position) for event in decoded)
-        self.ends[file.path] = len(lines)
+        self.found[file.path] = found
+
+    def _lines_of(self, file: SourceFile) -> FileLines:
+        """Return the lines of a file that have not been read."""
+        if not file.read_bytes:
+            whole = whole_lines(self.store.read(file.path), self.decoder.settings.most_unpacked_bytes)
+            # A gzip is read as a whole once more where some of its lines wait.
+            begun = self.begun[file.path]
+            if len(whole.lines) < begun:
+                raise FileDamaged(f"{len(whole.lines)} lines instead of {begun}. {GROW_ONLY}")
+            return replace(whole, lines=whole.lines[begun:])
+        if file.size_bytes < file.read_bytes:
+            raise FileDamaged(f"{file.size_bytes} bytes instead of {file.read_bytes}. {GROW_ONLY}")
+        data = self.store.read(file.path, file.read_bytes - 1)
+        try:
+            return further_lines(data, file.read_bytes)
+        except FileDamaged as error:
+            raise FileDamaged(f"{error}. {GROW_ONLY}") from error
 
     def _open_up(self) -> Passed:
         return settled(self.buffer.open_up() if self.has_buffer else self.buffer.let_pass(), self.decoder)
@@ -127,9 +138,13 @@ class _Reading:
     def _reading(self, passed: Passed) -> Reading:
         files = {file.path: file for file in self.unread}
         progress = {
-            path: FileProgress(files[path].version, read, is_waiting=read < end).to_text()
-            for path, end in self.ends.items()
-            for read in [min(end, passed.resume.get(path, end))]
+            path: self._progress(files[path], passed.resume.get(path)).to_text() for path in self.found
         }
         further = {PASSED: passed.until.to_text()}
         return Reading(files, progress, self.decoder.state, self.failed, further)
+
+    def _progress(self, file: SourceFile, resume: int | None) -> FileProgress:
+        found, begun = self.found[file.path], self.begun[file.path]
+        end = begun + len(found.lines)
+        lines = end if resume is None else min(end, resume)
+        return FileProgress(file.version, lines, found.end_of(lines - begun), is_waiting=lines < end)

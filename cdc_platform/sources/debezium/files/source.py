@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -96,7 +96,7 @@ class DebeziumSource(SourceOfArrivals):
             # What a cycle cannot read it reports; what others say is described.
             with suppress(SourceError, FileDamaged):
                 lines = whole_lines(self.store.read(file.path), self.settings.most_unpacked_bytes)
-                yield from decoder.decode_lines(lines[:DESCRIBED_MESSAGES])
+                yield from decoder.decode_lines(lines.lines[:DESCRIBED_MESSAGES])
 
     def _files(self) -> list[SourceFile]:
         own_input = self.settings.input
@@ -126,9 +126,13 @@ class DebeziumSource(SourceOfArrivals):
         if not (is_new or is_unread or may_capture or request.has_replay):
             return ReadPlan(())
         # What was held back is read again with whatever has come since, in the order of the names.
-        unread = [file for file, read in progress.items() if read.is_waiting or read.lacks(file)]
+        unread = [
+            replace(file, read_bytes=read.read_bytes)
+            for file, read in progress.items()
+            if read.is_waiting or read.lacks(file)
+        ]
         windows = plan_windows(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
-        lines = {file.path: progress[file].lines for file in unread}
+        lines = {file.path: read.lines for file, read in progress.items()}
         inputs = {"files": files_to_json(unread), "lines": lines, **states_of(stored_progress)}
         return ReadPlan(windows, json.dumps(inputs))
 

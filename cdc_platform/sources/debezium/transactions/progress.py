@@ -15,6 +15,7 @@ PASSED: Final = "transactions passed"
 """The same for the transaction buffer: up to which place in the order of commits transactions have passed."""
 
 
+_BYTES: Final = "@"
 _WAITING: Final = "+"
 Kept = TypeVar("Kept")
 
@@ -37,13 +38,18 @@ def read_progress_of(progress: Mapping[str, str], name: str, parse: Callable[[st
 
 @dataclass(frozen=True)
 class FileProgress:
-    """So many lines of a file have entered the log, in a version of it; a file may grow, but not shrink.
+    """Progress in a version of a file, which may grow, but not shrink.
 
-    ``is_held`` means that it has more, which wait for what is to come in other files.
+    Args:
+        version: of the file when it was read.
+        lines: so many have entered the log.
+        read_bytes: the byte after the end of the last of them; 0 for a gzip, which appears whole.
+        is_waiting: whether there are more lines, which wait for messages that are still to come.
     """
 
     version: str | None = None
     lines: int = 0
+    read_bytes: int = 0
     is_waiting: bool = False
 
     @classmethod
@@ -55,12 +61,14 @@ class FileProgress:
         """
         if text is None:
             return cls()
-        version, lines = text.rsplit("#", 1)
-        return cls(version, whole_number(lines.removesuffix(_WAITING)), lines.endswith(_WAITING))
+        version, read = text.rsplit("#", 1)
+        lines, read_bytes = read.removesuffix(_WAITING).split(_BYTES)
+        return cls(version, whole_number(lines), whole_number(read_bytes), read.endswith(_WAITING))
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""
-        return f"{self.version}#{self.lines}{_WAITING if self.is_waiting else ''}"
+        waiting = _WAITING if self.is_waiting else ""
+        return f"{self.version}#{self.lines}{_BYTES}{self.read_bytes}{waiting}"
 
     def lacks(self, file: SourceFile) -> bool:
         """Return whether the file has been written since."""
