@@ -88,6 +88,13 @@ BAD_LINES: Final = {
         written(EXPONENTS[0], _event(source_timestamp=NUMBER)),
         f"`source_timestamp`: '{EXPONENTS[0]}' is no moment",
     ),
+    "digits of a position": Bad(
+        _event({"log_position": "9" * 5_000}), "`log_position` is missing or not as documented"
+    ),
+    "digits of a moment": Bad(
+        written("9" * 4_299, _event(source_timestamp=NUMBER)), "`source_timestamp` is no moment"
+    ),
+    "digits of a number that is no number": Bad(_row(v="1" * 40_000 + "x"), "`v`: "),
     "digits": Bad(written("9" * 5_000, _row(v=NUMBER)), "It has a number of more than 4300 digits"),
     "arrays in json": Bad(written(nested(DEEP), _row(note=NUMBER)), _DEEP),
     "objects in json": Bad(written(nested(DEEP, '{"a":', "}"), _row(note=NUMBER)), _DEEP),

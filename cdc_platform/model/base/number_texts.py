@@ -5,7 +5,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 _WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
-_DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_DECIMAL: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NO_NUMBER: Final = re.compile(r"[+-]?(?:nan|inf(?:inity)?)", re.ASCII | re.IGNORECASE)
 _HEX: Final = re.compile(r"(?:[0-9A-Fa-f]{2})*", re.ASCII)
 _MOST_SHOWN: Final = 100

@@ -24,6 +24,7 @@ from cdc_platform.sources.datastream.settings.declarations import event_identity
 from cdc_platform.sources.datastream.settings.kinds import SourceKind, is_backfill, source_kind
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.values.rows import TROUBLE, problem_of
 from cdc_platform.sources.json_codec import write
 
 READ_METHOD: Final = "_read_method"
@@ -75,6 +76,8 @@ class Interpreter:
             return self._understand(envelope, keys)
         except RecordUnreadable as error:
             return self._fault(envelope, str(error))
+        except TROUBLE as error:
+            return self._fault(envelope, problem_of(error))
 
     def _understand(self, envelope: Envelope, known_keys: str | None) -> SourceEvent | FaultyEvent:
         metadata = envelope.source_metadata
@@ -106,7 +109,7 @@ class Interpreter:
         try:
             kind = source_kind(envelope.read_method, envelope.source_metadata, self._declared)
             table: str | None = self._layouts.of(kind, envelope).table
-        except RecordUnreadable:
+        except (RecordUnreadable, *TROUBLE):
             table = envelope.object_name or None
         return FaultyEvent(
             reason=reason,

@@ -29,7 +29,6 @@ from cdc_platform.sources.datastream.files.container import (
 from cdc_platform.sources.datastream.files.decoding import (
     MICROS_PER_MILLI,
     Decoding,
-    EventFaulty,
     faulty_event,
     faulty_file,
     micros_of,
@@ -37,7 +36,7 @@ from cdc_platform.sources.datastream.files.decoding import (
 )
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.values.json_text import compact, parsed
-from cdc_platform.sources.datastream.values.rows import ColumnFaulty, RowReader, row_reader
+from cdc_platform.sources.datastream.values.rows import TROUBLE, RowReader, problem_of, row_reader
 from cdc_platform.sources.datastream.values.types import Fields
 
 _TEXTS: Final = ("uuid", "object", "read_method", "stream_name", "schema_key")
@@ -107,8 +106,8 @@ class EventDecoder:
         try:
             if problem is None:
                 return self._envelope(record, position)
-        except (EventFaulty, ColumnFaulty) as error:
-            problem = str(error)
+        except TROUBLE as error:
+            problem = problem_of(error)
         return faulty_event(problem, compact(record | AVRO_RECORD), position, record)
 
     def _envelope(self, record: dict[str, Any], position: int) -> Envelope:

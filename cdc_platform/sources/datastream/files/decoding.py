@@ -71,6 +71,9 @@ class Decoding:
         return name_by_template(self.table_name, *(str(part) for part in names if part)) or ""
 
 
+_INT64_BITS: Final = 63
+
+
 class EventFaulty(ValueError):
     """An event has not the shape that Datastream documents."""
 
@@ -110,7 +113,7 @@ def micros_of(value: Any, name: str) -> int | None:
             return _moment_micros(value)
     except ValueError as error:
         raise EventFaulty(f"`{name}`: {error}") from error
-    if value is not None and type(value) is not int:
+    if value is not None and (type(value) is not int or value.bit_length() > _INT64_BITS):
         raise EventFaulty(f"`{name}` is no moment")
     return None if value is None else value * MICROS_PER_MILLI
 

@@ -25,7 +25,7 @@ from cdc_platform.sources.datastream.files.json_events import (
 )
 from cdc_platform.sources.datastream.values.columns import RowBatch
 from cdc_platform.sources.datastream.values.inference import Inference
-from cdc_platform.sources.datastream.values.rows import ColumnFaulty, RowReader, row_reader
+from cdc_platform.sources.datastream.values.rows import TROUBLE, RowReader, problem_of, row_reader
 from cdc_platform.sources.datastream.values.types import Fields, FieldType
 from cdc_platform.sources.datastream.values.values import json_reader
 from cdc_platform.sources.text_files import FileDamaged
@@ -77,7 +77,7 @@ class BlockDecoder:
             try:
                 json_event = event if isinstance(event, JsonEvent) else checked(event)
                 envelopes.append(self._envelope(json_event, batch, position, line))
-            except (EventFaulty, ColumnFaulty) as error:
+            except TROUBLE as error:
                 envelopes.append(_fault(error, line, event, position))
         return envelopes
 
@@ -139,12 +139,12 @@ class BlockDecoder:
         )
 
 
-def _fault(error: ValueError, line: bytes, parsed: Parsed, position: int) -> FaultyEvent:
+def _fault(error: Exception, line: bytes, parsed: Parsed, position: int) -> FaultyEvent:
     try:
         event = {} if isinstance(parsed, EventFaulty) else event_of(line)
     except EventFaulty:
         event = {}
-    return faulty_event(str(error), line.decode(errors="backslashreplace"), position, event)
+    return faulty_event(problem_of(error), line.decode(errors="backslashreplace"), position, event)
 
 
 _NO_ROW: Final = RowReader((), ())

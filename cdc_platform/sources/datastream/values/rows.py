@@ -13,8 +13,15 @@ Columns = tuple[tuple[str, ColumnType], ...]
 NativeReader = Callable[..., Reader | None]
 """Either `avro_reader` or `json_reader`."""
 
-TROUBLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError)
-"""What a value of another shape than its type's may raise."""
+TROUBLE: Final = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""Errors that a value of another shape than its type's causes in its readers."""
+
+
+def problem_of(error: Exception) -> str:
+    """Return the reason why an event cannot be used, of an error in `TROUBLE`."""
+    if isinstance(error, RecursionError):
+        return "The event is nested too deeply"
+    return str(error) if isinstance(error, ValueError) else f"The event is not as documented: {error!r}"
 
 
 _NONE: Final[frozenset[type]] = frozenset()
@@ -92,7 +99,7 @@ class RowReader:
                 if value is not None:
                     payload[name] = reader(value)
         except TROUBLE as error:
-            raise ColumnFaulty(f"Column `{name}`: {error}") from error
+            raise ColumnFaulty(f"Column `{name}`: {problem_of(error)}") from error
         return payload
 
 
