@@ -316,3 +316,44 @@ def test_a_spool_has_files_that_are_no_events(tmp_path: Path) -> None:
     cycles.read()
     assert keys_of(cycles) == [1]
     assert faults_of(cycles) == []
+
+
+def with_schemas(text: str, key_type: str) -> str:
+    """Return a message whose parts have schema blocks."""
+    message = json.loads(text)
+    row = {"type": "struct", "fields": [{"field": "id", "type": key_type}, {"field": "n", "type": "int32"}]}
+    halves = [{**row, "field": half} for half in ("before", "after")]
+    key = {"schema": {**row, "fields": row["fields"][:1]}, "payload": message["key"]}
+    value = {"schema": {"type": "struct", "fields": halves}, "payload": message["value"]}
+    return json.dumps({**message, "key": key, "value": value})
+
+
+def test_a_fault_teaches_nothing_of_its_table() -> None:
+    """The rows after an event that cannot be used are judged as if it had not come."""
+    poison = with_schemas(line(envelope("c", after=None), {"id": "x"}), "string")
+    good = with_schemas(line(envelope("c", after={"id": 1, "n": 1}), {"id": 1}), "int64")
+    alone, decoder = Decoder(settings_with(columns={})), Decoder(settings_with(columns={}))
+    (expected,) = alone.decode_lines([good], 1)
+    fault, event = decoder.decode_lines([poison, good])
+    assert isinstance(fault, FaultyEvent)
+    assert expected == event
+    assert alone.state.to_json() == decoder.state.to_json()
+
+
+def test_a_snapshot_row_that_is_a_fault_moves_no_position() -> None:
+    """A position that nobody can have been at does not make the changes after it look old."""
+    source = {"lsn": 2**64 - 1, "snapshot": "true"}
+    decoder = Decoder(settings_with())
+    (fault,) = decoder.decode_lines([line(envelope("r", after=None, source=source), {"id": 1})])
+    assert isinstance(fault, FaultyEvent)
+    assert decoder.state.floors == {}
+
+
+def test_an_inserted_row_outlives_a_deletion_that_is_a_fault(tmp_path: Path) -> None:
+    """Half of a key change whose other half cannot be used is a row of its own, and the cycle goes on."""
+    inserted = line(envelope("c", after={"id": 2, "n": 1, "big": "text"}), {"id": 2})
+    deleted = line(envelope("d", before=None), {"id": "x"})
+    cycles = Cycles(settings_with(input=FilesInput(str(tmp_path))))
+    feed(cycles, [inserted, deleted])
+    assert [row["mods"][0]["keys"] for row in cycles.log] == [None, '{"id":2}']
+    assert len(faults_of(cycles)) == 1

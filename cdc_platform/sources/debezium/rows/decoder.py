@@ -162,13 +162,22 @@ class Decoder:
     def _decode_data(self, event: DataEvent) -> list[Decoded]:
         if event.source.name == self.settings.signal_table:
             return [self._signal(event)]
-        if is_snapshot(event.source) and event.source.lsn is not None:
-            floor = self.state.floors.get(event.source.server, 0)
-            self.state.floors[event.source.server] = max(floor, event.source.lsn)
         if event.is_flat:
             is_delete = event.op is Op.DELETE and event.key is not None
             self.state.flat_deletes[event.message.topic] = key_text(event.key or {}) if is_delete else ""
-        table = self._table(event)
+        table, label = self._table(event)
+        known = self.state.known_of(event.source.server, table)
+        try:
+            return self._decode_row(event, table, label)
+        except BAD:
+            self.state.forget_beyond(known)
+            raise
+
+    def _decode_row(self, event: DataEvent, table: str, label: str) -> list[Decoded]:
+        if is_snapshot(event.source) and event.source.lsn is not None:
+            floor = self.state.floors.get(event.source.server, 0)
+            self.state.floors[event.source.server] = max(floor, event.source.lsn)
+        self._check_owner(table, label)
         event = self._with_key(event, table)
         self._check_identity(event, table)
         self.state.pairer.remember(event)
@@ -188,8 +197,8 @@ class Decoder:
         identity = event_id(event, event.source.name)
         return Signal(event.message.position, event.transaction_id, order, identity)
 
-    def _table(self, event: DataEvent) -> str:
-        """Return the table's name in the lake, which that of a partition is not.
+    def _table(self, event: DataEvent) -> tuple[str, str]:
+        """Return the table's name in the lake, which that of a partition is not, and its own.
 
         Raises:
             Unreadable: a partition alone was truncated.
@@ -203,15 +212,21 @@ class Decoder:
                 "`partitions`."
             )
         schema, table = target.split(".", 1) if target != source.name else (source.schema, source.table)
-        name, label = self._named(source.database, schema, table), _quoted(schema, table)
-        owner = self.state.owners.setdefault(name, label)
+        return self._named(source.database, schema, table), _quoted(schema, table)
+
+    def _check_owner(self, name: str, label: str) -> None:
+        """Learn which table of the database a table of the lake is.
+
+        Raises:
+            Unreadable: it is another one.
+        """
+        owner, bare = self.state.owners.setdefault(name, label), label.replace('"', "")
         if owner != label:
             raise Unreadable(
                 f"The tables `{owner}` and `{label}` would both be `{name}` in the lake, which is the first "
                 "one by now. Name them apart in `table_name`, such as {schema}__{table}; where the second is "
-                f"the first by another name, send it there in `partitions`: {target}: {owner}."
+                f"the first by another name, send it there in `partitions`: {bare}: {owner}."
             )
-        return name
 
     def _with_key(self, event: DataEvent, table: str) -> DataEvent:
         """Return an event that is stored without its key with the one that its row has."""

@@ -35,6 +35,20 @@ class DecoderState:
     keys: dict[str, list[str]] = field(default_factory=dict)
     key_types: dict[str, dict[str, str]] = field(default_factory=dict)
 
+    def known_of(self, server: str, table: str) -> "KnownOfTable":
+        """Return what is known of a table of the lake, and of its server's snapshot."""
+        lacking = tuple(facts for facts in (self.owners, self.keys, self.key_types) if table not in facts)
+        return KnownOfTable(server, table, self.floors.get(server), lacking)
+
+    def forget_beyond(self, known: "KnownOfTable") -> None:
+        """Forget what was learned of a table since: from an event that turned out to be a fault."""
+        for facts in known.lacking:
+            facts.pop(known.table, None)
+        if known.floor is None:
+            self.floors.pop(known.server, None)
+        else:
+            self.floors[known.server] = known.floor
+
     def to_json(self) -> str:
         """Return the state as text, equal for equal states."""
         fields: dict[str, Any] = {
@@ -71,6 +85,23 @@ class DecoderState:
             stored.keys,
             stored.key_types,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOfTable:
+    """Knowledge of a table before an event.
+
+    Args:
+        server: of the event.
+        table: of the lake.
+        floor: position of the server's last snapshot.
+        lacking: facts by table that have none of it yet.
+    """
+
+    server: str
+    table: str
+    floor: int | None
+    lacking: tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ def _settled(rows: RowDecoder, unpaired: Unpaired) -> SourceEvent | FaultyEvent:
         return rows.settle(unpaired)
     except BAD as error:
         if unpaired.event is None:
-            raise
+            # The deletion cannot be used, and lies in quarantine: the row is new as far as anybody knows.
+            return unpaired.change
         return fault_of(unpaired.event.message, error, unpaired.event, unpaired.change.ordering_key)
 
 
