@@ -1,5 +1,6 @@
 """Files of a folder, local or of an object store, by a file system of Arrow."""
 
+import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
@@ -19,6 +20,7 @@ from cdc_platform.errors import (
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.sources.locations import DEADLINE_S, arrow_location, check_location, scheme_of
 
+_LOG: Final = logging.getLogger(__name__)
 TIME_PATH: Final = re.compile(r"(?:/|^)\d{4}/\d{2}/\d{2}/\d{2}/\d{2}$")
 _TIME_PREFIX: Final = re.compile(r"(?:/|^)\d{4}(?:/\d{2}){0,4}$")
 _DENIALS: Final = ("Permission denied", "403", "ACCESS_DENIED")
@@ -77,7 +79,23 @@ class FileStore:
     def _list(self, folder: str, *, is_recursive: bool) -> list[fs.FileInfo]:
         infos = self._system.get_file_info(fs.FileSelector(folder, recursive=is_recursive))
         file_type = fs.FileType.File
-        return [info for info in infos if not is_recursive or info.type is file_type]
+        return [
+            info
+            for info in infos
+            if (not is_recursive or info.type is file_type) and self._has_readable_name(info, folder)
+        ]
+
+    def _has_readable_name(self, info: fs.FileInfo, folder: str) -> bool:
+        """Return whether Arrow can give a file's path, without which nothing can be done with it."""
+        try:
+            return bool(info.path)
+        except UnicodeDecodeError as error:
+            _LOG.warning(
+                "A file in `%s` is left out, since its name is not UTF-8: %s. Rename it.",
+                f"{self._scheme}{folder}",
+                error.object.decode(errors="backslashreplace"),
+            )
+            return False
 
     def _list_by_folder(self) -> Iterator[fs.FileInfo]:
         """Yield all files, and the folders that cannot be listed; slow, but such a folder hides no other."""

@@ -1,5 +1,6 @@
 """Files of a folder: what may not be listed is told, and hides nothing else; a silent store holds nobody."""
 
+import os
 import socket
 import time
 from pathlib import Path
@@ -87,6 +88,16 @@ def test_a_source_that_may_not_be_listed_at_all_is_an_error(
     lock(monkeypatch, root.name)
     with pytest.raises(AccessDenied):
         listed(root)
+
+
+def test_a_name_that_is_no_text_hides_no_other_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Arrow cannot read a file whose name is not UTF-8: it is left out, and named in the log."""
+    (tmp_path / "a.json").write_text("{}")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xff.json")).write_text("{}")
+    assert [file.path for file in FileStore(str(tmp_path), (".json",)).list_files()] == [
+        str(tmp_path / "a.json")
+    ]
+    assert "b\\xff.json. Rename it." in caplog.text
 
 
 def test_a_store_that_does_not_answer_holds_nobody() -> None:

@@ -5,11 +5,12 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
 
-from cdc_platform.model.base.number_texts import decimal_number, whole_number
+from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.base.schemas import TIMESTAMP
 from cdc_platform.model.base.timestamps import to_nanosecond_text
 from cdc_platform.model.schema.table_schema import ARRAY, NANOSECONDS, PG_JSONB, PG_NUMERIC, ColumnType
@@ -27,7 +28,19 @@ from cdc_platform.sources.spanner.client.wire import (
 _BEYOND_MICROS: Final = re.compile(r"\.\d{6}\d*[1-9]")
 """What a timestamp has that loses something as microseconds."""
 
+_SHOWN: Final = 100
+_NUMERIC: Final = re.compile(r"-?\d{1,29}(?:\.\d{1,9})?", re.ASCII)
+"""A NUMERIC of GoogleSQL. Arrow ends the process at a decimal with a large negative exponent."""
+
 Reader = tuple[pa.DataType, Callable[[bytes], Any]]
+
+
+def _numeric(value: bytes) -> Decimal:
+    text = required_text(value)
+    if _NUMERIC.fullmatch(text) is None:
+        raise ValueError(f"{text[:_SHOWN]!r} is no NUMERIC")
+    return Decimal(text)
+
 
 _INTEGER: Final[Reader] = (pa.int64(), lambda value: whole_number(required_text(value)))
 _BYTES: Final[Reader] = (pa.binary(), lambda value: b64decode(required_text(value), validate=True))
@@ -38,7 +51,7 @@ _READERS: Final[dict[str, Reader]] = {
     "ENUM": _INTEGER,
     "FLOAT32": (pa.float32(), number),
     "FLOAT64": (pa.float64(), number),
-    "NUMERIC": (pa.decimal128(38, 9), lambda value: decimal_number(required_text(value))),
+    "NUMERIC": (pa.decimal128(38, 9), _numeric),
     "STRING": _TEXT,
     "JSON": _TEXT,
     "UUID": _TEXT,

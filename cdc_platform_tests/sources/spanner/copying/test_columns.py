@@ -94,6 +94,7 @@ def test_types_that_share_a_code_are_distinguished() -> None:
         ("INT64", to_value(None).SerializeToString()[:0]),
         ("NUMERIC", to_value("x").SerializeToString()),
         ("NUMERIC", to_value("1e999999").SerializeToString()),
+        ("NUMERIC", to_value("1e-10000000").SerializeToString()),
         ("NUMERIC", to_value("NaN").SerializeToString()),
         ("BYTES", to_value("%").SerializeToString()),
         ("FLOAT64", b"\x11\x00"),
