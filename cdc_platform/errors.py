@@ -48,13 +48,11 @@
     + QuarantinedRecordNotFound        no such record lies in quarantine
 """
 
-import re
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import ClassVar
 
+from cdc_platform.redaction import redacted
 from cdc_platform.visible import visible_text
-
-_PASSWORD: Final = re.compile(r"(://[^/@\s:]*:)[^/@\s]+@")
 
 
 class CdcError(Exception):
@@ -68,7 +66,7 @@ class CdcError(Exception):
     def __init__(self, message: str = "") -> None:
         # What a library says of an address, and names and values of the source: errors end up in logs and
         # pages.
-        super().__init__(visible_text(_PASSWORD.sub(r"\1(hidden)@", message)))
+        super().__init__(visible_text(redacted(message)))
 
 
 class SettingError(CdcError, ValueError):

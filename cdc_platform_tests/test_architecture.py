@@ -12,7 +12,7 @@ import pytest
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = "cdc_platform"
 
-CORE: Final = frozenset({"errors", "model", "private_files", "visible"})
+CORE: Final = frozenset({"errors", "model", "private_files", "redaction", "visible"})
 ENGINES: Final = CORE | {"sources", "lake", "spark"}
 STEPS: Final = ENGINES | {"pipeline"}
 DAGSTER_FILES: Final = frozenset(
@@ -28,7 +28,8 @@ EVERYTHING: Final = STEPS | DAGSTER_FILES | COMMAND_LINE | {"simulator", "demo",
 LAYERS: Final[dict[str, frozenset[str]]] = {
     # a folder or file of the package: what else of the package it may import
     "visible": frozenset(),
-    "errors": frozenset({"visible"}),
+    "redaction": frozenset(),
+    "errors": frozenset({"redaction", "visible"}),
     "private_files": frozenset(),
     "model": frozenset({"errors", "visible"}),
     "sources": CORE,

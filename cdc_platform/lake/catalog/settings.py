@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.object_store import ObjectStore, find_store, java_properties
 from cdc_platform.model.base.declared_settings import Described
+from cdc_platform.redaction import HIDING_ADDRESSES, HIDING_NAMES
 
 CATALOG: Final = "lake"
 """Name of the catalog, in Spark and in pyiceberg."""
@@ -34,24 +35,18 @@ KEPT_BY_TIME: Final[Mapping[str, str]] = {
 MEANT_OTHERWISE: Final = frozenset("?#%")
 """Characters that addresses of catalogs and tables cannot have in the name of a folder."""
 
-_WORDS: Final = (
-    "secret|passw|pwd|passphrase|token|credential|(?:access|account|private|api|sse|keystore|signing).?key"
-    "|authorization|header[.]|connection.?string|jaas|user.?info"
-)
 _HARMLESS: Final = (
     "type|uri|warehouse|prefix|(?:io|catalog)-impl|cache-enabled|jdbc[.](?:user|schema-version)"
     "|(?:client|s3)[.]region|s3[.](?:endpoint|path-style-access)|gcs[.](?:project-id|service[.]host)"
     "|adls[.]account-name|glue[.](?:id|region|endpoint)"
 )
 """Properties of a catalog that hold no secret, unless one is in their address."""
-_SECRET_VALUES: Final = f"://[^/@\\s]*:[^/@\\s]+@|[?&;][^=&;]*(?:{_WORDS})[^=&;]*="
-"""Addresses with a password in them."""
 HIDDEN_NAMES: Final = (
-    f"(?i){_WORDS}|{_SECRET_VALUES}|^spark[.]sql[.]catalog[.]{CATALOG}[.](?!(?:{_HARMLESS})$)"
+    f"(?i){HIDING_NAMES}|{HIDING_ADDRESSES}|^spark[.]sql[.]catalog[.]{CATALOG}[.](?!(?:{_HARMLESS})$)"
 )
 """Regular expression, of Python and of Java, of the names of properties whose values nobody may see.
 
-Spark looks for it in values, too, which finds an address with a password.
+Spark looks for it in values, too, which finds an address with a secret.
 """
 
 _LOGIN: Final = ("user", "password")
@@ -130,7 +125,7 @@ def is_secret(name: str, value: str = "") -> bool:
 
 def holds_secret(name: str, value: str) -> bool:
     """Return whether the name of any property, or an address in its value, indicates a secret."""
-    match = re.search(HIDDEN_NAMES, name) or re.search(_SECRET_VALUES, value, re.IGNORECASE)
+    match = re.search(HIDDEN_NAMES, name) or re.search(HIDING_ADDRESSES, value, re.IGNORECASE)
     return match is not None
 
 
@@ -179,14 +174,23 @@ def _jdbc_of_sqlalchemy(uri: str, warehouse: str) -> dict[str, str]:
         path = uri.removeprefix("sqlite:///").split("?")[0]
         return _jdbc(f"jdbc:sqlite:{path}?busy_timeout={BUSY_TIMEOUT_S * 1000}", warehouse)
     parts = urlsplit(uri)
-    if not parts.scheme.startswith("postgresql") or not parts.hostname:
+    if not parts.scheme.startswith("postgresql") or not parts.hostname or not _has_port(parts):
         raise SettingError(
             "lake.catalog.uri",
-            "of a sql catalog must be sqlite:///PATH or postgresql+psycopg2://USER:PASSWORD@HOST:PORT/DATABASE",
+            "of a sql catalog must be sqlite:///PATH or postgresql+psycopg2://USER:PASSWORD@HOST:PORT/DATABASE;"
+            " give a password with special characters in `lake.catalog.password`",
         )
     properties = _jdbc(f"jdbc:postgresql://{parts.hostname}:{parts.port or 5432}{parts.path}", warehouse)
     login = {"jdbc.user": parts.username, "jdbc.password": parts.password}
     return properties | {key: unquote(value) for key, value in login.items() if value}
+
+
+def _has_port(parts: SplitResult) -> bool:
+    """Return whether the port is a number or left out, and no part of a password that has a slash."""
+    try:
+        return parts.port is None or parts.port > 0
+    except ValueError:
+        return False
 
 
 def _jdbc(uri: str, warehouse: str) -> dict[str, str]:

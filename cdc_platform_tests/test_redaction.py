@@ -1,0 +1,51 @@
+"""Secrets in texts and properties are hidden, whatever a user calls them."""
+
+import re
+
+import pytest
+
+from cdc_platform.errors import CdcError, SettingError
+from cdc_platform.lake.catalog.settings import LakeSettings, holds_secret, is_secret
+from cdc_platform.redaction import HIDING_ADDRESSES, redacted
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://u:p@h/db", "postgresql://u:(hidden)@h/db"),
+        ("postgresql://u:p@ss@h/db", "postgresql://u:(hidden)@h/db"),
+        ("postgresql://u:pa/ss@h/db", "postgresql://u:(hidden)@h/db"),
+        ("jdbc:x://h/d?user=u&password=p now", "jdbc:x://h/d?user=u&password=(hidden) now"),
+        ("https://h/x?sv=1&sig=S%2B", "https://h/x?sv=1&sig=(hidden)"),
+        ("https://h/x?X-Amz-Signature=S&a=1", "https://h/x?X-Amz-Signature=(hidden)&a=1"),
+        ("https://h/x?key=K&Pat=P", "https://h/x?key=(hidden)&Pat=(hidden)"),
+        ("http://h:80/x?a=me@y and sqlite:////c.db?timeout=5", None),
+    ],
+)
+def test_secrets_of_addresses_are_hidden(text: str, shown: str | None) -> None:
+    """A password may have any sign that people write in it; what is no secret stays."""
+    assert redacted(text) == (shown or text)
+    assert str(CdcError(text)) == (shown or text)
+    assert (re.search(HIDING_ADDRESSES, text, re.IGNORECASE) is not None) == (shown is not None)
+
+
+@pytest.mark.parametrize("name", ["spark.sql.hive.metastore.client.pat", "fs.x.sig", "request.signature"])
+def test_names_of_secrets_are_known(name: str) -> None:
+    """Short names of access tokens and signatures count where they are the last part."""
+    assert holds_secret(name, "x")
+    assert not holds_secret(f"{name}tern.size", "x") or "signature" in name
+
+
+def test_an_address_with_a_token_is_a_secret() -> None:
+    """A login without a password can be a token."""
+    assert is_secret("uri", "https://TOKEN@host/")
+    assert not is_secret("uri", "jdbc:sqlite:/lake/catalog.db?busy_timeout=60000")
+
+
+def test_a_password_with_a_slash_is_a_wrong_setting() -> None:
+    """An address cannot hold it as it is; the error names the setting that can, and does not show it."""
+    lake = LakeSettings("s3://b/l", {"type": "sql", "uri": "postgresql://u:se/cret@h/d"})
+    with pytest.raises(SettingError, match=r"lake\.catalog\.password") as caught:
+        lake.spark_properties()
+    assert caught.value.setting == "lake.catalog.uri"
+    assert "cret" not in str(caught.value)
