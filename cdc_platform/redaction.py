@@ -9,12 +9,12 @@ HIDING_NAMES: Final = (
 )
 """Part of a regular expression, of Python and of Java, for names of properties that hold secrets."""
 _SECRET_PARAMETER: Final = rf"[?&;](?:[^=&;\s]*(?:{HIDING_NAMES})[^=&;\s]*|key|code|pat|sig)="
-_PASSWORD_OF_USER: Final = r"(?!\d{1,5}/)[^\s?#]*@"
+_NOT_A_PORT: Final = r"(?!\d{1,5}/)[^\s?#]*@"
 """Follows a user and a colon; after a host and a colon comes a port."""
-HIDING_ADDRESSES: Final = rf"://[^/@\s?#]+@|://[^/@\s:?#]*:{_PASSWORD_OF_USER}|{_SECRET_PARAMETER}"
+HIDING_ADDRESSES: Final = rf"://[^/@\s?#]+@|://[^/@\s:?#]*:{_NOT_A_PORT}|{_SECRET_PARAMETER}"
 """The same for addresses with a login, or with a parameter that may be a secret."""
 
-_PASSWORD: Final = re.compile(rf"(://[^/@\s:?#]*:){_PASSWORD_OF_USER}")
+_PASSWORD: Final = re.compile(rf"(://[^/@\s:?#]*:){_NOT_A_PORT}")
 _PARAMETER: Final = re.compile(rf"({_SECRET_PARAMETER})[^&;\s]+", re.IGNORECASE)
 _HIDDEN: Final = "(hidden)"
 
