@@ -83,7 +83,8 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
     listed_keys = _key_names(kind, envelope.source_metadata, settings, table)
     if kind is SourceKind.ORACLE and ROWID not in listed_keys:
         columns.pop(ROWID, None)
-    key_names = [find_name(name, columns) for name in listed_keys]
+    find_column = name_finder(columns)
+    key_names = [find_column(name) for name in listed_keys]
     key_columns = [name for name in key_names if name is not None]
     policy = settings.schema_policy_of(table)
     names = lake_names(columns, key_columns, policy)
@@ -140,12 +141,17 @@ def _key_names(
     return ()
 
 
-def find_name(name: str, names: Collection[str]) -> str | None:
-    """Return the column that a name means: SQL Server's `replication_index` may differ in case."""
-    if name in names:
-        return name
-    matches = [column for column in names if case_key(column) == case_key(name)]
-    return matches[0] if len(matches) == 1 else None
+def name_finder(names: Collection[str]) -> Callable[[str], str | None]:
+    """Return what finds the column that a name means: SQL Server's `replication_index` may differ in case."""
+    by_case: dict[str, list[str]] = {}
+    for name in names:
+        by_case.setdefault(case_key(name), []).append(name)
+
+    def find(name: str) -> str | None:
+        matches = by_case.get(case_key(name), [])
+        return name if name in matches else matches[0] if len(matches) == 1 else None
+
+    return find
 
 
 def _column_types(

@@ -9,7 +9,7 @@ from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.column_names import EVENT_ID, ROW_HASH
 from cdc_platform.sources.datastream.events.envelope import Envelope
-from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID, Layout, NamePair, find_name
+from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID, Layout, NamePair, name_finder
 from cdc_platform.sources.datastream.events.ordering_keys import Standing
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import KeylessPolicy
@@ -86,7 +86,8 @@ def key_of_metadata(envelope: Envelope, standing: Standing, layout: Layout) -> s
     if not isinstance(key_names, Mapping) or (has_key and not layout.missing_keys):
         return None
     pairs = sorted((*layout.keys, *layout.missing_keys))
-    values = {name: key_names.get(find_name(source, key_names) or source) for name, source in pairs}
+    find_key = name_finder(key_names)
+    values = {name: key_names.get(find_key(source) or source) for name, source in pairs}
     if None in values.values():
         return None
     if standing.kind is SourceKind.MONGODB and DOCUMENT_ID in values:

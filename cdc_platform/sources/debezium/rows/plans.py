@@ -221,14 +221,12 @@ def check_masks(settings: DebeziumSettings) -> None:
 
 def column_types(columns: Any, keys: Sequence[str]) -> str:
     """Return the JSON array that `SourceEvent.column_types` has; key columns come first, in their order."""
-    ordered = sorted(
-        enumerate(columns),
-        key=lambda pair: (keys.index(pair[1].name) if pair[1].name in keys else len(keys), pair[0]),
-    )
+    places = {name: place for place, name in enumerate(keys)}
+    ordered = sorted(columns, key=lambda column: places.get(column.name, len(places)))
     return json.dumps(
         [
-            _column_json(column.name, column.encoding.column_type, column.name in keys, ordinal)
-            for ordinal, (_, column) in enumerate(ordered, start=1)
+            _column_json(column.name, column.encoding.column_type, column.name in places, ordinal)
+            for ordinal, column in enumerate(ordered, start=1)
         ],
         ensure_ascii=False,
     )

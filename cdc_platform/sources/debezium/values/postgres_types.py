@@ -32,6 +32,8 @@ _ALIASES: Final = {
     "time without time zone": "time",
 }
 _SIZES: Final = re.compile(r"\(\s*(-?\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
+_MOST_CHARACTERS: Final = 1_000
+"""Of a type with its schema; PostgreSQL has 63 for a name."""
 _AS_TEXT: Final = " as text"
 _SPACES: Final = re.compile(r"\s+")
 _ARRAY: Final = re.compile(r"(.*?)\s*(?:\[\d*\])+", re.DOTALL)
@@ -59,6 +61,8 @@ class PostgresType:
             text: the type as PostgreSQL or Debezium writes it.
             sizes: precision and scale, or length, where the text does not have them.
         """
+        if len(text) > _MOST_CHARACTERS:
+            return cls(text)
         plain = _SPACES.sub(" ", text.strip().lower())
         if plain.endswith(_AS_TEXT):
             return replace(cls.parse(plain.removesuffix(_AS_TEXT), sizes), is_kept_as_text=True)

@@ -5,18 +5,20 @@ import json
 import math
 import re
 from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime, time
 from decimal import Context, Decimal
 from typing import Any, Final
 
 from cdc_platform.model.base.number_texts import decimal_number, hex_bytes, plain_digits, whole_number
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.model.schema.table_schema import DECIMAL
 from cdc_platform.sources.debezium.values.encodings import Encoding, EncodingKind, scale_fault
 
 Read = Callable[[Any], Any]
 """From a JSON value that is not null to the change log's."""
 
 _EXACT: Final = 2**53
+_INT64_BITS: Final = 63
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _INFINITIES: Final = {
     # moments without end, in the units of a second in which they arrive
@@ -34,9 +36,12 @@ _ORDINALS: Final = range(1, date.max.toordinal() + 1)
 _DAY_MICROS: Final = 86_400_000_000
 _ISO_MOMENT: Final = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?Z?", re.ASCII)
 _ISO_CLOCK: Final = re.compile(r"(\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?Z?", re.ASCII)
+_END_OF_DAY: Final = "24:00:00"
 _ISO_DAY: Final = re.compile(r"(\d{4}-\d{2}-\d{2})Z?", re.ASCII)
 _JAVA_OBJECT: Final = re.compile(r"\[*\[L[\w.$]+;@[0-9a-f]+", re.ASCII)
 _WIDE: Final = Context(prec=20_000)
+_MOST_LIST_CHARACTERS: Final = 50_000_000
+"""As many as Spark reads of a text. Exponents let few bytes stand for many digits."""
 _MOST_DIGITS: Final = 150_000
 """PostgreSQL's numbers have up to 147,455 digits in all; the connector's far fewer."""
 
@@ -71,7 +76,23 @@ def _reader(encoding: Encoding) -> Read:
     if encoding.kind in _SIMPLE:
         read = _SIMPLE[encoding.kind]
         return (lambda value: _as_text(read(value))) if encoding.is_lenient else read
-    return _with_digits(encoding)
+    column_type = encoding.column_type
+    read = _with_digits(encoding)
+    return _fitting(read, column_type.annotation) if column_type.code == DECIMAL else read
+
+
+def _fitting(read: Read, sizes: str | None) -> Read:
+    """Return a reader that refuses a decimal with more digits than its column's type has."""
+    precision, scale = map(int, (sizes or "").split(","))
+
+    def fitting(value: Any) -> str:
+        text = str(read(value))
+        whole, _, fraction = text.lstrip("-").partition(".")
+        if len(whole.lstrip("0")) > precision - scale or len(fraction.rstrip("0")) > scale:
+            _refuse(f"has more digits than decimal({precision},{scale}): {_shown(text)}")
+        return text
+
+    return fitting
 
 
 def _with_digits(encoding: Encoding) -> Read:
@@ -100,7 +121,13 @@ def _list_reader(encoding: Encoding) -> Read:
     def read_all(value: list[Any]) -> list[Any]:
         if not isinstance(value, list):
             raise TypeError(value)
-        return [None if item is None else read(item) for item in value]
+        items, characters = [], 0
+        for item in value:
+            items.append(None if item is None else read(item))
+            characters += len(items[-1]) if isinstance(items[-1], str) else 0
+            if characters > _MOST_LIST_CHARACTERS:
+                _refuse(f"has more than {_MOST_LIST_CHARACTERS:,} characters in its elements")
+        return items
 
     return read_all
 
@@ -114,6 +141,8 @@ def _bool(value: Any) -> bool:
 def _int(value: Any) -> int | str:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(value)
+    if value.bit_length() > _INT64_BITS and value != -(2**_INT64_BITS):
+        raise OverflowError("more than 64 bits")
     return value if -_EXACT <= value <= _EXACT else str(value)
 
 
@@ -185,12 +214,17 @@ def _decimal_text(value: Any, *, is_text: bool) -> str:
 
 
 def _bits(value: str, length: int) -> str:
-    number = int.from_bytes(base64.b64decode(value, validate=True), "little")
+    octets = base64.b64decode(value, validate=True)
+    if length < _EXACT_BITS and length > 8 * len(octets) + _MOST_PADDED_BITS:
+        raise ValueError("far fewer bits than the column's type has")
+    number = int.from_bytes(octets, "little")
     # Nobody says how many leading zeros a value of a varying length has.
     return f"{number:b}".zfill(length) if length < _EXACT_BITS else (f"{number:b}" if number else "")
 
 
 _EXACT_BITS: Final = 2**31 - 1
+_MOST_PADDED_BITS: Final = 2**20
+"""Zeros that no bytes of a value stand for; an event of few bytes must not become a text of many."""
 
 
 def _days(value: int, *, is_lenient: bool) -> str:
@@ -227,6 +261,9 @@ def _iso_time(value: str) -> str:
     match = _ISO_CLOCK.fullmatch(value)
     if match is None:
         raise ValueError(value)
+    # PostgreSQL's day ends with a 24:00:00.
+    if match.group(1) != _END_OF_DAY:
+        time.fromisoformat(match.group(1))
     return f"{match.group(1)}.{_six(match.group(2))}"
 
 
@@ -244,6 +281,7 @@ def _iso_local(value: str, *, is_lenient: bool) -> str:
     match = _ISO_MOMENT.fullmatch(value)
     if match is None:
         return _beyond(value, is_lenient=is_lenient)
+    datetime.fromisoformat(f"{match.group(1)}T{match.group(2)}")
     return f"{match.group(1)}T{match.group(2)}.{_six(match.group(3))}"
 
 

@@ -24,6 +24,7 @@ MISSHAPEN: Final = (
 )
 """What a value of another shape than the documented one may raise in decoders, those of Arrow included."""
 
+_MOST_BITS: Final = 64
 _CONTINUES: Final = 0x80
 _DOUBLE: Final = struct.Struct("<d")
 
@@ -171,6 +172,8 @@ def _long_length(value: bytes, position: int) -> tuple[int, int]:
         if byte < _CONTINUES:
             return length, position
         shift += 7
+        if shift > _MOST_BITS:
+            raise ValueError("a length has more than 64 bits")
 
 
 def _unexpected(expected: str, value: bytes) -> ValueError:

@@ -5,10 +5,11 @@ from typing import Any, Final
 
 import pytest
 
-from cdc_platform.sources.debezium.settings.connector import ConnectorModes, DecimalMode
+from cdc_platform.sources.debezium.settings.connector import ConnectorModes, DecimalMode, TimeMode
 from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, only_event, only_fault
 
 TEXTS: Final = ConnectorModes(decimals=DecimalMode.STRING)
+ISO: Final = ConnectorModes(times=TimeMode.ISOSTRING)
 
 
 def settings(declared: str) -> dict[str, Any]:
@@ -55,3 +56,22 @@ def test_texts_that_only_python_takes_for_numbers(sent: str, declared: str) -> N
     """Spaces, underscores and digits of other scripts are no part of a number."""
     row = line(envelope("c", after={"id": 1, "n": sent}), {"id": 1})
     assert "The value of the column `n` is no value of" in only_fault(row, **settings(declared)).reason
+
+
+@pytest.mark.parametrize(
+    ("declared", "sent", "connector"),
+    [
+        ("bigint", 10**20, TEXTS),
+        ("numeric(5,2)", "1" * 22, TEXTS),
+        ("numeric(5,2)", "1.001", TEXTS),
+        ("timestamp", "2024-99-99T99:99:99Z", ISO),
+        ("time", "25:61:00Z", ISO),
+        ("bit(83886080)", "AQ==", TEXTS),
+        ("numeric[]", ["1e149999"] * 400, TEXTS),
+    ],
+)
+def test_what_its_type_cannot_hold_is_refused(declared: str, sent: Any, connector: ConnectorModes) -> None:
+    """It must not get into the log: a table that does not know its column yet would not judge it."""
+    row = line(envelope("c", after={"id": 1, "n": sent}), {"id": 1})
+    fault = only_fault(row, **{**settings(declared), "connector": connector})
+    assert "The value of the column `n`" in fault.reason
