@@ -39,6 +39,9 @@ RESERVED_COLUMNS: Final = frozenset(
 FLAG_PREFIX: Final = "__names_"
 """Begins the names of the flags that say which columns a change names."""
 
+ELEMENT_SUFFIX: Final = ".element"
+"""Ends what Iceberg calls the elements of an array: no column of the table can have the same name."""
+
 KEY_PREFIX: Final = "__key_"
 """Begins the names of the columns of a key where those of its table are there, too."""
 
@@ -99,7 +102,8 @@ def lake_table_name(source_table: str) -> str:
 def is_reserved_column(name: str) -> bool:
     """Return whether no column of a source table can have the name in the lake, which ignores case."""
     key = case_key(name)
-    return not name or key in RESERVED_COLUMNS or key.startswith((FLAG_PREFIX, KEY_PREFIX))
+    is_part = key.endswith(ELEMENT_SUFFIX) or key.startswith((FLAG_PREFIX, KEY_PREFIX))
+    return not name or key in RESERVED_COLUMNS or is_part
 
 
 def long_column_reason(names: Iterable[str]) -> str | None:

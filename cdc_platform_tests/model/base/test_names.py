@@ -39,7 +39,9 @@ def test_what_no_table_of_the_lake_can_have_is_known() -> None:
     assert all(
         map(is_reserved_column, ("_file", "_DELETED", "__names_a", "__KEY_0", DELETED, DELETED_AT, ORDER_KEY))
     )
-    assert all(map(is_reserved_column, ("", "_f\u0131le", "__DELETED_AT", "_po\u017f")))
+    assert all(
+        map(is_reserved_column, ("", "_f\u0131le", "__DELETED_AT", "_po\u017f", "__copy", "xs.Element"))
+    )
     assert not any(map(is_reserved_column, ("deleted", "__deletes", "_names_a")))
 
 

@@ -340,6 +340,19 @@ def test_a_fault_teaches_nothing_of_its_table() -> None:
     assert alone.state.to_json() == decoder.state.to_json()
 
 
+def test_an_array_of_too_many_dimensions_is_a_fault() -> None:
+    """PostgreSQL has six; of hundreds, a table's schema could be written and not be read again."""
+    kind: dict[str, Any] = {"type": "int32"}
+    for _ in range(7):
+        kind = {"type": "array", "items": kind}
+    message = json.loads(with_schemas(line(envelope("c", after={"id": 1, "n": None}), {"id": 1}), "int64"))
+    for half in message["value"]["schema"]["fields"]:
+        half["fields"][1] = {"field": "n", **kind}
+    (fault,) = Decoder(settings_with(columns={})).decode_lines([json.dumps(message)])
+    assert isinstance(fault, FaultyEvent)
+    assert "more than 6 dimensions" in fault.reason
+
+
 def test_a_snapshot_row_that_is_a_fault_moves_no_position() -> None:
     """A position that nobody can have been at does not make the changes after it look old."""
     source = {"lsn": 2**64 - 1, "snapshot": "true"}

@@ -22,6 +22,7 @@ MICROS: Final = 6
 NANOS: Final = 9
 UNBOUNDED: Final = 2**31 - 1
 """Length of a `bit varying`: each value has its own."""
+_MOST_DIMENSIONS: Final = 6
 _MOST_BITS: Final = 83_886_080
 """Most bits that PostgreSQL's `bit(n)` can be declared with."""
 _SHORT_BITS: Final = 152
@@ -155,6 +156,7 @@ def block_encoding(field: Mapping[str, Any]) -> Encoding:
     """Return the encoding that a field of a schema block tells."""
     name, parameters = field.get("name") or "", field.get("parameters") or {}
     if field["type"] == "array":
+        _check_dimensions(field)
         return _block_array(field)
     if name in _TOLD:
         return _TOLD[name](parameters)
@@ -166,6 +168,15 @@ def block_encoding(field: Mapping[str, Any]) -> Encoding:
         return Encoding(EncodingKind.TEXT, ColumnType(code), source)
     kind, code, source = _PLAIN.get(field["type"], _PLAIN["struct"])
     return Encoding(kind, ColumnType(code), "point" if name.endswith(".Point") else source)
+
+
+def _check_dimensions(field: Mapping[str, Any]) -> None:
+    """Refuse an array of more dimensions than PostgreSQL has, of which no table can be made."""
+    dimensions, inner = 0, field
+    while inner["type"] == "array":
+        dimensions, inner = dimensions + 1, inner["items"]
+        if dimensions > _MOST_DIMENSIONS:
+            raise ValueError(f"an array of more than {_MOST_DIMENSIONS} dimensions")
 
 
 def _block_array(field: Mapping[str, Any]) -> Encoding:
