@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from cdc_platform.commands.status import describe_status
+from cdc_platform.commands.sync import print_notes
 from cdc_platform.demo.bank import BankSettings, create_instance, open_client, open_database
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
@@ -13,6 +15,7 @@ from cdc_platform.pipeline.checks.log_checks import check_nothing_lost
 from cdc_platform.pipeline.checks.source_checks import check_schema, check_source
 from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
 from cdc_platform.pipeline.cycle import run_cycle
+from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.settings import PipelineSettings
 from cdc_platform.pipeline.schema.evolve import find_exclusions
@@ -117,7 +120,10 @@ def play(bank: BankSettings, steps: tuple[str | tuple[str, ...], ...]) -> None:
 
 
 def test_tables_follow_the_schema_and_equal_the_source(
-    spark: "SparkSession", session_lake: LakeSettings, still_emulator: str
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    still_emulator: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Columns and tables come and go, types and the capture type change between two cycles of a pipeline."""
     bank = BankSettings(still_emulator, database="evolving")
@@ -152,6 +158,8 @@ def test_tables_follow_the_schema_and_equal_the_source(
     assert {("table_added", "late", None), ("table_dropped", "late", None)} <= set(changed)
     assert ("option_set", None, "value_capture_type") in changed
     check_partial(partial, spark)
+    print_notes(partial)
+    assert "Note: `partly`: " in capsys.readouterr().err
     # The emulator counts streams that were altered as several, and allows three for a column.
     play(bank, ("DROP CHANGE STREAM everything",))
     check_watches(bank, partial, spark)
@@ -169,6 +177,7 @@ def check_partial(pipeline: Pipeline, spark: "SparkSession") -> None:
     result = check_source(pipeline, spark, EVERYTHING)
     assert result.passed, result.summary
     assert "not compared: b, doubled of `partly`" in result.summary
+    assert "no change stream sends them: doubled." in describe_status(read_status(pipeline))
 
 
 def check_watches(bank: BankSettings, pipeline: Pipeline, spark: "SparkSession") -> None:

@@ -87,18 +87,24 @@ def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], unt
     """Run cycles of a pipeline until their end, and return whether it was reached."""
     from cdc_platform.pipeline.opened.pipeline import open_pipeline
     from cdc_platform.pipeline.reading.trace import trace_lineage
-    from cdc_platform.pipeline.schema.evolve import find_exclusions
 
     pipeline = open_pipeline(settings)
     target_micros = pipeline.source.clock_micros()
-    for finding in find_exclusions(pipeline):
-        print_line(f"Note: {finding}", fg="yellow", err=True)
+    print_notes(pipeline)
     # What is wrong with the source or the settings shows before Spark takes its time to start.
     trace_lineage(pipeline)
     _ = pipeline.tables
     has_ended = _follow(pipeline, wants_more, until, target_micros)
     _warn_of_quarantine(pipeline)
     return has_ended
+
+
+def print_notes(pipeline: "Pipeline") -> None:
+    """Print what of the source's tables is not in the lake, such as generated columns."""
+    from cdc_platform.pipeline.schema.evolve import find_exclusions
+
+    for finding in find_exclusions(pipeline):
+        print_line(f"Note: {finding}", fg="yellow", err=True)
 
 
 def _follow(pipeline: "Pipeline", wants_more: Callable[[], bool], until: Until, target_micros: int) -> bool:
