@@ -27,8 +27,7 @@ EVERYTHING: Final = STEPS | DAGSTER_FILES | COMMAND_LINE | {"simulator", "demo",
 
 LAYERS: Final[dict[str, frozenset[str]]] = {
     # a folder or file of the package: what else of the package it may import
-    "visible": frozenset(),
-    "redaction": frozenset(),
+    **dict.fromkeys(("redaction", "visible"), frozenset()),
     "errors": frozenset({"redaction", "visible"}),
     "private_files": frozenset(),
     "model": frozenset({"errors", "visible"}),

@@ -71,7 +71,8 @@ class Decoding:
         return name_by_template(self.table_name, *(str(part) for part in names if part)) or ""
 
 
-_INT64_BITS: Final = 63
+_MOST_BITS: Final = 128
+"""Of a number of milliseconds: larger ones cannot be shown. What is no year is said later."""
 
 
 class EventFaulty(ValueError):
@@ -113,7 +114,7 @@ def micros_of(value: Any, name: str) -> int | None:
             return _moment_micros(value)
     except ValueError as error:
         raise EventFaulty(f"`{name}`: {error}") from error
-    if value is not None and (type(value) is not int or value.bit_length() > _INT64_BITS):
+    if value is not None and (type(value) is not int or value.bit_length() > _MOST_BITS):
         raise EventFaulty(f"`{name}` is no moment")
     return None if value is None else value * MICROS_PER_MILLI
 
