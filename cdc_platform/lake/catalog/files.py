@@ -1,7 +1,8 @@
 """The lake's files as pyiceberg reads them: a missing one is reported as damage, with its name."""
 
-from pyiceberg.io import InputStream
+from pyiceberg.io import InputFile, InputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.serializers import Compressor
 
 from cdc_platform.errors import LakeDamaged
 
@@ -19,6 +20,13 @@ class LakeFile(PyArrowFile):
             return super().open(seekable)
         except FileNotFoundError as error:
             raise LakeDamaged.missing(self.location) from error
+
+
+def read_metadata_file(file: InputFile) -> bytes:
+    """Return the JSON of a metadata file, whose name tells whether it is compressed."""
+    compressor = Compressor.get_compressor(file.location)
+    with file.open() as stream, compressor.stream_decompressor(stream) as text:
+        return text.read()
 
 
 class LakeFiles(PyArrowFileIO):

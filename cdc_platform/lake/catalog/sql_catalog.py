@@ -9,13 +9,13 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError, ValidationError
 from pyiceberg.io import InputFile
-from pyiceberg.serializers import Compressor
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Identifier
 from sqlalchemy import select
 
+from cdc_platform.lake.catalog.files import read_metadata_file
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
 TABLES_MAX: Final = 1024
@@ -82,7 +82,7 @@ class _Shared(list[Any]):
 
 
 def read_metadata(file: InputFile, known: Iterable[Snapshot]) -> TableMetadata:
-    """Return what a metadata file says.
+    """Return the metadata in a file.
 
     Args:
         file: the metadata file.
@@ -92,11 +92,9 @@ def read_metadata(file: InputFile, known: Iterable[Snapshot]) -> TableMetadata:
     Raises:
         ValidationError: it is no metadata file.
     """
-    with file.open() as stream, Compressor.get_compressor(file.location).stream_decompressor(stream) as text:
-        content = text.read()
     by_id = {snapshot.snapshot_id: snapshot for snapshot in known}
     try:
-        fields = msgspec.json.decode(content, type=dict[str, Any])
+        fields = msgspec.json.decode(read_metadata_file(file), type=dict[str, Any])
         numbered = [(entry["snapshot-id"], entry) for entry in fields.get("snapshots") or ()]
         fields["snapshots"] = [entry for number, entry in numbered if number not in by_id]
     except (msgspec.DecodeError, KeyError, TypeError) as error:

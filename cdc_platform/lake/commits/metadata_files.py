@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
-from pyiceberg.serializers import Compressor
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.catalog.files import read_metadata_file
 from cdc_platform.lake.catalog.settings import KEPT_BY_TIME
 
 LOGGER = logging.getLogger(__name__)
@@ -119,9 +119,7 @@ def _read_log(file: _File) -> tuple[_Replaced, ...]:
     source = file.io.new_input(file.path)
     if not source.exists():
         return ()
-    with source.open() as stream, Compressor.get_compressor(file.path).stream_decompressor(stream) as text:
-        content = text.read()
     try:
-        return msgspec.json.decode(content, type=_Metadata).metadata_log
+        return msgspec.json.decode(read_metadata_file(source), type=_Metadata).metadata_log
     except msgspec.DecodeError:
         return ()

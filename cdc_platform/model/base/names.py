@@ -102,8 +102,12 @@ def lake_table_name(source_table: str) -> str:
 def is_reserved_column(name: str) -> bool:
     """Return whether no column of a source table can have the name in the lake, which ignores case."""
     key = case_key(name)
-    is_part = key.endswith(ELEMENT_SUFFIX) or key.startswith((FLAG_PREFIX, KEY_PREFIX))
-    return not name or key in RESERVED_COLUMNS or is_part
+    return (
+        not name
+        or key in RESERVED_COLUMNS
+        or key.startswith((FLAG_PREFIX, KEY_PREFIX))
+        or key.endswith(ELEMENT_SUFFIX)
+    )
 
 
 def long_column_reason(names: Iterable[str]) -> str | None:

@@ -13,6 +13,7 @@ from types import UnionType
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from cdc_platform.errors import CdcError, LakeDamaged
+from cdc_platform.model.base.malformed import MALFORMED
 
 Stored = TypeVar("Stored")
 
@@ -22,9 +23,7 @@ QUARANTINE_TABLE: Final = "quarantine"
 READ_PROGRESS_TABLE: Final = "files"
 """Tables of the lake from which texts come to those who know no lake."""
 
-MISUNDERSTOOD: Final = (
-    *(ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, StopIteration),
-)
+MISUNDERSTOOD: Final = (*MALFORMED, StopIteration)
 """What a row of another shape than the platform's may raise while it is read."""
 _MOST_SHOWN: Final = 300
 

@@ -9,6 +9,7 @@ DAY_S: Final = 86_400.0
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_BEYOND_MICROS: Final = re.compile(r"\.\d{6}\d*[1-9]", re.ASCII)
 _RFC3339: Final = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?([Zz]|[+-]\d{2}:\d{2})",
     re.ASCII,
@@ -29,6 +30,11 @@ def from_rfc3339(text: str) -> int:
     offset = "+00:00" if offset in ("Z", "z") else offset
     micros = int((fraction or "").ljust(6, "0")[:6])
     return (datetime.fromisoformat(f"{day}T{time}{offset}") - _EPOCH) // _MICROSECOND + micros
+
+
+def is_between_micros(text: str) -> bool:
+    """Return whether an RFC 3339 text has more than whole microseconds, which `from_rfc3339` cuts off."""
+    return _BEYOND_MICROS.search(text) is not None
 
 
 def to_nanosecond_text(text: str) -> str:

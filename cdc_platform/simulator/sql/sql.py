@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cdc_platform.model.base.timestamps import from_rfc3339
+from cdc_platform.model.base.timestamps import from_rfc3339, is_between_micros
 from cdc_platform.simulator.sql.parameters import Parameters, find_parameter
 from cdc_platform.simulator.sql.tokens import (
     Token,
@@ -28,7 +28,6 @@ _ARGUMENTS: Final = {
     "read_options": "ARRAY",
 }
 """The read functions' arguments in their order, and the codes of their types."""
-_BETWEEN_MICROS: Final = re.compile(r"\.\d{6}0*[1-9]")
 _INT64: Final = re.compile(r"-?[0-9]{1,19}")
 _FUNCTIONS: Final = {
     Dialect.GOOGLESQL: re.compile(r"(?P<form>READ_)(?P<stream>\w+)", re.IGNORECASE),
@@ -185,7 +184,7 @@ def _query(values: Mapping[str, Any]) -> StreamQuery:
 def _start_micros(text: str | None) -> int | None:
     micros = _micros(text)
     # Records are at whole microseconds, and none of before the start is returned.
-    return micros if text is None or micros is None else micros + (_BETWEEN_MICROS.search(text) is not None)
+    return micros if text is None or micros is None else micros + is_between_micros(text)
 
 
 def _micros(text: str | None) -> int | None:

@@ -126,7 +126,7 @@ def test_a_file_that_another_tool_deleted_hides_none_before_it(lake: Lake) -> No
 
 
 def test_compressed_files_are_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tools compress metadata files, which their names tell."""
+    """Other tools compress metadata files, as their names show."""
     name = LocationProvider.new_table_metadata_file_location
     monkeypatch.setattr(
         LocationProvider,
@@ -140,7 +140,7 @@ def test_compressed_files_are_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_damaged_file_hides_none_before_it(lake: Lake) -> None:
-    """What a file that is cut off no longer names, its successors do."""
+    """The files before a truncated one are found through its successors."""
     table = commit(make_table(lake, SHORT), 20)
     damaged = logged(table)[0]
     damaged.write_bytes(damaged.read_bytes()[:100])

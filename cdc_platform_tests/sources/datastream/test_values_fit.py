@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pytest
 
+from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
 from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.files import SourceFile
@@ -13,7 +14,6 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.files.avro_values import avro_reader
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.datastream.values.json_text import JsonNumber
-from cdc_platform.sources.datastream.values.rows import TROUBLE
 from cdc_platform.sources.datastream.values.types import FieldType, Kind
 from cdc_platform.sources.datastream.values.values import json_reader
 from cdc_platform.sources.event_batches import EventBatches
@@ -80,7 +80,7 @@ def accepted(field: FieldType) -> list[Any]:
     for value in VALUES:
         try:
             values.append(read([value, None] if field.kind is Kind.ARRAY else value))
-        except TROUBLE:
+        except MALFORMED:
             continue
     return values
 

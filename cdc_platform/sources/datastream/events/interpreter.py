@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
@@ -24,7 +25,7 @@ from cdc_platform.sources.datastream.settings.declarations import event_identity
 from cdc_platform.sources.datastream.settings.kinds import SourceKind, is_backfill, source_kind
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
-from cdc_platform.sources.datastream.values.rows import TROUBLE, problem_of
+from cdc_platform.sources.datastream.values.rows import problem_of
 from cdc_platform.sources.json_codec import write
 
 READ_METHOD: Final = "_read_method"
@@ -76,7 +77,7 @@ class Interpreter:
             return self._understand(envelope, keys)
         except RecordUnreadable as error:
             return self._fault(envelope, str(error))
-        except TROUBLE as error:
+        except MALFORMED as error:
             return self._fault(envelope, problem_of(error))
 
     def _understand(self, envelope: Envelope, known_keys: str | None) -> SourceEvent | FaultyEvent:
@@ -109,7 +110,7 @@ class Interpreter:
         try:
             kind = source_kind(envelope.read_method, envelope.source_metadata, self._declared)
             table: str | None = self._layouts.of(kind, envelope).table
-        except (RecordUnreadable, *TROUBLE):
+        except (RecordUnreadable, *MALFORMED):
             table = envelope.object_name or None
         return FaultyEvent(
             reason=reason,

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -143,13 +144,20 @@ def _key_names(
 
 def name_finder(names: Collection[str]) -> Callable[[str], str | None]:
     """Return what finds the column that a name means: SQL Server's `replication_index` may differ in case."""
-    by_case: dict[str, list[str]] = {}
-    for name in names:
-        by_case.setdefault(case_key(name), []).append(name)
+
+    # Hardly any event needs it.
+    @cache
+    def by_case() -> dict[str, list[str]]:
+        matches: dict[str, list[str]] = {}
+        for name in names:
+            matches.setdefault(case_key(name), []).append(name)
+        return matches
 
     def find(name: str) -> str | None:
-        matches = by_case.get(case_key(name), [])
-        return name if name in matches else matches[0] if len(matches) == 1 else None
+        if name in names:
+            return name
+        matches = by_case().get(case_key(name), [])
+        return matches[0] if len(matches) == 1 else None
 
     return find
 

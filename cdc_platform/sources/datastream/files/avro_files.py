@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, Final
 
 from fastavro import parse_schema
 
+from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.files.avro_bounds import check_extent, extent_of, unrolled
@@ -36,7 +37,7 @@ from cdc_platform.sources.datastream.files.decoding import (
 )
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.values.json_text import compact, parsed
-from cdc_platform.sources.datastream.values.rows import TROUBLE, RowReader, problem_of, row_reader
+from cdc_platform.sources.datastream.values.rows import RowReader, problem_of, row_reader
 from cdc_platform.sources.datastream.values.types import Fields
 
 _TEXTS: Final = ("uuid", "object", "read_method", "stream_name", "schema_key")
@@ -106,7 +107,7 @@ class EventDecoder:
         try:
             if problem is None:
                 return self._envelope(record, position)
-        except TROUBLE as error:
+        except MALFORMED as error:
             problem = problem_of(error)
         return faulty_event(problem, compact(record | AVRO_RECORD), position, record)
 

@@ -28,6 +28,8 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _KEY_TYPES: Final = frozenset({str, int, type(None)})
 _NO_KEYS: Final = frozenset({object})
 MICROS_PER_MILLI: Final = 1000
+_MOST_BITS: Final = 128
+"""Bits of a number of milliseconds that a message can show; whether it is a year is judged later."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,6 @@ class Decoding:
             return ""
         names = (metadata.get("database"), metadata.get("schema"), inner_name(metadata))
         return name_by_template(self.table_name, *(str(part) for part in names if part)) or ""
-
-
-_MOST_BITS: Final = 128
-"""Of a number of milliseconds: larger ones cannot be shown. What is no year is said later."""
 
 
 class EventFaulty(ValueError):

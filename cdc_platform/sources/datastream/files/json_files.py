@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
+from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID
@@ -25,7 +26,7 @@ from cdc_platform.sources.datastream.files.json_events import (
 )
 from cdc_platform.sources.datastream.values.columns import RowBatch
 from cdc_platform.sources.datastream.values.inference import Inference
-from cdc_platform.sources.datastream.values.rows import TROUBLE, RowReader, problem_of, row_reader
+from cdc_platform.sources.datastream.values.rows import RowReader, problem_of, row_reader
 from cdc_platform.sources.datastream.values.types import Fields, FieldType
 from cdc_platform.sources.datastream.values.values import json_reader
 from cdc_platform.sources.text_files import FileDamaged
@@ -77,7 +78,7 @@ class BlockDecoder:
             try:
                 json_event = event if isinstance(event, JsonEvent) else checked(event)
                 envelopes.append(self._envelope(json_event, batch, position, line))
-            except TROUBLE as error:
+            except MALFORMED as error:
                 envelopes.append(_fault(error, line, event, position))
         return envelopes
 

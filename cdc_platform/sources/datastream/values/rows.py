@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
+from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.sources.datastream.values.types import Fields, FieldType, Kind
 from cdc_platform.sources.datastream.values.values import Reader, declared_reader, is_wide, plain_types
@@ -13,12 +14,9 @@ Columns = tuple[tuple[str, ColumnType], ...]
 NativeReader = Callable[..., Reader | None]
 """Either `avro_reader` or `json_reader`."""
 
-TROUBLE: Final = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""Errors that a value of another shape than its type's causes in its readers."""
-
 
 def problem_of(error: Exception) -> str:
-    """Return the reason why an event cannot be used, of an error in `TROUBLE`."""
+    """Return the reason why an event cannot be used, of an error in `MALFORMED`."""
     if isinstance(error, RecursionError):
         return "The event is nested too deeply"
     return str(error) if isinstance(error, ValueError) else f"The event is not as documented: {error!r}"
@@ -98,7 +96,7 @@ class RowReader:
                 value = payload.get(name)
                 if value is not None:
                     payload[name] = reader(value)
-        except TROUBLE as error:
+        except MALFORMED as error:
             raise ColumnFaulty(f"Column `{name}`: {problem_of(error)}") from error
         return payload
 

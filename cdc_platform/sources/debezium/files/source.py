@@ -132,7 +132,8 @@ class DebeziumSource(SourceOfArrivals):
             if read.is_waiting or read.lacks(file)
         ]
         windows = plan_windows(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
-        lines = {file.path: read.lines for file, read in progress.items()}
+        read_lines = {file.path: read.lines for file, read in progress.items()}
+        lines = {file.path: read_lines[file.path] for file in unread}
         inputs = {"files": files_to_json(unread), "lines": lines, **states_of(stored_progress)}
         return ReadPlan(windows, json.dumps(inputs))
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.base.names import long_table_reason
 from cdc_platform.model.rows.keyless import is_keyless
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
@@ -33,7 +34,7 @@ from cdc_platform.sources.debezium.wire.envelope import (
     Unreadable,
     read_envelope,
 )
-from cdc_platform.sources.debezium.wire.event_faults import BAD, fault_of
+from cdc_platform.sources.debezium.wire.event_faults import fault_of
 from cdc_platform.sources.debezium.wire.flattened import ADVICE as FLAT_ADVICE
 from cdc_platform.sources.debezium.wire.flattened import read_flattened
 from cdc_platform.sources.debezium.wire.messages import Message, RawMessage, parse_line, parse_raw
@@ -121,11 +122,11 @@ class Decoder:
             return [message]
         try:
             envelope = read_envelope(message) or read_flattened(message)
-        except BAD as error:
+        except MALFORMED as error:
             return [fault_of(message, error)]
         try:
             return self._decode_envelope(envelope, message)
-        except BAD as error:
+        except MALFORMED as error:
             return [self._fault_of(message, error, envelope)]
 
     def _fault_of(self, message: Message, error: Exception, envelope: EnvelopeContent) -> FaultyEvent:
@@ -169,7 +170,7 @@ class Decoder:
         known = self.state.known_of(event.source.server, table)
         try:
             return self._decode_row(event, table, label)
-        except BAD:
+        except MALFORMED:
             self.state.forget_beyond(known)
             raise
 
@@ -220,8 +221,9 @@ class Decoder:
         Raises:
             Unreadable: it is another one.
         """
-        owner, bare = self.state.owners.setdefault(name, label), label.replace('"', "")
+        owner = self.state.owners.setdefault(name, label)
         if owner != label:
+            bare = label.replace('"', "")
             raise Unreadable(
                 f"The tables `{owner}` and `{label}` would both be `{name}` in the lake, which is the first "
                 "one by now. Name them apart in `table_name`, such as {schema}__{table}; where the second is "

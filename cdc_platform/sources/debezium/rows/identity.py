@@ -140,7 +140,7 @@ def shows_key(event: DataEvent, columns: Columns) -> bool:
 
 
 def shows_unusable(event: DataEvent, columns: Columns) -> bool:
-    """Return whether the event is one that only an index beside the key gives: content before, but no key."""
+    """Return whether only an index other than the key gives such an event: content before, but no key."""
     if event.op is not Op.DELETE or not event.key:
         return False
     has_key = any(_has_content(columns, name, value) for name, value in event.key.items())

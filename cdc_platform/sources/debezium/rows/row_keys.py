@@ -46,9 +46,6 @@ def _key_value(column: ColumnPlan, value: Any) -> Any:
     if scale is None:
         return key_value
     text = f"{Decimal(key_value):.{scale}f}"
-    if Decimal(text) != Decimal(key_value):
-        kind = column.encoding.column_type.text
-        raise Unreadable(f"The key's column `{column.name}` is {kind}, which cannot hold: {key_value}")
     return text.removeprefix("-") if Decimal(text) == 0 else text
 
 

@@ -17,7 +17,7 @@ class DecoderState:
         floors: position of the last snapshot, by server.
         pairer: rows that were deleted of late.
         full: tables whose replica identity was seen to be FULL, by `SCHEMA.TABLE`.
-        unusable: tables whose replica identity was seen to be an index beside the key.
+        unusable: tables whose replica identity was seen to be an index other than the key.
         snapshots: the snapshots of each server.
         owners: the table of the database, `SCHEMA.TABLE`, that each table of the lake is.
         keys: key columns of each table of the lake, sorted.

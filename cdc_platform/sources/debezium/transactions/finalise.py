@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.rows import RowDecoder, Unpaired
 from cdc_platform.sources.debezium.transactions.arrivals import Passed
 from cdc_platform.sources.debezium.transactions.key_order import in_turn
-from cdc_platform.sources.debezium.wire.event_faults import BAD, fault_of
+from cdc_platform.sources.debezium.wire.event_faults import fault_of
 from cdc_platform.sources.event_batches import Released
 
 
@@ -32,7 +33,7 @@ def _others(rows: RowDecoder) -> Iterator[tuple[str, SourceEvent | FaultyEvent]]
 def _settled(rows: RowDecoder, unpaired: Unpaired) -> SourceEvent | FaultyEvent:
     try:
         return rows.settle(unpaired)
-    except BAD as error:
+    except MALFORMED as error:
         if unpaired.event is None:
             # The deletion cannot be used, and lies in quarantine: the row is new as far as anybody knows.
             return unpaired.change

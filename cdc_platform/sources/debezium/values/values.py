@@ -9,6 +9,7 @@ from datetime import date, datetime, time
 from decimal import Context, Decimal
 from typing import Any, Final
 
+from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.base.number_texts import decimal_number, hex_bytes, plain_digits, whole_number
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.model.schema.table_schema import DECIMAL
@@ -62,7 +63,7 @@ def reader_of(encoding: Encoding) -> Read:
             return read(value)
         except ValueRefused:
             raise
-        except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
+        except MALFORMED as error:
             raise ValueRefused(
                 f"is no value of {encoding.source} as it arrives ({encoding.kind}): {_shown(value)}"
             ) from error

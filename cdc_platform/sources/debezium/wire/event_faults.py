@@ -2,15 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.wire.envelope import DataEvent, Unreadable
 from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
-
-BAD: Final = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
-"""Errors that an event which is not as documented causes in its readers; includes `Unreadable`."""
 
 
 def fault_of(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
+from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.base.timestamps import from_rfc3339, is_moment
 
 NULL_TAG: Final = 0x08
@@ -18,10 +19,7 @@ STRING_TAG: Final = 0x1A
 BOOL_TAG: Final = 0x20
 LIST_TAG: Final = 0x32
 
-MISSHAPEN: Final = (
-    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
-    *(RecursionError, SyntaxError, MemoryError, struct.error),
-)
+MISSHAPEN: Final = (*MALFORMED, SyntaxError, MemoryError, struct.error)
 """What a value of another shape than the documented one may raise in decoders, those of Arrow included."""
 
 _MOST_BITS: Final = 64

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.base.schemas import TIMESTAMP
-from cdc_platform.model.base.timestamps import to_nanosecond_text
+from cdc_platform.model.base.timestamps import is_between_micros, to_nanosecond_text
 from cdc_platform.model.schema.table_schema import ARRAY, NANOSECONDS, PG_JSONB, PG_NUMERIC, ColumnType
 from cdc_platform.sources.spanner.client.wire import (
     MISSHAPEN,
@@ -24,9 +24,6 @@ from cdc_platform.sources.spanner.client.wire import (
     plain_value,
     required_text,
 )
-
-_BEYOND_MICROS: Final = re.compile(r"\.\d{6}\d*[1-9]")
-"""What a timestamp has that loses something as microseconds."""
 
 _SHOWN: Final = 100
 _NUMERIC: Final = re.compile(r"-?\d{1,29}(?:\.\d{1,9})?", re.ASCII)
@@ -108,7 +105,7 @@ def find_unfit_moment(values: Iterable[bytes]) -> str | None:
     """
     for value in values:
         text = shown_value(value)
-        if isinstance(text, str) and _BEYOND_MICROS.search(text):
+        if isinstance(text, str) and is_between_micros(text):
             return text
     return None
 
