@@ -28,8 +28,9 @@ from cdc_platform.sources.debezium.wire.lines import whole_lines
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.spanner.stream.batches import to_batch
-from cdc_platform.sources.spanner.stream.decode import RecordRow, decode_change_record
+from cdc_platform.sources.spanner.stream.decode import decode_change_record
 from cdc_platform.sources.spanner.stream.json_records import decode_json_record
+from cdc_platform.sources.spanner.stream.record_rows import RecordRow
 from cdc_platform.sources.text_files import FileDamaged
 from cdc_platform_tests.fuzzing.bounds import Target
 from cdc_platform_tests.fuzzing.copies import check_copy, copy_inputs

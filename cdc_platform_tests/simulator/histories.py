@@ -10,7 +10,8 @@ from cdc_platform.simulator.history.hours import Hours
 from cdc_platform.simulator.sql.database import Database
 from cdc_platform.simulator.stream.stream import StreamQuery
 from cdc_platform.simulator.wire.settings import SimulatorSettings
-from cdc_platform.sources.spanner.stream.decode import CHILDREN, DATA, RecordRow, decode_change_record
+from cdc_platform.sources.spanner.stream.decode import decode_change_record
+from cdc_platform.sources.spanner.stream.record_rows import CHILDREN, DATA, RecordRow
 
 ORIGIN: Final = 1_800_000_000_000_000
 SECOND: Final = 1_000_000

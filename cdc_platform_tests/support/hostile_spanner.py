@@ -16,6 +16,7 @@ _NEW: Final = count(9_000_000)
 _UNSOUND: Final = (
     "a text of the record is not Unicode (half of a surrogate pair), or a number of it is beyond 64 bits"
 )
+_MALFORMED: Final = "the record has not the shape that the source documents; report it with its text: "
 
 
 class BadRecord(NamedTuple):
@@ -78,6 +79,12 @@ BAD: Final = {
     "objects": BadRecord(
         _unfit("balance", '{"a":{"a":'), values={"balance": NUMBER}, raw=nested(400, '{"a":', "}")
     ),
+    "count of another shape": BadRecord(
+        f"{_MALFORMED}ValueError", {"number_of_records_in_transaction": "one"}
+    ),
+    "flag of another shape": BadRecord(_MALFORMED, {"is_system_transaction": "no"}),
+    "table of another shape": BadRecord(_MALFORMED, {"table_name": 5}),
+    "mods of another shape": BadRecord(_MALFORMED, {"mods": None}, dialect=Dialect.POSTGRESQL),
     "table": _postgresql(changes={"table_name": HALF}),
     "transaction": _postgresql(changes={"server_transaction_id": f"bad {HALF}"}),
     "tag": _postgresql(changes={"transaction_tag": HALF}),

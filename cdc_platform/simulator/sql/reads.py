@@ -25,8 +25,9 @@ Columns: TypeAlias = list[tuple[str, ColumnType]]
 _ROWS_PER_BATCH: Final = 1000
 _KEPT_VERSIONS: Final = 6
 _SELECT: Final = re.compile(
-    r"""\s*SELECT\s+(?P<columns>\S.*?)(?<!\s)\s+FROM\s+(?P<table>[`"\w.]+)(?:\s+(?:AS\s+)?(?!WHERE|ORDER|LIMIT)(?P<alias>\w+))?"""
-    r"""(?P<rest>(?:\s+(?:WHERE|ORDER|LIMIT)\b.*)?)\s*;?\s*""",
+    # White space is taken as a whole: without that, a query of spaces takes their number squared.
+    r"""\s*+SELECT\s++(?P<columns>\S++(?:\s++(?!FROM\s)\S++)*+)\s++FROM\s++(?P<table>[`"\w.]++)(?:\s++(?:AS\s++)?(?!WHERE|ORDER|LIMIT)(?P<alias>\w+))?"""
+    r"""(?P<rest>(?:\s++(?:WHERE|ORDER|LIMIT)\b.*)?)\s*+(?:;\s*+)?""",
     re.IGNORECASE | re.DOTALL,
 )
 _ORDER: Final = re.compile(r"\s*ORDER\s+BY\s+(?P<columns>[^()\s][^()]*)", re.IGNORECASE | re.DOTALL)

@@ -25,13 +25,13 @@ class TokenKind(Enum):
     NUMBER = "number"
     """A number without a sign."""
     MARK = "mark"
-    """An operator, a parenthesis, or any other character; a quote without its end, with all after it."""
+    """An operator, a parenthesis, or any other character; a quote or a comment without end, with the rest."""
 
 
 _SPACE: Final = r"(?P<SPACE>(?:\s|--[^\n]*|/\*.*?\*/{more})+)"
 _SHARED: Final = (
     r"|(?P<NAME>[^\W\d]\w*)|(?P<NUMBER>(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)"
-    r"|(?P<MARK>=>|::|<>|!=|<=|>=|\|\||['\"].*|.)"
+    r"|(?P<MARK>=>|::|<>|!=|<=|>=|\|\||['\"].*|/\*.*|.)"
 )
 _TOKENS: Final = {
     Dialect.GOOGLESQL: re.compile(

@@ -26,6 +26,7 @@ HAS_KEYS = "keys NOT IN ('null', '{}')"
 UNSOUND_FAULT = (
     "a text of the record is not Unicode (half of a surrogate pair), or a number of it is beyond 64 bits"
 )
+SHAPE_FAULT = "the record has not the shape that the source documents; report it with its text: "
 LONG_FAULT = (
     f"a text of the record has more than {LONGEST_TEXT:,} characters, which Spark does not read: shorten it "
     "at the source, or leave its column out"
@@ -67,16 +68,19 @@ def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = C
     branches = " ".join(f"WHEN {quote_text(name)} THEN {faults}" for name, faults in by_table if faults)
     unfit = f"WHEN {_HAS_ROW} THEN CASE table_name {branches} END" if branches else ""
     shape = {_IS_LONG: LONG_FAULT}
+    malformed = ""
     if capabilities.keeps_transactions:
-        # A reader that had to make a record safe leaves out its count.
+        # A reader that had to make a record safe leaves out its count, of a malformed one also its type.
         shape["number_of_records_in_transaction IS NULL"] = UNSOUND_FAULT
+        about = f"concat({quote_text(SHAPE_FAULT)}, coalesce(mod.old_values, ''))"
+        malformed = f"WHEN number_of_records_in_transaction IS NULL AND mod_type IS NULL THEN {about}"
     shape |= {
         f"NOT coalesce({_HAS_PARTS}, false)": LACKING_FAULT,
         f"{_HAS_ROW} AND {KEYS} IS NULL": KEYS_FAULT,
         f"{_HAS_ROW} AND mod.new_values IS NOT NULL AND {VALUES} IS NULL": VALUES_FAULT,
     }
     cases = " ".join(f"WHEN {condition} THEN {quote_text(reason)}" for condition, reason in shape.items())
-    return F.expr(f"CASE {cases} {unfit} END")
+    return F.expr(f"CASE {malformed} {cases} {unfit} END")
 
 
 def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str | None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
@@ -17,6 +17,8 @@ from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress
 
 Record = dict[str, Any]
+READ_MICROS: Final = 1_800_000_000_000_000
+"""When the first cycle reads, after all that connectors of tests have written."""
 
 
 @dataclass
@@ -59,13 +61,14 @@ class Cycles:
             for file in files
             if progress[file.path].lacks(file) or progress[file.path].is_waiting
         ]
+        read_micros = READ_MICROS + self.cycle
         lines = {file.path: progress[file.path].lines for file in unread}
         states = {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
         inputs = {"files": files_to_json(unread), "lines": lines, **states}
         options = {
             reader.SETTINGS_OPTION: self.settings.to_options(),
             reader.CYCLE_OPTION: str(self.cycle),
-            reader.WINDOW_OPTION: json.dumps(asdict(ReadWindow("", self.cycle - 1, self.cycle))),
+            reader.WINDOW_OPTION: json.dumps(asdict(ReadWindow("", read_micros - 1, read_micros))),
             reader.INPUTS_OPTION: json.dumps(inputs),
         }
         batches = reader.DebeziumReader(options).read(InputPartition(0))

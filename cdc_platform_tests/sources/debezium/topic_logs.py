@@ -14,8 +14,9 @@ from cdc_platform.sources.debezium.kafka.topics_reader import MESSAGES, TopicsRe
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
+from cdc_platform_tests.sources.debezium.cycles import READ_MICROS
 
-PIECE: Final = ReadWindow("stream", 0, 1)
+PIECE: Final = ReadWindow("stream", READ_MICROS - 1, READ_MICROS)
 Place = tuple[str, int]
 
 

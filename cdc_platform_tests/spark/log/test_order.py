@@ -10,7 +10,7 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.quarantine import load_quarantined
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.spark.log.faults import KEYS_FAULT, LACKING_FAULT, UNSOUND_FAULT, VALUES_FAULT
+from cdc_platform.spark.log.faults import KEYS_FAULT, LACKING_FAULT, SHAPE_FAULT, UNSOUND_FAULT, VALUES_FAULT
 from cdc_platform.spark.log.order import COMPANY, SINGLE_TASK_RECORDS, measure, order_records
 from cdc_platform.spark.log.ordered_rows import measure_rows
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_cycle, opening
@@ -172,6 +172,15 @@ def test_a_transaction_with_missing_records_stops_the_log(
         ({"mod_type": "UNKNOWN"}, LACKING_FAULT),
         ({"table_name": None}, LACKING_FAULT),
         ({"number_of_records_in_transaction": None}, UNSOUND_FAULT),
+        (
+            {
+                "number_of_records_in_transaction": None,
+                "mod_type": None,
+                "table_name": None,
+                "mods": [{"keys": None, "new_values": "[", "old_values": "KeyError('mods')"}],
+            },
+            f"{SHAPE_FAULT}KeyError('mods')",
+        ),
     ],
 )
 def test_an_unsound_record_takes_its_transaction_into_quarantine(
@@ -189,7 +198,7 @@ def test_an_unsound_record_takes_its_transaction_into_quarantine(
     assert quarantined["bad/00000001"]["reason"] == reason
     stored = json.loads(quarantined["bad/00000001"]["record"])
     assert stored["server_transaction_id"] == "bad"
-    assert [mod["keys"] for mod in bad["mods"]] == [mod["keys"] for mod in stored["mods"]]
+    assert [mod["keys"] for mod in bad["mods"]] == [mod.get("keys") for mod in stored["mods"]]
 
 
 def test_the_reason_of_a_record_is_that_of_its_unsound_mod(

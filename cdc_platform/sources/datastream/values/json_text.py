@@ -24,7 +24,7 @@ class JsonDocument(JsonNumber):
     __slots__ = ()
 
 
-_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[ \t\n\r]+|-?(?:NaN|Infinity)', re.ASCII)
+_PIECE: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[ \t\n\r]+|-?(?:NaN|Infinity)', re.ASCII)
 
 parsed: Final = parser_of(JsonNumber, JsonNumber)
 """Returns the value of a JSON text; numbers are integers of any size or `JsonNumber`; else a ValueError."""

@@ -74,23 +74,28 @@ class DebeziumReader(DataSourceReader):
         window = ReadWindow(**json.loads(self._options[WINDOW_OPTION]))
         inputs = json.loads(self._options[INPUTS_OPTION])
         batches = EventBatches(int(self._options[CYCLE_OPTION]))
-        yield from _Reading(settings, inputs).run(batches, window)
+        yield from _Reading(settings, inputs, window).run(batches)
 
 
 class _Reading:
     """One cycle's reading: files in the order of their names, until there is enough that may pass."""
 
-    def __init__(self, settings: DebeziumSettings, inputs: Mapping[str, Any]) -> None:
+    def __init__(self, settings: DebeziumSettings, inputs: Mapping[str, Any], window: ReadWindow) -> None:
+        self.window = window
         self.store = event_files(settings)
         self.decoder = Decoder(settings, DecoderState.from_json(inputs["state"]))
-        self.buffer = TransactionBuffer(is_one_stream=True, passed_until=PassedUntil.of(inputs.get("passed")))
+        self.buffer = TransactionBuffer(
+            is_one_stream=True,
+            passed_until=PassedUntil.of(inputs.get("passed")),
+            read_micros=window.end_inclusive_micros,
+        )
         self.has_buffer = settings.tells_transactions
         self.unread = files_from_json(inputs["files"])
         self.begun: Mapping[str, int] = inputs["lines"]
         self.found: dict[str, FileLines] = {}
         self.failed: dict[str, str] = {}
 
-    def run(self, batches: EventBatches, window: ReadWindow) -> Iterator[pa.RecordBatch]:
+    def run(self, batches: EventBatches) -> Iterator[pa.RecordBatch]:
         """Read, and yield what may pass."""
         total_bytes = 0
         for file in self.unread:
@@ -101,7 +106,7 @@ class _Reading:
                 break  # what comes later must not enter the log before it
             total_bytes += file.unread_bytes
         passed = self._open_up()
-        yield from give_out(passed, self._reading(passed), batches, window)
+        yield from give_out(passed, self._reading(passed), batches, self.window)
 
     def _read_file(self, file: SourceFile) -> None:
         try:

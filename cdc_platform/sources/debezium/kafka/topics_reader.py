@@ -65,6 +65,7 @@ class TopicsReading:
             is_one_stream=False,
             passed_until=PassedUntil.of(inputs["passed"]),
             patience_micros=self.patience_micros,
+            read_micros=self.window.end_inclusive_micros,
         )
         for batch in messages:
             for message in _messages_of(batch):

@@ -9,6 +9,7 @@ are: there it waits for these. It does so until it is plain that they will not c
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
@@ -21,6 +22,9 @@ from cdc_platform.sources.debezium.transactions.transactions import Boundaries, 
 from cdc_platform.sources.debezium.wire.envelope import Signal, TransactionBegin, TransactionEnd
 from cdc_platform.sources.event_batches import Released
 
+_CLOCKS_DIFFER_MS: Final = 86_400_000
+"""How far the clock of a source may be ahead of the platform's."""
+
 
 class TransactionBuffer:
     """Collects what arrives in one cycle.
@@ -32,6 +36,7 @@ class TransactionBuffer:
             and was sent again, perhaps without its beginning.
         patience_micros: a transaction that is not whole is given up once something was sent so long after
             its last message; None means never.
+        read_micros: when the cycle reads; None where that is not known.
     """
 
     def __init__(
@@ -40,10 +45,12 @@ class TransactionBuffer:
         is_one_stream: bool,
         passed_until: PassedUntil | None = None,
         patience_micros: int | None = None,
+        read_micros: int | None = None,
     ) -> None:
         self._is_one_stream = is_one_stream
         self._passed_until = passed_until or PassedUntil()
         self._patience_micros = patience_micros
+        self._latest_ms = None if read_micros is None else read_micros // 1000 + _CLOCKS_DIFFER_MS
         self._newest_micros = 0
         self._transactions: dict[str, Transaction] = {}
         self._free: list[tuple[SourceEvent | FaultyEvent, str, int]] = []
@@ -197,13 +204,26 @@ class TransactionBuffer:
                 )
                 passed += _released(name, transaction, fault)
                 notes += transaction.notes
-                until = _later(
-                    until,
-                    transaction,
-                    committed_ms=0 if is_buffered_snapshot(name) else transaction.committed_ms,
-                )
+                until = self._later(until, name, transaction)
         again = self._again_since_micros(waiting)
         return Passed(tuple(passed), _earliest(places), until, tuple(notes), _as_waiting(waiting), again)
+
+    def _later(self, until: PassedUntil, name: str, transaction: Transaction) -> PassedUntil:
+        """Return how far transactions have passed with one more.
+
+        One of which no event can be used, or that was committed after it was read, by its own word, tells
+        nothing about those that follow: what it says of its place would let them all count as repeated.
+        """
+        committed_ms = 0 if is_buffered_snapshot(name) else transaction.committed_ms
+        is_ahead = self._latest_ms is not None and committed_ms > self._latest_ms
+        if is_ahead or not any(isinstance(event, SourceEvent) for event, _ in transaction.members):
+            return until
+        return replace(
+            until,
+            ordering_key=max(until.ordering_key, transaction.last_order),
+            commit_lsn=max(until.commit_lsn, transaction.commit_lsn or -1),
+            committed_ms=max(until.committed_ms, committed_ms),
+        )
 
     def _again_since_micros(self, waiting: Container[str]) -> int | None:
         """Return when the first was committed of the transactions that seem to have passed before."""
@@ -258,15 +278,6 @@ class TransactionBuffer:
         if self._patience_micros is None:
             return False
         return self._newest_micros - transaction.last_micros > self._patience_micros
-
-
-def _later(until: PassedUntil, transaction: Transaction, committed_ms: int) -> PassedUntil:
-    return replace(
-        until,
-        ordering_key=max(until.ordering_key, transaction.last_order),
-        commit_lsn=max(until.commit_lsn, transaction.commit_lsn or -1),
-        committed_ms=max(until.committed_ms, committed_ms),
-    )
 
 
 def _beginnings(waiting: Iterable[Transaction]) -> list[tuple[str, int]]:

@@ -14,7 +14,7 @@ from cdc_platform.model.stream.lineage import ChildAnnouncement
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.sound_rows import MOST_TEXT_CHARACTERS, safe_text, safe_value, sound_batches
-from cdc_platform.sources.spanner.stream.decode import CHILDREN, DATA, HEARTBEAT, MOD_PARTS, RecordRow
+from cdc_platform.sources.spanner.stream.record_rows import CHILDREN, DATA, HEARTBEAT, MOD_PARTS, RecordRow
 
 _COLUMN: Final = {name: position for position, name in enumerate(RecordRow._fields)}
 _KIND: Final = _COLUMN["kind"]

@@ -1,4 +1,4 @@
-"""Change records as rows of plain values, taken by hand from the bytes of values.
+"""Change records of a GoogleSQL database as rows of plain values, taken by hand from the bytes of values.
 
 The stock client decodes every timestamp and every JSON text of a row into Python objects, which costs
 several times as much as all the rest of the read. Here texts stay texts: nothing looks into a mod.
@@ -6,15 +6,25 @@ several times as much as all the rest of the read. Here texts stay texts: nothin
 
 import json
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.stream.ordering_key import record_order
-from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.spanner.client.wire import MISSHAPEN, boolean, items, moment_of, required_text, text
 from cdc_platform.sources.spanner.stream.partition_mode import check_record_column
+from cdc_platform.sources.spanner.stream.record_rows import (
+    CHILDREN,
+    DATA,
+    HEARTBEAT,
+    MOD_PARTS,
+    Child,
+    ModTexts,
+    RecordRow,
+    malformed_row,
+    unreadable,
+)
 
 KIND_FIELDS: Final = ("data_change_record", "heartbeat_record", "child_partitions_record")
 DATA_FIELDS: Final = (
@@ -33,44 +43,12 @@ DATA_FIELDS: Final = (
     "is_system_transaction",
 )
 _DATA_COUNT: Final = len(DATA_FIELDS)
-_EXCERPT_BYTES: Final = 500
-DATA: Final = RecordKind.DATA_CHANGE.value
-HEARTBEAT: Final = RecordKind.HEARTBEAT.value
-CHILDREN: Final = RecordKind.CHILD_PARTITIONS.value
-
-ModTexts: TypeAlias = tuple[str | None, ...]
-"""Keys, new values and old values of each mod, as the source wrote them, all in one row.
-
-One flat tuple of texts costs Python's garbage collector nothing, and a window has many.
-"""
-MOD_PARTS: Final = 3
-Child: TypeAlias = tuple[str, list[str]]
-"""Token and parent tokens of a child partition."""
-
-
-class RecordRow(NamedTuple):
-    """One record, with the columns of `RAW_CHANGE_RECORDS` that come from the source, in their order."""
-
-    kind: str
-    record_timestamp: int
-    record_sequence: str | None = None
-    record_order: str | None = None
-    server_transaction_id: str | None = None
-    is_last_record_in_transaction_in_partition: bool | None = None
-    table_name: str | None = None
-    mod_type: str | None = None
-    value_capture_type: str | None = None
-    column_types: str | None = None
-    mods: ModTexts | None = None
-    number_of_records_in_transaction: int | None = None
-    number_of_partitions_in_transaction: int | None = None
-    transaction_tag: str | None = None
-    is_system_transaction: bool | None = None
-    child_partitions: list[Child] | None = None
 
 
 def decode_change_record(change_record: bytes) -> list[RecordRow]:
     """Return the records of one row of a change stream query, which is a protobuf value as bytes.
+
+    A malformed data change record is a fault if it tells its transaction.
 
     Raises:
         RecordUnreadable: The value has not the documented shape.
@@ -79,20 +57,12 @@ def decode_change_record(change_record: bytes) -> list[RecordRow]:
     try:
         for record in items(change_record):
             data, heartbeats, children = items(record)
-            rows.extend(map(_data_row, items(data)))
+            rows.extend(map(_data_row_or_fault, items(data)))
             rows.extend(map(_heartbeat_row, items(heartbeats)))
             rows.extend(map(_children_row, items(children)))
     except MISSHAPEN as error:
-        raise unreadable(change_record, str(error)) from error
+        raise unreadable(change_record, error) from error
     return rows
-
-
-def unreadable(change_record: bytes, problem: str) -> RecordUnreadable:
-    """Return the error of a record that has not the documented shape."""
-    return RecordUnreadable(
-        f"A change record has an undocumented shape ({problem[:_EXCERPT_BYTES]}). Its window stays unread; "
-        f"report it with this record: {change_record[:_EXCERPT_BYTES]!r}",
-    )
 
 
 def check_layout(fields: Any) -> None:
@@ -117,6 +87,23 @@ def check_layout(fields: Any) -> None:
 
 def _struct_fields(field: Any) -> Any:
     return field.type_.array_element_type.struct_type.fields
+
+
+def _data_row_or_fault(record: bytes) -> RecordRow:
+    try:
+        return _data_row(record)
+    except MISSHAPEN as error:
+        commit, _sequence, transaction, _is_last, *rest = items(record)
+        table = next((_text_or_none(value) for value in rest[:1]), None)
+        shown = record.decode(errors="backslashreplace")
+        return malformed_row(_micros(commit), required_text(transaction), table, shown, error)
+
+
+def _text_or_none(value: bytes) -> str | None:
+    try:
+        return text(value)
+    except MISSHAPEN:
+        return None
 
 
 def _data_row(record: bytes) -> RecordRow:

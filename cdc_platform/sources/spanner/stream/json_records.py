@@ -11,20 +11,21 @@ from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.stream.ordering_key import record_order
 from cdc_platform.sources.spanner.client.wire import MISSHAPEN, moment_of, required_text
-from cdc_platform.sources.spanner.stream.decode import (
-    CHILDREN,
-    DATA,
-    HEARTBEAT,
-    KIND_FIELDS,
-    Child,
-    ModTexts,
-    RecordRow,
-    unreadable,
-)
+from cdc_platform.sources.spanner.stream.decode import KIND_FIELDS
 from cdc_platform.sources.spanner.stream.partition_mode import (
     MUTABLE_KINDS,
     check_record_column,
     mutable_records,
+)
+from cdc_platform.sources.spanner.stream.record_rows import (
+    CHILDREN,
+    DATA,
+    HEARTBEAT,
+    Child,
+    ModTexts,
+    RecordRow,
+    malformed_row,
+    unreadable,
 )
 
 DATA_FIELD, HEARTBEAT_FIELD, CHILDREN_FIELD = KIND_FIELDS
@@ -38,6 +39,7 @@ def decode_json_record(change_record: bytes) -> list[RecordRow]:
     """Return the record of one row of a change stream query, which is a protobuf value as bytes.
 
     Mods become JSON texts again: numbers keep their value, though perhaps not their spelling.
+    A malformed data change record is a fault if it tells its transaction.
 
     Raises:
         PartitionModeUnsupported: The record reports key ranges that move.
@@ -46,16 +48,16 @@ def decode_json_record(change_record: bytes) -> list[RecordRow]:
     try:
         ((kind, record),) = json.loads(required_text(change_record)).items()
         if kind == DATA_FIELD:
-            return [_data_row(record)]
+            return [_data_row_or_fault(record)]
         if kind == HEARTBEAT_FIELD:
             return [RecordRow(HEARTBEAT, _micros(record["timestamp"]))]
         if kind == CHILDREN_FIELD:
             return [_children_row(record)]
     except MISSHAPEN as error:
-        raise unreadable(change_record, repr(error)) from error
+        raise unreadable(change_record, error) from error
     if kind in MUTABLE_KINDS:
         raise mutable_records(f"a {kind}")
-    raise unreadable(change_record, f"unknown kind {kind!r}")
+    raise unreadable(change_record, ValueError(f"unknown kind {kind!r}"))
 
 
 def check_json_layout(fields: Any) -> None:
@@ -72,6 +74,19 @@ def check_json_layout(fields: Any) -> None:
             "The rows of the change stream have other columns than this version knows; update the "
             f"platform. Types: {codes}",
         )
+
+
+def _data_row_or_fault(record: Mapping[str, Any]) -> RecordRow:
+    try:
+        return _data_row(record)
+    except MISSHAPEN as error:
+        commit_micros, transaction_id = (
+            _micros(record["commit_timestamp"]),
+            _text(record["server_transaction_id"]),
+        )
+        table = record.get("table_name")
+        told = table if isinstance(table, str) else None
+        return malformed_row(commit_micros, transaction_id, told, _to_json(record), error)
 
 
 def _data_row(record: Mapping[str, Any]) -> RecordRow:

@@ -13,8 +13,9 @@ from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import change_stream_query
 from cdc_platform.sources.spanner.settings import Dialect
 from cdc_platform.sources.spanner.stream.batches import RecordBatchBuilder, window_batch
-from cdc_platform.sources.spanner.stream.decode import RecordRow, check_layout, decode_change_record
+from cdc_platform.sources.spanner.stream.decode import check_layout, decode_change_record
 from cdc_platform.sources.spanner.stream.json_records import check_json_layout, decode_json_record
+from cdc_platform.sources.spanner.stream.record_rows import RecordRow
 
 RECORDS_PER_BATCH: Final = 8192
 TEXT_BYTES_PER_BATCH: Final = 4 * 1024 * 1024

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cdc_platform.model.stream.records import AGAIN_SINCE, RecordKind
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings.settings import FilesInput
@@ -83,6 +85,20 @@ def test_a_server_whose_positions_start_over() -> None:
         passed_by_cycle.append([(row["mods"][0]["keys"], row["event"]["fault"]) for row in logs.cycle()])
     assert passed_by_cycle[:3] == [[('{"id":1}', None)], [], [(f'{{"id":{key}}}', None) for key in (2, 3, 4)]]
     assert all("has passed before" in fault for _, fault in passed_by_cycle[3])
+
+
+@pytest.mark.parametrize("has_event", [False, True])
+def test_a_transaction_of_the_future_gives_nothing_up(has_event: bool) -> None:
+    """What is far ahead, by its own word, does not make all that follow it count as repeated."""
+    logs, connector = topic_logs(), Connector()
+    connector.whole(1, 2)
+    ahead = Connector(2**62, 2**62, transaction=4_000_000_000_000)
+    ahead.whole(*([9] if has_event else []))
+    found = []
+    for lines in (ahead.lines, connector.lines[:2], connector.lines[2:]):
+        send(logs, lines)
+        found.append(found_in(logs.cycle()))
+    assert found[1:] == [[], [('{"id":1}', None), ('{"id":2}', None)]]
 
 
 def topic_logs(**rest: Any) -> TopicLogs:

@@ -1,6 +1,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -124,14 +125,45 @@ def test_any_table_name_passes(table: str) -> None:
         change_row(data=[data_record("yesterday")]),
         change_row(data=[data_record("0001-01-01T00:00:00+14:00")]),
         change_row(heartbeats=["never"]),
-        change_row(data=[data_record(T1, mods=[('{"id":"1"}', "{}")])]),
-        change_row(data=[data_record(T1, records="one")]),
+        [[[[T1, "0", 5, True]], [], []]],  # a data change record without its transaction
     ],
 )
-def test_other_shape_is_an_error(plain: Plain) -> None:
-    """What has not the documented shape stops the window, with the record in the message."""
+def test_unknown_place_is_an_error(plain: Plain) -> None:
+    """What does not tell its place in the stream stops the window, with the record in the message."""
     with pytest.raises(RecordUnreadable, match="documented shape"):
         decode_change_record(encoded(plain))
+
+
+def _fields(count: int = len(DATA_FIELDS)) -> list[Any]:
+    record: Any = data_record(T1)
+    return list(record[:count])
+
+
+@pytest.mark.parametrize(
+    ("record", "table"),
+    [
+        (data_record(T1, mods=[('{"id":"1"}', "{}")]), "accounts"),
+        (data_record(T1, records="one"), "accounts"),
+        (_fields(4), None),
+        ([*_fields(4), 5, *_fields()[5:]], None),
+    ],
+)
+def test_malformed_record_of_a_known_transaction_is_a_fault(record: Any, table: str | None) -> None:
+    """It has no type and no count, its mod has the record with what is wrong; its neighbours are whole."""
+    good = data_record(T1)
+    first, bad, last = rows_of(change_row(data=[good, record, good]))
+
+    assert first == last
+    assert (bad["record_timestamp"], bad["server_transaction_id"]) == (first["record_timestamp"], "t1")
+    assert (table, None, None) == (
+        bad["table_name"],
+        bad["mod_type"],
+        bad["number_of_records_in_transaction"],
+    )
+    mods: Any = bad["mods"]
+    assert mods[0]["keys"] is None
+    assert T1 in mods[0]["new_values"]
+    assert mods[0]["old_values"]
 
 
 def test_broken_bytes_are_an_error() -> None:

@@ -132,6 +132,23 @@ def test_values_of_a_mod_are_kept(values: dict[str, Any]) -> None:
         {"another_record": {"timestamp": COMMIT}},
         {"heartbeat_record": {"timestamp": COMMIT}, "data_change_record": {}},
         {"data_change_record": {"commit_timestamp": COMMIT}},
+        json_data_record(COMMIT, server_transaction_id=5),
+        json_data_record("never"),
+        '{"data_change_record":' + "[" * 100_000,
+        {"child_partitions_record": {**CHILDREN, "child_partitions": [{"token": "a"}]}},
+        {"child_partitions_record": {**CHILDREN, "child_partitions": [child("\ud800")]}},
+        {"child_partitions_record": {**CHILDREN, "child_partitions": [child("a", 5)]}},
+    ],
+)
+def test_unknown_place_is_an_error(record: Any) -> None:
+    """What does not tell its place in the stream stops the window, with the record in the message."""
+    with pytest.raises(RecordUnreadable, match=r"documented shape.*report it"):
+        rows_of(record)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
         json_data_record(COMMIT, mods=None),
         json_data_record(COMMIT, table_name=5),
         json_data_record(COMMIT, value_capture_type=["NEW_ROW"]),
@@ -142,16 +159,23 @@ def test_values_of_a_mod_are_kept(values: dict[str, Any]) -> None:
         json_data_record(COMMIT, column_types=[float("inf")]),
         json_data_record(COMMIT, column_types=nested(900)),
         json_data_record(COMMIT, mods=nested(900)),
-        '{"data_change_record":' + "[" * 100_000,
-        {"child_partitions_record": {**CHILDREN, "child_partitions": [{"token": "a"}]}},
-        {"child_partitions_record": {**CHILDREN, "child_partitions": [child("\ud800")]}},
-        {"child_partitions_record": {**CHILDREN, "child_partitions": [child("a", 5)]}},
     ],
 )
-def test_other_shape_is_an_error(record: Any) -> None:
-    """What has not the documented shape stops the window, with the record in the message."""
-    with pytest.raises(RecordUnreadable, match=r"documented shape.*report it"):
-        rows_of(record)
+def test_malformed_record_of_a_known_transaction_is_a_fault(record: dict[str, Any]) -> None:
+    """It has no type and no count, and the record with what is wrong is in its mod."""
+    (row,) = rows_of(record)
+
+    fields = record["data_change_record"]
+    table = fields["table_name"]
+    assert (row["table_name"], row["server_transaction_id"]) == (
+        table if isinstance(table, str) else None,
+        "t1",
+    )
+    assert (row["mod_type"], row["number_of_records_in_transaction"]) == (None, None)
+    (mod,) = row["mods"]
+    assert mod["keys"] is None
+    assert fields == json.loads(mod["new_values"])
+    assert mod["old_values"]
 
 
 HALF = "\ud800"

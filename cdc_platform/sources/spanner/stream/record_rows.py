@@ -1,0 +1,81 @@
+"""Row of a record: what both dialects make of a change record, malformed ones included."""
+
+from hashlib import sha256
+from typing import Final, NamedTuple, TypeAlias
+
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.sources.sound_rows import MOST_TEXT_CHARACTERS, safe_text
+
+_EXCERPT_BYTES: Final = 500
+DATA: Final = RecordKind.DATA_CHANGE.value
+HEARTBEAT: Final = RecordKind.HEARTBEAT.value
+CHILDREN: Final = RecordKind.CHILD_PARTITIONS.value
+
+ModTexts: TypeAlias = tuple[str | None, ...]
+"""Keys, new values and old values of each mod, as the source wrote them, all in one row.
+
+One flat tuple of texts costs Python's garbage collector nothing, and a window has many.
+"""
+MOD_PARTS: Final = 3
+Child: TypeAlias = tuple[str, list[str]]
+"""Token and parent tokens of a child partition."""
+
+
+class RecordRow(NamedTuple):
+    """One record, with the columns of `RAW_CHANGE_RECORDS` that come from the source, in their order."""
+
+    kind: str
+    record_timestamp: int
+    record_sequence: str | None = None
+    record_order: str | None = None
+    server_transaction_id: str | None = None
+    is_last_record_in_transaction_in_partition: bool | None = None
+    table_name: str | None = None
+    mod_type: str | None = None
+    value_capture_type: str | None = None
+    column_types: str | None = None
+    mods: ModTexts | None = None
+    number_of_records_in_transaction: int | None = None
+    number_of_partitions_in_transaction: int | None = None
+    transaction_tag: str | None = None
+    is_system_transaction: bool | None = None
+    child_partitions: list[Child] | None = None
+
+
+def malformed_row(
+    commit_micros: int, transaction_id: str, table: str | None, record_text: str, problem: Exception
+) -> RecordRow:
+    """Return the row of a data change record that has not the documented shape, which the log refuses.
+
+    Its one mod has no keys; the record is in its new values, and what is wrong with it in its old ones.
+    Without the moment and the transaction it would not be known which records the log must refuse with it.
+
+    Args:
+        commit_micros: when its transaction committed.
+        transaction_id: its transaction.
+        table: its table, if it tells one.
+        record_text: the record as it came.
+        problem: what the decoder raised.
+    """
+    return RecordRow(
+        DATA,
+        commit_micros,
+        record_sequence=f"malformed-{sha256(record_text.encode(errors='backslashreplace')).hexdigest()[:16]}",
+        record_order="",
+        server_transaction_id=transaction_id,
+        table_name=table,
+        mods=(None, safe_text(record_text, MOST_TEXT_CHARACTERS), _shown(problem)),
+    )
+
+
+def unreadable(change_record: bytes, problem: Exception) -> RecordUnreadable:
+    """Return the error of a record that has not the documented shape."""
+    return RecordUnreadable(
+        f"A change record has an undocumented shape ({_shown(problem)}). Its window stays unread; "
+        f"report it with this record: {change_record[:_EXCERPT_BYTES]!r}",
+    )
+
+
+def _shown(problem: Exception) -> str:
+    return safe_text(repr(problem), _EXCERPT_BYTES)
