@@ -1,7 +1,7 @@
 """Names: made safe, made short, and quoted; every identifier in SQL text passes here."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from hashlib import sha256
 from typing import Final
 
@@ -48,6 +48,8 @@ KEY_PREFIX: Final = "__key_"
 MOST_COLUMN_CHARACTERS: Final = 255
 """Of a column's name: catalogs and engines such as Glue and Snowflake take no more, and no source that the
 platform knows has more than 128. Spark reads no JSON at all that has a name of more than 50,000."""
+MOST_COLUMNS: Final = 4_096
+"""Of an event: no source that the platform knows has more in a row, and each costs 30 ms once it is new."""
 MOST_TABLE_CHARACTERS: Final = 1_000
 """Of a table's name at the source, whose parts are of up to 128 each; in the lake it is shorter."""
 
@@ -110,8 +112,13 @@ def is_reserved_column(name: str) -> bool:
     )
 
 
-def long_column_reason(names: Iterable[str]) -> str | None:
-    """Return why a table cannot have columns of these names, one of which is too long; None where none is."""
+def unfit_columns_reason(names: Collection[str]) -> str | None:
+    """Return why no table has columns of these names: too many, or one too long; None where it can."""
+    if len(names) > MOST_COLUMNS:
+        return (
+            f"The event has {len(names)} columns, and the most are {MOST_COLUMNS}: "
+            "leave some of them out at the source"
+        )
     return next((_long("column", name, MOST_COLUMN_CHARACTERS) for name in names if _is_long(name)), None)
 
 

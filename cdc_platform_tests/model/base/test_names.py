@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.names import (
+    MOST_COLUMNS,
     check_identifier,
     is_reserved_column,
     lake_table_name,
-    long_column_reason,
     long_table_reason,
     partition_key,
     quote_spanner,
     quote_spark,
+    unfit_columns_reason,
 )
 from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, ORDER_KEY
 from cdc_platform.spark.tables import net_changes
@@ -47,13 +48,22 @@ def test_what_no_table_of_the_lake_can_have_is_known() -> None:
 
 def test_names_that_are_too_long_have_a_short_reason() -> None:
     """A column has 255 characters at most, a table at the source 1,000; the reason shows the beginning."""
-    assert (long_column_reason(["a", "n" * 255]), long_table_reason("t" * 1_000)) == (None, None)
-    columns, table = long_column_reason(["a", "n" * 60_000]), long_table_reason("t" * 1_001)
+    assert (unfit_columns_reason(["a", "n" * 255]), long_table_reason("t" * 1_000)) == (None, None)
+    columns, table = unfit_columns_reason(["a", "n" * 60_000]), long_table_reason("t" * 1_001)
     assert columns is not None
     assert table is not None
     assert "60000 characters, and the most are 255: `nnn" in columns
     assert "1001 characters, and the most are 1000: `ttt" in table
     assert max(len(columns), len(table)) < 300
+
+
+def test_an_event_has_so_many_columns_at_most() -> None:
+    """As many columns as any known source has are one row; more are refused, and counted in the reason."""
+    names = [f"c{number}" for number in range(MOST_COLUMNS + 1)]
+    assert unfit_columns_reason(names[:-1]) is None
+    assert unfit_columns_reason(names) == (
+        "The event has 4097 columns, and the most are 4096: leave some of them out at the source"
+    )
 
 
 def test_partition_key_begins_with_the_start() -> None:

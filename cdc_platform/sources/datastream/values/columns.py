@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from cdc_platform.model.base.names import long_column_reason
+from cdc_platform.model.base.names import unfit_columns_reason
 from cdc_platform.model.schema.table_schema import MAX_INT64, MAX_PLAIN_INTEGER
 
 
@@ -26,7 +26,7 @@ class RowBatch:
 
     def __init__(self, schema: tuple[str, str], names: tuple[str, ...]) -> None:
         self.schema, self.names = schema, names
-        self.name_reason = long_column_reason(names)
+        self.name_reason = unfit_columns_reason(names)
         """Why no table can have these columns: a row of one name that is too long spoils no other."""
         self.rows: list[dict[str, Any]] = []
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from cdc_platform.model.base.names import case_key, is_reserved_column, long_column_reason
+from cdc_platform.model.base.names import case_key, is_reserved_column, unfit_columns_reason
 from cdc_platform.model.rows.keyless import keyless_columns
 from cdc_platform.model.schema.table_schema import ColumnType, spark_type
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, NullPolicy
@@ -191,8 +191,8 @@ def _check_names(table: str, names: Sequence[str]) -> None:
     Raises:
         Unreadable: there are such columns.
     """
-    if (reason := long_column_reason(names)) is not None:
-        raise Unreadable(f"{reason}, or name it in `ignored_columns`.")
+    if (reason := unfit_columns_reason(names)) is not None:
+        raise Unreadable(f"{reason}, or name what you do not need in `ignored_columns`.")
     names_by_case: dict[str, str] = {}
     for name in names:
         if is_reserved_column(name):
