@@ -4,8 +4,9 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
 from threading import Thread
-from typing import Final
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 from pyarrow import fs
@@ -25,6 +26,8 @@ TIME_PATH: Final = re.compile(r"(?:/|^)\d{4}/\d{2}/\d{2}/\d{2}/\d{2}$")
 _TIME_PREFIX: Final = re.compile(r"(?:/|^)\d{4}(?:/\d{2}){0,4}$")
 _DENIALS: Final = ("Permission denied", "403", "ACCESS_DENIED")
 _LACKS_LIBRARY: Final = re.compile(r"load lib(?:jvm|hdfs)")
+_BUFFER_BYTES: Final = 4 * 1024**2
+"""Of a file that is read in parts: object stores take as long for a few bytes as for so many."""
 ROOT_FOLDER: Final = "."
 """Folder of files that lie in the source's folder itself."""
 
@@ -132,8 +135,9 @@ class FileStore:
             path for path, info in zip(within, infos, strict=True) if info.type is fs.FileType.File
         )
 
-    def read(self, path: str, begin: int = 0) -> bytes:
-        """Return what a file holds, from some byte on.
+    @contextmanager
+    def opened(self, path: str, begin: int = 0) -> Iterator[BinaryIO]:
+        """Yield a file as a stream, from some byte on.
 
         Raises:
             SourceNotFound: it is gone.
@@ -141,19 +145,32 @@ class FileStore:
             SourceUnreachable: the store does not answer.
         """
         try:
-            return self._read(path.removeprefix(self._scheme), begin)
+            with self._stream(path.removeprefix(self._scheme), begin) as stream:
+                yield stream
         except (OSError, pa.ArrowException) as error:
             raise store_error_of(error, path) from error
 
-    def _read(self, path: str, begin: int) -> bytes:
+    def read(self, path: str) -> bytes:
+        """Return what a file holds.
+
+        Raises:
+            SourceNotFound: it is gone.
+            AccessDenied: it may not be read.
+            SourceUnreachable: the store does not answer.
+        """
+        with self.opened(path) as stream:
+            return stream.read()
+
+    def _stream(self, path: str, begin: int) -> AbstractContextManager[Any]:
         if not begin:
-            with self._system.open_input_stream(path, compression=None) as stream:
-                whole: bytes = stream.read()
-                return whole
-        with self._system.open_input_file(path) as file:
-            file.seek(begin)
-            rest: bytes = file.read()
-            return rest
+            stream: AbstractContextManager[Any] = self._system.open_input_stream(
+                path, compression=None, buffer_size=_BUFFER_BYTES
+            )
+            return stream
+        file = self._system.open_input_file(path)
+        file.seek(begin)
+        buffered: AbstractContextManager[Any] = pa.BufferedInputStream(file, _BUFFER_BYTES)
+        return buffered
 
 
 def _open(location: str, deadline_s: float) -> Opened:

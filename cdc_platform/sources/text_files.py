@@ -21,19 +21,24 @@ def read_chunks(stream: BinaryIO) -> Iterator[bytes]:
         FileDamaged: A gzip ends too early or is no gzip from some place on.
     """
     first = stream.read(CHUNK_BYTES)
-    chunks = _decompressed(stream, first) if first.startswith(GZIP_MAGIC) else _plain(stream, first)
+    chunks = decompressed(stream, first) if first.startswith(GZIP_MAGIC) else plain(stream, first)
     yield next(chunks, b"").removeprefix(BYTE_ORDER_MARK)
     yield from chunks
 
 
-def _plain(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
+def plain(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
+    """Yield a first chunk of a stream, and those that follow."""
     while chunk:
         yield chunk
         chunk = stream.read(CHUNK_BYTES)
 
 
-def _decompressed(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
-    """Yield the text of a gzip, which may have several members, and zeros behind them."""
+def decompressed(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
+    """Yield the text of a gzip, of which a first chunk was read: several members, perhaps zeros behind them.
+
+    Raises:
+        FileDamaged: It ends too early or is no gzip from some place on.
+    """
     member = zlib.decompressobj(_GZIP_WBITS)
     while chunk:
         try:

@@ -24,7 +24,7 @@ from cdc_platform.sources.debezium.transactions.arrivals import Arrival, PassedU
 from cdc_platform.sources.debezium.transactions.finalise import settled
 from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
 from cdc_platform.sources.debezium.transactions.truncates import refuse_truncated
-from cdc_platform.sources.debezium.wire.lines import whole_lines
+from cdc_platform.sources.debezium.wire.lines import check_gzip, read_lines
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.spanner.stream.batches import to_batch
@@ -140,7 +140,7 @@ def check_debezium(data: bytes) -> None:
     """Check that a file with good lines around some octets gives both of them, and faults for the rest."""
     text = b"\n".join([_GOOD[0].encode(), data.replace(b"\n", b" "), _GOOD[1].encode(), b""])
     decoder, buffer = Decoder(_DEBEZIUM), TransactionBuffer(is_one_stream=True)
-    decoded = decoder.decode_lines(whole_lines(text).lines)
+    decoded = decoder.decode_lines([line.text for line in read_lines(BytesIO(text))])
     buffer.take(Arrival(event, "file", place) for place, event in enumerate(decoded))
     passed = settled(buffer.let_pass(), decoder)
     rows = _rows(released.event for released, _ in passed.events)
@@ -180,7 +180,8 @@ def _value_of(data: bytes) -> bytes:
 def check_debezium_file(data: bytes) -> None:
     """Check that a whole file is lines or named as damaged."""
     try:
-        lines = whole_lines(data, 2**20).lines
+        check_gzip(BytesIO(data), 2**20)
+        lines = [line.text for line in read_lines(BytesIO(data))]
     except FileDamaged:
         return
     _rows(

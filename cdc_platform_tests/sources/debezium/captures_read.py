@@ -9,7 +9,7 @@ from typing import Any, Final
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput
-from cdc_platform.sources.debezium.wire.lines import whole_lines
+from cdc_platform.sources.debezium.wire.lines import read_lines
 from cdc_platform.sources.debezium.wire.messages import Message, parse_line
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden" / "debezium"
@@ -50,7 +50,8 @@ def settings_for(tables: dict[str, Truth], **rest: Any) -> DebeziumSettings:
 
 def read_messages(path: Path, first_position: int = 0) -> list[Message | FaultyEvent]:
     """Return the messages of a file, in its order; empty lines have no position."""
-    lines = [line for line in whole_lines(path.read_bytes()).lines if line.strip()]
+    with path.open("rb") as stream:
+        lines = [line.text for line in read_lines(stream) if line.text.strip()]
     return [parse_line(line, position) for position, line in enumerate(lines, start=first_position)]
 
 

@@ -1,8 +1,10 @@
 """Files of Debezium's events as a data source of Spark: one task, since a stream has one order."""
 
 import json
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,7 +25,7 @@ from cdc_platform.sources.debezium.transactions.finalise import settled
 from cdc_platform.sources.debezium.transactions.given_out import Reading, give_out
 from cdc_platform.sources.debezium.transactions.progress import PASSED, FileProgress
 from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
-from cdc_platform.sources.debezium.wire.lines import FileLines, further_lines, whole_lines
+from cdc_platform.sources.debezium.wire.lines import Line, check_gzip, read_lines
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.text_files import FileDamaged
 from cdc_platform.sources.workers import prepare_worker
@@ -34,8 +36,11 @@ CYCLE_OPTION: Final = "cycle"
 WINDOW_OPTION: Final = "read_window"
 INPUTS_OPTION: Final = "inputs"
 GROW_ONLY: Final = "It was cut, or rewritten. Files may grow only; give what is in it now another name."
-MOST_BYTES: Final = 256 * 1024**2
-"""So much is read by one cycle, and more only where a transaction is larger."""
+MOST_CHARACTERS: Final = 256 * 1024**2
+"""Of the text that one cycle reads and holds in memory, unless a transaction is longer."""
+MOST_LINES: Final = 500_000
+"""The same of lines, each of which takes a kilobyte or more, however short it is."""
+_GROWTH: Final = 1.25
 
 
 class DebeziumDataSource(DataSource):
@@ -77,6 +82,30 @@ class DebeziumReader(DataSourceReader):
         yield from _Reading(settings, inputs, window).run(batches)
 
 
+@dataclass
+class _Taken:
+    """The lines that a cycle has taken of a file.
+
+    Args:
+        begun: how many lines earlier cycles have read.
+        read_bytes: how many bytes they have read.
+    """
+
+    begun: int
+    read_bytes: int
+    ends: "array[int]" = field(default_factory=lambda: array("q"))
+    """How many bytes have been read with each of the lines."""
+    is_cut: bool = False
+    """Whether the file has more lines, for another cycle."""
+
+    def progress(self, version: str, resume: int | None) -> FileProgress:
+        """Return the progress in a version of the file, of which lines from some place on are read again."""
+        end = self.begun + len(self.ends)
+        lines = end if resume is None else min(end, resume)
+        read_bytes = self.ends[lines - self.begun - 1] if lines > self.begun else self.read_bytes
+        return FileProgress("" if self.is_cut else version, lines, read_bytes, is_waiting=lines < end)
+
+
 class _Reading:
     """One cycle's reading: files in the order of their names, until there is enough that may pass."""
 
@@ -92,64 +121,79 @@ class _Reading:
         self.has_buffer = settings.tells_transactions
         self.unread = files_from_json(inputs["files"])
         self.begun: Mapping[str, int] = inputs["lines"]
-        self.found: dict[str, FileLines] = {}
+        self.taken: dict[str, _Taken] = {}
         self.failed: dict[str, str] = {}
+        self.text_bytes = self.lines = 0
+        self.enough = 1.0
+        """In parts of what a cycle reads at least; more where a transaction is longer."""
 
     def run(self, batches: EventBatches) -> Iterator[pa.RecordBatch]:
         """Read, and yield what may pass."""
-        total_bytes = 0
         for file in self.unread:
-            if total_bytes > MOST_BYTES and self.buffer.has_whole:
+            taken = self._read_file(file)
+            # What comes later must not enter the log before it.
+            if taken is None or taken.is_cut:
                 break
-            self._read_file(file)
-            if self.failed:
-                break  # what comes later must not enter the log before it
-            total_bytes += file.unread_bytes
-        passed = self._open_up()
+        passed = settled(self._open_up(), self.decoder)
         yield from give_out(passed, self._reading(passed), batches, self.window)
 
-    def _read_file(self, file: SourceFile) -> None:
+    def _read_file(self, file: SourceFile) -> _Taken | None:
+        """Take the lines of a file; None where there is none, since the file cannot be read."""
+        taken = _Taken(self.begun[file.path], file.read_bytes)
         try:
-            found = self._lines_of(file)
+            self._take_lines(file, taken)
         except (SourceError, FileDamaged) as error:
-            self.failed[file.path] = f"{type(error).__name__}: {error}"
-            return
-        for position, line in enumerate(found.lines, start=self.begun[file.path]):
+            if not taken.ends:
+                self.failed[file.path] = f"{type(error).__name__}: {error}"
+                return None
+            # The next cycle begins where it cannot be read, and says so.
+            taken.is_cut = True
+        self.taken[file.path] = taken
+        return taken
+
+    def _take_lines(self, file: SourceFile, taken: _Taken) -> None:
+        for position, (line, read_bytes) in enumerate(self._lines_of(file), start=taken.begun):
+            if self._has_enough():
+                taken.is_cut = True
+                return
             if line.strip():
                 decoded = self.decoder.decode_lines([line], position)
                 self.buffer.take(Arrival(event, file.path, position) for event in decoded)
-        self.found[file.path] = found
+            taken.ends.append(read_bytes)
+            self.text_bytes += len(line)
+            self.lines += 1
 
-    def _lines_of(self, file: SourceFile) -> FileLines:
-        """Return the lines of a file that have not been read."""
-        if not file.read_bytes:
-            whole = whole_lines(self.store.read(file.path), self.decoder.settings.most_unpacked_bytes)
-            # A gzip is read as a whole once more where some of its lines wait.
-            begun = self.begun[file.path]
-            if len(whole.lines) < begun:
-                raise FileDamaged(f"{len(whole.lines)} lines instead of {begun}. {GROW_ONLY}")
-            return replace(whole, lines=whole.lines[begun:])
+    def _has_enough(self) -> bool:
+        """Return whether so much has been read that the rest is for another cycle, if any of it may pass."""
+        if max(self.text_bytes / MOST_CHARACTERS, self.lines / MOST_LINES) < self.enough:
+            return False
+        self.enough *= _GROWTH
+        return bool(self._open_up().events)
+
+    def _lines_of(self, file: SourceFile) -> Iterator[Line]:
+        """Yield the lines of a file that have not been read."""
         if file.size_bytes < file.read_bytes:
             raise FileDamaged(f"{file.size_bytes} bytes instead of {file.read_bytes}. {GROW_ONLY}")
-        data = self.store.read(file.path, file.read_bytes - 1)
-        try:
-            return further_lines(data, file.read_bytes)
-        except FileDamaged as error:
-            raise FileDamaged(f"{error}. {GROW_ONLY}") from error
+        if not file.read_bytes:
+            with self.store.opened(file.path) as stream:
+                check_gzip(stream, self.decoder.settings.most_unpacked_bytes)
+        begun = 0 if file.read_bytes else self.begun[file.path]
+        with self.store.opened(file.path, max(file.read_bytes - 1, 0)) as stream:
+            lines = read_lines(stream, file.read_bytes)
+            # Each cycle reads a gzip from its beginning.
+            skipped = sum(1 for _ in islice(lines, begun))
+            if skipped < begun:
+                raise FileDamaged(f"{skipped} lines instead of {begun}. {GROW_ONLY}")
+            yield from lines
 
     def _open_up(self) -> Passed:
-        return settled(self.buffer.open_up() if self.has_buffer else self.buffer.let_pass(), self.decoder)
+        return self.buffer.open_up() if self.has_buffer else self.buffer.let_pass()
 
     def _reading(self, passed: Passed) -> Reading:
         files = {file.path: file for file in self.unread}
         progress = {
-            path: self._progress(files[path], passed.resume.get(path)).to_text() for path in self.found
+            path: taken.progress(files[path].version, passed.resume.get(path)).to_text()
+            for path, taken in self.taken.items()
         }
         further = {PASSED: passed.until.to_text()}
         return Reading(files, progress, self.decoder.state, self.failed, further)
-
-    def _progress(self, file: SourceFile, resume: int | None) -> FileProgress:
-        found, begun = self.found[file.path], self.begun[file.path]
-        end = begun + len(found.lines)
-        lines = end if resume is None else min(end, resume)
-        return FileProgress(file.version, lines, found.end_of(lines - begun), is_waiting=lines < end)

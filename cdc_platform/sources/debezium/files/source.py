@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +26,7 @@ from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
 from cdc_platform.sources.debezium.transactions.arrivals import PassedUntil
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress, read_progress_of
-from cdc_platform.sources.debezium.wire.lines import whole_lines
+from cdc_platform.sources.debezium.wire.lines import read_lines
 from cdc_platform.sources.event_tables import storable, table_of
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import FileDamaged
@@ -95,8 +96,9 @@ class DebeziumSource(SourceOfArrivals):
         for file in self._files():
             # What a cycle cannot read it reports; what others say is described.
             with suppress(SourceError, FileDamaged):
-                lines = whole_lines(self.store.read(file.path), self.settings.most_unpacked_bytes)
-                yield from decoder.decode_lines(lines.lines[:DESCRIBED_MESSAGES])
+                with self.store.opened(file.path) as stream:
+                    lines = [line.text for line in islice(read_lines(stream), DESCRIBED_MESSAGES)]
+                yield from decoder.decode_lines(lines)
 
     def _files(self) -> list[SourceFile]:
         own_input = self.settings.input

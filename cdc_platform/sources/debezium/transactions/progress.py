@@ -41,7 +41,7 @@ class FileProgress:
     """Progress in a version of a file, which may grow, but not shrink.
 
     Args:
-        version: of the file when it was read.
+        version: of the file when it was read; empty where a cycle has stopped within it.
         lines: so many have entered the log.
         read_bytes: the byte after the end of the last of them; 0 for a gzip, which appears whole.
         is_waiting: whether there are more lines, which wait for messages that are still to come.

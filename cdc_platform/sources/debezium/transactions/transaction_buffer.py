@@ -143,11 +143,6 @@ class TransactionBuffer:
     def _of(self, transaction: str) -> Transaction:
         return self._transactions.setdefault(transaction, Transaction())
 
-    @property
-    def has_whole(self) -> bool:
-        """Whether something may pass."""
-        return bool(self._free) or any(transaction.is_whole for transaction in self._transactions.values())
-
     def let_pass(self) -> Passed:
         """Return everything, each event by itself, because it is unknown which transactions are complete.
 

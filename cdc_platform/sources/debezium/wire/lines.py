@@ -1,89 +1,100 @@
 """The lines of a file of messages, plain or gzip."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from io import BytesIO
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, Final, NamedTuple
 
 from cdc_platform.sources.debezium.wire.messages import load_json
-from cdc_platform.sources.text_files import BYTE_ORDER_MARK, GZIP_MAGIC, FileDamaged, read_chunks
+from cdc_platform.sources.text_files import (
+    BYTE_ORDER_MARK,
+    CHUNK_BYTES,
+    GZIP_MAGIC,
+    FileDamaged,
+    decompressed,
+    plain,
+)
 
 MOST_UNPACKED_BYTES: Final = 1024**3
-"""The text of a file is held in memory."""
+"""Of the text of a gzip, which each cycle that reads some of it unpacks from its beginning."""
 
 
-@dataclass(frozen=True)
-class FileLines:
-    """Whole lines of a file; one that is still being written has no end yet.
+class Line(NamedTuple):
+    """A whole line of a file, without its end; one that is still being written is none yet.
 
     A line ends with a line feed and nothing else: texts in JSON may have any other separator of lines. The
     last one needs no end where it is a whole object, of which no beginning is one.
-
-    Args:
-        lines: without their ends.
-        is_ended: whether the last one has its end.
-        begin: byte of the file at which the first one begins; None in a gzip, which appears whole.
-        read_bytes: so many bytes were read before.
     """
 
-    lines: Sequence[str]
-    is_ended: bool
-    begin: int | None
-    read_bytes: int = 0
-
-    def end_of(self, count: int) -> int:
-        """Return how many bytes have been read with so many of the lines, 0 in a gzip."""
-        if self.begin is None or not count:
-            return self.read_bytes
-        first = self.lines[:count]
-        lacks_end = count == len(self.lines) and not self.is_ended
-        return self.begin + sum(len(_encoded(line)) + 1 for line in first) - lacks_end
+    text: str
+    read_bytes: int
+    """So many bytes of the file have been read with it; 0 in a gzip, which appears whole."""
 
 
-def whole_lines(data: bytes, most_bytes: int = MOST_UNPACKED_BYTES) -> FileLines:
-    """Return the whole lines of a file.
-
-    Raises:
-        FileDamaged: the file is a gzip that cannot be read to its end, or has more bytes than the bound.
-    """
-    if data.startswith(GZIP_MAGIC):
-        *lines, rest = _decoded(_unpack(data, most_bytes)).split("\n")
-        return FileLines([*lines, rest] if rest else lines, is_ended=not rest, begin=None)
-    text = data.removeprefix(BYTE_ORDER_MARK)
-    return _growing(text, len(data) - len(text))
-
-
-def further_lines(data: bytes, read_bytes: int) -> FileLines:
-    """Return the whole lines that a file has got since some of it was read.
+def read_lines(stream: BinaryIO, read_bytes: int = 0) -> Iterator[Line]:
+    """Yield the whole lines of a file, or those that it has got since some of it was read.
 
     Args:
-        data: the file from the last byte on that was read.
+        stream: the file, from the last byte on that was read.
         read_bytes: so many bytes were read.
 
     Raises:
-        FileDamaged: no line ends there.
+        FileDamaged: no line ends there; or the file is a gzip that cannot be read to its end.
     """
-    text = data[1:]
-    if not data.startswith(b"\n"):
-        # What was read last was a whole object without an end.
-        before, _, text = text.partition(b"\n")
-        if before.strip():
-            raise FileDamaged("The line that was read last goes on, or is another one")
-    return _growing(text, read_bytes + len(data) - 1 - len(text), read_bytes)
+    first = stream.read(CHUNK_BYTES)
+    is_gzip = not read_bytes and first.startswith(GZIP_MAGIC)
+    chunks = decompressed(stream, first) if is_gzip else plain(stream, first)
+    end_bytes = max(read_bytes - 1, 0)
+    for number, (text, is_ended) in enumerate(_cut(chunks)):
+        end_bytes += len(text) + is_ended
+        if number == 0 and read_bytes:
+            _check_end(text)
+            continue
+        line = _decoded(text.removeprefix(BYTE_ORDER_MARK) if number == 0 else text)
+        if is_ended or (line if is_gzip else _is_object(line)):
+            yield Line(line, 0 if is_gzip else end_bytes)
 
 
-def _growing(text: bytes, begin: int, read_bytes: int = 0) -> FileLines:
-    *lines, rest = _decoded(text).split("\n")
-    is_ended = not _is_object(rest)
-    return FileLines(lines if is_ended else [*lines, rest], is_ended, begin, read_bytes)
+def check_gzip(stream: BinaryIO, most_bytes: int) -> None:
+    """Check that a file, if it is a gzip, can be read to its end, and has no more text than the bound.
+
+    Raises:
+        FileDamaged: it cannot, or has more.
+    """
+    first = stream.read(CHUNK_BYTES)
+    if not first.startswith(GZIP_MAGIC):
+        return
+    text_bytes = 0
+    for chunk in decompressed(stream, first):
+        text_bytes += len(chunk)
+        if text_bytes > most_bytes:
+            raise FileDamaged(
+                f"The gzip has more than {most_bytes} bytes of text. Give its lines in smaller files, "
+                "or raise `input.files.most_unpacked_bytes`"
+            )
 
 
-def _decoded(text: bytes | bytearray) -> str:
+def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Yield the text before each line feed and behind the last one, and whether a line feed ends it."""
+    parts: list[bytes] = []
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        parts.append(first)
+        for other in others:
+            yield b"".join(parts), True
+            parts = [other]
+    yield b"".join(parts), False
+
+
+def _check_end(text: bytes) -> None:
+    """Check what lies between the last byte that was read and the next line feed.
+
+    The byte is in it where what was read last was a whole object without an end.
+    """
+    if text[1:].strip():
+        raise FileDamaged("The line that was read last goes on, or is another one")
+
+
+def _decoded(text: bytes) -> str:
     return text.decode(errors="surrogateescape")
-
-
-def _encoded(line: str) -> bytes:
-    return line.encode(errors="surrogateescape")
 
 
 def _is_object(line: str) -> bool:
@@ -91,15 +102,3 @@ def _is_object(line: str) -> bool:
         return isinstance(load_json(line.strip()), dict)
     except ValueError:
         return False
-
-
-def _unpack(data: bytes, most_bytes: int) -> bytearray:
-    content = bytearray()
-    for chunk in read_chunks(BytesIO(data)):
-        content += chunk
-        if len(content) > most_bytes:
-            raise FileDamaged(
-                f"The gzip has more than {most_bytes} bytes of text. Give its lines in smaller files, "
-                "or raise `input.files.most_unpacked_bytes`"
-            )
-    return content
