@@ -33,7 +33,7 @@ from cdc_platform_tests.support.history import (
 
 @dataclass(frozen=True)
 class Fate:
-    """What happens to a window: whether it is read, how far, and whether a restart repeats its records."""
+    """Fate of a window: whether it is read, how far, and whether a restart repeats its records."""
 
     is_read: bool = True
     records_before_failure: int | None = None
@@ -53,7 +53,7 @@ class CyclePlan:
 
 @dataclass(frozen=True)
 class Slicing:
-    """How a history is cut into partitions and cycles."""
+    """Division of a history into partitions and cycles."""
 
     tree: PartitionTree
     cycles: tuple[CyclePlan, ...]
@@ -61,7 +61,7 @@ class Slicing:
 
 @dataclass(frozen=True)
 class CycleBatch:
-    """What a cycle read: rows of RAW_CHANGE_RECORDS, and the lineage after it."""
+    """Result of a cycle's read: rows of RAW_CHANGE_RECORDS, and the lineage after it."""
 
     cycle: int
     rows: tuple[RawRow, ...]

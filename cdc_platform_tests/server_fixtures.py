@@ -71,7 +71,7 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 @pytest.fixture(scope="session")
 def told_by() -> Callable[[Server], Answers]:
-    """What returns, once for each server, what it tells when its partitions have churned."""
+    """Function that returns, once for each server, its records after its partitions have churned."""
     answers: dict[tuple[str, Dialect], Answers] = {}
 
     def tell(server: Server) -> Answers:

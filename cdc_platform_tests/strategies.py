@@ -129,7 +129,7 @@ def keys(table: TableSchema) -> st.SearchStrategy[Key]:
 
 @st.composite
 def row_changes(draw: st.DrawFn, table: TableSchema, key: Key, old: Row | None) -> tuple[RowChange, ...]:
-    """What one transaction may do to a row: one thing, or several after each other, up to undoing it all."""
+    """Changes of one transaction to a row: one, or several that may even cancel out."""
     changes: list[RowChange] = []
     row = old
     for _ in range(draw(st.sampled_from([1, 1, 1, 2, 3]))):
@@ -226,7 +226,7 @@ def partition_trees(draw: st.DrawFn, end_micros: int, max_events: int = 4) -> Pa
 
 
 def fates() -> st.SearchStrategy[Fate]:
-    """What happens to windows: most are read, some not, some only in part, some twice."""
+    """Fates of windows: most are read, some not, some only in part, some twice."""
     failures = st.none() | st.integers(0, 3)
     return st.builds(Fate, st.sampled_from([True, True, True, False]), failures, st.booleans())
 

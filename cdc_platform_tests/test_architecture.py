@@ -204,7 +204,7 @@ def test_folders_import_downwards() -> None:
 
 
 def test_folders_are_entered_by_their_doors() -> None:
-    """What stands in for a library until it has the same is used through few modules."""
+    """Code that stands in for a missing feature of a library is used through few modules."""
     lines = [
         f"{path.relative_to(ROOT)}:{line} imports {name}, past {sorted(doors)}"
         for folder, doors in DOORS.items()
@@ -275,7 +275,7 @@ def test_the_model_needs_only_python_and_arrow() -> None:
 
 
 def test_the_package_imports_nothing_of_its_tests_and_benchmarks() -> None:
-    """What is installed does not need what stays in the repository."""
+    """The installed package imports nothing that stays in the repository."""
     outside = frozenset({f"{PACKAGE}_tests", "benchmarks"})
     lines = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"
@@ -287,7 +287,7 @@ def test_the_package_imports_nothing_of_its_tests_and_benchmarks() -> None:
 
 
 def test_no_module_imports_a_test_module() -> None:
-    """What tests share lies in modules that hold no tests, so that a test can change alone."""
+    """Shared helpers lie in modules without tests, so that a test can change alone."""
     lines = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"
         for path in python_files(f"{PACKAGE}_tests", "benchmarks")
@@ -346,7 +346,7 @@ def test_steps_know_sources_by_their_protocol() -> None:
 
 
 def test_ordering_asks_its_strategy() -> None:
-    """What differs between change streams and events is decided once; the flow reads no capability after."""
+    """One place decides between change streams and events; the flow reads no capability afterwards."""
     folder = ROOT / PACKAGE / "pipeline/ordering"
     flow = ("order", "log_commit", "log_window", "strategy", "change_streams")
     asked = {name: (folder / f"{name}.py").read_text(encoding="utf-8").count("capabilities") for name in flow}
@@ -354,7 +354,7 @@ def test_ordering_asks_its_strategy() -> None:
 
 
 def test_texts_of_the_lake_are_read_in_one_place() -> None:
-    """What parses a text or a number of the lake takes it for damage where it is none of the platform's.
+    """A parser of the lake's texts and numbers reports damage for all that the platform cannot have written.
 
     `read_stored` and `read_fact` do so; nothing in the lake and the pipeline parses JSON or entries itself.
     """

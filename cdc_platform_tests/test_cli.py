@@ -53,7 +53,7 @@ def test_reading_makes_no_pipeline(tmp_path: Path) -> None:
 
 
 def test_a_bad_setting_is_a_message_and_not_a_traceback(tmp_path: Path) -> None:
-    """What is wrong with a file is one line on stderr, and exit code 1."""
+    """An error in a file is one line on stderr, and exit code 1."""
     code, output, errors = run("status", write_defs(tmp_path, bank_attributes(name="My Bank")))
     assert (code, output) == (1, "")
     assert errors.startswith("SettingError: Setting `")

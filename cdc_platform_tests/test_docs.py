@@ -65,7 +65,7 @@ def test_programs_that_pages_start_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_pipelines_that_pages_declare_are_taken(page: Path, tmp_path: Path) -> None:
-    """What a page shows as a whole file can be loaded as it stands."""
+    """Every whole file that a page shows can be loaded as it stands."""
     for number, text in enumerate(DECLARED.findall(page.read_text(encoding="utf-8"))):
         defs = tmp_path / f"{number}.yaml"
         defs.write_text(text, encoding="utf-8")

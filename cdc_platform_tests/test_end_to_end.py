@@ -60,7 +60,7 @@ CHANGES: Final = (
         "UPDATE accounts SET remark = 3 WHERE account_id < 3",
     ),
 )
-"""What changes at the source before each life of the pipeline; old values are kept, new ones arrive."""
+"""Changes of the source before each restart of the pipeline; old values are kept, new ones arrive."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def test_controls_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_stays_the_same_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is escaped means the same to who parses it."""
+    """Escaped text parses to the same value."""
     print_text(json.dumps([NASTY], ensure_ascii=False, indent=2))
     assert json.loads(capsys.readouterr().out) == [NASTY]
 

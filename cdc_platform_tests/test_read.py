@@ -207,7 +207,7 @@ def test_rows_and_columns_are_chosen(
 def test_a_choice_that_does_not_fit_is_an_error(
     one_table: TablesAtCut, chosen: dict[str, Any], message: str
 ) -> None:
-    """What cannot be read, or names no column, is a wrong setting, and the columns are listed."""
+    """A filter that cannot be parsed or names no column is an error that lists the columns."""
     with pytest.raises(SettingError, match=message):
         one_table.arrow("accounts", **chosen)
 
@@ -236,7 +236,7 @@ def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_reading_imports_neither_spark_nor_dagster() -> None:
-    """Who reads with Arrow, Polars or DuckDB needs no JVM."""
+    """Reading with Arrow, Polars or DuckDB needs no JVM."""
     code = "import sys, cdc_platform.read; print({'pyspark', 'dagster', 'duckdb'} & set(sys.modules))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "set()"

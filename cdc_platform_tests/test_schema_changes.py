@@ -92,7 +92,7 @@ WATCHES: Final[tuple[tuple[str | tuple[str, ...], ...], ...]] = (
         ("UPDATE joined SET v = 3 WHERE id = 1", "INSERT INTO partly (id, a, b) VALUES (5, 'i', 'j')"),
     ),
 )
-"""What the change stream `named` watches, round by round."""
+"""Tables and columns that the change stream `named` watches, round by round."""
 
 
 KEYLESS: Final = (

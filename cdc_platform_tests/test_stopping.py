@@ -72,7 +72,7 @@ def test_what_breaks_while_another_handles_signals_is_no_error() -> None:
 
 
 def test_an_error_of_the_pipeline_is_reported_nevertheless() -> None:
-    """What is wrong with the data does not hide behind a signal."""
+    """A signal does not hide an error in the data."""
 
     def fail_after_signal() -> None:
         with stop_signals():

@@ -22,7 +22,7 @@ Unified = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class UnifiedType:
-    """How a type is written: its Avro schema, and the JSON text of a value that Avro stores."""
+    """Form of a type: its Avro schema, and the JSON text of a value that Avro stores."""
 
     schema: Callable[[str], Any]
     to_json: Callable[[Any], str]

@@ -7,7 +7,7 @@ from cdc_platform_tests.support.history import History, Key, Row, Transaction
 
 @dataclass(frozen=True)
 class Version:
-    """What a row was between two moments; ``until_micros`` is exclusive, None while it is current."""
+    """Version of a row between two moments; ``until_micros`` is exclusive, None while it is current."""
 
     key: Key
     row: Row

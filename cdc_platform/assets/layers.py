@@ -39,9 +39,9 @@ class PipelineAssets:
     histories: tuple[str, ...] = ()
     """Source tables that keep a history."""
     capabilities: SourceCapabilities = CHANGE_STREAM
-    """What the source promises."""
+    """Guarantees of the source."""
     upstream: tuple[dg.AssetKey, ...] = ()
-    """What of the source itself stands before the raw layer."""
+    """Assets of the source itself, before the raw layer."""
     fail_on_quarantine: bool = False
     """Whether records in quarantine fail a check instead of only causing a warning."""
 

@@ -25,7 +25,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.resources import find_run
 
 MOST_EVALUATIONS: Final = 20
-"""How many evaluations back the last one that passed is looked for."""
+"""Number of evaluations among which the last one that passed is looked for."""
 
 
 def build_checks(assets: PipelineAssets) -> list[dg.AssetChecksDefinition]:

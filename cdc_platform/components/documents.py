@@ -12,7 +12,7 @@ from cdc_platform.components.templates import check_templates
 from cdc_platform.errors import SettingError
 
 KEYS: Final = frozenset({"type", "attributes", "requirements", "post_processing"})
-"""What a component's document may hold, by Dagster; not `template_vars_module`, which names code to run."""
+"""Members that a component's document may have, without `template_vars_module`, which names code to run."""
 FILE_NAMES: Final = ("defs.yaml", "defs.yml")
 """Files of components, in the order in which Dagster looks for them in a folder."""
 _FORMER_NAME: Final = "component.yaml"

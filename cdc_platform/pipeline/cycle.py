@@ -40,7 +40,7 @@ class CycleOutcome:
 
     @property
     def lag_s(self) -> float | None:
-        """How far the newest cut is behind the source's clock."""
+        """The lag of the newest cut behind the source's clock."""
         return (self.read.clock_micros - self.cut.position_micros) / 1e6 if self.cut is not None else None
 
 

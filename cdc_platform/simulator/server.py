@@ -92,7 +92,7 @@ class Simulator:
 
     @property
     def history(self) -> History:
-        """What has happened so far."""
+        """The history so far."""
         return self.database.history
 
     @property
@@ -102,7 +102,7 @@ class Simulator:
 
     @property
     def transactions(self) -> int:
-        """How many transactions have been committed, and are in the history file if there is one."""
+        """The number of committed transactions, which are in the history file if there is one."""
         return self.history.transactions_until(self._seen_micros)
 
     def start(self) -> None:

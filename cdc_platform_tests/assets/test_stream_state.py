@@ -58,7 +58,7 @@ def test_the_stream_stands_before_what_reads_it(bench: StreamBench) -> None:
 
 
 def test_an_observation_shows_state_errors_and_objects(server: DatastreamServer, bench: StreamBench) -> None:
-    """What Datastream says is in the UI, with objects in trouble first."""
+    """The UI shows Datastream's state, objects in trouble first."""
     at = datetime(2026, 1, 31, 8, tzinfo=UTC)
     lost = Error(
         reason="REPLICATION_SLOT_LOST", message="Slot cdc is gone", error_uuid="u1", details={"slot": "cdc"}

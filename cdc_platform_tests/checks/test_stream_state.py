@@ -103,7 +103,7 @@ def test_errors_of_a_running_stream_are_a_warning(server: DatastreamServer, benc
 def test_a_stream_that_cannot_be_asked_does_not_pass(
     server: DatastreamServer, code: str, severity: dg.AssetCheckSeverity
 ) -> None:
-    """What may pass by itself is a warning, what somebody has to change an error."""
+    """A state that may pass by itself is a warning; one that somebody has to change is an error."""
     server.hold("RUNNING")
     server.refusals = [Refusal(grpc.StatusCode[code], "no")] * 3
     result = judged(server)

@@ -20,9 +20,9 @@ WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 WORKERS: Final = 2
 READY_S: Final = 300.0
 PRIVATE: Final = "-Dspark.authenticate=true -Dspark.master.rest.enabled=false"
-"""Who does not know the cluster's secret is refused; the way in that knows no secrets is closed."""
+"""A client without the cluster's secret is refused; the entrance without secrets is closed."""
 KEPT_VARIABLES: Final = ("PATH", "HOME", "LANG", "JAVA_HOME", "TMPDIR")
-"""What a worker's machine has of the environment of the tests: nothing of ours, and no credentials."""
+"""Environment of a worker's machine: none of the tests' variables, and no credentials."""
 
 PYTHON: Final = """\
 #!/bin/sh

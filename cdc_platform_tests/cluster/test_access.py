@@ -22,7 +22,7 @@ NOBODY_LISTENS: Final = "127.0.0.1:9"
 
 @dataclass(frozen=True)
 class Case:
-    """What is wrong, and what is told."""
+    """Mistake, and a part of the error that reports it."""
 
     error: type[CdcError]
     message: str

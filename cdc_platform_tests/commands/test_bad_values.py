@@ -45,7 +45,7 @@ WITHIN_S: Final = 300.0
 
 @dataclass
 class Sent:
-    """What a source sends, and what a sync has to make of it.
+    """Input of a source, and the expected result of a sync.
 
     Args:
         component: class of the pipeline's component, with its module.
@@ -206,7 +206,7 @@ def spanner_postgresql(_folder: Path, _request: pytest.FixtureRequest) -> Iterat
 
 Sending = Callable[[Path, pytest.FixtureRequest], AbstractContextManager[Sent]]
 OWN_SPARK: Final[tuple[Sending, ...]] = (datastream_json, spanner_googlesql)
-"""What is synced by a process of its own."""
+"""Sources that are synced by a process of their own."""
 SOURCES: Final[tuple[Sending, ...]] = (
     *OWN_SPARK,
     *(datastream_avro, debezium_files, debezium_topics, spanner_postgresql),

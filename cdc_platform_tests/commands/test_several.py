@@ -66,7 +66,7 @@ def test_a_pipeline_that_has_never_run_hides_no_other(tmp_path: Path, command: s
     ],
 )
 def test_what_is_about_one_pipeline_needs_its_name(tmp_path: Path, command: str) -> None:
-    """What changes something, or asks for one thing of one pipeline, does not choose by itself."""
+    """A command that changes something, or asks about one pipeline, does not choose one by itself."""
     defs = write_two(tmp_path)
     code, _, errors = run(*(str(defs) if word == "DEFS" else word for word in command.split()))
     assert (code, "choose one with `--name`: `bank`, `shop`" in errors) == (1, True)
@@ -85,7 +85,7 @@ def test_a_mistake_in_any_document_is_found_before_anything_runs(tmp_path: Path,
 
 
 def test_one_spark_has_the_packages_of_all_pipelines(tmp_path: Path) -> None:
-    """What one source adds to Spark, such as Kafka's connector, does not part the pipelines."""
+    """A package that one source adds to Spark does not separate the pipelines."""
     defs = write_two(tmp_path, bank_attributes(name="shop", spark={"packages": ["org.example:own:1"]}))
     first, second = share_spark(defs, load_each(defs))
     assert first.spark == second.spark

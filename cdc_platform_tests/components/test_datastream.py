@@ -71,7 +71,7 @@ def test_without_a_stream_nothing_is_asked(tmp_path: Path) -> None:
 
 
 def test_assets_show_the_columns_that_events_have(tmp_path: Path) -> None:
-    """What is kept of an event beyond a change record is among the columns of the raw layer and the log."""
+    """The columns of the raw layer and the log include the fields that only events have."""
     graph = load(tmp_path).resolve_asset_graph()
 
     schemas = {key.path[-1]: graph.get(key).metadata["dagster/column_schema"] for key in (RAW_KEY, LOG_KEY)}

@@ -28,7 +28,7 @@ def load(folder: Path, place: dict[str, Any], **source: Any) -> PipelineSettings
 
 
 def test_topics_are_read_with_a_source_for_them(tmp_path: Path) -> None:
-    """What the file says of topics arrives as it is; Spark gets the package where topics are read, only."""
+    """Settings of topics arrive unchanged; Spark gets the Kafka package only if topics are read."""
     kafka = {
         "bootstrap_servers": "localhost:9092",
         "topics_pattern": "shop[.].*",

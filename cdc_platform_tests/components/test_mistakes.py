@@ -44,7 +44,7 @@ def test_says_what_was_expected_and_found(tmp_path: Path, changes: dict[str, Any
 
 
 def test_value_of_the_environment_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a variable holds may be a secret, so the message names the variable only."""
+    """The value of a variable may be a secret, so the message only names the variable."""
     monkeypatch.setenv("BANK_WINDOW", "s3cret")
     expected = "must be a number, such as 3600.0, and not what `BANK_WINDOW` holds"
     assert expected == problem_of(tmp_path, {"max_window_s": "{{ env.BANK_WINDOW }}"})

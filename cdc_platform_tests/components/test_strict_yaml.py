@@ -91,7 +91,7 @@ def test_a_date_without_quotes_is_a_text(tmp_path: Path) -> None:
     "text", ["a: [", "a: b: c", "a: \0", "%YAML 9.9\n---\na: 1\n", "a: *b", "&a a: {<<: 1}"]
 )
 def test_text_that_is_not_yaml_is_one_line(tmp_path: Path, text: str) -> None:
-    """What the parser says is part of one line."""
+    """The parser's message is part of one line."""
     path = tmp_path / "defs.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(SettingError, match="is not YAML: ") as caught:
@@ -108,7 +108,7 @@ def test_text_that_is_not_yaml_is_one_line(tmp_path: Path, text: str) -> None:
 def test_a_variable_of_no_use_is_one_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, setting: str
 ) -> None:
-    """What a template fills in is as documented as what the file says."""
+    """Values from templates are checked like values in the file."""
     monkeypatch.setenv("BANK_VALUE", variable)
     path = write_defs(tmp_path, bank_attributes(**{setting: "{{ env.BANK_VALUE }}"}))
     with pytest.raises(SettingError) as caught:

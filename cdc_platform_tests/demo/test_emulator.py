@@ -75,7 +75,7 @@ def test_running_emulator_is_used(tmp_path: Path) -> None:
 
 
 def test_program_that_does_not_start_is_quoted(tmp_path: Path) -> None:
-    """What the program said is in the error."""
+    """The error contains the program's output."""
     broken = program(tmp_path, "emulator_main", "echo no such flag >&2; exit 1")
 
     with pytest.raises(EmulatorMissing, match="no such flag"), Emulator(broken):

@@ -34,7 +34,7 @@ time.sleep(600)
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the children's mark adds to the environment goes with the test."""
+    """The environment variable that marks children goes with the test."""
     monkeypatch.setenv(HOME_VARIABLE, "")
 
 
@@ -86,7 +86,7 @@ def check_for_a_while(children: Children) -> None:
 
 
 def test_children_end_with_the_context(tmp_path: Path) -> None:
-    """What the demo started is gone when it ends, and has written its log."""
+    """The demo's processes are gone when it ends, and have written their logs."""
     with Children(tmp_path, tmp_path) as children:
         children.start("sleeper", SLEEP)
         wait_for("up", tmp_path / "sleeper.log")

@@ -30,7 +30,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Change:
-    """What happened to a row; ``position`` is its place in the log, None that of a backfill.
+    """Change of a row; ``position`` is its place in the log, None for a backfill.
 
     ``minute`` is when, counted from midnight; ``uuid`` numbers the events, and repeated ones share it.
     """

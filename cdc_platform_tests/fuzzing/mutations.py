@@ -8,9 +8,9 @@ from typing import Any, Final, TypeAlias
 from hypothesis import strategies as st
 
 Tree: TypeAlias = Any
-"""What JSON can be."""
+"""Any value of JSON."""
 Step: TypeAlias = tuple[int, Any]
-"""Which part of a tree is replaced, counted from its beginning, and by what."""
+"""Replacement of a part of a tree: its number from the beginning, and the new part."""
 
 _RAW: Final = "\ue000"
 """Begins a text that is written without quotes, as it is."""

@@ -72,13 +72,16 @@ def _rows(events: Iterable[SourceEvent | FaultyEvent]) -> list[dict[str, Any]]:
 # Debezium
 
 
-_GOOD: Final = [
-    line(
-        envelope("c", after={"id": key, "n": key}, source={"table": "good", "lsn": 900 + key, "txId": 900}),
-        {"id": key},
-    )
-    for key in (1, 2)
-]
+def _good(table: str, key: int) -> str:
+    """Return a good line, of a transaction of its own."""
+    source = {"table": table, "lsn": 900_000 + key, "txId": 900_000 + key}
+    return line(envelope("c", after={"id": key, "n": key}, source=source), {"id": key})
+
+
+_GOOD: Final = [_good("good", key) for key in (1, 2)]
+"""Neighbours in another table."""
+_BESIDE: Final = [_good("orders", key) for key in (9001, 9002)]
+"""Neighbours in the table that most bad events name."""
 _DEBEZIUM: Final = settings_with(
     columns={
         TABLE: {
@@ -138,14 +141,15 @@ def _debezium_seeds() -> list[Any]:
 
 def check_debezium(data: bytes) -> None:
     """Check that a file with good lines around some octets gives both of them, and faults for the rest."""
-    text = b"\n".join([_GOOD[0].encode(), data.replace(b"\n", b" "), _GOOD[1].encode(), b""])
+    before, after = ([lines[place].encode() for lines in (_GOOD, _BESIDE)] for place in (0, 1))
+    text = b"\n".join([*before, data.replace(b"\n", b" "), *after, b""])
     decoder, buffer = Decoder(_DEBEZIUM), TransactionBuffer(is_one_stream=True)
     decoded = decoder.decode_lines([line.text for line in read_lines(BytesIO(text))])
     buffer.take(Arrival(event, "file", place) for place, event in enumerate(decoded))
     passed = settled(buffer.let_pass(), decoder)
     rows = _rows(released.event for released, _ in passed.events)
-    good = [row for row in rows if row["table_name"] == "public.good" and not row["event"]["fault"]]
-    assert {1, 2} <= {json.loads(row["mods"][0]["keys"]).get("id") for row in good}
+    good = [row for row in rows if row["table_name"] in ("public.good", TABLE) and not row["event"]["fault"]]
+    assert {1, 2, 9001, 9002} <= {json.loads(row["mods"][0]["keys"]).get("id") for row in good}
     batches = EventBatches(1)
     for message, _ in passed.messages:
         batches.add_message(message, _WINDOW, _FILE)
@@ -155,17 +159,17 @@ def check_debezium(data: bytes) -> None:
 
 def check_debezium_topics(data: bytes) -> None:
     """Check the same of messages of topics, whose transactions are kept."""
-    good = [json.loads(text) for text in _GOOD]
+    good = [json.loads(text) for text in (*_GOOD, *_BESIDE)]
     raw = [RawMessage("t", json.dumps(event["key"]), json.dumps(event["value"]), offset=0) for event in good]
     bad = [RawMessage("t", data, data, {"h": data}), RawMessage("t", b'{"id":1}', _value_of(data))]
     decoder = Decoder(replace(_DEBEZIUM, has_transaction_topic=True))
     buffer = TransactionBuffer(is_one_stream=False, patience_micros=0)
-    for place, event in enumerate(decoder.decode_raw([raw[0], *bad, raw[1]])):
+    for place, event in enumerate(decoder.decode_raw([raw[0], raw[2], *bad, raw[1], raw[3]])):
         buffer.take([Arrival(event, "t/0", place, place)])
     passed = refuse_truncated(settled(buffer.open_up(), decoder))
     rows = _rows(released.event for released, _ in passed.events)
-    arrived = {row["mods"][0]["keys"] for row in rows if row["table_name"] == "public.good"}
-    assert {'{"id":1}', '{"id":2}'} <= arrived
+    arrived = {row["mods"][0]["keys"] for row in rows if row["event"]["fault"] is None}
+    assert {f'{{"id":{key}}}' for key in (1, 2, 9001, 9002)} <= arrived
     PassedUntil.of(passed.until.to_text())
 
 
@@ -201,16 +205,22 @@ _GOOD_EVENTS: Final = [
     {**event, "object": "good", "schema_key": "f" * 40, "uuid": f"good-{place}"}
     for place, event in enumerate(story("mysql")[:2])
 ]
-_GOOD_LINES: Final = [json.dumps(event).encode() for event in _GOOD_EVENTS]
+_BESIDE_EVENTS: Final = [
+    {**event, "uuid": f"beside-{place}", "payload": {**event["payload"], "id": 9000 + place}}
+    for place, event in enumerate(story("mysql")[:2])
+]
+_GOOD_LINES: Final = [json.dumps(event).encode() for event in (*_GOOD_EVENTS, *_BESIDE_EVENTS)]
 
 
 def check_datastream_json(data: bytes) -> None:
     """Check that a file with good lines around some octets gives both of them, and faults for the rest."""
-    text = b"\n".join([_GOOD_LINES[0], data.replace(b"\n", b" "), _GOOD_LINES[1]])
+    first, second, third, fourth = _GOOD_LINES
+    text = b"\n".join([first, third, data.replace(b"\n", b" "), second, fourth])
     rows = _rows(decode_file(_STREAM, text))
     good = [row["record_sequence"] for row in rows if row["event"]["fault"] is None]
-    assert {"good-0", "good-1"} <= {name.rpartition("/")[2] for name in good}
-    assert len(rows) == 3 if data.strip() else 2
+    identities = {name.rpartition("/")[2] for name in good}
+    assert {"good-0", "good-1", "beside-0", "beside-1"} <= identities
+    assert len(rows) == (5 if data.strip() else 4)
 
 
 def check_datastream_file(data: bytes) -> None:

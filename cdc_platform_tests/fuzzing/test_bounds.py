@@ -29,7 +29,7 @@ def test_memory_is_that_of_one_input() -> None:
 
 
 def test_time_is_bounded() -> None:
-    """What takes too long is interrupted."""
+    """An input that takes too long is interrupted."""
     with pytest.raises(AssertionError, match="more than"), bounded(most_seconds=0.05):
         time.sleep(5)
 

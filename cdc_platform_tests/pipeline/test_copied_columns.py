@@ -64,7 +64,7 @@ NOTES: Final[Mapping[int, tuple[Deed, ...]]] = {
     7: (add("fleeting", "INT64"), write(8)),
     8: (write(8, "2"),),
 }
-"""What happens at which steps to a table with rows; its columns are named after what befalls them."""
+"""Changes to a table with rows, by step; its columns are named after their fate."""
 REMADE: Final[Mapping[int, tuple[Deed, ...]]] = {
     2: (end_table,),
     4: (make_table, write(4), write(6, "2")),

@@ -148,7 +148,7 @@ def test_a_cycle_killed_between_two_steps_is_finished_by_the_next(
 def test_a_merge_killed_halfway_is_begun_again(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a merge has left on the branch between its commits is never published, however often."""
+    """The state of a branch between the commits of a merge is never published."""
     pipeline = bank_pipeline(session_lake)
     feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.integration
 def test_the_newest_change_of_each_row_counts(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """What comes late, again or from a backfill overrides no newer row and brings no deleted one back."""
+    """Late, repeated and backfill events override no newer row and restore no deleted one."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path)
     first = [user("a", "INSERT", 100, 1), user("b", "INSERT", 110, 2), user("c", "INSERT", 115, 4)]

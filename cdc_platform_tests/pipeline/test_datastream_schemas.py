@@ -34,7 +34,7 @@ ODD_NAME: Final = "v.`1"
 MOMENT: Final = {"type": "long", "logicalType": "timestamp-micros"}
 PRICE: Final = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
 SINGLE: Final = 0.10000000149011612
-"""What 0.1 is as a float of 32 bits."""
+"""The 32-bit float nearest to 0.1."""
 
 
 def array_of(kind: Any) -> dict[str, Any]:

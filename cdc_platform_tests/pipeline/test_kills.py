@@ -27,7 +27,7 @@ pytestmark = pytest.mark.integration
 KILLED_AFTER: Final = (2, 6, 11, 16)
 """Commits after which the runs end, one after the other: in the copy, and ever later in the cycle."""
 CHANGING: Final = ("ALTER ", "CALL ", "CREATE TABLE", "DROP ", "MERGE ", "UPDATE ")
-"""How statements begin that commit something."""
+"""Beginnings of statements that commit something."""
 
 
 class Killed(BaseException):

@@ -93,7 +93,7 @@ def test_compaction_keeps_content_progress_and_cuts(
 def test_files_with_deleted_rows_are_rewritten_however_few(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """What is too little for a minor compaction is taken by a major one."""
+    """A major compaction takes files that are too few for a minor one."""
     pipeline = bank_pipeline(session_lake)
     feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)

@@ -78,7 +78,7 @@ class Writer:
     dialect: Dialect
     rows: dict[str, dict[str, FormRow]] = field(default_factory=dict)
     old: dict[str, dict[str, JsonValue]] = field(default_factory=dict)
-    """What records of updates and deletes say of before, by transaction."""
+    """Old values in records of updates and deletes, by transaction."""
 
     def write(
         self, table: TableSchema, mod: ModType, capture: ValueCaptureType, row: FormRow, *named: str

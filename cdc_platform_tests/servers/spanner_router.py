@@ -21,7 +21,7 @@ from google.cloud.spanner_v1 import types
 
 LOOPBACK: Final = "127.0.0.1"
 PATIENCE_S: Final = 20.0
-"""How long a transaction has its turn: its client may have forgotten it."""
+"""Time that a transaction has its turn: its client may have forgotten it."""
 
 _SPANNER: Final = "/google.spanner.v1.Spanner/"
 _ADMIN: Final = ".admin."

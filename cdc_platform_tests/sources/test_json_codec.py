@@ -49,7 +49,7 @@ def test_what_is_no_json_is_refused(text: str | bytes) -> None:
 
 
 def test_decimals_are_texts_and_halves_of_characters_stay() -> None:
-    """What JSON has no form for is written as its text."""
+    """A value that JSON cannot express is written as its text."""
     written = [write(value) for value in ({"a": Decimal("1.50")}, "\ud800")]
 
     assert written == ['{"a":"1.50"}', '"\ud800"']

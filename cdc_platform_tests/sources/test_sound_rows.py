@@ -40,7 +40,7 @@ def test_only_bad_rows_are_replaced(bad: Sequence[int]) -> None:
     ],
 )
 def test_a_fault_is_safe_and_short(changes: dict[str, Any], reason: str) -> None:
-    """What stands for a change has its place, a reason of bounded length, and its values as text."""
+    """A fault has the place of its change, a reason of bounded length, and the values as text."""
     table = pa.Table.from_batches(to_batches(1, [PLAIN, PLAIN._replace(**changes), PLAIN]))
     assert table.schema == RAW_EVENT_RECORDS
     first, fault, last = table.to_pylist()

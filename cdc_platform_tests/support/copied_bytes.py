@@ -14,7 +14,7 @@ class MeasuredStream(BytesIO):
 
     allocated_bytes = 0
     largest_bytes = 0
-    """What was allocated at once, beyond what was there when the stream was first read."""
+    """Most bytes allocated at once, beyond those at the first read of the stream."""
     _held_bytes = 0
 
     def __enter__(self) -> Self:

@@ -29,7 +29,7 @@ _HIGH: Final = 0x963D1AF435FB3E79
 
 
 class SequenceForm(Enum):
-    """How the source writes `record_sequence`."""
+    """Form in which the source writes `record_sequence`."""
 
     PADDED = "padded"
     """`0000000a`."""
@@ -47,7 +47,7 @@ class SequenceForm(Enum):
 
 @dataclass(frozen=True)
 class RowChange:
-    """What a transaction does to a row; `old` and `new` are all value columns before and after."""
+    """Change of a row by a transaction; `old` and `new` are all value columns before and after."""
 
     table: str
     key: Key

@@ -20,7 +20,7 @@ _MALFORMED: Final = "the record has not the shape that the source documents; rep
 
 
 class BadRecord(NamedTuple):
-    """What a record has that good ones have not.
+    """Flaw of a record.
 
     Args:
         reason: a part of the reason that quarantine has for it.

@@ -21,7 +21,7 @@ NOT_UNICODE: Final = "has a text that is not Unicode (half of a surrogate pair)"
 
 
 class Bad(NamedTuple):
-    """What is sent, and a part of the reason that quarantine has for it."""
+    """Input, and a part of the reason that quarantine has for it."""
 
     sent: str
     reason: str

@@ -63,7 +63,7 @@ TRANSFERS: Final = table("transfers", {"tid": "STRING(36)"}, {"amount": "INT64"}
 
 @dataclass(frozen=True)
 class FakeDescription:
-    """What a fake source says of its stream."""
+    """Description that a fake source gives of its stream."""
 
     tables: tuple[TableSchema, ...]
 

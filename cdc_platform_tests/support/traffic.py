@@ -39,7 +39,7 @@ from cdc_platform.sources.spanner.settings import SpannerSettings
 ORIGIN: Final = 1_790_000_000_000_000
 SECOND: Final = 1_000_000
 EACH_OPENED_WITH: Final = 1000
-"""What the bank gives for each account that it opens with: the sum of balances never changes."""
+"""Opening balance of each account: the sum of balances never changes."""
 MOST_TRIES: Final = 5
 """A cycle that no window of gets through is tried again, as continuous running does."""
 

@@ -19,10 +19,10 @@ KINDS: Final = frozenset({"sql", "rest", "hive", "glue"})
 """Types of catalogs that both Spark and pyiceberg have, and in which pyiceberg can write version 3."""
 
 BUSY_TIMEOUT_S: Final = 60
-"""How long a writer waits for the SQLite catalog: a locked catalog delays and never fails."""
+"""Time that a writer waits for the SQLite catalog: a locked catalog delays and never fails."""
 
 LOGGED_FILES: Final = 100
-"""How many earlier files each metadata file names. 3,600, an hour at a commit a second, would make the file
+"""Number of earlier files that a metadata file names. 3,600, an hour at a commit a second, would make it
 ten times as large, and a commit of pyiceberg eight times as slow: it copies the log some twenty times."""
 
 KEPT_BY_TIME: Final[Mapping[str, str]] = {

@@ -21,7 +21,7 @@ LATE: Final = "cdc.late"
 TAKEN: Final = "cdc.quarantine"
 """Of the log: the snapshot of quarantine whose replays have been taken."""
 BYTES: Final = "cdc.bytes"
-"""What the rows of a cycle took in memory, where one process had them all there."""
+"""Memory that the rows of a cycle took, where one process had them all."""
 ATTEMPT: Final = "cdc.attempt"
 
 Fact = TypeVar("Fact")

@@ -14,7 +14,7 @@ from cdc_platform.lake.commits.commits import BRANCH, MAIN
 
 NEVER: Final = 2_147_483_647
 NAMED_SIGN: Final = "Still referenced by refs"
-"""What Iceberg says of a snapshot that a tag or a branch names."""
+"""Iceberg's message for a snapshot that a tag or a branch names."""
 
 
 def compact_small_files(spark: SparkSession, table: str, small_file_bytes: int) -> int:

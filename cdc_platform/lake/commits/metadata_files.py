@@ -19,7 +19,7 @@ from cdc_platform.lake.catalog.settings import KEPT_BY_TIME
 LOGGER = logging.getLogger(__name__)
 
 READ_LOGS: Final = 512
-"""How many logs of old metadata files, of all tables together, stay in memory; they never change."""
+"""Number of logs of old metadata files, of all tables together, that stay in memory; they never change."""
 
 
 MISSING_IN_A_ROW: Final = 5

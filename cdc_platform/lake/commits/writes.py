@@ -34,7 +34,7 @@ CONFLICT_SIGNS = (
     "Missing required files to delete",
     "not an ancestor of ",
 )
-"""What Iceberg says where another commit was first."""
+"""Iceberg's message where another commit was first."""
 
 
 def commit_cycle(

@@ -39,7 +39,7 @@ class KeyRows:
 
     @cached_property
     def keys(self) -> Codes:
-        """Which key each row has, by its number among the keys that were looked for."""
+        """The key of each row, as its number among the keys that were looked for."""
         return np.concatenate([NO_KEYS, *(part.keys for part in self.parts)])
 
     def __len__(self) -> int:

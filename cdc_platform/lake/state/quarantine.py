@@ -99,7 +99,7 @@ class QuarantinedPlace:
 
     @property
     def identity(self) -> tuple[int, str]:
-        """What a mark of a replay names it by."""
+        """The name by which a replay mark refers to it."""
         return self.cycle, self.record_id
 
 

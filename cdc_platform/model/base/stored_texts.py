@@ -24,7 +24,7 @@ READ_PROGRESS_TABLE: Final = "files"
 """Tables of the lake from which texts come to those who know no lake."""
 
 MISUNDERSTOOD: Final = (*MALFORMED, StopIteration)
-"""What a row of another shape than the platform's may raise while it is read."""
+"""Exceptions that reading a row of another shape than the platform's may raise."""
 _MOST_SHOWN: Final = 300
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 AFTER: Final = " ~"
-"""What makes an ordering key one that follows it, and precedes whatever followed it."""
+"""Suffix of an ordering key that follows it and precedes whatever followed it."""
 
 
 @dataclass(frozen=True)

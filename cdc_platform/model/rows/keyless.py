@@ -17,7 +17,7 @@ ROW: Final = "__row"
 COPY: Final = "__copy"
 """Column with the number of the row among those that equal it."""
 UNNUMBERED: Final = 0
-"""What a source writes for the number, which only who knows the rows before can tell."""
+"""Placeholder for the number, which follows from the rows before."""
 
 _BEGINNING: Final = f'{{"{COPY}":'
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from cdc_platform.model.stream.records import ModType
 
 BEFORE: Final = " 0 "
-"""What makes an ordering key, with that of the change behind it, one that comes right after the first."""
+"""Suffix that, with the ordering key of the change behind it, gives a key right after the first."""
 
 Values = Mapping[str, Any]
 
@@ -47,7 +47,7 @@ class KeyUse:
 
     @property
     def just_before(self) -> str:
-        """What precedes all ordering keys of changes that come right before this one."""
+        """The prefix of all ordering keys of changes that come right before this one."""
         # Without its last character a text comes right before itself.
         return self.ordering_key[:-1] if self.follows is None else self.follows
 

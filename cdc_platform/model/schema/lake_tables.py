@@ -24,7 +24,7 @@ class LakeTable:
 
     @property
     def place(self) -> str:
-        """What a lake knows it by: Spark and most catalogs take no notice of case."""
+        """The name by which a lake knows it: Spark and most catalogs ignore case."""
         return lake_table_name(self.name).lower()
 
     @property

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 ADDRESS_ONLY: Final = "The event deletes a row that it knows by its ROWID only"
-"""How the reason of a fault begins that is cured by finding the row's key."""
+"""Beginning of the reason of a fault that finding the row's key cures."""
 ADDRESS: Final = "row_id"
 """In the metadata of events, and of such faults: the physical address of the row."""
 ORDER_KEY: Final = "_ordering_key"

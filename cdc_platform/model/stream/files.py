@@ -47,7 +47,7 @@ class SourceFile:
 
     @property
     def unread_bytes(self) -> int:
-        """How much of it is read now."""
+        """The number of its bytes that are read now."""
         return self.size_bytes - self.read_bytes
 
 

@@ -61,14 +61,14 @@ class QuarantinedRecord:
 
     @property
     def name(self) -> str:
-        """What people call the record: an event that belongs to no transaction has one identity twice."""
+        """The record's name for people: an event that belongs to no transaction has one identity twice."""
         half = len(self.record_id) // 2
         is_twice = self.record_id[:half] == self.record_id[half + 1 :]
         return self.record_id[:half] if is_twice else self.record_id
 
     @property
     def sequence(self) -> str:
-        """What its raw record has for `record_sequence`, whatever quarantine keeps of its text."""
+        """The `record_sequence` of its raw record, whatever quarantine keeps of its text."""
         return self.record_id.removeprefix(f"{self.transaction_id}/")
 
     @property
@@ -103,7 +103,7 @@ class QuarantinedRecord:
 
     @property
     def identity(self) -> tuple[int, str]:
-        """What a mark of a replay names it by; the mods of one record share it."""
+        """The name by which a replay mark refers to it; the mods of one record share it."""
         return self.cycle, self.record_id
 
 

@@ -17,7 +17,7 @@ class ReadWindow:
 
     @property
     def duration_s(self) -> float:
-        """How much of the source's time it covers."""
+        """The span of the source's time that it covers."""
         return (self.end_inclusive_micros - self.start_exclusive_micros) / 1e6
 
 
@@ -103,5 +103,5 @@ class WindowReport:
 
     @property
     def error_message(self) -> str:
-        """What the error says, without the name of its class."""
+        """The text of the error, without the name of its class."""
         return (self.error or "").partition(": ")[2]

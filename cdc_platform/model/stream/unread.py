@@ -74,7 +74,7 @@ class FailedRead:
 
     @property
     def reported_version(self) -> str:
-        """What a report has instead of the version that would have been read."""
+        """The report's substitute for the version that would have been read."""
         return f"{self.micros} {self.version}"
 
 

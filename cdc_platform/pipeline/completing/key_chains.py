@@ -22,7 +22,7 @@ UNKNOWN_PLACE: Final = -1
 KEY_CHAIN: Final = "key_chain"
 """Rows whose keys change belong to one key chain with those whose keys they have had; named by one key."""
 REST: Final = "rest"
-"""What a line has besides, one struct: of a change to be completed all that the log is to have of it."""
+"""Further column of a line, a struct: all that the log is to have of a change that is completed."""
 
 CHANGE_COLUMNS: Final = (
     "table_name",

@@ -40,7 +40,7 @@ MOST_READ_BYTES: Final = 64 * 1024**2
 MOST_LOOKUPS: Final = 20_000_000
 """The same, by keys of the net changes times files: for each file the keys are indexed again."""
 TAKEN_NAMES: Final = frozenset({"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"})
-"""What Arrow adds to the columns of files that it reads."""
+"""Columns that Arrow adds to those of the files that it reads."""
 
 
 @dataclass(frozen=True)

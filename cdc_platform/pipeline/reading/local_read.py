@@ -14,7 +14,7 @@ from cdc_platform.model.stream.read_windows import ReadPlan
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 MOST_BYTES: Final = 16 * 1024**2
-"""What this process holds at most of a cycle, whatever cluster does the rest."""
+"""Most bytes of a cycle that this process holds, whatever cluster does the rest."""
 MOST_RECORDS: Final = 20_000
 """After a cycle of more records the next one is not tried here."""
 

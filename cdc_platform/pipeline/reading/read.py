@@ -32,7 +32,7 @@ MAX_ROUNDS: Final = 20
 """Most rounds of one cycle; each reads the children that the one before could not follow."""
 
 ROUND_WORTH_S: Final = 2.0
-"""How far an unread child must hold the watermark back for another round: about what a round takes Spark."""
+"""Time that an unread child must hold the watermark back for another round: about what one takes Spark."""
 NEAR_ROUND_WORTH_S: Final = 0.5
 """The same where this process reads."""
 
@@ -63,7 +63,7 @@ class ReadOutcome:
 
     @property
     def another_is_worth_micros(self) -> int:
-        """How far the watermark must be held back for another round of reading."""
+        """The time by which the watermark must be held back for another round of reading."""
         return round((NEAR_ROUND_WORTH_S if self.is_local else ROUND_WORTH_S) * 1_000_000)
 
     @property

@@ -7,7 +7,7 @@ from cdc_platform.model.stream.lineage import Lineage, advance, begin, prune
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 KEEP_FINISHED_S = 7 * 24 * 3600
-"""How long finished partitions stay in the lineage; the raw records keep them longer."""
+"""Time that finished partitions stay in the lineage; the raw records keep them longer."""
 
 
 def trace_lineage(pipeline: Pipeline) -> Lineage:

@@ -17,7 +17,7 @@ from cdc_platform.simulator.history.transactions import Change, Key, Row, Transa
 from cdc_platform.simulator.wire.settings import RecordSequences, SimulatorSettings
 
 SAME_TIMESTAMP: Final = 0.05
-"""How often a transaction gets the timestamp of the last one, when they have no row in common."""
+"""Share of transactions that get the timestamp of the last one, when they have no row in common."""
 HIGH_LOW: Final = 0.25
 """Share of the transactions whose record sequences are pairs of numbers, if they are mixed."""
 

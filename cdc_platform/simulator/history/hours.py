@@ -21,7 +21,7 @@ from cdc_platform.simulator.wire.settings import SimulatorSettings
 FORMAT_VERSION: Final = 1
 BLOCK_MICROS: Final = 1_000_000
 LEASE_BLOCKS: Final = 5
-"""How many blocks ahead the file promises that the bank is open."""
+"""Number of blocks for which the file promises in advance that the bank is open."""
 
 FREE_SETTINGS: Final = frozenset(
     {"faults", "fault_probability", "stall_s", "chunk_bytes", "root_parents", "record_sequences"}

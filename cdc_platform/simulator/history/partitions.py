@@ -67,7 +67,7 @@ class PartitionTree:
 
     @property
     def live_count(self) -> int:
-        """How many live at the end of what has been generated."""
+        """The number of partitions alive at the end of the generated history."""
         return len(self._live)
 
     def locate(self, place: int) -> int:

@@ -31,7 +31,7 @@ FUNCTIONS: Final = frozenset(
     }
     | {"max", "min", "mod", "nullif", "round", "sign", "sqrt", "substr", "sum", "upper"}
 )
-"""What queries may call: those of Spanner's functions that SQLite has, in time linear in their arguments.
+"""Functions that queries may call: those of Spanner's that SQLite has, in time linear in their arguments.
 
 Not `like`, `instr`, `replace` and `trim`, whose time is the product of two sizes, nor what makes values of
 any size out of a number. The operators LIKE, GLOB and MATCH are functions, too. `char` is for TRUE and FALSE.

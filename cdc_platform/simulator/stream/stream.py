@@ -18,7 +18,7 @@ HEARTBEAT_MS_LOWEST: Final = 100
 HEARTBEAT_MS_HIGHEST: Final = 300_000
 LATEST_START_MICROS: Final = 600 * 1_000_000
 ROWS_TOGETHER: Final = 100
-"""What lies in the past comes in messages of at least so many rows, not in one for each second of it."""
+"""Rows of a message about the past, at least; otherwise there would be one message for each second of it."""
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def damaged(folder: Path, table: str, row: dict[str, Any], facts: dict[str, str]
 def test_a_damaged_row_names_its_table(
     tmp_path: Path, table: str, row: dict[str, Any], read: Callable[[Lake], object]
 ) -> None:
-    """What a reader cannot understand is told as damage, with the table and what can be done."""
+    """A row that cannot be read is reported as damage, with its table and a remedy."""
     lake = damaged(tmp_path, table, row, {"cdc.cycle": "1", "cdc.cut": "1"})
     with pytest.raises(
         LakeDamaged, match=rf"^The lake is damaged, its table `{table}`[:,] .*Bring back"
@@ -130,7 +130,7 @@ def test_a_damaged_row_names_its_table(
 @pytest.mark.parametrize("name", ["cdc.position-micros", "cdc.next-ordinal"])
 @pytest.mark.parametrize("text", ["soon", "1_0", "", "9" * 40, "9" * 5000])
 def test_a_damaged_entry_is_named(tmp_path: Path, name: str, text: str) -> None:
-    """What is no number, and a position that is no moment, is named with snapshot and entry."""
+    """A summary entry that is no number, or a position that is no moment, is named with its snapshot."""
     facts = {"cdc.cycle": "1", name: text}
     lake = damaged(tmp_path, LINEAGE, {"state": "RUNNING"}, facts)
     if name == "cdc.next-ordinal" and text == "9" * 40:

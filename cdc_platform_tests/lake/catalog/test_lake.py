@@ -72,7 +72,7 @@ def test_every_own_table_has_its_format(tmp_path: Path) -> None:
 def test_columns_without_a_dictionary_or_bounds_are_there(
     tmp_path: Path, hands_out_events: bool, prefix: str
 ) -> None:
-    """What is said of columns names columns that the tables have; Iceberg ignores any other name."""
+    """Column comments name columns that the tables have; Iceberg ignores any other name."""
     lake = Lake(LakeSettings(str(tmp_path)), "shop", hands_out_events=hands_out_events)
     for name in (RAW, LOG):
         table = lake.system_table(name)
@@ -116,7 +116,7 @@ def test_a_lake_of_a_newer_platform_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_lake_names_its_damage(tmp_path: Path, name: str, content: str | None, text: str) -> None:
-    """What is gone or broken off is named, with what can be done; no new catalog takes its place."""
+    """A catalog that is gone or truncated is an error with a remedy; no new catalog takes its place."""
     settings = LakeSettings(str(tmp_path))
     _ = Lake(settings, "p").catalog
     (file,) = tmp_path.glob(name)

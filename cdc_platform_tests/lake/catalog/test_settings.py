@@ -142,7 +142,7 @@ def test_credentials_are_in_no_representation() -> None:
     ],
 )
 def test_secrets_are_known_by_name(name: str, *, expected: bool) -> None:
-    """What hides a value is the name of its property."""
+    """The name of a property decides whether its value is hidden."""
     assert expected == is_secret(name)
 
 

@@ -79,7 +79,7 @@ def test_dropped_table_is_not_found(folder: Path, catalog: Catalog) -> None:
 
 
 def test_metadata_are_those_of_the_file(folder: Path, catalog: Catalog) -> None:
-    """What is shared with the version before makes no difference, whatever another process did meanwhile."""
+    """Sharing snapshots with the version before changes nothing, whatever another process did meanwhile."""
     catalog.load_table(TABLE)
     other = open_catalog(folder).load_table(TABLE)
     for _ in range(3):

@@ -20,7 +20,7 @@ ROWS = pa.table({"id": [1]})
 def test_expiry_waits_where_a_snapshot_has_got_a_tag(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """What is pinned after old snapshots were found, and before they expire, stays; the others go later."""
+    """A snapshot pinned between the search for old ones and their expiry stays; the others go later."""
     lake = Lake(session_lake, "expiring")
     table = lake.catalog.create_table("expiring.t", ROWS.schema)
     for _ in range(4):

@@ -77,7 +77,7 @@ def test_a_pinned_reader_can_finish_after_a_hundred_commits(lake: Lake) -> None:
 
 
 def test_files_that_are_old_and_not_in_the_log_are_deleted(lake: Lake) -> None:
-    """What bounds the files is the log, and time: those that were replaced before a moment are gone."""
+    """The log and time bound the files: those that were replaced before a moment are gone."""
     table = commit(make_table(lake, SHORT), 20)
     before, recent = now_micros(), table.metadata_location
     commit(table, 3 * LOGGED)
@@ -162,7 +162,7 @@ def test_the_number_of_files_is_bounded(lake: Lake) -> None:
 
 
 def test_a_table_of_an_earlier_version_is_kept_by_time_from_then_on(lake: Lake) -> None:
-    """What Iceberg has deleted ends the chain of files; nothing is missed of what comes afterwards."""
+    """A file that Iceberg has deleted ends the chain; all later ones are found."""
     by_count = {"write.metadata.delete-after-commit.enabled": "true"}
     table = commit(make_table(lake, {**SHORT, **by_count}), 10)
     assert len(files_of(table)) <= LOGGED + 2

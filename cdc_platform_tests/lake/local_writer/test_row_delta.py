@@ -131,7 +131,7 @@ def test_spark_goes_on_with_it(spark: "SparkSession", session_lake: LakeSettings
 def test_a_change_is_built_upon_what_it_was_planned_on(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """What another run has committed to the same branch is not lost under it, and its files are deleted."""
+    """A commit of another run to the same branch is kept, and the files of the one that lost are deleted."""
     subject = Subject(spark, session_lake, "conflict")
     table, delta = subject.planned([1], {1: "late"})
     subject.replace([1], {1: "first"})

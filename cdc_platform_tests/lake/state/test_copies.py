@@ -129,7 +129,7 @@ def test_an_earlier_plan_does_not_count(table: Table) -> None:
     ],
 )
 def test_a_damaged_chunk_batch_names_its_snapshot(table: Table, text: str) -> None:
-    """What no run has written is damage to the table, and never more chunks than memory holds."""
+    """A plan that no run can have written is damage to the table, and never costs memory."""
     table.append(ROWS, snapshot_properties={COPY: text}, branch=COPY_BRANCH)
     with pytest.raises(LakeDamaged, match=r"its table `accounts`, snapshot \d+, entry `cdc\.copy`"):
         load_copy_progress(table, PLAN)

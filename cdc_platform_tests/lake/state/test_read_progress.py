@@ -43,7 +43,7 @@ def test_the_newest_version_that_was_read_counts(tmp_path: Path) -> None:
 
 
 def test_another_process_goes_on_from_what_is_stored(tmp_path: Path) -> None:
-    """What one has derived, another need not derive again, and adds the cycles that came since."""
+    """A reader reuses what another one has derived, and adds the cycles since."""
     settings = LakeSettings(str(tmp_path))
     lake = Lake(settings, "files", hands_out_events=True)
     report(lake, 1, {"a": "1"})
@@ -55,7 +55,7 @@ def test_another_process_goes_on_from_what_is_stored(tmp_path: Path) -> None:
 
 
 def test_failed_reads_count_until_one_succeeds(tmp_path: Path) -> None:
-    """What could not be read is known with its tries; to look at it stores nothing."""
+    """Unread files are known with their attempts; looking at them stores nothing."""
     lake = Lake(LakeSettings(str(tmp_path)), "files", hands_out_events=True)
     report(lake, 1, {"a": "1", "b": "1"})
     for cycle in (2, 3):

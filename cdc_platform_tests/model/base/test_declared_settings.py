@@ -76,7 +76,7 @@ def test_nothing_stands_for_the_default() -> None:
 
 
 def test_settings_survive_as_json() -> None:
-    """What is no part of the YAML and which one of several was chosen, too."""
+    """The options also hold fields that are no part of the YAML, and which of several inputs was chosen."""
     settings = Whole(Wire("h", 2.0), "n", names=("a",), some=("b",), hidden=3)
     assert settings == read_json(Whole, to_json(settings))
 

@@ -136,7 +136,7 @@ def test_what_leaves_comes_before_what_has_taken_its_key() -> None:
 
 @pytest.mark.parametrize("mod_type", [ModType.UPDATE, ModType.DELETE])
 def test_changes_of_a_row_between_follow_it(mod_type: ModType) -> None:
-    """What the former row does while another one has its key, too, comes before that one."""
+    """Changes of the former row come before those of another row that takes its key."""
     uses = [
         KeyUse("take", "t", "1", "1", ModType.INSERT, "2", "1", {}, {"name": "A"}),
         KeyUse("change", "t", "1", "1", mod_type, "3", "2", {"name": "B"}, {"name": "B2"}),

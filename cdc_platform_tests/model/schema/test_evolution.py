@@ -31,7 +31,7 @@ def lake_columns(columns: ColumnHistory) -> dict[str, str]:
 
 
 def test_the_beginning_is_no_change() -> None:
-    """What the first look and the first records say was there from the beginning."""
+    """Columns of the first schema read and the first records count as there from the beginning."""
     history, events = follow(([observation(5, notes(text="STRING(9)"))], read_at(9, notes(text="STRING(9)"))))
     assert changes(events) == []
     assert lake_columns(history.tables["notes"]) == {"id": "INT64", "text": "STRING"}
@@ -206,7 +206,7 @@ def test_a_late_schema_read_adds_but_takes_nothing_away() -> None:
     ],
 )
 def test_records_that_do_not_name_their_key_say_nothing(text: str | None) -> None:
-    """What is not a list of columns with the key in it is no evidence."""
+    """Anything but a list of columns with the key in it is no evidence."""
     assert parse_column_types(text) is None
 
 

@@ -48,7 +48,7 @@ def test_a_history_has_a_place_like_a_table() -> None:
 
 
 def test_what_is_there_keeps_its_place() -> None:
-    """Who has a place already comes before the first comer; what is refused has no history."""
+    """A table that has a place keeps it before a new one; a refused table has no history."""
     asked = tuple(asked_for(["Users", "users"], histories={"Users"}))
     places = {"users": LakeTable("users")}
     assert {LakeTable("Users"): LakeTable("users")} == find_refused(asked, places)

@@ -192,7 +192,7 @@ def test_a_column_that_records_lack_is_kept_where_the_source_gives_no_reason() -
     ],
 )
 def test_a_column_recreated_as_another_type_is_so_once(windows: list[Window]) -> None:
-    """What was written since is in the new column, whatever looks tell later of its place."""
+    """Values written since are in the new column, whatever later schema reads say of its place."""
     before = notes(**TEXT, **RANK, **NOTE)
     history, _ = follow(([observation(5, before)], read_at(6, before)), *windows)
     lives = [

@@ -70,7 +70,7 @@ def test_a_table_is_recreated_where_a_record_has_another_key_first() -> None:
 
 
 def test_a_schema_read_of_another_moment_begins_no_table() -> None:
-    """Which records are of the table before, only these tell then."""
+    """Only the records themselves show which of them belong to the table before."""
     history = known_of(NUMBER)
     schema_read = SchemaRead(10, (CODE,), {}, {}, is_exact=False)
     events = find_events(history, 2, {"notes": [observed_at(7, NUMBER)]}, schema_read)

@@ -113,6 +113,6 @@ def test_few_files_are_few_in_number_and_in_bytes() -> None:
 
 
 def test_files_survive_as_text() -> None:
-    """What the driver plans is what a task reads."""
+    """A task reads exactly what the driver plans."""
     files = (made(1), made(2, size_bytes=9))
     assert files == files_from_json(files_to_json(files))

@@ -48,7 +48,7 @@ def test_a_child_that_does_not_go_on_in_the_read_is_left(start_micros: int) -> N
 
 
 def test_a_read_follows_a_bounded_number_of_children() -> None:
-    """What is beyond is left to the next read, whose lineage knows it."""
+    """Partitions beyond the limit are left to the next read, whose lineage knows them."""
     children = [announced(f"b{number}", 2_000, "a") for number in range(MOST_FOLLOWED + 1)]
     generations = Generations(END, ())
     assert len(generations.after(end_of("a", *children))) == MOST_FOLLOWED

@@ -93,7 +93,7 @@ def test_merged_child_waits_for_a_parent_that_nobody_has_announced_yet() -> None
 
 
 def test_interrupted_window_moves_the_position_to_what_is_complete() -> None:
-    """What an interrupted window has read for certain is not planned again."""
+    """The part of an interrupted window that was certainly read is not planned again."""
     report = WindowReport("a", 999, 1_200, WindowOutcome.INTERRUPTED, "SourceUnreachable: no answer")
     lineage = advance(two_partitions(), 2, [report], [])
     assert ReadWindow("a", 1_200, 2_999) in plan_windows(lineage, clock_micros=3_000)

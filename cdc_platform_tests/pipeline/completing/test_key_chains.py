@@ -44,7 +44,7 @@ LINES: Final = pa.schema(
 STORED_ROWS: Final = st.dictionaries(
     st.integers(1, 4), st.sampled_from([*LARGE, "short", None, ...]), max_size=4
 )
-"""What the table has of rows; an ellipsis where nobody knows the value."""
+"""Rows of the table; an ellipsis stands for an unknown value."""
 LOST: Final = st.sets(st.sampled_from([ModType.INSERT, ModType.SNAPSHOT, ModType.DELETE]))
 
 

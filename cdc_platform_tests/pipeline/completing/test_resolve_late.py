@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 UNSENT: Final[dict[str, Any]] = {"big": DEFAULT_PLACEHOLDER, "xs": None}
-"""What goes to quarantine while nobody has said what null means."""
+"""Columns whose NULL sends an event to quarantine until a policy is set."""
 
 
 def messages() -> tuple[list[str], list[str]]:

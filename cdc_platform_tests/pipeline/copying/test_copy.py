@@ -344,7 +344,7 @@ def test_lives_that_are_too_short_for_a_large_batch_make_progress(
 def test_batches_grow_from_one_chunk_while_they_are_short(
     batches: list[tuple[int, int, float]], expected: int
 ) -> None:
-    """What an earlier process managed does not count, and more chunks may take no longer than fewer."""
+    """The speed of an earlier process does not count, and more chunks may take no longer than fewer."""
     plan = CopyPlan("accounts", 1, 0, 0, "{}", ("chunk",) * 99)
     progress = CopyProgress(plan, frozenset(), 0, None, False, tuple(Batch(*batch) for batch in batches))
     assert expected == copy.batch_chunks(progress, opened_micros=0)

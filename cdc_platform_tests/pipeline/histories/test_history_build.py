@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 READ_AT_ONCE = 3
-"""How many reads a cycle merges: a merge of six tables takes seconds."""
+"""Number of reads that a cycle merges: a merge of six tables takes seconds."""
 
 EVERY_OPTION = {
     "accounts": TableOptions(history=True, soft_delete=True),

@@ -59,7 +59,7 @@ def is_nothing_lost(pipeline: Pipeline, spark: "SparkSession") -> bool:
 
 
 def test_a_file_is_read_again(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
-    """What can be used by now takes its place behind newer rows; what cannot comes back; nothing is double.
+    """Records that are usable now take their place behind newer rows; others come back; nothing is doubled.
 
     The log has had the rest of the file for longer than events may come again.
     """
@@ -126,7 +126,7 @@ def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp
 
 
 def test_a_replay_at_new_year(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
-    """What last year's files and texts held takes its place before this year's; nobody retries by himself."""
+    """Replayed files and texts take their place before newer ones; nothing is retried without a request."""
     last_s = NEW_YEAR_S - 1
     folder, old = StreamFolder(tmp_path), tmp_path / "shop_visits/2026/12/31/23/59"
     pipeline = with_source(make_pipeline(session_lake, tmp_path), keyless={"*": "refuse"})

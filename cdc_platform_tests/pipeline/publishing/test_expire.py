@@ -64,7 +64,7 @@ def test_deletion_markers_stay_as_long_as_older_events_may_come(
 def test_expiry_waits_for_half_as_many_snapshots_as_it_keeps(
     old: int, kept: int, is_due: bool, tmp_path: Path
 ) -> None:
-    """What an expiry costs grows with the snapshots that are kept, so it waits for more that go."""
+    """The cost of an expiry grows with the snapshots that stay, so it waits for more that go."""
     pipeline = bank_pipeline(LakeSettings(str(tmp_path)))
     table = pipeline.lake.system_table(LOG)
     now_ms = NOW_MICROS // 1000

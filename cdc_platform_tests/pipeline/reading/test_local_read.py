@@ -67,7 +67,7 @@ def test_both_ways_of_reading_come_to_the_same(spark: "SparkSession", session_la
 def test_a_cycle_with_an_unsound_record_is_as_spark_has_it(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """What cannot be used goes to quarantine, and the rest to log and tables, no matter who read it."""
+    """Unusable events go to quarantine and the rest to log and tables, whichever reader read them."""
     for most_s in (0.0, 15.0):
         pipeline = busy(bank_pipeline(session_lake), accounts=3, broken=1)
         pipeline = replace(pipeline, settings=replace(pipeline.settings, local_read_s=most_s))
@@ -128,7 +128,7 @@ def test_after_a_large_cycle_the_next_one_is_not_tried_locally(
 
 
 def test_a_read_that_breaks_off_commits_nothing(tmp_path: Any) -> None:
-    """What a source raises reaches the caller, and the next read begins at the same place."""
+    """An error of the source reaches the caller, and the next read begins at the same place."""
     pipeline = busy(bank_pipeline(LakeSettings(str(tmp_path))))
     answer = source_of(pipeline).answer
 

@@ -75,7 +75,7 @@ def test_a_cycle_follows_generations_that_end_together(monkeypatch: pytest.Monke
 def test_children_are_read_with_all_live_partitions_but_not_with_chosen_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Who asks for everything gets a whole cycle's reading; who names some partitions gets these alone."""
+    """A request for all partitions reads a whole cycle; a request for some reads these alone."""
     generations = Generations(START + 35 * SECOND)
     monkeypatch.setattr(read, "read_windows", generations.read)
     monkeypatch.setattr(read, "trace_lineage", generations.trace)

@@ -43,7 +43,7 @@ def rows_at(source: EvolvingSource, micros: int) -> Iterator[pa.RecordBatch]:
 def test_rows_of_before_are_reported_as_missing(
     spark: "SparkSession", session_lake: LakeSettings, capture: ValueCaptureType
 ) -> None:
-    """What changes of them is in the lake; that they lack the rest is told before and by every check."""
+    """Changes of such columns are in the lake; every check reports that older values are missing."""
     source = old_source()
     pipeline = make_pipeline(session_lake, ())
     fake = source_of(pipeline)

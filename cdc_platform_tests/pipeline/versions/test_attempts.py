@@ -45,7 +45,7 @@ def test_what_falls_back_is_an_attempt_of_its_own(spark: "SparkSession") -> None
 
 
 def test_a_conflict_of_what_falls_back_is_our_own_error(spark: "SparkSession") -> None:
-    """What Spark reports as a conflict can be tried again, also where the source has broken its word."""
+    """A conflict reported by Spark is retryable, even if the source has broken a promise."""
 
     def fall_back(_attempt: Attempt, _build: str) -> str:
         return str(spark.sql(f"SELECT raise_error('{CONFLICT_SIGNS[0]}')").collect())
@@ -55,7 +55,7 @@ def test_a_conflict_of_what_falls_back_is_our_own_error(spark: "SparkSession") -
 
 
 def test_another_failure_of_iceberg_is_no_conflict(spark: "SparkSession") -> None:
-    """What would fail again is not called another run's doing."""
+    """An error that would occur again is not reported as another run's doing."""
 
     def fall_back(_attempt: Attempt, _build: str) -> str:
         message = "org.apache.iceberg.exceptions.ValidationException: Table column names conflict"

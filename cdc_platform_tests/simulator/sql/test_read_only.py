@@ -111,7 +111,7 @@ def test_a_large_value_is_read(connection: sqlite3.Connection) -> None:
 def test_a_function_without_bound_is_refused_by_name(
     connection: sqlite3.Connection, expression: str, function: str
 ) -> None:
-    """What takes more time than its arguments are long does not begin, as an operator neither."""
+    """Functions and operators that take more than linear time are refused."""
     with pytest.raises(sqlite3.Error, match=rf"(?i)function:? (?:{function})"):
         answer(connection, SqliteQuery(f"SELECT {expression} FROM large", {}))
 

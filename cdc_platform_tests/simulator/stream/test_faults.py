@@ -182,7 +182,7 @@ def test_a_query_that_is_asked_again_gets_through() -> None:
 
 
 def test_records_out_of_retention() -> None:
-    """What is older than the retention is refused, also for a partition that ended before it."""
+    """A start before the retention is refused, also for a partition that ended before it."""
     settings = SimulatorSettings(history_s=30, retention_s=5, partitions=2, partition_life_s=1, rate=1)
     with Simulator(settings) as simulator:
         stream, origin = simulator.database.stream, simulator.origin_micros

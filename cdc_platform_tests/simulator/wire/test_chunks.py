@@ -47,7 +47,7 @@ def test_chunks_merge_to_the_value(plain: Any, limit_bytes: int) -> None:
 
 @given(PLAIN)
 def test_values_are_protobuf(plain: Any) -> None:
-    """What is written by hand is what protobuf writes."""
+    """The hand-written encoder writes what protobuf writes."""
     from google.protobuf.json_format import (  # type: ignore[import-untyped] # ships no types
         ParseDict,
     )

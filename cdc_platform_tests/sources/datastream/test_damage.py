@@ -136,7 +136,7 @@ def test_a_line_that_is_no_text_is_kept_readable() -> None:
 
 
 def test_a_cut_gzip_gives_its_lines_and_one_fault() -> None:
-    """What a gzip holds before it is cut is there, but for the line in which it ends."""
+    """Lines of a truncated gzip are read, except the one in which it ends."""
     compressed = gzip.compress(JSON, 1)
     good, faulty = read(compressed[: len(compressed) * 3 // 4])
     assert 0 < len(good) < ROWS

@@ -163,7 +163,7 @@ def test_mysql_moves_many_keys_at_one_place(halves: tuple[Half, ...], expected: 
     ],
 )
 def test_sqlserver_moves_many_keys_at_one_place(halves: tuple[Half, ...], expected: dict[int, str]) -> None:
-    """What is written under a log sequence number wins over what is removed, wherever the rows lie."""
+    """An insert wins over a delete of the same log sequence number, wherever the rows lie."""
     rows = tuple((f'{{"id":{key}}}', row) for key, row in expected.items())
     assert {rows} == outcomes([sqlserver(half) for half in (*INSERTED, *halves)])
 

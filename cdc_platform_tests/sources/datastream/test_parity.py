@@ -70,7 +70,7 @@ EDGES: list[tuple[str, Any, str, Any]] = [
 
 @pytest.mark.parametrize(("kind", "stored", "lake_type", "expected"), EDGES)
 def test_edges_of_types_are_exact(kind: str, stored: Any, lake_type: str, expected: Any) -> None:
-    """What the edges of each type become is the same from both formats."""
+    """Both formats give the same values at the limits of each type."""
     avro, lines = unified_files([kind], [[stored]])
     named_fields = schema_of_avro(BytesIO(avro))
     assert named_fields is not None

@@ -51,7 +51,7 @@ def after(lineage: Lineage, plan: ReadPlan) -> Lineage:
 
 
 def test_objects_are_announced_and_then_read(tmp_path: Path) -> None:
-    """What was there before the first cycle is in the first cut: an object holds it until it is read."""
+    """Files from before the first cycle are in the first cut, which waits for their object."""
     folder, source = StreamFolder(tmp_path), source_of(tmp_path)
     first = folder.write([event("users")])
     lineage, read_progress = begin(source.start_micros()), dict[str, str]()

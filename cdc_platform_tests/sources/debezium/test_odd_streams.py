@@ -186,7 +186,7 @@ def test_texts_may_have_separators_of_lines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("further", [{"leader_epoch": 4}, {"serverId": 1, "size": 20}])
 def test_tools_may_write_further_members(further: dict[str, Any]) -> None:
-    """What nobody asked for beside topic, key and value does not matter."""
+    """Members other than topic, key and value are ignored."""
     event = only_event(line(envelope("c", after={"id": 1}), {"id": 1}, **further))
     assert event.keys == '{"id":1}'
 
@@ -308,7 +308,7 @@ def test_a_column_that_no_lake_can_have_is_refused(name: str) -> None:
 
 
 def test_a_spool_has_files_that_are_no_events(tmp_path: Path) -> None:
-    """What says of the spool itself is JSON, too, and is left alone."""
+    """The spool's own JSON files are not read as events."""
     place = EngineInput("host", "database", "user", str(tmp_path))
     cycles = Cycles(settings_with(input=place))
     (tmp_path / "spool.json").write_text('{"format_version": 1}')

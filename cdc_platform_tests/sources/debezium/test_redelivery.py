@@ -136,7 +136,7 @@ def test_a_transaction_that_is_short_waits(tmp_path: Path) -> None:
 
 
 def test_the_rest_of_what_has_passed_is_not_called_short(tmp_path: Path) -> None:
-    """What comes again from the middle of a transaction on, too late to be recognised, is named as that."""
+    """A transaction that is resent from its middle, too late to be recognised, is reported as such."""
     connector = Connector()
     connector.whole(1, 2, 3)
     cycles = feed(cycles_over(tmp_path), connector.lines)
@@ -218,7 +218,7 @@ def test_any_portions_and_any_redelivery(
 
 
 def test_a_transaction_may_be_spread_over_files(tmp_path: Path) -> None:
-    """What was held back of a file that is complete is read again once the rest has come in others."""
+    """Lines that were held back in a complete file are read again once others bring the rest."""
     connector = Connector()
     connector.whole(1)
     connector.whole(2, 3, 4)

@@ -46,7 +46,7 @@ BIG: Final = 2600
 
 @dataclass(frozen=True)
 class Options:
-    """What a workload does.
+    """Steps of a workload.
 
     Args:
         seed: the same seed gives the same rows: sessions take turns in one thread, so that one that waits for

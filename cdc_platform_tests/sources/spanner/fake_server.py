@@ -97,7 +97,7 @@ def child_record(start: str, token: str, *parents: str | None, sequence: str = "
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server answers to one query: rows of values, and a status if it fails after them."""
+    """Answer to one query: rows of values, and a status if it fails after them."""
 
     rows: Sequence[Sequence[Plain]] = ()
     code: "grpc.StatusCode | None" = None

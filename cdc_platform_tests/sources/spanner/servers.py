@@ -47,7 +47,7 @@ POSTGRESQL_DDL: Final = (
 
 @dataclass(frozen=True)
 class Refused:
-    """How a server refused a call."""
+    """Refusal of a call by a server."""
 
     code: str
     text: str

@@ -25,7 +25,7 @@ MANY_DIGITS: Final = 10
 
 @dataclass(frozen=True)
 class Difference:
-    """What can be observed of both servers, which of them Spanner is like, and how that is known."""
+    """Observation of both servers, with the one that behaves like Spanner and the evidence."""
 
     simulator: Any
     emulator: Any
@@ -250,12 +250,12 @@ OF_VALUES: Final = {
         has_system_transactions,
     ),
 }
-"""What only shows in the table of awkward values."""
+"""Observations that need the table of awkward values."""
 
 
 @pytest.fixture(scope="module")
 def valued(request: pytest.FixtureRequest) -> Callable[[str, Dialect], Answers]:
-    """What returns all records of a server with awkward values."""
+    """Function that returns all records of a server with awkward values."""
 
     @cache
     def tell(name: str, dialect: Dialect) -> Answers:

@@ -183,7 +183,7 @@ def rows_of(database: Database, window: ReadWindow, kind: str) -> list[dict[str,
 def test_argument_of_another_form(
     database: Database, old: str, googlesql: str, postgresql: str, said: str
 ) -> None:
-    """What only a newer or a broken platform would write is not laid at the operator's door."""
+    """State that only a newer or broken platform writes is not blamed on the operator."""
     new = postgresql if database.dialect is Dialect.POSTGRESQL else googlesql
     error = refusal(database, database.with_sql(old, new))
     assert_refused(error, QueryRefused, said, "update the platform")
@@ -267,7 +267,7 @@ def test_stream_that_is_not_there(database: Database) -> None:
 def test_definition_that_is_refused(
     database: Database, statements: list[str], said: str, advice: str
 ) -> None:
-    """What Spanner does not let be defined is told as such, no matter who tried."""
+    """A definition that Spanner refuses is reported as such, whoever tried it."""
     is_postgresql = database.dialect is Dialect.POSTGRESQL
     retention = "WITH (retention_period = '30d')" if is_postgresql else "OPTIONS (retention_period = '30d')"
     with open_client(database.bank) as client:

@@ -104,7 +104,7 @@ def test_stream_of_some_columns(settings: SpannerSettings) -> None:
 def test_wrong_setting_is_explained(
     settings: SpannerSettings, changes: dict[str, str], error: type[Exception], message: str
 ) -> None:
-    """What does not fit the database is an error that says what there is and what to do."""
+    """A setting that does not fit the database is an error that lists the choices and says what to do."""
     with pytest.raises(error, match=message):
         describe(settings, **changes)
 
@@ -196,7 +196,7 @@ def test_postgresql_stream_of_some_columns(postgresql: SpannerSettings) -> None:
 def test_wrong_setting_of_postgresql_is_explained(
     postgresql: SpannerSettings, changes: dict[str, str], error: type[Exception], message: str
 ) -> None:
-    """What does not fit the database is an error that says what there is and what to do."""
+    """A setting that does not fit the database is an error that lists the choices and says what to do."""
     with pytest.raises(error, match=message):
         describe(postgresql, **changes)
 
@@ -275,7 +275,7 @@ def test_tables_without_a_key_column_are_listed_separately() -> None:
 
 
 def test_a_stream_of_tables_without_a_key_column_is_refused() -> None:
-    """What it watches is named."""
+    """The error names the tables that the stream watches."""
     with (
         fake_server(*answers_with_keyless()) as server,
         pytest.raises(StreamWatchesNothing, match="no table but such as have no key column: one"),

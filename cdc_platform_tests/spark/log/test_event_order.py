@@ -158,7 +158,7 @@ def test_a_text_that_is_too_long_for_the_parser_has_that_for_a_reason(
 @SIZES
 @pytest.mark.usefixtures("many_tasks")
 def test_events_that_fit_are_not_looked_at(spark: "SparkSession", expected_records: int) -> None:
-    """What fits by its types enters the log as it is; of all other faulty events the whole record is kept."""
+    """An event that fits its types enters the log unchanged; of a faulty one the whole record is kept."""
     alone = replace(EVENTS, keeps_transactions=False, comes_in_order=False)
     events: list[SourceEvent | FaultyEvent] = [
         event(1, keys="no JSON"),

@@ -33,7 +33,7 @@ def test_a_classic_session_has_all_that_the_platform_needs(tmp_path: Path) -> No
 
 
 def test_settings_win_over_the_platform(tmp_path: Path) -> None:
-    """What a user sets in `spark.conf` is not overwritten."""
+    """A setting in `spark.conf` is not overwritten."""
     spark = SparkSettings(conf={"spark.sql.shuffle.partitions": "64", "spark.ui.enabled": "true"})
     conf = spark_config(spark, LakeSettings(str(tmp_path)))
     assert (conf["spark.sql.shuffle.partitions"], conf["spark.ui.enabled"]) == ("64", "true")
@@ -68,7 +68,7 @@ def test_secrets_stay_away_from_the_command_line(tmp_path: Path) -> None:
 
 
 def test_only_what_is_harmless_is_on_the_command_line(tmp_path: Path) -> None:
-    """What nobody knows goes by the file, also in place of a setting of the platform's own."""
+    """An unknown setting goes by the file, even if it replaces one of the platform's own."""
     catalog = {
         "type": "rest",
         "uri": "https://me:hush@c/api",

@@ -21,7 +21,7 @@ def test_a_file_of_properties_is_ours_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [None, "--verbose pyspark-shell"])
 def test_spark_is_started_with_a_file(monkeypatch: pytest.MonkeyPatch, arguments: str | None) -> None:
-    """What the environment has asked of the launcher stays, and is as before afterwards; the file is gone."""
+    """Options for the launcher in the environment stay and are restored afterwards; the file is gone."""
     monkeypatch.delenv(SUBMIT_ARGUMENTS, raising=False)
     if arguments is not None:
         monkeypatch.setenv(SUBMIT_ARGUMENTS, arguments)

@@ -19,7 +19,7 @@ from cdc_platform.sources.debezium.engine.engine import LOG4J
 
 @dataclass(frozen=True)
 class Order:
-    """What an engine runs.
+    """Run of an engine.
 
     Args:
         properties: of the connector and the engine.

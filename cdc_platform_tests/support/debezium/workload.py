@@ -43,7 +43,7 @@ Key = tuple[int, ...]
 
 
 class Outlet(Protocol):
-    """What a connector writes to."""
+    """Sink of a connector."""
 
     def open(self) -> Input:
         """Prepare it, and return what a pipeline is told of it."""

@@ -43,6 +43,25 @@ def _check_digits(part: Schema, bounds: Bounds) -> None:
         )
 
 
+def most_values_of(schema: Schema, bounds: Bounds) -> int:
+    """Return how many values a record may have whose text, with the schema's own names, is within the bounds.
+
+    An item of an array takes a byte, and as text the name of each of its fields, or a whole symbol.
+
+    Args:
+        schema: the schema as Avro's library has parsed it.
+        bounds: what it may take.
+    """
+    longest, parts = 1, [schema]
+    while parts:
+        part = parts.pop()
+        parts += [inner for inner in _inner(part) if isinstance(inner, list | Mapping)]
+        if isinstance(part, Mapping):
+            texts = [part.get("name", ""), *part.get("symbols", ())]
+            longest = max(longest, *(len(text) for text in texts if isinstance(text, str)))
+    return min(bounds.most_values, bounds.most_block_bytes // longest)
+
+
 def unrolled(schema: Schema, most_depth: int) -> Schema:
     """Return a qualified schema that has arrays within arrays as types of their own, up to a depth."""
     if isinstance(schema, list):

@@ -10,7 +10,12 @@ from fastavro import parse_schema
 from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.datastream.events.envelope import Envelope
-from cdc_platform.sources.datastream.files.avro_bounds import check_extent, extent_of, unrolled
+from cdc_platform.sources.datastream.files.avro_bounds import (
+    check_extent,
+    extent_of,
+    most_values_of,
+    unrolled,
+)
 from cdc_platform.sources.datastream.files.avro_names import Schema, qualified
 from cdc_platform.sources.datastream.files.avro_schemas import (
     bases_of,
@@ -158,7 +163,8 @@ def _compiled(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, Stored]
     try:
         stored = parse_schema(unrolled(without_logical_types(schema), bounds.most_depth))
         extent = extent_of(stored, bounds)
-        return schema, payload_fields(schema), Stored(stored, bounds.most_values, extent.empty_in_items)
+        most_values = most_values_of(stored, bounds)
+        return schema, payload_fields(schema), Stored(stored, most_values, extent.empty_in_items)
     except DAMAGE as error:
         raise AvroDamaged(f"Its schema cannot be used ({said(error)})") from error
 

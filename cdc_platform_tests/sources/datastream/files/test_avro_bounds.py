@@ -65,6 +65,14 @@ BOMBS: Final = {
     "a schema that says it has been parsed": avro(
         {**event(x="r"), "__fastavro_parsed": True, "__named_schemas": {"r": RECURSIVE}}, b"\x02" * 20_000
     ),
+    "an array of long symbols": avro(
+        event(x={"type": "array", "items": {"type": "enum", "name": "e", "symbols": ["s" * 100_000]}}),
+        long(20_000) + b"\0" * 20_000 + b"\0",
+    ),
+    "an array of records with a long name": avro(
+        event(x={"type": "array", "items": record("r1", **{"n" * 100_000: "boolean"})}),
+        long(20_000) + b"\1" * 20_000 + b"\0",
+    ),
     "an array of many booleans": avro(
         event(x={"type": "array", "items": "boolean"}),
         deflated(long(2**19) + b"\1" * 2**19 + b"\0"),
@@ -157,7 +165,7 @@ def test_arrays_are_read_as_deep_as_the_bound_says() -> None:
 
 
 def test_a_setting_allows_more() -> None:
-    """What is beyond the bounds of one pipeline is read by another."""
+    """A file beyond the bounds of one pipeline is read by another with higher ones."""
     digits = avro(event(x={"type": "bytes", "logicalType": "decimal", "precision": 900}), text(b"\1"))
     large = avro(event(x="string"), deflated(text("a" * 2**21)), codec="deflate")
     deep = avro(event(x=nested(12)), b"\0")

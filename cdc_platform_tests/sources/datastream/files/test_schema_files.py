@@ -112,7 +112,7 @@ def test_avro_needs_no_schema_whatever_its_file_is_called(tmp_path: Path) -> Non
 
 
 def test_texts_of_events_borrow_types(tmp_path: Path) -> None:
-    """What is left of an event whose file is gone has the types that the others of its key have."""
+    """The text of an event whose file is gone gets the types of other events with its schema key."""
     source = DatastreamSource(DatastreamSettings(str(tmp_path)))
     origin = str(tmp_path / f"s_t/2026/01/31/08/00/{KEY}_postgresql-cdc_1_2_4.jsonl")
     schema = put(tmp_path, f"{KEY}.avsc", json.dumps(SCHEMA).encode())

@@ -164,7 +164,7 @@ def test_pages_are_as_large_as_the_api_gives(server: DatastreamServer) -> None:
 
 
 def test_a_page_that_fails_is_asked_again_alone(server: DatastreamServer) -> None:
-    """What was read before is kept, and each call counts its attempts from zero."""
+    """Pages that were read are kept, and each call counts its attempts from zero."""
     server.most_page_size = 1
     server.hold("RUNNING", table(0), table(1))
     server.refusals = [UNAVAILABLE, UNAVAILABLE, None, UNAVAILABLE, UNAVAILABLE, None, UNAVAILABLE]

@@ -16,6 +16,6 @@ VALUES = st.recursive(SCALARS, lambda part: st.lists(part) | st.dictionaries(st.
 def test_spaces_and_escapes_make_no_difference(
     value: Any, ascii_only: bool, indent: int | str | None
 ) -> None:
-    """What has no two members of one name and no zero with a sign is what a parser would make of it."""
+    """A document without duplicate members and signed zeros equals its parsed and compacted form."""
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     assert compact(parsed(text)) == normal(text)

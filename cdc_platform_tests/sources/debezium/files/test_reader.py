@@ -91,7 +91,7 @@ def test_a_transaction_that_is_longer_than_a_part_comes_whole(tmp_path: Path, is
 
 
 def test_files_behind_a_large_one_wait(tmp_path: Path) -> None:
-    """What comes later enters the log later, also where the first file has more lines for the next cycle."""
+    """Later files enter the log later, even if the first one has lines left for the next cycle."""
     connector = Connector()
     for key in range(30):
         connector.insert(key)

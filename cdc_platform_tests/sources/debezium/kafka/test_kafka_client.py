@@ -22,7 +22,7 @@ def test_brokers_that_do_not_answer_are_named() -> None:
 
 
 def test_a_property_that_is_refused_is_named() -> None:
-    """What only Java knows is not guessed at."""
+    """Settings that only Java's client knows are refused."""
     with pytest.raises(SettingError, match=r"ssl\.ca\.location") as raised:
         KafkaClient(replace(NOBODY, client={"ssl.truststore.location": "trust.jks"}))
     assert raised.value.setting == "input.kafka.client"

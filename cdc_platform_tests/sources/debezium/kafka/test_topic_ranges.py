@@ -48,7 +48,7 @@ def test_what_waits_is_read_again_with_what_is_new() -> None:
 
 
 def test_without_news_nothing_is_read() -> None:
-    """What waits is not read again and again while nothing comes."""
+    """Messages that wait are not read again until others come."""
     progress = read_progress((FIRST, 30, 40), (SECOND, 4, 10))
     assert plan_ranges([FIRST, SECOND], progress, SETTINGS) == ()
 

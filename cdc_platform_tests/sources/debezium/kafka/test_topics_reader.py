@@ -48,7 +48,7 @@ def logs_for(capture: str, kafka: KafkaInput = KAFKA, *, tells_transactions: boo
 
 @dataclass(frozen=True)
 class Delivery:
-    """How the messages of a capture come.
+    """Arrival of a capture's messages.
 
     Args:
         capture: its name.

@@ -199,7 +199,7 @@ def test_order_after_snapshots() -> None:
 
 
 def test_state_goes_on_in_the_next_decoder() -> None:
-    """What a decoder has learned of earlier messages, the next one is given as text."""
+    """A decoder's state passes to the next one as text."""
     first = Decoder(settings_with())
     decode_all(
         line(envelope("r", after=ROW, source={"sequence": None, "lsn": 800, "snapshot": "last"}), KEY),

@@ -116,7 +116,7 @@ def test_a_block_shows_which_columns_an_index_may_have() -> None:
 
 
 def test_full_that_was_given_up_for_an_index_is_trusted_no_more() -> None:
-    """What an index over the key and more leaves out is judged by its policy, until FULL shows again."""
+    """A column that an index over the key leaves out follows its policy until FULL shows again."""
     whole = {"id": 1, "tenant": 5, "n": 3, "huge": {"scale": 0, "value": "AQ=="}, "doc": "<a/>"}
     lacking = {**whole, "huge": None}
     updates = [

@@ -73,7 +73,7 @@ def test_what_comes_again_shows_no_end(tmp_path: Path) -> None:
 
 
 def test_a_server_whose_positions_start_over() -> None:
-    """What was committed later than all that has passed is new, however low its positions are."""
+    """A transaction committed later than all that have passed is new, however low its positions are."""
     logs = topic_logs()
     before, after = Connector(5000, 5000), Connector(100, 100, transaction=810)
     before.whole(1)
@@ -89,7 +89,7 @@ def test_a_server_whose_positions_start_over() -> None:
 
 @pytest.mark.parametrize("has_event", [False, True])
 def test_a_transaction_of_the_future_gives_nothing_up(has_event: bool) -> None:
-    """What is far ahead, by its own word, does not make all that follow it count as repeated."""
+    """A commit time far ahead does not make later transactions count as repeated."""
     logs, connector = topic_logs(), Connector()
     connector.whole(1, 2)
     ahead = Connector(2**62, 2**62, transaction=4_000_000_000_000)

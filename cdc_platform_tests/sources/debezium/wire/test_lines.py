@@ -130,7 +130,7 @@ def test_a_long_line_is_copied_a_few_times(is_gzip: bool) -> None:
 
 @pytest.mark.parametrize("is_gzip", [False, True])
 def test_many_lines_are_never_held_at_once(is_gzip: bool) -> None:
-    """What is allocated for a file of tiny lines does not grow with it."""
+    """The memory for a file of tiny lines does not grow with it."""
     data = b"{}\n" * 2**19
     with MeasuredStream(gzip.compress(data, 1) if is_gzip else data) as stream:
         assert sum(1 for _ in read_lines(stream)) == 2**19
@@ -138,7 +138,7 @@ def test_many_lines_are_never_held_at_once(is_gzip: bool) -> None:
 
 
 def test_a_gzip_beyond_the_bound_is_not_unpacked() -> None:
-    """What is unpacked before it is refused is little more than the bound."""
+    """A gzip is refused soon after its text exceeds the bound."""
     with (
         MeasuredStream(gzip.compress(bytes(2**27), 1)) as stream,
         pytest.raises(FileDamaged, match="most_unpacked_bytes"),

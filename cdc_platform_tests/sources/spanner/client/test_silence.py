@@ -40,7 +40,7 @@ def stuck() -> PartitionStuck:
 
 @pytest.mark.parametrize("breaks", [True, False])
 def test_a_silent_call_is_cancelled(breaks: bool) -> None:
-    """What came is given out; then the call is ended and the error says why, even if it ends in peace."""
+    """Rows that came are returned; then the call is cancelled and the error says why."""
     call = Call(0, 0, 60, breaks=breaks)
     messages = unless_silent(call, LIMIT_S, stuck)
     assert [next(messages), next(messages)] == [0, 1]

@@ -129,7 +129,7 @@ def test_any_table_name_passes(table: str) -> None:
     ],
 )
 def test_unknown_place_is_an_error(plain: Plain) -> None:
-    """What does not tell its place in the stream stops the window, with the record in the message."""
+    """A record that does not state its place in the stream stops the window and is in the message."""
     with pytest.raises(RecordUnreadable, match="documented shape"):
         decode_change_record(encoded(plain))
 

@@ -141,7 +141,7 @@ def test_values_of_a_mod_are_kept(values: dict[str, Any]) -> None:
     ],
 )
 def test_unknown_place_is_an_error(record: Any) -> None:
-    """What does not tell its place in the stream stops the window, with the record in the message."""
+    """A record that does not state its place in the stream stops the window and is in the message."""
     with pytest.raises(RecordUnreadable, match=r"documented shape.*report it"):
         rows_of(record)
 
