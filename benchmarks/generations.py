@@ -3,16 +3,24 @@
 In the history of a simulator all partitions split, merge and move every few seconds, as after an outage of
 the pipeline. It is read into two lakes: with children read together with their parents, as cycles do, and
 generation by generation, with a commit for each. Both must have the same records.
+
+`--restart` measures the whole of it instead: a process of `cdc-platform sync` that starts so far behind, from
+its start to the published cut.
 """
 
 import itertools
+import json
 import shutil
+import subprocess
+import sys
+import time
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import cast
 
+import yaml
 from pyspark.sql import SparkSession
 
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
@@ -82,6 +90,21 @@ def run(options: Namespace, report: Report, spark: SparkSession, source: Spanner
     report.compare(seconds, TOGETHER, max(records), "records/s")
 
 
+def measure_restart(options: Namespace, report: Report) -> None:
+    """Run one cycle in a process of its own, and report how long it took and how far its cut is behind."""
+    folder = options.work / "generations"
+    folder.mkdir()
+    source = json.loads((options.work / f"partitions-{options.partitions}.json").read_text(encoding="utf-8"))
+    attributes = {"name": "bank", "source": source, "lake": {"path": "lake"}}
+    defs = folder / "defs.yaml"
+    document = {"type": "cdc_platform.components.spanner.SpannerPipeline", "attributes": attributes}
+    defs.write_text(yaml.safe_dump(document), encoding="utf-8")
+    command = [sys.executable, "-m", "cdc_platform.cli", "sync", str(defs), "--cycles", "1"]
+    started_s = time.perf_counter()
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    report.note("restart to published cut", time.perf_counter() - started_s, "s", line=said.strip()[-300:])
+
+
 def main() -> None:
     """Run the benchmark."""
     from benchmarks.tables import open_session
@@ -93,11 +116,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=480.0, help="how far the pipeline is behind")
     parser.add_argument("--rounds", type=int, default=1, help="rounds that count")
     parser.add_argument("--here", action="store_true", help="read in this process, not in tasks of Spark")
+    parser.add_argument("--restart", action="store_true", help="measure a whole restart instead")
     options = parser.parse_args()
     report = Report("generations", options)
     folder = options.work / "generations"
     shutil.rmtree(folder, ignore_errors=True)
     with open_stream(options, options.partitions, options.life_s) as stream, ExitStack() as stack:
+        if options.restart:
+            measure_restart(options, report)
+            return
         # A read in this process does without a session.
         session: AbstractContextManager[SparkSession] = nullcontext(cast("SparkSession", None))
         opened = session if options.here else open_session(SparkSettings(), LakeSettings(str(folder)))

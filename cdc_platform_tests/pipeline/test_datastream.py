@@ -21,10 +21,17 @@ from cdc_platform.pipeline.checks.table_checks import check_histories
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
+from cdc_platform_tests.sources.datastream.generated_events import write_avro
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
 from cdc_platform_tests.support.datastream.files import ORIGIN, MadeEvent, StreamFolder, end_state
 from cdc_platform_tests.support.datastream.pipelines import make_pipeline, user
-from cdc_platform_tests.support.pipelines import log_rows, quarantined_rows, reading_by_turns, rows_of
+from cdc_platform_tests.support.pipelines import (
+    found_table,
+    log_rows,
+    quarantined_rows,
+    reading_by_turns,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,9 +113,13 @@ def test_a_file_that_is_mended_at_the_source(
         ):
             data = folder.write([event], name=name, compressed=packed).read_bytes()
             folder.put(place / name, data if is_whole else data[: len(data) // 2])
+        write_avro(tmp_path / "whole.avro", [aged("g", 7, 9).to_json()])
+        data = (tmp_path / "whole.avro").read_bytes()
+        folder.put(place / "cut.avro", data if is_whole else data[:-20])
         pipeline = sync(pipeline, spark)
-        assert count_quarantined(pipeline.lake) == (1 if is_whole else 4)
-    assert [row["id"] for row in found_rows(pipeline, "users")] == [1, 2, 4, 5, 6]
+        assert count_quarantined(pipeline.lake) == (1 if is_whole else 5)
+    assert [row["id"] for row in found_rows(pipeline, "users")] == [1, 2, 4, 5, 6, 7]
+    assert found_table(pipeline, "shop.users").schema().identifier_field_names() == {"id"}
     (left,) = load_quarantined(pipeline.lake)
     assert left.name == "shop.users/c"
     assert [row["record_id"] for row in quarantined_rows(pipeline)].count("shop.users/b/shop.users/b") == 1

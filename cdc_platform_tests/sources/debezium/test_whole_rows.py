@@ -3,13 +3,13 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.decoder import Decoded
-from cdc_platform.sources.debezium.settings.settings import FilesInput, NullPolicy
+from cdc_platform.sources.debezium.settings.settings import FilesInput
 from cdc_platform_tests.sources.debezium.cycles import Cycles
 from cdc_platform_tests.sources.debezium.written_events import (
     TABLE,
@@ -19,22 +19,7 @@ from cdc_platform_tests.sources.debezium.written_events import (
     settings_with,
 )
 from cdc_platform_tests.support.debezium.connector import feed
-
-COLUMNS: Final = {TABLE: {"id": "integer", "n": "numeric", "v": "text"}}
-FIVE: Final = {"scale": 0, "value": "BQ=="}
-OLD: Final[dict[str, Any]] = {"id": 1, "n": FIVE, "v": "a"}
-NEW: Final[dict[str, Any]] = {"id": 2, "n": None, "v": "a"}
-POLICIES: Final = [{}, {"numeric": NullPolicy.UNAVAILABLE}]
-
-
-def halves(old: Mapping[str, Any], new: Mapping[str, Any], *, with_headers: bool = True) -> list[str]:
-    """Return a key change under FULL: its delete has the whole row, its insert no row before."""
-    keys = {"id": old["id"]}, {"id": new["id"]}
-    headers = ({"__debezium.newkey": keys[1]}, {"__debezium.oldkey": keys[0]}) if with_headers else ({}, {})
-    return [
-        line(envelope("d", before=old), keys[0], headers=headers[0]),
-        line(envelope("c", after=new), keys[1], headers=headers[1]),
-    ]
+from cdc_platform_tests.support.debezium.whole_rows import COLUMNS, NEW, OLD, POLICIES, halves
 
 
 def test_a_delete_that_names_its_key_alone_shows_no_full() -> None:

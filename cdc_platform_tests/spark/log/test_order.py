@@ -8,7 +8,9 @@ import pytest
 from cdc_platform.errors import TransactionIncomplete
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.quarantine import load_quarantined
+from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
+from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.spark.log.faults import KEYS_FAULT, LACKING_FAULT, SHAPE_FAULT, UNSOUND_FAULT, VALUES_FAULT
 from cdc_platform.spark.log.order import COMPANY, SINGLE_TASK_RECORDS, measure, order_records
@@ -217,6 +219,8 @@ def test_the_reason_of_a_record_is_that_of_its_unsound_mod(
     assert [len(json.loads(record.record or "")["mods"]) for record in (guilty, innocent)] == [3, 2]
     assert json.loads(innocent.record or "")["ordering_key"].startswith("001800000000000002 bad ")
     assert len(quarantined_rows(pipeline)) == 2
+    by_reason = replay_records(pipeline, QuarantineFilter(reason=VALUES_FAULT))
+    assert {record.record_id for record in by_reason.from_records} == {"bad/00000000", "bad/00000001"}
 
 
 @pytest.mark.parametrize(("keys", "quarantined"), [("null", 0), ("{}", 0), ("[]", 1), (None, 1)])
