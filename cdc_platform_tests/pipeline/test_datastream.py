@@ -14,7 +14,7 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.cuts import append_cut, newest_cut
 from cdc_platform.lake.state.quarantine import count_quarantined, load_quarantined
-from cdc_platform.model.base.timestamps import from_datetime
+from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_histories
@@ -113,13 +113,14 @@ def test_a_file_that_is_mended_at_the_source(
         ):
             data = folder.write([event], name=name, compressed=packed).read_bytes()
             folder.put(place / name, data if is_whole else data[: len(data) // 2])
-        write_avro(tmp_path / "whole.avro", [aged("g", 7, 9).to_json()])
+        stamps = dict.fromkeys(("read_timestamp", "source_timestamp"), to_datetime(ORIGIN + 107_000_000))
+        write_avro(tmp_path / "whole.avro", [{**aged("g", 7, 9).to_json(), **stamps}])
         data = (tmp_path / "whole.avro").read_bytes()
         folder.put(place / "cut.avro", data if is_whole else data[:-20])
         pipeline = sync(pipeline, spark)
         assert count_quarantined(pipeline.lake) == (1 if is_whole else 5)
     assert [row["id"] for row in found_rows(pipeline, "users")] == [1, 2, 4, 5, 6, 7]
-    assert found_table(pipeline, "shop.users").schema().identifier_field_names() == {"id"}
+    assert found_table(pipeline, "users").schema().identifier_field_names() == {"id"}
     (left,) = load_quarantined(pipeline.lake)
     assert left.name == "shop.users/c"
     assert [row["record_id"] for row in quarantined_rows(pipeline)].count("shop.users/b/shop.users/b") == 1
