@@ -73,6 +73,13 @@ BAD: Final = {
     "column": Bad(_event(**{HALF: "a"}), "nothing says what the column `\\ud800` of `public.orders` is"),
     "schema": Bad(_event({"schema": HALF}), f"`table_name` {NOT_UNICODE}; `metadata.schema` {NOT_UNICODE}"),
     "table": Bad(_event({"table": HALF}), f"`table_name` {NOT_UNICODE}; `metadata.table` {NOT_UNICODE}"),
+    **{
+        f"order of {order} in a transaction": Bad(
+            _event(transaction={"id": "7:500", "total_order": order}),
+            f"`transaction.total_order` is no position in a transaction: {order}.",
+        )
+        for order in (10**10, -1)
+    },
     "server": Bad(_event({"name": HALF}), f"the identity of the event {NOT_UNICODE}"),
     "snapshot": Bad(_event({"snapshot": HALF}), f"`metadata.snapshot` {NOT_UNICODE}"),
     "transaction": Bad(

@@ -260,7 +260,7 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
             return
     else:
         version = table.properties.get(FORMAT_PROPERTY, "1")
-        if int(version) > FORMAT_VERSION:
+        if not version.isdecimal() or int(version) > FORMAT_VERSION:
             raise LakeFormatUnknown(
                 f"Table `{identifier}` has format version {version}, this platform knows {FORMAT_VERSION}. "
                 "Upgrade cdc_platform, or name another lake."

@@ -78,6 +78,10 @@ def _parted(uses: Iterable[KeyUse]) -> Iterator[tuple[str, str]]:
             yield use.event_id, f"{taker.just_before}{BEFORE}{use.ordering_key}"
 
 
+_MOST_ROWS: Final = 100
+"""Of the rows that have a key at once, so many are compared with a change: more, only faulty streams have."""
+
+
 @dataclass(slots=True)
 class _Row:
     """A row that has a key; ``number`` counts those that have come to it, of which 0 was there before."""
@@ -110,9 +114,11 @@ class _Key:
             return None
         if not self.rows:
             return None
-        row = next((row for row in reversed(self.rows) if row.may_be(use.before)), self.rows[-1])
+        newest = range(len(self.rows) - 1, max(-1, len(self.rows) - 1 - _MOST_ROWS), -1)
+        place = next((place for place in newest if self.rows[place].may_be(use.before)), newest[0])
+        row = self.rows[place]
         if use.mod_type is ModType.DELETE:
-            self.rows.remove(row)
+            del self.rows[place]
         else:
             row.values |= use.after
         is_told = bool(use.before) and row.number < len(self.takers)

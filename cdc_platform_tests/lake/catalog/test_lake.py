@@ -83,13 +83,14 @@ def test_columns_without_a_dictionary_or_bounds_are_there(
         ]
 
 
-def test_a_lake_of_a_newer_platform_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [str(FORMAT_VERSION + 1), "next", "-1", ""])
+def test_a_lake_of_a_newer_platform_is_refused(tmp_path: Path, version: str) -> None:
     """Nothing is written into a format that may mean something else."""
     settings = LakeSettings(str(tmp_path))
     table = Lake(settings, "bank").system_table(CUT)
     with table.transaction() as transaction:
-        transaction.set_properties({FORMAT_PROPERTY: str(FORMAT_VERSION + 1)})
-    with pytest.raises(LakeFormatUnknown, match=f"format version {FORMAT_VERSION + 1}, this platform knows"):
+        transaction.set_properties({FORMAT_PROPERTY: version})
+    with pytest.raises(LakeFormatUnknown, match=f"format version {version}, this platform knows"):
         Lake(settings, "bank").table_names()
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from time import process_time
 from typing import Any, Final
 
 import pytest
@@ -155,3 +156,15 @@ def test_rows_that_nothing_distinguishes_stay_as_they_came() -> None:
     assert parted_orders(made.uses) == {}
     unknown = [replace(use, before={}) for use in shifted().uses]
     assert parted_orders(unknown) == {}
+
+
+def test_a_key_that_many_rows_have_takes_linear_time() -> None:
+    """A faulty stream that inserts one key again and again, and changes its rows, costs a moment."""
+    uses = []
+    for number in range(40_000):
+        order, kind = f"9 {number:06}", (ModType.INSERT, ModType.UPDATE, ModType.DELETE)[number % 4 % 3]
+        before = {} if kind is ModType.INSERT else {"n": -1}
+        uses.append(KeyUse(str(number), "t", "x", "1", kind, order, None, before, {"n": number}))
+    started_s = process_time()
+    parted_orders(uses)
+    assert process_time() - started_s < 5

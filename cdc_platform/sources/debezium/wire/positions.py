@@ -46,11 +46,18 @@ def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
         (
             f"{commit & _UNSIGNED:016x}",
             f"{change & _UNSIGNED:016x}",
-            f"{event.total_order or 0:0{_ORDER_DIGITS}d}",
+            f"{_total_order(event):0{_ORDER_DIGITS}d}",
             str(rank),
             f"{position:0{_POSITION_DIGITS}d}",
         )
     )
+
+
+def _total_order(event: DataEvent | LogicalMessage) -> int:
+    order = event.total_order or 0
+    if not 0 <= order < 10**_ORDER_DIGITS:
+        raise Unreadable(f"`transaction.total_order` is no position in a transaction: {order}.")
+    return order
 
 
 def has_total_order(key: str) -> bool:

@@ -22,6 +22,7 @@ from cdc_platform.sources.spanner.stream.record_rows import (
     Child,
     ModTexts,
     RecordRow,
+    check_token,
     malformed_row,
     unreadable,
 )
@@ -148,7 +149,7 @@ def _children_row(record: bytes) -> RecordRow:
 def _child(child: bytes) -> Child:
     token, parents = items(child)[:2]
     # The children of the query without a token may have NULL for their parent: the query's own token.
-    return required_text(token), [text(parent) or ROOT_TOKEN for parent in items(parents)]
+    return check_token(required_text(token)), [text(parent) or ROOT_TOKEN for parent in items(parents)]
 
 
 def _mods(mods: bytes) -> ModTexts:

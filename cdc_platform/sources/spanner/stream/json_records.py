@@ -24,6 +24,7 @@ from cdc_platform.sources.spanner.stream.record_rows import (
     Child,
     ModTexts,
     RecordRow,
+    check_token,
     malformed_row,
     unreadable,
 )
@@ -123,7 +124,8 @@ def _children_row(record: Mapping[str, Any]) -> RecordRow:
 
 def _child(child: Mapping[str, Any]) -> Child:
     parents = child["parent_partition_tokens"] or ()
-    return _token(child["token"]), [ROOT_TOKEN if parent is None else _token(parent) for parent in parents]
+    tokens = [ROOT_TOKEN if parent is None else _token(parent) for parent in parents]
+    return check_token(_token(child["token"])), tokens
 
 
 def _token(value: Any) -> str:

@@ -4,6 +4,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple, TypeAlias
 
 from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.sound_rows import MOST_TEXT_CHARACTERS, safe_text
 
@@ -41,6 +42,17 @@ class RecordRow(NamedTuple):
     transaction_tag: str | None = None
     is_system_transaction: bool | None = None
     child_partitions: list[Child] | None = None
+
+
+def check_token(token: str) -> str:
+    """Return the token of a child partition.
+
+    Raises:
+        ValueError: It is empty, as that of the query without a token is called here.
+    """
+    if token == ROOT_TOKEN:
+        raise ValueError("a child partition has no token")
+    return token
 
 
 def malformed_row(

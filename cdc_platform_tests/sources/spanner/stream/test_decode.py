@@ -125,6 +125,7 @@ def test_any_table_name_passes(table: str) -> None:
         change_row(data=[data_record("yesterday")]),
         change_row(data=[data_record("0001-01-01T00:00:00+14:00")]),
         change_row(heartbeats=["never"]),
+        change_row(children=[child_record(T1, "")]),
         [[[[T1, "0", 5, True]], [], []]],  # a data change record without its transaction
     ],
 )

@@ -138,6 +138,7 @@ def test_values_of_a_mod_are_kept(values: dict[str, Any]) -> None:
         {"child_partitions_record": {**CHILDREN, "child_partitions": [{"token": "a"}]}},
         {"child_partitions_record": {**CHILDREN, "child_partitions": [child("\ud800")]}},
         {"child_partitions_record": {**CHILDREN, "child_partitions": [child("a", 5)]}},
+        {"child_partitions_record": {**CHILDREN, "child_partitions": [child("")]}},
     ],
 )
 def test_unknown_place_is_an_error(record: Any) -> None:
