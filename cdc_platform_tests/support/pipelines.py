@@ -39,6 +39,7 @@ from cdc_platform.sources.loading import load_with, read_with
 from cdc_platform.sources.spanner.copying.copy_chunks import columns_from_text, columns_to_text
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform.sources.spanner.stream.malformed_records import decode_again
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.fake_copies import FakeCopyDataSource, FakePlanner, FakePlans, RowsAt
 from cdc_platform_tests.support.history import RawRow, type_json
@@ -90,6 +91,10 @@ class FakeSource:
         return (
             self.schema_at(micros) if self.schema_at is not None else SchemaRead(micros, self.schemas, {}, {})
         )
+
+    def decode_again(self, cycle: int, token: str, sequence: str, record_text: str) -> pa.RecordBatch | None:
+        """Return what Spanner's decoder makes of a malformed record."""
+        return decode_again(cycle, token, sequence, record_text)
 
     def start_micros(self) -> int:
         """Return the beginning of the stream."""

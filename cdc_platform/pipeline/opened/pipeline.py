@@ -28,7 +28,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.lake_places import refused_tables
 from cdc_platform.pipeline.opened.settings import PipelineSettings
-from cdc_platform.pipeline.opened.source import ComparedSource, CopySource, EventSource, Source
+from cdc_platform.pipeline.opened.source import ComparedSource, CopySource, EventSource, Source, StreamSource
 from cdc_platform.pipeline.opened.sources import open_source
 
 
@@ -51,6 +51,11 @@ class Pipeline:
     def copy_source(self) -> CopySource:
         """The source, of anyone who has made sure that its tables can be copied."""
         return cast("CopySource", self.source)
+
+    @property
+    def stream_source(self) -> StreamSource:
+        """The source, of anyone who has made sure that it is a change stream."""
+        return cast("StreamSource", self.source)
 
     @property
     def event_source(self) -> EventSource:

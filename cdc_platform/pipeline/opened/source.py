@@ -117,6 +117,23 @@ class Source(Protocol):
         ...
 
 
+class StreamSource(Source, Protocol):
+    """A source of change records."""
+
+    def decode_again(
+        self, cycle: int, token: str, sequence: str, record_text: str
+    ) -> "pa.RecordBatch | None":
+        """Return the raw record that the text of a malformed one gives by now; None if it gives none.
+
+        Args:
+            cycle: the cycle that read it.
+            token: the partition that it came by.
+            sequence: its `record_sequence` in the lake, which it keeps.
+            record_text: the record as it came.
+        """
+        ...
+
+
 class EventSource(Source, Protocol):
     """A source that hands out events."""
 

@@ -17,6 +17,7 @@ from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.log_window import Window
+from cdc_platform.spark.log.faults import IS_MALFORMED, SHAPE_FAULT
 from cdc_platform.spark.log.order import TRANSACTION, LogStats, measure, order_records
 from cdc_platform.spark.log.ordered_rows import measure_rows
 
@@ -38,8 +39,25 @@ class ChangeStreams:
         """Yield the changes of a window and of late transactions, in commit order."""
         records = window.data_changes_of(raw)
         if window.late:
-            records = records.unionByName(_judged_again(raw, window.late))
+            records = records.unionByName(self._decoded_again(_judged_again(raw, window.late), window.late))
         yield order_records(records, window.mark.next_ordinal, expected, self.pipeline.known_tables)
+
+    def _decoded_again(self, records: DataFrame, late: Sequence[QuarantinedRecord]) -> DataFrame:
+        """Return raw records of replayed transactions; a malformed one is decoded by this version."""
+        if not any(record.reason.startswith(SHAPE_FAULT) for record in late):
+            return records
+        source, batches = self.pipeline.stream_source, []
+        for row in records.where(f"{IS_MALFORMED} AND mods[0].new_values IS NOT NULL").collect():
+            text = row["mods"][0]["new_values"]
+            batch = source.decode_again(row["cycle"], row["partition_token"], row["record_sequence"], text)
+            if batch is not None:
+                batches.append(batch)
+        if not batches:
+            return records
+        decoded = pa.Table.from_batches(batches)
+        sequences = decoded["record_sequence"].to_pylist()
+        others = records.where(~F.col("record_sequence").isin(sequences))
+        return others.unionByName(records.sparkSession.createDataFrame(decoded))
 
     def settle(self, ordered: DataFrame, _window: Window, _cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return the changes as they are, since their order has judged whole transactions."""

@@ -60,6 +60,14 @@ class SpannerSource(SparkSource):
         self._is_described = True
         return description
 
+    def decode_again(
+        self, cycle: int, token: str, sequence: str, record_text: str
+    ) -> "pa.RecordBatch | None":
+        """Return the raw record that the text of a malformed one gives; None if it still gives none."""
+        from cdc_platform.sources.spanner.stream.malformed_records import decode_again
+
+        return decode_again(cycle, token, sequence, record_text)
+
     def read_schema(self, micros: int) -> SchemaRead:
         """Return the schema at a timestamp, or the present one where the source no longer tells that."""
         try:

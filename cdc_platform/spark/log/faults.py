@@ -27,6 +27,8 @@ UNSOUND_FAULT = (
     "a text of the record is not Unicode (half of a surrogate pair), or a number of it is beyond 64 bits"
 )
 SHAPE_FAULT = "the record has not the shape that the source documents; report it with its text: "
+IS_MALFORMED = "number_of_records_in_transaction IS NULL AND mod_type IS NULL"
+"""Whether the reader could not decode a record, and has left out what the record consists of."""
 LONG_FAULT = (
     f"a text of the record has more than {LONGEST_TEXT:,} characters, which Spark does not read: shorten it "
     "at the source, or leave its column out"
@@ -73,7 +75,7 @@ def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = C
         # A reader that had to make a record safe leaves out its count, of a malformed one also its type.
         shape["number_of_records_in_transaction IS NULL"] = UNSOUND_FAULT
         about = f"concat({quote_text(SHAPE_FAULT)}, coalesce(mod.old_values, ''))"
-        malformed = f"WHEN number_of_records_in_transaction IS NULL AND mod_type IS NULL THEN {about}"
+        malformed = f"WHEN {IS_MALFORMED} THEN {about}"
     shape |= {
         f"NOT coalesce({_HAS_PARTS}, false)": LACKING_FAULT,
         f"{_HAS_ROW} AND {KEYS} IS NULL": KEYS_FAULT,

@@ -92,11 +92,12 @@ def _struct_fields(field: Any) -> Any:
 
 def _data_row_or_fault(record: bytes) -> RecordRow:
     try:
-        return _data_row(record)
+        return data_row(record)
     except MISSHAPEN as error:
         commit, _sequence, transaction, _is_last, *rest = items(record)
         table = next((_text_or_none(value) for value in rest[:1]), None)
-        shown = record.decode(errors="backslashreplace")
+        # Of any bytes this text gives the same bytes again.
+        shown = record.decode("latin-1")
         return malformed_row(_micros(commit), required_text(transaction), table, shown, error)
 
 
@@ -107,7 +108,12 @@ def _text_or_none(value: bytes) -> str | None:
         return None
 
 
-def _data_row(record: bytes) -> RecordRow:
+def data_row(record: bytes) -> RecordRow:
+    """Return the row of a data change record.
+
+    Raises:
+        One of `MISSHAPEN`: The record has not the documented shape.
+    """
     (
         commit, sequence, transaction, is_last, table, types, mods, mod_type, capture_type,
         records, partitions, tag, is_system,

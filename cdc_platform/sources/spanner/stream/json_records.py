@@ -79,7 +79,7 @@ def check_json_layout(fields: Any) -> None:
 
 def _data_row_or_fault(record: Mapping[str, Any]) -> RecordRow:
     try:
-        return _data_row(record)
+        return data_row(record)
     except MISSHAPEN as error:
         commit_micros, transaction_id = (
             _micros(record["commit_timestamp"]),
@@ -90,7 +90,12 @@ def _data_row_or_fault(record: Mapping[str, Any]) -> RecordRow:
         return malformed_row(commit_micros, transaction_id, told, _to_json(record), error)
 
 
-def _data_row(record: Mapping[str, Any]) -> RecordRow:
+def data_row(record: Mapping[str, Any]) -> RecordRow:
+    """Return the row of a data change record.
+
+    Raises:
+        One of `MISSHAPEN`: The record has not the documented shape.
+    """
     sequence = _text(record["record_sequence"])
     return RecordRow(
         DATA,
