@@ -11,11 +11,11 @@ from typing import Any
 from cdc_platform.demo.bank import BankSettings, create_bank, read_accounts
 from cdc_platform.demo.emulator import open_emulator
 from cdc_platform.demo.home import find_start
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.pipeline.opened.settings import PipelineSettings
-from cdc_platform.sources.spanner.settings import SpannerSettings
-from cdc_platform.spark.session.settings import SparkSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform.spark.session.spark_settings import SparkSettings
 
 PIPELINE = "bank"
 CHANGES_PER_TRANSFER = 3

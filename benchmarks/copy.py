@@ -18,7 +18,7 @@ from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.resources import spark_session
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 OURS = "platform, into the lake"
 ROWS_PER_COMMIT = 2000

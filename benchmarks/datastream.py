@@ -20,17 +20,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
 from cdc_platform.lake.catalog.lake import RAW, READ
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, read_mark
 from cdc_platform.model.base.schemas import FILES
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.resources import spark_session
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.file_store import FileStore
-from cdc_platform.spark.session.settings import SparkSettings
+from cdc_platform.spark.session.spark_settings import SparkSettings
 
 OURS: Final = "platform, into tables"
 SPARK: Final = "spark.read.json, counted"

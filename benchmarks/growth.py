@@ -25,7 +25,7 @@ from benchmarks.harness import Report, arguments, interleaved, must_equal, perce
 from benchmarks.inputs import CHECKSUM_SQL, TABLE, Checksum, History, arrow_columns
 from benchmarks.tables import open_session
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.read_windows import ReadWindow
@@ -33,10 +33,10 @@ from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.spanner.source import SpannerSource
-from cdc_platform.spark.session.settings import SparkSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform.spark.tables.typed import KIND, ORDINAL
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.pipelines import START, FakeSource, data_change, window_row

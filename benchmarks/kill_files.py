@@ -22,7 +22,7 @@ import yaml
 from benchmarks.harness import Report, must_equal
 from benchmarks.processes import catch_up, check, kill_sync
 from cdc_platform.lake.catalog.lake import LOG, RAW, Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.schema.table_options import ORDER_KEY

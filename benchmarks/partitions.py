@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.timestamps import from_rfc3339
@@ -31,12 +31,12 @@ from cdc_platform.model.stream.lineage import (
 )
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome, WindowReport
-from cdc_platform.pipeline.opened.settings import PipelineSettings
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.spanner.stream.window_pool import read_together
 from cdc_platform.sources.spanner.stream.window_reader import read_window
-from cdc_platform.spark.session.settings import SparkSettings
+from cdc_platform.spark.session.spark_settings import SparkSettings
 
 SECOND: Final = 1_000_000
 ANSWERS_WITHIN_S: Final = 300

@@ -19,7 +19,7 @@ from benchmarks.inputs import History, write_base
 from benchmarks.merge import local_merge, window_merge
 from benchmarks.tables import IcebergTable, open_lake, peer_table, platform_table
 from cdc_platform.lake.commits.maintenance import compact_small_files, expire_snapshots, find_expendable
-from cdc_platform.pipeline.opened.settings import MaintenanceSettings
+from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 
 
 @dataclass

@@ -30,8 +30,8 @@ from benchmarks.harness import Report, arguments
 from benchmarks.soaked import Sample, Soaked, judge, markdown
 from benchmarks.tables import open_session
 from cdc_platform.lake.catalog.lake import SYSTEM_TABLES, Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.spark.session.settings import SparkSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.servers.jars import fetch_jars
 from cdc_platform_tests.servers.kafka import CONNECTOR, Broker, broker
 from cdc_platform_tests.support.footprint import Session, tree_of

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from benchmarks.harness import must_equal
 from benchmarks.inputs import CHECKSUM_SQL, FIRST_MOMENT_MICROS, TABLE, Checksum, base_checksum
 from cdc_platform.lake.catalog.catalogs import open_catalog
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.config import spark_config
-from cdc_platform.spark.session.settings import SparkSettings
+from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform.spark.tables.merge import create_table_sql
 
 NAMESPACE = "bench"

@@ -8,11 +8,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.harness import Report, arguments
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.schema_history import list_schema_events
-from cdc_platform.simulator.wire.settings import Dialect
-from cdc_platform.spark.session.settings import SparkSettings
+from cdc_platform.simulator.wire.simulator_settings import Dialect
+from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.support.traffic import SECOND, Traffic, prove_end
 
 

@@ -18,13 +18,13 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
 from benchmarks.tables import open_session
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, Strategy
-from cdc_platform.spark.session.settings import SparkSettings
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput, Strategy
+from cdc_platform.spark.session.spark_settings import SparkSettings
 
 WHOLE: Final = "all values sent, omit"
 NAIVE: Final = "latest event, then fill"

@@ -31,7 +31,7 @@ from pyiceberg.table import DataScan, Table
 
 from cdc_platform.errors import CutNotFound, LibraryMissing, SettingError, TableNotFound
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cut_states import CutState, cut_state, cut_states, require_readable
 from cdc_platform.lake.state.cuts import Cut, find_cut, newest_cut
 from cdc_platform.lake.state.quarantine import describe_next_step

@@ -18,7 +18,7 @@ from dagster_pyspark import LazyPySparkResource
 from cdc_platform.claims import claim_run
 from cdc_platform.errors import CdcError, JarsUnavailable, SettingError, SetupError, SparkUnreachable
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.spark.session.config import launch_secrets, session_secrets, spark_config
 from cdc_platform.spark.session.connect_token import VARIABLE as TOKEN_VARIABLE
 from cdc_platform.spark.session.jars import check_jars

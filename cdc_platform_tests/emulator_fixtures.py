@@ -11,7 +11,7 @@ import pytest
 from cdc_platform.demo.bank import BankSettings, create_bank
 from cdc_platform.demo.emulator import Emulator, find_emulator, open_emulator
 from cdc_platform.errors import EmulatorMissing
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 TOKEN_LIFE_S = 3
 """Partitions of the tests' emulator live so long to twice as long."""

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from cdc_platform.model.base.timestamps import from_datetime
-from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform_tests.sources.spanner.servers import (
     EMULATOR,
     SIMULATOR,

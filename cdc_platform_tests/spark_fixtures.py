@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from cdc_platform.errors import JavaMissing
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.frames.small import INTERPRETED, ONE_TASK
 from cdc_platform.spark.session.class_archive import archive_file, is_complete
 from cdc_platform.spark.session.config import spark_config
 from cdc_platform.spark.session.java import check_java
 from cdc_platform.spark.session.session_settings import changed_settings
-from cdc_platform.spark.session.settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
+from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ TEST_SPARK = SparkSettings(
 PREPARE: Final = """
 from tempfile import TemporaryDirectory
 from pyspark.sql import SparkSession
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.class_archive import archive_file, is_complete
 from cdc_platform.spark.session.config import spark_config
 from cdc_platform_tests.spark_fixtures import TEST_SPARK

@@ -33,7 +33,7 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     "model": frozenset({"errors", "visible"}),
     "sources": CORE,
     "lake": CORE,
-    "spark": CORE | {"lake.catalog.settings"},  # a session is configured for one lake
+    "spark": CORE | {"lake.catalog.lake_settings"},  # a session is configured for one lake
     "pipeline": ENGINES,
     "simulator": CORE,  # judges readers, so it shares no code with them
     "demo": STEPS | PRINTING | {"simulator"},

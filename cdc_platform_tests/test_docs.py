@@ -10,8 +10,8 @@ import pytest
 
 from cdc_platform.components.loading import load_each
 from cdc_platform.model.base.declared_settings import is_group, settings_of
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 
 ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = (

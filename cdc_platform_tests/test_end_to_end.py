@@ -17,7 +17,7 @@ from cdc_platform.components.loading import load_settings
 from cdc_platform.demo.bank import BankSettings, open_database, sum_of_balances
 from cdc_platform.demo.emulator import Emulator, find_emulator
 from cdc_platform.lake.catalog.lake import LOG, Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.copies import load_copy_progress, load_plans
 from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline

@@ -13,7 +13,7 @@ from pyiceberg.types import LongType
 from cdc_platform import read
 from cdc_platform.errors import CutNotFound, LibraryMissing, PipelineNotFound, SettingError, TableNotFound
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import fact, head
 from cdc_platform.lake.commits.filters import equals
 from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expendable

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 
 from cdc_platform.errors import RetentionExpired
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.model.stream.lineage import PartitionState
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome
-from cdc_platform.simulator.wire.settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
 from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, Simulated
 from cdc_platform_tests.simulator.in_process import SILENCE_S, InProcessClient, Reading, churning, reading

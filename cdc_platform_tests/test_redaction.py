@@ -5,7 +5,7 @@ import re
 import pytest
 
 from cdc_platform.errors import CdcError, SettingError
-from cdc_platform.lake.catalog.settings import LakeSettings, holds_secret, is_secret
+from cdc_platform.lake.catalog.lake_settings import LakeSettings, holds_secret, is_secret
 from cdc_platform.redaction import HIDING_ADDRESSES, redacted
 
 

@@ -7,7 +7,7 @@ import pytest
 from cdc_platform.commands.status import describe_status
 from cdc_platform.commands.sync import print_notes
 from cdc_platform.demo.bank import BankSettings, create_instance, open_client, open_database
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
@@ -17,9 +17,9 @@ from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.schema.evolve import find_exclusions
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.support.bank_databases import catch_up, write
 from cdc_platform_tests.support.pipelines import quarantined_rows, rows_of
 

@@ -13,15 +13,15 @@ from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PIPELINE_TAG, Worker
 from cdc_platform.errors import SourceUnreachable
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import save_lineage
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState
 from cdc_platform.partitions import change_stream_partitions
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running, RunSelection, evaluate_pipeline
-from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 START = 1_800_000_000_000_000
 PARTITIONS = "bank/change_stream_partitions"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cdc_platform.model.schema.table_schema import ColumnType
-from cdc_platform.sources.spanner.settings import Dialect
+from cdc_platform.sources.spanner.spanner_settings import Dialect
 from cdc_platform_tests.support.history import JsonValue
 
 Forms = tuple[JsonValue, JsonValue]

@@ -6,8 +6,8 @@ from typing import Any, Final
 import yaml
 
 from cdc_platform.components.loading import COMPONENTS
-from cdc_platform.pipeline.opened.settings import PipelineSettings
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 TYPE: Final = next(iter(COMPONENTS))
 """The type of a pipeline that reads a Spanner change stream."""

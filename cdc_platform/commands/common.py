@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc_platform.pipeline.opened.pipeline import Pipeline
-    from cdc_platform.pipeline.opened.settings import PipelineSettings
+    from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 
 DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 NAME = click.option("--name", help="Pipeline to use; required if DEFS declares several.")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cdc_platform.lake.state.cut_states import CutState
     from cdc_platform.lake.state.markers import Marker
     from cdc_platform.pipeline.opened.pipeline import Pipeline
-    from cdc_platform.pipeline.opened.settings import PipelineSettings
+    from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 
     MarkersOfCuts = Mapping[int, tuple[Marker, ...]]
 

@@ -13,7 +13,7 @@ from cdc_platform.commands.common import FiniteRange
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.model.stream.records import ValueCaptureType
-from cdc_platform.simulator.wire.settings import (
+from cdc_platform.simulator.wire.simulator_settings import (
     PASSING_FAULTS,
     Dialect,
     Fault,

@@ -26,7 +26,7 @@ from cdc_platform.stopping import stop_signals
 if TYPE_CHECKING:
     from cdc_platform.pipeline.cycle import CycleOutcome
     from cdc_platform.pipeline.opened.pipeline import Pipeline
-    from cdc_platform.pipeline.opened.settings import PipelineSettings
+    from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 
 MOST_FAILURES: Final = 5
 """Tries of a cycle where an end is wanted: another run, or the network, is in the way for seconds."""

@@ -24,7 +24,7 @@ from cdc_platform.errors import CdcError, PipelineNotFound
 from cdc_platform.model.schema.lake_tables import LakeTable
 from cdc_platform.model.schema.table_options import PLAIN
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.resources import run_resource
 from cdc_platform.sensors import Running, RunSelection, build_sensor
 

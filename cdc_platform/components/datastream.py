@@ -12,8 +12,8 @@ from cdc_platform.checks.stream_state import build_stream_check
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.scaffolding import DatastreamPipelineScaffolder
 from cdc_platform.model.base.declared_settings import read_settings
-from cdc_platform.pipeline.opened.settings import PipelineSettings
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.stream.stream_reader import require_library
 

@@ -9,9 +9,9 @@ import dagster as dg
 
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.scaffolding import DebeziumPipelineScaffolder
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
 
 
 @dg.scaffold_with(DebeziumPipelineScaffolder)

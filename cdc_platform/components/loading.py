@@ -17,7 +17,7 @@ from cdc_platform.components.mistakes import as_setting_error, check_groups, che
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.spanner import SpannerPipeline
 from cdc_platform.errors import SettingError
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 
 COMPONENTS: Final[dict[str, type[PipelineComponent]]] = {
     f"{component.__module__}.{component.__name__}": component

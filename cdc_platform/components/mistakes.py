@@ -15,7 +15,7 @@ from cdc_platform.components.documents import Document
 from cdc_platform.components.strict_yaml import Names
 from cdc_platform.components.templates import texts_of
 from cdc_platform.errors import SettingError
-from cdc_platform.lake.catalog.settings import holds_secret
+from cdc_platform.lake.catalog.lake_settings import holds_secret
 
 VARIABLE: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 UNKNOWN: Final = "extra_forbidden"

@@ -16,7 +16,7 @@ from cdc_platform.components.schemas import Group, fields_of, make_group
 from cdc_platform.components.templates import check_integers, check_templates
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import Described, read_settings, settings_of
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.opened.source import SourceSettings
 from cdc_platform.sensors import Running
 

@@ -10,7 +10,7 @@ import dagster as dg
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.scaffolding import SpannerPipelineScaffolder
 from cdc_platform.model.base.declared_settings import read_settings
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 
 @dg.scaffold_with(SpannerPipelineScaffolder)

@@ -22,7 +22,7 @@ from cdc_platform.demo.servers import DemoServer, open_bank, start_writer, stop_
 from cdc_platform.errors import SetupError
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.schema.evolve import find_exclusions
 from cdc_platform.printing import print_line, print_text
 from cdc_platform.spark.session.connect_server import start_connect_server, wait_until_ready

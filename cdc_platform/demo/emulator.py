@@ -19,7 +19,7 @@ from typing import Final, Self
 from cdc_platform.demo.ports import LOOPBACK, answers, free_port
 from cdc_platform.demo.processes import end_process
 from cdc_platform.errors import EmulatorMissing
-from cdc_platform.sources.spanner.settings import EMULATOR_VARIABLE
+from cdc_platform.sources.spanner.spanner_settings import EMULATOR_VARIABLE
 
 PROGRAM_VARIABLE: Final = "CDC_PLATFORM_SPANNER_EMULATOR"
 """Environment variable with the path of `emulator_main`."""

@@ -15,8 +15,8 @@ from cdc_platform.demo.bank import BankSettings
 from cdc_platform.errors import SettingError, SourceError
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.private_files import make_private_folder
-from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 REMOTE_VARIABLE: Final = "CDC_PLATFORM_SPARK_REMOTE"
 """Environment variable by which the demo tells the pipeline's runs about its Spark Connect server."""

@@ -19,7 +19,7 @@ from cdc_platform.simulator.history.hours import Hours
 from cdc_platform.simulator.service import SpannerService
 from cdc_platform.simulator.sql.database import Database
 from cdc_platform.simulator.wire.problems import Refusal
-from cdc_platform.simulator.wire.settings import Fault, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import Fault, SimulatorSettings
 
 LOOPBACK: Final = "127.0.0.1"
 SERVICE: Final = "google.spanner.v1.Spanner"

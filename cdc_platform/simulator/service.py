@@ -17,7 +17,7 @@ from cdc_platform.simulator.wire import problems
 from cdc_platform.simulator.wire.chunks import Position, Row, messages
 from cdc_platform.simulator.wire.messages import message_type
 from cdc_platform.simulator.wire.moments import Moments, Reading, framed, transaction
-from cdc_platform.simulator.wire.settings import Dialect, Fault, PartitionMode
+from cdc_platform.simulator.wire.simulator_settings import Dialect, Fault, PartitionMode
 from cdc_platform.simulator.wire.values import (
     BOOL,
     INT64,

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from cdc_platform.cli import main
 from cdc_platform.components.loading import load_settings
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.wire.settings import SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 from cdc_platform_tests.cluster.services import Services, write_defs
 from cdc_platform_tests.cluster.spark_cluster import SparkCluster, spark_cluster
 from cdc_platform_tests.programs import COMMAND_LINE, ENVIRONMENT, start

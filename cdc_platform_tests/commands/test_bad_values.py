@@ -18,11 +18,11 @@ import pytest
 import yaml
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.read import open_tables
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.wire.settings import Dialect, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import Dialect, SimulatorSettings
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.programs import COMMAND_LINE, start
 from cdc_platform_tests.servers.kafka import Broker

@@ -12,9 +12,9 @@ from cdc_platform.commands.simulate import parse_faults, to_settings
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.simulator.history.hours import Hours
-from cdc_platform.simulator.wire.settings import PASSING_FAULTS, Fault, SimulatorSettings
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.simulator.wire.simulator_settings import PASSING_FAULTS, Fault, SimulatorSettings
 from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.programs import COMMAND_LINE, start
 from cdc_platform_tests.simulator.histories import ORIGIN
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.components.building import find_histories
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
-from cdc_platform.pipeline.opened.settings import PipelineSettings
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 
 
 @pytest.mark.parametrize(

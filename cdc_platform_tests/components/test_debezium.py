@@ -8,10 +8,10 @@ import pytest
 from cdc_platform.components.debezium import DebeziumPipeline
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import SettingError
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
-from cdc_platform.spark.session.settings import KAFKA_CONNECTOR
+from cdc_platform.spark.session.spark_settings import KAFKA_CONNECTOR
 from cdc_platform_tests.yaml_files import write_defs
 
 

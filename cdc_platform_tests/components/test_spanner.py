@@ -9,10 +9,10 @@ import pytest
 from cdc_platform.components.loading import load_settings
 from cdc_platform.components.schemas import group_of
 from cdc_platform.components.spanner import SpannerPipeline
-from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sensors import Running
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.yaml_files import write_defs
 
 

@@ -17,7 +17,7 @@ import yaml
 
 from cdc_platform.commands import check, sync
 from cdc_platform.components.loading import find_pipelines, load_each
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import ORDER_KEY
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER

@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from cdc_platform.lake.catalog.lake import SYSTEM_TABLES, Lake
-from cdc_platform.lake.catalog.settings import CATALOG, LakeSettings
+from cdc_platform.lake.catalog.lake_settings import CATALOG, LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, head
 from cdc_platform.model.base.timestamps import from_datetime
 

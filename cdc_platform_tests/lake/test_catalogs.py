@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import KEPT_BY_TIME, LakeSettings
+from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME, LakeSettings
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.spark.session.config import CATALOG_PREFIX, spark_config
 from cdc_platform_tests.lake.services import rest_catalog

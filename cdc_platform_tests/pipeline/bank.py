@@ -5,7 +5,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.read_windows import ReadWindow

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
-from cdc_platform.sources.debezium.settings.settings import FilesInput
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
+from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform.spark.log.faults import LONG_FAULT
 from cdc_platform_tests.fuzzing.known_inputs import corpus
 from cdc_platform_tests.sources.datastream.generated_events import story

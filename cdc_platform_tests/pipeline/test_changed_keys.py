@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.schema.table_schema import TableSchema

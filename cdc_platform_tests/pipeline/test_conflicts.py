@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import LOG, RAW
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import BRANCH, read_mark
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.stream.read_windows import ReadWindow

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.cuts import Cut, list_cuts
 from cdc_platform.pipeline.checks.check_result import EVERYTHING

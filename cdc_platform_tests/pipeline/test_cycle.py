@@ -7,7 +7,7 @@ import pytest
 
 from cdc_platform.errors import CutNotFound, LakeError
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import BRANCH, read_mark
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.stream.read_windows import ReadWindow

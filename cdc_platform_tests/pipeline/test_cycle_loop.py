@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cdc_platform.errors import CdcError, CommitConflict, LakeError
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline import cycle_loop
 from cdc_platform.pipeline.cycle_loop import follow_source

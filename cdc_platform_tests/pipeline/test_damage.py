@@ -9,24 +9,24 @@ import pytest
 
 from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.lake import RAW, Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE
 from cdc_platform.lake.state.copies import CopyPlan
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.pipeline.checks.event_checks import check_arrival
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading.read_reports import repeated_from
 from cdc_platform.pipeline.reading.unread_files import list_unread
 from cdc_platform.pipeline.schema.planned_columns import planned_columns
 from cdc_platform.sources.debezium.files.source import DebeziumSource, states_of
 from cdc_platform.sources.debezium.kafka.topic_ranges import plan_ranges
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.spanner.copying.copy_chunks import columns_to_text, require_sound
-from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.support.pipelines import ACCOUNTS
 
 SPANNER: Final = SpannerSettings("project", "instance", "database", "stream")

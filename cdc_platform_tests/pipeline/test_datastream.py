@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.cuts import append_cut, newest_cut
 from cdc_platform.lake.state.quarantine import count_quarantined, load_quarantined

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform_tests.support.cycles import failed_checks, sync
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
 from cdc_platform_tests.support.datastream.pipelines import make_pipeline

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline import cycle
 from cdc_platform.pipeline.cycle import run_cycle

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, TableOptions
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder

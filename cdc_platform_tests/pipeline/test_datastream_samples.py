@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.quarantine import load_quarantined
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform_tests.support.cycles import sync
 from cdc_platform_tests.support.datastream.samples import CASES, SAMPLES, SETTINGS, Sample, interpreted
 from cdc_platform_tests.support.pipelines import log_rows, rows_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.quarantine import load_quarantined
 from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
@@ -19,7 +19,7 @@ from cdc_platform.pipeline.cycle_loop import is_idle
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
 from cdc_platform_tests.support.datastream.pipelines import make_pipeline

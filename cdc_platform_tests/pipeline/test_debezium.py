@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.lake.state.markers import list_markers, markers_of
 from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
@@ -22,9 +22,9 @@ from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings.settings import FilesInput, NullPolicy
+from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput, NullPolicy
 from cdc_platform.spark.log.event_order import HALF_FAULT
 from cdc_platform_tests.sources.debezium.captures_read import settings_for, truth_of
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with

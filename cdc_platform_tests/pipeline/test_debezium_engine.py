@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from cdc_platform.errors import CaptureStopped
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.markers import list_markers
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.source import DebeziumSource
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, Strategy
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, Strategy
 from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster
 from cdc_platform_tests.sources.debezium.databases import connect, database
 from cdc_platform_tests.sources.debezium.postgres_texts import canonical

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.event_checks import check_values
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, NullPolicy
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput, NullPolicy
 from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, settings_with
 from cdc_platform_tests.support.cycles import failed_checks, sync

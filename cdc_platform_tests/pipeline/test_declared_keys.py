@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from pyiceberg.table import Table
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.declared_keys import DECLARED, HAS_NULLS, declare_key
 from cdc_platform.lake.commits.maintenance import compact_all_files
 from cdc_platform.model.base.names import lake_table_name

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform_tests.golden_streams import GoldenStream, golden_streams, log_row, quarantine_row
 from cdc_platform_tests.support.pipelines import (
     append_raw,

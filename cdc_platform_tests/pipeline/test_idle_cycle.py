@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
-from cdc_platform.sources.debezium.settings.settings import FilesInput
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
 from cdc_platform_tests.support.cycles import sync
 from cdc_platform_tests.support.datastream.files import StreamFolder

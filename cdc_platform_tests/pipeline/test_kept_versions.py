@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 
 from cdc_platform.errors import RowNotFound
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ValueCaptureType

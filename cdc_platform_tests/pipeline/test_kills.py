@@ -10,13 +10,13 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import DataFrameWriterV2
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.model.schema.schema_events import SchemaChange
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
-from cdc_platform.simulator.wire.settings import SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 from cdc_platform_tests.support.traffic import SECOND, Traffic, changing_columns, prove_end
 
 if TYPE_CHECKING:

@@ -15,14 +15,14 @@ from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import CUT, LOG, RAW
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import fact, head, read_mark
 from cdc_platform.lake.commits.maintenance import compact_small_files
 from cdc_platform.lake.state.cut_states import cut_states
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.opened.settings import MaintenanceSettings
+from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing import maintain
 from cdc_platform.pipeline.publishing.maintain import Chore, MaintenanceOutcome, choose_chores, maintain_lake

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.ordering_key import record_order
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform_tests.servers.kafka import Broker
 from cdc_platform_tests.support.soak import Soak
 from cdc_platform_tests.support.workload import WORKLOADS, Place, needs_broker

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.model.stream.records import ValueCaptureType
-from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform_tests.support.traffic import Traffic
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from cdc_platform.commands.status import describe_status
 from cdc_platform.errors import RetentionExpired, SourceError
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.model.stream.lineage import Partition
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
@@ -20,10 +20,10 @@ from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.wire.settings import Dialect, Fault, SimulatorSettings
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.simulator.wire.simulator_settings import Dialect, Fault, SimulatorSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

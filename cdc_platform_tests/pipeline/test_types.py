@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.schema.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
@@ -18,7 +18,7 @@ from cdc_platform.pipeline.on_demand.explain import explain_row
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.sources.spanner.copying.columns import to_arrow
 from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
-from cdc_platform.sources.spanner.settings import Dialect
+from cdc_platform.sources.spanner.spanner_settings import Dialect
 from cdc_platform.sources.spanner.stream.batches import to_batch
 from cdc_platform.sources.spanner.stream.window_reader import RECORD_FORMS
 from cdc_platform_tests.sources.spanner.fake_server import Plain, change_row, to_value

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult

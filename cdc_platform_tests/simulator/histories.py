@@ -9,7 +9,7 @@ from cdc_platform.simulator.history.history import History
 from cdc_platform.simulator.history.hours import Hours
 from cdc_platform.simulator.sql.database import Database
 from cdc_platform.simulator.stream.stream import StreamQuery
-from cdc_platform.simulator.wire.settings import SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 from cdc_platform.sources.spanner.stream.decode import decode_change_record
 from cdc_platform.sources.spanner.stream.record_rows import CHILDREN, DATA, RecordRow
 

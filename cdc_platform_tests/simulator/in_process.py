@@ -18,12 +18,12 @@ from cdc_platform.simulator.history.history_file import transaction_line
 from cdc_platform.simulator.history.transactions import Transaction
 from cdc_platform.simulator.service import SpannerService
 from cdc_platform.simulator.wire.problems import Refusal
-from cdc_platform.simulator.wire.settings import Dialect, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import Dialect, SimulatorSettings
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.failures import to_source_error
 from cdc_platform.sources.spanner.client.wire import rows_parser
-from cdc_platform.sources.spanner.settings import Dialect as SpokenDialect
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import Dialect as SpokenDialect
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.spanner.stream.window_pool import read_together
 from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.fake_stream import read_control

@@ -14,7 +14,12 @@ import pytest
 from cdc_platform.demo.bank import BankSettings, create_instance, open_client
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.wire.settings import Dialect, RecordSequences, RootParents, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import (
+    Dialect,
+    RecordSequences,
+    RootParents,
+    SimulatorSettings,
+)
 from cdc_platform_tests.programs import ENVIRONMENT, Program, start_command
 from cdc_platform_tests.servers.jars import require_jars
 from cdc_platform_tests.servers.spanner_router import router

@@ -11,7 +11,7 @@ import pytest
 
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.wire.settings import (
+from cdc_platform.simulator.wire.simulator_settings import (
     Dialect,
     RecordSequences,
     RootParents,

@@ -10,9 +10,9 @@ from google.cloud.spanner_v1.types import CreateSessionRequest, ExecuteSqlReques
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.service import SpannerService
 from cdc_platform.simulator.wire.problems import Refusal
-from cdc_platform.simulator.wire.settings import SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 from cdc_platform.sources.spanner.client.query import change_stream_query, to_request
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, Simulated, simulated
 from cdc_platform_tests.sources.spanner.servers import connected
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from cdc_platform.simulator.wire.settings import (
+from cdc_platform.simulator.wire.simulator_settings import (
     PASSING_FAULTS,
     Dialect,
     RecordSequences,

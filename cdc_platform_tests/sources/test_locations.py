@@ -3,7 +3,7 @@
 import pytest
 
 from cdc_platform.errors import SettingError
-from cdc_platform.sources.debezium.settings.settings import FilesInput
+from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform.sources.locations import arrow_location, check_location, scheme_of
 
 CONTAINER = "abfss://box@account.dfs.core.windows.net/p"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from cdc_platform.errors import SparkUnreachable
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.connect_server import ConnectServer, start_connect_server, wait_until_ready
-from cdc_platform.spark.session.settings import SparkSettings
+from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.pipeline.bank import expected_balances
 from cdc_platform_tests.programs import free_port
 from cdc_platform_tests.spark_fixtures import require_java

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.opened.pipeline import Pipeline

@@ -6,7 +6,7 @@ from copy import deepcopy
 from itertools import count
 from typing import Any, Final, NamedTuple
 
-from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform_tests.sources.spanner.servers import DATA
 from cdc_platform_tests.support.hostile_values import BEYOND, EXPONENTS, HALF, NUMBER, nested, written
 from cdc_platform_tests.support.spanner_additions import Addition, Record

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, Lake, own_tables
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, POSITION, head, read_mark
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
@@ -32,13 +32,13 @@ from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.opened.settings import MaintenanceSettings, PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings, PipelineSettings
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.sources.loading import load_with, read_with
 from cdc_platform.sources.spanner.copying.copy_chunks import columns_from_text, columns_to_text
-from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.spanner.stream.malformed_records import decode_again
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.fake_copies import FakeCopyDataSource, FakePlanner, FakePlans, RowsAt

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.wire.settings import SimulatorSettings
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.support.traffic import ORIGIN, SECOND, prove, prove_log
 from cdc_platform_tests.support.workload import Place
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.timestamps import to_rfc3339
@@ -22,10 +22,10 @@ from cdc_platform.pipeline.checks.reconciliation import Proof, prove_tables
 from cdc_platform.pipeline.checks.source_checks import describe_proof
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.stream.records import watched_changes
-from cdc_platform.simulator.wire.settings import (
+from cdc_platform.simulator.wire.simulator_settings import (
     PASSING_FAULTS,
     Dialect,
     RecordSequences,
@@ -34,7 +34,7 @@ from cdc_platform.simulator.wire.settings import (
     SchemaChangeKind,
     SimulatorSettings,
 )
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 ORIGIN: Final = 1_790_000_000_000_000
 SECOND: Final = 1_000_000

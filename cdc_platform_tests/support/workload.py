@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.opened.source import SourceSettings
-from cdc_platform.sources.debezium.settings.settings import Strategy
+from cdc_platform.sources.debezium.settings.debezium_settings import Strategy
 from cdc_platform_tests.servers.kafka import Broker
 from cdc_platform_tests.support.pipelines import rows_of
 

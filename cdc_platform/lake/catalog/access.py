@@ -13,7 +13,7 @@ from cdc_platform.errors import (
     SettingError,
     SetupError,
 )
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 
 _NO_BUCKET: Final = ("NO_SUCH_BUCKET", "NoSuchBucket", "bucket does not exist", "ContainerNotFound")
 _DENIED: Final = (

@@ -7,7 +7,7 @@ from pyiceberg.catalog import TYPE, Catalog, load_catalog
 from pyiceberg.io import PY_IO_IMPL
 
 from cdc_platform.lake.catalog.files import LakeFiles
-from cdc_platform.lake.catalog.settings import CATALOG, LakeSettings, require_kind
+from cdc_platform.lake.catalog.lake_settings import CATALOG, LakeSettings, require_kind
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 

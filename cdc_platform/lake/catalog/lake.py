@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from cdc_platform.errors import LakeDamaged, LakeFormatUnknown, PipelineNotFound, SettingError
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
-from cdc_platform.lake.catalog.settings import CATALOG, KEPT_BY_TIME, LakeSettings, local_folder
+from cdc_platform.lake.catalog.lake_settings import CATALOG, KEPT_BY_TIME, LakeSettings, local_folder
 from cdc_platform.model.base.names import lake_table_name, quote_spark
 from cdc_platform.model.base.schemas import (
     CHANGE_LOG,

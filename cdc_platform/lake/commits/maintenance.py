@@ -9,7 +9,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.settings import CATALOG
+from cdc_platform.lake.catalog.lake_settings import CATALOG
 from cdc_platform.lake.commits.commits import BRANCH, MAIN
 
 NEVER: Final = 2_147_483_647

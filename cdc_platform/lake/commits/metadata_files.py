@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.files import read_metadata_file
-from cdc_platform.lake.catalog.settings import KEPT_BY_TIME
+from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME
 
 LOGGER = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from cdc_platform.model.schema.table_options import (
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.lake_places import refused_tables
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.opened.source import ComparedSource, CopySource, EventSource, Source, StreamSource
 from cdc_platform.pipeline.opened.sources import open_source
 

@@ -3,14 +3,14 @@
 from functools import singledispatch
 
 from cdc_platform.pipeline.opened.source import Source, SourceSettings
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.source import DatastreamSource
 from cdc_platform.sources.debezium.files.source import DebeziumSource
 from cdc_platform.sources.debezium.kafka.topics_source import TopicsSource
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
-from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 
 @singledispatch

@@ -11,7 +11,7 @@ from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expenda
 from cdc_platform.lake.state.cuts import Cut, cuts_since_moment, cycle_published_by
 from cdc_platform.model.stream.retention import kept_moments, most_kept
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.opened.settings import KEPT_SNAPSHOTS_MIN
+from cdc_platform.pipeline.opened.pipeline_settings import KEPT_SNAPSHOTS_MIN
 from cdc_platform.pipeline.versions.branch import load_table
 
 READING_S: Final = 600

@@ -29,7 +29,7 @@ from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.opened.settings import MaintenanceSettings
+from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 from cdc_platform.pipeline.publishing.expire import (
     age_of_merged,
     age_of_own,

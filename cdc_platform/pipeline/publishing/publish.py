@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.catalog.settings import CATALOG
+from cdc_platform.lake.catalog.lake_settings import CATALOG
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.model.base.names import lake_table_name

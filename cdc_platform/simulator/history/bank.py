@@ -10,7 +10,7 @@ from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.simulator.history.schema import ALL_TYPES, DOCUMENTS, Schema, SimTable, bank_tables
 from cdc_platform.simulator.history.transactions import Key, Mod, Row
 from cdc_platform.simulator.history.typed_rows import text_of, typed_row
-from cdc_platform.simulator.wire.settings import FEWEST_ACCOUNTS, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import FEWEST_ACCOUNTS, SimulatorSettings
 from cdc_platform.simulator.wire.values import Cell
 
 OPENING_BALANCE: Final = 1000

@@ -14,7 +14,7 @@ from cdc_platform.simulator.history.partitions import PartitionTree
 from cdc_platform.simulator.history.places import place
 from cdc_platform.simulator.history.schema import Schema, Schemas
 from cdc_platform.simulator.history.transactions import Change, Key, Row, Transaction, pack, unpack
-from cdc_platform.simulator.wire.settings import RecordSequences, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import RecordSequences, SimulatorSettings
 
 SAME_TIMESTAMP: Final = 0.05
 """Share of transactions that get the timestamp of the last one, when they have no row in common."""

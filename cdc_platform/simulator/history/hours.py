@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.simulator.wire.settings import SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 
 FORMAT_VERSION: Final = 1
 BLOCK_MICROS: Final = 1_000_000

@@ -11,7 +11,12 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.simulator.history.schema_changes import all_changes, parse_watched
-from cdc_platform.simulator.wire.settings import Dialect, SchemaChange, SchemaChangeKind, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import (
+    Dialect,
+    SchemaChange,
+    SchemaChangeKind,
+    SimulatorSettings,
+)
 from cdc_platform.simulator.wire.values import PROTO_NAMES, UNKNOWN, in_dialect
 
 ACCOUNTS: Final = "accounts"

@@ -7,7 +7,7 @@ from typing import Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.stream.records import ValueCaptureType
-from cdc_platform.simulator.wire.settings import SchemaChange, SchemaChangeKind, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import SchemaChange, SchemaChangeKind, SimulatorSettings
 
 ALL: Final = "ALL"
 """Follows `FOR` where a change stream watches every table, also those to come."""

@@ -10,7 +10,13 @@ from cdc_platform.simulator.history.schema import Schema, SimColumn, SimTable
 from cdc_platform.simulator.sql.read_only import answer, read_only
 from cdc_platform.simulator.sql.tokens import tokens_of
 from cdc_platform.simulator.sql.translation import to_sqlite
-from cdc_platform.simulator.wire.settings import DAY_S, RETENTION_S, Dialect, PartitionMode, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import (
+    DAY_S,
+    RETENTION_S,
+    Dialect,
+    PartitionMode,
+    SimulatorSettings,
+)
 from cdc_platform.simulator.wire.values import BOOL, FLOAT64, INT64, STRING, spanner_type
 
 _TABLES: Final = {

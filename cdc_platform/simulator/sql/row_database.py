@@ -10,7 +10,7 @@ from cdc_platform.simulator.history.transactions import Row
 from cdc_platform.simulator.sql.read_only import answer, read_only
 from cdc_platform.simulator.sql.translation import to_sqlite
 from cdc_platform.simulator.wire import problems
-from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform.simulator.wire.values import plain
 
 Filling: TypeAlias = tuple[SimTable, Sequence[SimColumn], Iterable[Row]]

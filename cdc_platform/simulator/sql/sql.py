@@ -18,7 +18,7 @@ from cdc_platform.simulator.sql.tokens import (
 )
 from cdc_platform.simulator.stream.stream import StreamQuery
 from cdc_platform.simulator.wire import problems
-from cdc_platform.simulator.wire.settings import Dialect, PartitionMode, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import Dialect, PartitionMode, SimulatorSettings
 
 _ARGUMENTS: Final = {
     "start_timestamp": "TIMESTAMP",

@@ -7,7 +7,7 @@ from typing import Any, Final
 from cdc_platform.simulator.sql.parameters import Parameters, find_parameter
 from cdc_platform.simulator.sql.tokens import Token, TokenKind, all_tokens, at, closing, end_of_casts
 from cdc_platform.simulator.wire import problems
-from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 
 _STRAY: Final = frozenset("'\"`[]")
 _NO_LIST: Final = "IN UNNEST and = ANY take an array parameter or an array literal"

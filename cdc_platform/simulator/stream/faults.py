@@ -9,7 +9,7 @@ from typing import Final
 from cdc_platform.simulator.stream.stream import StreamQuery
 from cdc_platform.simulator.wire.chunks import Row
 from cdc_platform.simulator.wire.problems import Refusal, start_in_past
-from cdc_platform.simulator.wire.settings import Fault, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import Fault, SimulatorSettings
 
 MOST_FAULTS_IN_A_ROW: Final = 2
 """A query that is asked again and again gets through, as it would after a while in real life."""

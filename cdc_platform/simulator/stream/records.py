@@ -10,7 +10,7 @@ from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.simulator.history.schema import Schema, SimColumn, SimTable
 from cdc_platform.simulator.history.transactions import Change, Mod, Row, Transaction
-from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform.simulator.wire.values import json_text, json_writer, type_fields
 from cdc_platform.simulator.wire.wire import FALSE, NULL, TRUE, list_value, string_value
 

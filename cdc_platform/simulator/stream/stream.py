@@ -12,7 +12,7 @@ from cdc_platform.simulator.stream.records import child_row, heartbeat_row
 from cdc_platform.simulator.wire import problems
 from cdc_platform.simulator.wire.chunks import Position, Row
 from cdc_platform.simulator.wire.messages import start_row
-from cdc_platform.simulator.wire.settings import PartitionMode, RootParents
+from cdc_platform.simulator.wire.simulator_settings import PartitionMode, RootParents
 
 HEARTBEAT_MS_LOWEST: Final = 100
 HEARTBEAT_MS_HIGHEST: Final = 300_000

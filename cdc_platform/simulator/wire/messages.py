@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from cdc_platform.model.schema.table_schema import ColumnType
-from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform.simulator.wire.values import row_type
 from cdc_platform.simulator.wire.wire import string_value
 

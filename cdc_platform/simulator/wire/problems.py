@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 
 
 class Refusal(Exception):

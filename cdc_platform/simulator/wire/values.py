@@ -9,7 +9,7 @@ from json.encoder import encode_basestring
 from typing import Any, Final, TypeAlias
 
 from cdc_platform.model.schema.table_schema import ARRAY, ColumnType
-from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform.simulator.wire.wire import Plain, plain_value, string_value
 
 Cell: TypeAlias = Any

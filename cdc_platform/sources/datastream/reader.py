@@ -22,7 +22,7 @@ from cdc_platform.model.stream.unread import FailedRead
 from cdc_platform.sources.datastream.files.file_events import decode_file
 from cdc_platform.sources.datastream.files.files import SUFFIXES
 from cdc_platform.sources.datastream.files.schema_files import Offers, borrowed_schemas
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.event_batches import EventBatches, FileCounts
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.workers import prepare_worker

@@ -30,7 +30,7 @@ from cdc_platform.sources.datastream.files.schema_files import (
     key_of_name,
     offered_schemas,
 )
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.values.types import Fields
 from cdc_platform.sources.event_tables import storable, table_of
 from cdc_platform.sources.file_store import FileStore

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cdc_platform.sources.spanner.client.query import STRING, Parameter, Query
-from cdc_platform.sources.spanner.settings import Dialect
+from cdc_platform.sources.spanner.spanner_settings import Dialect
 
 STREAM_NAMES: Final = Query("SELECT change_stream_name FROM information_schema.change_streams")
 

@@ -21,7 +21,7 @@ from cdc_platform.sources.spanner.information_schema import (
     STREAM_NAMES,
     InformationSchema,
 )
-from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import Dialect, SpannerSettings
 from cdc_platform.sources.spanner.stream.partition_mode import check_partition_mode
 
 DEFAULT_RETENTION_S: Final = 7 * 86_400

@@ -25,7 +25,7 @@ from cdc_platform.sources.spanner.client.failures import refused_start
 from cdc_platform.sources.spanner.client.query import change_stream_query
 from cdc_platform.sources.spanner.copying.snapshot import clock_micros, rows_at
 from cdc_platform.sources.spanner.schema import StreamDescription, check_nanosecond_columns, describe_stream
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.spark_source import SparkSource
 
 if TYPE_CHECKING:

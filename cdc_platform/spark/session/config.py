@@ -7,10 +7,16 @@ from pathlib import Path
 from typing import Final
 
 from cdc_platform.errors import JarsUnavailable
-from cdc_platform.lake.catalog.settings import CATALOG, HIDDEN_NAMES, LakeSettings, holds_secret, is_secret
+from cdc_platform.lake.catalog.lake_settings import (
+    CATALOG,
+    HIDDEN_NAMES,
+    LakeSettings,
+    holds_secret,
+    is_secret,
+)
 from cdc_platform.spark.session.class_archive import archive_options
 from cdc_platform.spark.session.connect_token import with_token
-from cdc_platform.spark.session.settings import POSTGRESQL_DRIVER, SparkSettings
+from cdc_platform.spark.session.spark_settings import POSTGRESQL_DRIVER, SparkSettings
 
 RUNTIME: Final = "org.apache.iceberg:iceberg-spark-runtime"
 LOG4J: Final = Path(__file__).with_name("log4j2.properties")

@@ -13,14 +13,14 @@ from pathlib import Path
 import pyspark
 
 from cdc_platform.errors import SparkUnreachable
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.private_files import open_private
 from cdc_platform.spark.session.config import launch_secrets, spark_config
 from cdc_platform.spark.session.connect_token import VARIABLE as TOKEN_VARIABLE
 from cdc_platform.spark.session.jars import check_jars
 from cdc_platform.spark.session.java import check_java
 from cdc_platform.spark.session.properties import properties_options, write_properties
-from cdc_platform.spark.session.settings import SparkSettings
+from cdc_platform.spark.session.spark_settings import SparkSettings
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from cdc_platform.errors import JarsUnavailable
-from cdc_platform.spark.session.settings import SparkSettings
+from cdc_platform.spark.session.spark_settings import SparkSettings
 
 SHA256: Final = {
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0": (

@@ -5,7 +5,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.settings import KEPT_BY_TIME
+from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_options import ORDER_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spark_type

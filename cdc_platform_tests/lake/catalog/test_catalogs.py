@@ -18,7 +18,7 @@ from pyiceberg.table.metadata import TableMetadata
 from cdc_platform.errors import SettingError, SetupError
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
 COLUMNS: Final = pa.schema([pa.field("id", pa.int64())])

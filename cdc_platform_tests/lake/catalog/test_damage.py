@@ -19,7 +19,7 @@ from cdc_platform.lake.catalog.lake import (
     Lake,
     own_tables,
 )
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.control import load_lineage, read_control
 from cdc_platform.lake.state.copies import load_plans

@@ -17,7 +17,7 @@ from cdc_platform.lake.catalog.lake import (
     SYSTEM_TABLES,
     Lake,
 )
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts

@@ -12,7 +12,7 @@ from pyiceberg.serializers import FromInputFile
 
 from cdc_platform.lake.catalog.files import LakeFile, LakeFiles
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.catalog.sql_catalog import share_logs
 
 ROWS: Final = pa.table({"id": pa.array([1, 2, 3], pa.int64())})

@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.table import Table
 
 from cdc_platform.lake.catalog.lake import QUARANTINED, Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import (
     CYCLE,
     NEXT_ORDINAL,

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expendable
 
 if TYPE_CHECKING:

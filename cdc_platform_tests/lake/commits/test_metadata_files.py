@@ -11,7 +11,7 @@ from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.locations import LocationProvider
 
 from cdc_platform.lake.catalog.lake import CUT, LOG, SCHEMA, Lake
-from cdc_platform.lake.catalog.settings import KEPT_BY_TIME, LOGGED_FILES, LakeSettings
+from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME, LOGGED_FILES, LakeSettings
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata, keep_by_time
 
 LOGGED: Final = 4

@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import DELETION_MARKERS, QUARANTINED, Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.commits.writes import CycleStep, replace_cycle
 from cdc_platform.model.base.schemas import QUARANTINE

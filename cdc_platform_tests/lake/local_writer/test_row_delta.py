@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Operation
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import BRANCH, MAIN, count_rows, fact, head
 from cdc_platform.lake.commits.maintenance import compact_all_files, expire_snapshots
 from cdc_platform.lake.local_writer import row_delta

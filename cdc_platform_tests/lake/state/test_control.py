@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.lake.catalog.lake import LINEAGE, Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, read_control, save_lineage
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin

@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, LakeDamaged
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.copies import (
     COPY,

@@ -7,7 +7,7 @@ import pytest
 
 from cdc_platform.errors import CommitConflict, CutNotFound
 from cdc_platform.lake.catalog.lake import CUT, Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state import cuts
 from cdc_platform.lake.state.cuts import Cut, append_cut, find_cut, list_cuts, newest_cut
 

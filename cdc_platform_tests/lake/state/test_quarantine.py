@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.lake.catalog.lake import QUARANTINED, READ, Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE
 from cdc_platform.lake.state.quarantine import (
     ReplayMark,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from cdc_platform.lake.catalog.lake import RAW, READ, Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, read_mark
 from cdc_platform.lake.state.read_progress import list_failed, load_read_progress
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlparse
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.checks import check_result
 from cdc_platform.pipeline.checks.check_result import checking
 from cdc_platform.spark.session.session_settings import changed_settings

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.lake.catalog.lake import LINEAGE, LOG, RAW, SCHEMA
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, POSITION, Mark, ancestors_of, fact, head, read_mark
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.cuts import append_cut, newest_cut

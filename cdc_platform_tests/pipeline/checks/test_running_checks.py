@@ -8,7 +8,7 @@ import pytest
 
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import LOG, RAW
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline.checks import running_checks as guard_module

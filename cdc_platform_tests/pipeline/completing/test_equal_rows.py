@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.rows.keyless import row_of
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.versions.lake_frames import read_log
-from cdc_platform.sources.debezium.settings.settings import FilesInput
+from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform.spark.log.keyless import count_in_log
 from cdc_platform.spark.log.ordered_rows import RowCopies
 from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, settings_with

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.rows.connected_rows import connected
 from cdc_platform.model.rows.resolution import RowChange, RowId, resolve
 from cdc_platform.model.schema.table_options import TableOptions
@@ -20,9 +20,9 @@ from cdc_platform.pipeline.completing.completion_size import DriverBounds
 from cdc_platform.pipeline.completing.key_chains import ChainChange
 from cdc_platform.pipeline.completing.resolve import complete_changes
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, Strategy
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput, Strategy
 from cdc_platform.sources.json_codec import read_members
 from cdc_platform.spark.frames.small import interpreted
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with

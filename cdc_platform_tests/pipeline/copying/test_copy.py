@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyiceberg.table import Table
 
 from cdc_platform.errors import AccessDenied, LakeError, SourceNotFound
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.copies import (
     COPY_BRANCH,
     Batch,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.copies import COPY_BRANCH, CopyPlan, save_plans
 from cdc_platform.lake.state.cuts import Cut, append_cut
 from cdc_platform.model.schema.column_versions import ColumnHistory

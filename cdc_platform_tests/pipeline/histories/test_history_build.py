@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.schema.table_options import TableOptions, history_name

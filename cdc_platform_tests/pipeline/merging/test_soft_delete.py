@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc_platform.errors import SettingError
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.checks.check_result import EVERYTHING

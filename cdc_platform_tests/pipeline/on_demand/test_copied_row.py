@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.rows.row_key import KeyColumn, parse_key
 from cdc_platform.pipeline.on_demand import copied_row
 from cdc_platform.pipeline.on_demand.copied_row import source_json

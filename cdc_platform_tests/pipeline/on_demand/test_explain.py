@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from cdc_platform.cli import main
 from cdc_platform.commands.explain import describe_explanation
 from cdc_platform.errors import RowNotFound, TableNotFound
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType, ValueCaptureType

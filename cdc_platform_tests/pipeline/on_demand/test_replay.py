@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.quarantine import count_quarantined, load_quarantined
 from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter, ReplaySource
@@ -16,9 +16,9 @@ from cdc_platform.pipeline.checks.log_checks import check_nothing_lost
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, NullPolicy
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput, NullPolicy
 from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync

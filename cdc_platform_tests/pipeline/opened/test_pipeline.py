@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.errors import SettingError
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.column_versions import Bound, ColumnHistory, ColumnVersion
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.schema_reads import SchemaRead

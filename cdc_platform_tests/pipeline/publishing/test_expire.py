@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.publishing.expire import READING_S, age_of_own, forget_deletion_markers
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform_tests.pipeline.bank import bank_pipeline

@@ -9,7 +9,7 @@ import pytest
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import RAW
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.opened.pipeline import Pipeline

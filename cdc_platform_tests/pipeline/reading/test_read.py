@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cdc_platform.errors import PartitionStuck
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import ControlRows
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading import read
 from cdc_platform.pipeline.reading.read import (
     ReadOutcome,
@@ -24,7 +24,7 @@ from cdc_platform.pipeline.reading.read import (
     read_partitions,
     read_windows,
 )
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.pipelines import make_pipeline, source_of, window_row
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from cdc_platform.lake.catalog.lake import SCHEMA
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.records import ValueCaptureType

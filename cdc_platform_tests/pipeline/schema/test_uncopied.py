@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.errors import RetentionExpired, SourceNotFound
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING

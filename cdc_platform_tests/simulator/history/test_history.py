@@ -21,9 +21,14 @@ from cdc_platform.simulator.history.hours import BLOCK_MICROS, LEASE_BLOCKS, Hou
 from cdc_platform.simulator.history.places import place
 from cdc_platform.simulator.history.transactions import Mod
 from cdc_platform.simulator.stream.records import watched_changes
-from cdc_platform.simulator.wire.settings import Dialect, RecordSequences, RootParents, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import (
+    Dialect,
+    RecordSequences,
+    RootParents,
+    SimulatorSettings,
+)
 from cdc_platform.simulator.wire.values import spanner_type, type_fields
-from cdc_platform.sources.spanner.settings import Dialect as SourceDialect
+from cdc_platform.sources.spanner.spanner_settings import Dialect as SourceDialect
 from cdc_platform_tests.simulator.histories import (
     ORIGIN,
     SECOND,

@@ -9,7 +9,7 @@ import pytest
 from cdc_platform.errors import SettingError
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.simulator.sql.information import Information
-from cdc_platform.simulator.wire.settings import Dialect, SchemaChange, SchemaChangeKind
+from cdc_platform.simulator.wire.simulator_settings import Dialect, SchemaChange, SchemaChangeKind
 from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, data_of, follow, simulated
 
 

@@ -9,7 +9,7 @@ from cdc_platform.simulator.sql.database import MOST_CHARACTERS
 from cdc_platform.simulator.sql.reads import TableReads
 from cdc_platform.simulator.sql.tokens import all_tokens
 from cdc_platform.simulator.wire.problems import Refusal
-from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform_tests.simulator.histories import simulated
 
 WITHIN_S: Final = 1.0

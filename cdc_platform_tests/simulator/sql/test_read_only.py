@@ -13,7 +13,7 @@ from cdc_platform.simulator.sql.read_only import answer, read_only
 from cdc_platform.simulator.sql.row_database import RowDatabase
 from cdc_platform.simulator.sql.translation import SqliteQuery
 from cdc_platform.simulator.wire.problems import Refusal
-from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform_tests.simulator.histories import simulated
 
 PRODUCT = "FROM t a, t b, t c, t d, t e"

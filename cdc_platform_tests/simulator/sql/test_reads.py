@@ -8,7 +8,7 @@ from google.cloud.spanner_v1 import param_types
 
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.wire.settings import Dialect, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import Dialect, SimulatorSettings
 from cdc_platform_tests.sources.spanner.servers import connected
 
 pytestmark = pytest.mark.integration

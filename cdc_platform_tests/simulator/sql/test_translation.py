@@ -7,7 +7,7 @@ import pytest
 from cdc_platform.simulator.sql.tokens import all_tokens
 from cdc_platform.simulator.sql.translation import to_sqlite
 from cdc_platform.simulator.wire.problems import Refusal
-from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 
 GOOGLESQL, POSTGRESQL = Dialect.GOOGLESQL, Dialect.POSTGRESQL
 NAMES: Final = {"streamName": "s", "tables": ["a", "b"], "none": None, "p1": "s", "p2": [1, 2]}

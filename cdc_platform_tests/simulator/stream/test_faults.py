@@ -12,7 +12,7 @@ from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.stream.faults import MOST_FAULTS_IN_A_ROW, Fate, Faults
 from cdc_platform.simulator.stream.stream import StreamQuery
 from cdc_platform.simulator.wire.problems import Refusal
-from cdc_platform.simulator.wire.settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import Query, change_stream_query
 from cdc_platform.sources.spanner.stream.window_reader import read_window

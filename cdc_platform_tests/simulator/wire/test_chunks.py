@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.chunks import split_value
-from cdc_platform.simulator.wire.settings import SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 from cdc_platform.simulator.wire.wire import list_value, plain_value, string_value, varint
 from cdc_platform.sources.spanner.client import wire
 from cdc_platform.sources.spanner.client.chunks import merge_chunks

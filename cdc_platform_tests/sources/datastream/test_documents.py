@@ -8,7 +8,7 @@ import pytest
 from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.sources.datastream.events.interpreter import Interpreter
 from cdc_platform.sources.datastream.files.file_events import decode_file
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform_tests.sources.datastream.generated_events import to_envelope
 from cdc_platform_tests.sources.datastream.reference_sink import ReferenceSink
 

@@ -12,7 +12,7 @@ from cdc_platform.model.stream.addresses import ADDRESS
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.interpreter import Interpreter
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform_tests.sources.datastream.generated_events import Event, to_envelope
 from cdc_platform_tests.sources.datastream.reference_sink import ReferenceSink
 

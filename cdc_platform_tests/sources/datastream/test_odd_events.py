@@ -13,7 +13,7 @@ from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.datastream.files.file_events import decode_file, decode_text
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform_tests.sources.datastream.generated_events import SOURCES, json_event, story
 from cdc_platform_tests.sources.datastream.odd_fields import ODD, odd_event

@@ -8,7 +8,7 @@ from cdc_platform.model.stream.files import SourceFile, files_from_json
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin, watermark_micros
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, WindowOutcome, WindowReport
 from cdc_platform.model.stream.unread import GONE, FailedRead, unread_path
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.source import DatastreamSource
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
 

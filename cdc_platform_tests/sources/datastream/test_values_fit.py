@@ -12,7 +12,7 @@ from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.files.avro_values import avro_reader
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.values.json_text import JsonNumber
 from cdc_platform.sources.datastream.values.types import FieldType, Kind
 from cdc_platform.sources.datastream.values.values import json_reader

@@ -13,7 +13,7 @@ from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.debezium.files import reader
 from cdc_platform.sources.debezium.files.source import DebeziumSource
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress
 
 Record = dict[str, Any]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.debezium.settings.settings import FilesInput
+from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform_tests.sources.debezium.cycles import Cycles, append
 from cdc_platform_tests.sources.debezium.written_events import (
     COLUMNS,

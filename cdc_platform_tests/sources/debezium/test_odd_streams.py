@@ -14,8 +14,8 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER, ConnectorModes, DecimalMode
+from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
-from cdc_platform.sources.debezium.settings.settings import FilesInput
 from cdc_platform_tests.sources.debezium.cycles import Cycles, append
 from cdc_platform_tests.sources.debezium.folding import fold
 from cdc_platform_tests.sources.debezium.written_events import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.sources.debezium.settings.settings import FilesInput
+from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform_tests.sources.debezium.cycles import Cycles
 from cdc_platform_tests.sources.debezium.written_events import (
     COLUMNS,

@@ -11,8 +11,8 @@ import pyarrow as pa
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange, plan_ranges
 from cdc_platform.sources.debezium.kafka.topics_reader import MESSAGES, TopicsReading
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
 from cdc_platform_tests.sources.debezium.cycles import READ_MICROS
 

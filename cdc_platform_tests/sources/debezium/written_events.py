@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 
 TABLE: Final = "public.orders"
 COLUMNS: Final = {TABLE: {"id": "bigint", "n": "integer", "big": "text", "xs": "smallint[]"}}

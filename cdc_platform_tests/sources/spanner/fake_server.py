@@ -20,7 +20,7 @@ from google.cloud.spanner_v1.types import (
 from google.protobuf.struct_pb2 import Value  # type: ignore[import-untyped] # ships no types
 
 from cdc_platform.model.base.timestamps import from_rfc3339
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.spanner.stream.decode import DATA_FIELDS, KIND_FIELDS
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")

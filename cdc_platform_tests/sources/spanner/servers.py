@@ -12,8 +12,13 @@ import pytest
 from cdc_platform.demo.bank import BankSettings, create_instance, open_client
 from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339, to_datetime
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.wire.settings import Dialect, RecordSequences, RootParents, SimulatorSettings
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.simulator.wire.simulator_settings import (
+    Dialect,
+    RecordSequences,
+    RootParents,
+    SimulatorSettings,
+)
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 SIMULATOR: Final = "simulator"
 EMULATOR: Final = "emulator"

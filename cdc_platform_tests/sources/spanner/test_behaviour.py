@@ -12,7 +12,7 @@ from google.api_core.datetime_helpers import DatetimeWithNanoseconds
 
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.stream.ordering_key import record_order
-from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform_tests.server_fixtures import Answers
 from cdc_platform_tests.sources.spanner.servers import (
     CHANGE_STREAM,

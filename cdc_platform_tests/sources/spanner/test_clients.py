@@ -7,7 +7,7 @@ import pytest
 from google.cloud.spanner_v1 import param_types
 
 from cdc_platform.model.base.timestamps import to_datetime
-from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform_tests.server_fixtures import SERVERS
 from cdc_platform_tests.sources.spanner.servers import CHANGE_STREAM, CHILDREN, Server
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
-from cdc_platform.simulator.wire.settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform_tests.server_fixtures import SERVERS, Answers
 from cdc_platform_tests.sources.spanner.servers import SIMULATOR, children_of, data_of, micros, read_all
 from cdc_platform_tests.sources.spanner.valued_servers import open_valued_on_emulator, open_valued_simulator

@@ -21,7 +21,7 @@ from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.failures import to_source_error
 from cdc_platform.sources.spanner.client.query import Parameter, Query, change_stream_query, to_request
-from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import Dialect, SpannerSettings
 from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.sources.spanner.fake_server import Answer, fake_server
 

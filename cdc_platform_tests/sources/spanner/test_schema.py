@@ -13,8 +13,8 @@ from cdc_platform.errors import (
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.schema import StreamDescription, describe_stream, retention_s
-from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform.sources.spanner.spanner_settings import Dialect, SpannerSettings
 from cdc_platform_tests.sources.spanner.fake_server import Answer, Plain, fake_server
 
 DDL = (

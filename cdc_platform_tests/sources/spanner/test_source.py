@@ -9,8 +9,8 @@ from cdc_platform.errors import SettingError, SourceNotFound, SourceUnreachable
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.sources.spanner.copying import snapshot
-from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.emulator_fixtures import BankStream, make_bank
 from cdc_platform_tests.sources.spanner.fake_server import Answer, fake_server
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.wire.settings import Dialect, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import Dialect, SimulatorSettings
 from cdc_platform_tests.sources.spanner.servers import (
     CHANGE_STREAM,
     SIMULATOR,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc_platform.errors import TransactionIncomplete
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.quarantine import load_quarantined
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.model.stream.records import ModType, ValueCaptureType

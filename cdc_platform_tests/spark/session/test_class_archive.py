@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.class_archive import CACHE_VARIABLE, UNUSED_S, archive_file, archive_options
 from cdc_platform.spark.session.config import spark_config
-from cdc_platform.spark.session.settings import SparkSettings
+from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.spark_fixtures import require_java
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.errors import JarsUnavailable
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.config import LOG4J, launch_secrets, list_jars, session_secrets, spark_config
-from cdc_platform.spark.session.settings import (
+from cdc_platform.spark.session.spark_settings import (
     DEFAULT_PACKAGES,
     KAFKA_CONNECTOR,
     POSTGRESQL_DRIVER,

@@ -6,11 +6,11 @@ import pytest
 
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import JarsUnavailable
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.resources import spark_session
 from cdc_platform.spark.session.connect_server import start_connect_server
 from cdc_platform.spark.session.jars import FOLDER_SETTING, SHA256, check_jars
-from cdc_platform.spark.session.settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
+from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 from cdc_platform_tests.spark_fixtures import require_java
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 

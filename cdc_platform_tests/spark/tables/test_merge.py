@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from pyiceberg.table import Table
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import BRANCH, head
 from cdc_platform.lake.commits.maintenance import compact_all_files
 from cdc_platform.model.schema.table_schema import TableSchema

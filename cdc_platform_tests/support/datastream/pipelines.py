@@ -4,11 +4,11 @@ import itertools
 from pathlib import Path
 from typing import Any, Final
 
-from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform_tests.support.datastream.files import MadeEvent
 
 _serial: Final = itertools.count(1)

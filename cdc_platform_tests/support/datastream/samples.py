@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.datastream.files.file_events import decode_file
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 
 SAMPLES: Final = Path(__file__).parents[2] / "golden" / "datastream"
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.opened.settings import PipelineSettings
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
 from cdc_platform_tests.support.workload import Place, describe_difference, stored_rows
 

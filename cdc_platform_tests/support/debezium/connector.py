@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from cdc_platform.sources.debezium.settings.settings import FilesInput
+from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform_tests.sources.debezium.cycles import Cycles, append
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 

@@ -21,10 +21,10 @@ from cdc_platform.sources.datastream.events.ordering_keys import (
 )
 from cdc_platform.sources.datastream.events.positions import PositionRules
 from cdc_platform.sources.datastream.events.row_keys import digest_of, key_of_metadata, key_of_row
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.declarations import event_identity
 from cdc_platform.sources.datastream.settings.kinds import SourceKind, is_backfill, source_kind
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.datastream.values.rows import problem_of
 from cdc_platform.sources.json_codec import write
 

@@ -12,10 +12,10 @@ from cdc_platform.model.base.names import case_key
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.sources.datastream.events.column_names import EVENT_ID, ROW_HASH, lake_names
 from cdc_platform.sources.datastream.events.envelope import Envelope
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.declarations import full_name
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import KeylessPolicy
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.table_names import table_name
 from cdc_platform.sources.datastream.values.rows import Columns
 

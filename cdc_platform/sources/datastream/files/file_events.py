@@ -13,8 +13,8 @@ from cdc_platform.sources.datastream.events.interpreter import Interpreter
 from cdc_platform.sources.datastream.files.avro_files import AVRO_RECORD
 from cdc_platform.sources.datastream.files.decoding import Decoding
 from cdc_platform.sources.datastream.files.files import read_events
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.declarations import declarations
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.datastream.values.json_text import compact
 from cdc_platform.sources.datastream.values.types import Fields
 

@@ -3,8 +3,8 @@
 from typing import Final
 
 from cdc_platform.sources.debezium.engine.spool import SUFFIX as SPOOLED
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
 from cdc_platform.sources.file_store import FileStore
 
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")

@@ -22,8 +22,8 @@ from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.event_files import event_files
 from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
 from cdc_platform.sources.debezium.transactions.arrivals import PassedUntil
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress, read_progress_of
 from cdc_platform.sources.debezium.wire.lines import read_lines

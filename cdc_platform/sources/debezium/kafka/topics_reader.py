@@ -11,7 +11,7 @@ from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress, TopicRange
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.transactions.arrivals import Arrival, PassedUntil
 from cdc_platform.sources.debezium.transactions.finalise import settled
 from cdc_platform.sources.debezium.transactions.given_out import Reading, give_out

@@ -19,8 +19,8 @@ from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka.kafka_failures import broker_failures
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicRange, plan_ranges
 from cdc_platform.sources.debezium.rows.decoder import Decoder
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa

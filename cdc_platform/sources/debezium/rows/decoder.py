@@ -19,7 +19,7 @@ from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, check_
 from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import BinaryMode
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, SnapshotPolicy
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, SnapshotPolicy
 from cdc_platform.sources.debezium.wire.envelope import (
     DataEvent,
     EnvelopeContent,

@@ -9,7 +9,7 @@ from typing import Any, Final
 from cdc_platform.model.base.names import case_key, is_reserved_column, unfit_columns_reason
 from cdc_platform.model.rows.keyless import keyless_columns
 from cdc_platform.model.schema.table_schema import ColumnType, spark_type
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, NullPolicy
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, NullPolicy
 from cdc_platform.sources.debezium.values.encodings import (
     Encoding,
     agreed_encoding,

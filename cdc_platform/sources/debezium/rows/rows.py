@@ -21,7 +21,7 @@ from cdc_platform.sources.debezium.rows.pairing import Identity, identity_of
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, TablePlan
 from cdc_platform.sources.debezium.rows.row_keys import header_key, key_json, read_value
 from cdc_platform.sources.debezium.rows.state import DecoderState
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, Strategy
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, Strategy
 from cdc_platform.sources.debezium.values.unavailable import ValueState
 from cdc_platform.sources.debezium.wire.envelope import DataEvent, Op, Unreadable
 from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, ordering_key

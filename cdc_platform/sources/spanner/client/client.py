@@ -26,7 +26,7 @@ from cdc_platform.sources.spanner.client.failures import to_source_error
 from cdc_platform.sources.spanner.client.query import DIALECT_QUERY, Query, to_request
 from cdc_platform.sources.spanner.client.silence import unless_silent
 from cdc_platform.sources.spanner.client.wire import BOOL_TAG, boolean, rows_parser, text
-from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import Dialect, SpannerSettings
 
 _DIALECTS: Final = {"GOOGLE_STANDARD_SQL": Dialect.GOOGLESQL, "POSTGRESQL": Dialect.POSTGRESQL}
 _LOCAL_CHANNEL_OPTIONS: Final = (

@@ -16,7 +16,7 @@ from cdc_platform.errors import (
     SourceUnreachable,
 )
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.statuses import StatusMeaning, find_meaning
 
 _RETENTION_ADVICE: Final = (

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from cdc_platform.model.base.names import ROOT_TOKEN, quote_postgresql, quote_spanner
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import Dialect, SpannerSettings
 
 STRING: Final = "STRING"
 INT64: Final = "INT64"

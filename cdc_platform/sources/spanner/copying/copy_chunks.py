@@ -9,7 +9,7 @@ from typing import Any
 from cdc_platform.model.base.stored_texts import COPIES_TABLE, parse_stored, read_stored
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.sources.spanner.client.query import Parameter, Query, to_request
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import STRING, Parameter, Query, quote_name
 from cdc_platform.sources.spanner.copying.copy_bounds import Bound, KeyRange, OrderedKeyColumn, splittable
 from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, PartitionToken
-from cdc_platform.sources.spanner.settings import Dialect
+from cdc_platform.sources.spanner.spanner_settings import Dialect
 
 ENOUGH_TOKENS: Final = 8
 """Spanner cuts large tables by itself; one that it cuts into fewer parts is cut by its key."""

@@ -12,7 +12,7 @@ from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import Query, quote_name
 from cdc_platform.sources.spanner.client.wire import MISSHAPEN
 from cdc_platform.sources.spanner.copying.columns import arrow_type, is_readable, shown_value, to_arrow
-from cdc_platform.sources.spanner.settings import Dialect
+from cdc_platform.sources.spanner.spanner_settings import Dialect
 
 ROWS_PER_BATCH: Final = 10_000
 EXCERPT_BYTES: Final = 500

@@ -11,7 +11,7 @@ from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, Wi
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import change_stream_query
-from cdc_platform.sources.spanner.settings import Dialect
+from cdc_platform.sources.spanner.spanner_settings import Dialect
 from cdc_platform.sources.spanner.stream.batches import RecordBatchBuilder, window_batch
 from cdc_platform.sources.spanner.stream.decode import check_layout, decode_change_record
 from cdc_platform.sources.spanner.stream.json_records import check_json_layout, decode_json_record

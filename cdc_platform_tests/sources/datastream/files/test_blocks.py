@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.datastream.files import blocks, lines
 from cdc_platform.sources.datastream.files.file_events import decode_file
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.text_files import FileDamaged
 from cdc_platform_tests.sources.datastream.generated_events import SOURCES, json_event, story
 from cdc_platform_tests.sources.datastream.odd_fields import ODD, odd_event

@@ -13,7 +13,7 @@ from cdc_platform.model.stream.lineage import ChildAnnouncement, advance, begin
 from cdc_platform.model.stream.read_windows import ReadRequest, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.datastream.reader import DatastreamDataSource
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.source import DatastreamSource
 from cdc_platform_tests.unified_types import avro_file, event_schema, json_line
 

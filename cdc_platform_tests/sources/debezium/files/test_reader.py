@@ -11,7 +11,7 @@ import pytest
 
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.debezium.files import reader
-from cdc_platform.sources.debezium.settings.settings import FilesInput
+from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform.sources.debezium.transactions.progress import FileProgress
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform_tests.sources.debezium.cycles import Cycles

@@ -6,8 +6,8 @@ import pytest
 
 from cdc_platform.errors import SourceNotFound
 from cdc_platform.sources.debezium.files.source import DebeziumSource
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput
 
 
 def test_a_spool_that_its_engine_has_not_made_yet_holds_nothing(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.sources.debezium.settings.settings import FilesInput
+from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform_tests.sources.debezium.cycles import Cycles, append
 from cdc_platform_tests.sources.debezium.deferred import FIRST, DeferredConnector, without_headers
 from cdc_platform_tests.sources.debezium.folding import Lake, row_change_of, rows_of

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cdc_platform.model.stream.records import AGAIN_SINCE, RecordKind
+from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.settings.settings import FilesInput
 from cdc_platform.sources.debezium.transactions.progress import STATE
 from cdc_platform_tests.sources.debezium.cycles import Cycles, append
 from cdc_platform_tests.sources.debezium.topic_logs import Place, TopicLogs

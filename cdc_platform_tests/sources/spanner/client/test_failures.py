@@ -17,7 +17,7 @@ from cdc_platform.errors import (
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.sources.retries import Retries
 from cdc_platform.sources.spanner.client.failures import refused_start, to_source_error
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 SETTINGS = SpannerSettings("p", "i", "d", "s")
 

@@ -1,7 +1,7 @@
 from google.cloud.spanner_v1.types import ExecuteSqlRequest
 
 from cdc_platform.sources.spanner.client.query import Query, change_stream_query, to_request
-from cdc_platform.sources.spanner.settings import Dialect, Priority, SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import Dialect, Priority, SpannerSettings
 
 SETTINGS = SpannerSettings("p", "i", "d", "s", priority=Priority.LOW, request_tag="cdc_platform/bank")
 

@@ -15,7 +15,7 @@ from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, columns_from
 from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner
 from cdc_platform.sources.spanner.copying.copy_reader import read_chunk
 from cdc_platform.sources.spanner.copying.snapshot import clock_micros
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.example_tables import TABLES, table
 
 pytestmark = pytest.mark.integration

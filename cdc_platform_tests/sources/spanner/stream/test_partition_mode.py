@@ -7,7 +7,7 @@ import pytest
 
 from cdc_platform.errors import PartitionModeUnsupported, SourceNotFound
 from cdc_platform.model.stream.read_windows import ReadWindow
-from cdc_platform.simulator.wire.settings import Dialect, PartitionMode
+from cdc_platform.simulator.wire.simulator_settings import Dialect, PartitionMode
 from cdc_platform.sources.spanner.client.query import Query
 from cdc_platform.sources.spanner.schema import describe_stream
 from cdc_platform.sources.spanner.stream.json_records import decode_json_record

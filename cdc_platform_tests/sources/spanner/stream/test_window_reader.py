@@ -15,7 +15,7 @@ from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339, to_r
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import Query
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.spanner.stream import window_reader
 from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.sources.spanner.fake_server import (

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from cdc_platform.errors import SettingError
-from cdc_platform.lake.catalog.settings import LakeSettings, is_secret, local_folder
+from cdc_platform.lake.catalog.lake_settings import LakeSettings, is_secret, local_folder
 
 S3_FILE_IO: Final = "org.apache.iceberg.aws.s3.S3FileIO"
 

@@ -7,9 +7,9 @@ import pytest
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy, KeylessPolicy, OrderBy
-from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 
 FULL = DatastreamSettings(
     path="gs://bucket/prefix",

@@ -5,7 +5,7 @@ import pytest
 
 from cdc_platform.errors import SettingError
 from cdc_platform.sources.channels import keep_out_of_forks
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 SETTINGS = SpannerSettings("p", "i", "d", "s")
 

@@ -6,9 +6,7 @@ import pytest
 
 from cdc_platform.errors import SettingError
 from cdc_platform.sources.debezium.settings.connector import BinaryMode, ConnectorModes, DecimalMode
-from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
-from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.settings.settings import (
+from cdc_platform.sources.debezium.settings.debezium_settings import (
     DebeziumSettings,
     FilesInput,
     Input,
@@ -16,6 +14,8 @@ from cdc_platform.sources.debezium.settings.settings import (
     SnapshotPolicy,
     Strategy,
 )
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
+from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 
 INPUTS: list[Input] = [
     FilesInput("events/*.jsonl"),
