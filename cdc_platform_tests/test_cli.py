@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from cdc_platform.cli import main
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import CommitConflict
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
-COMMANDS = ("demo", "simulate", "sync", "status", "check", "explain", "cuts", "spark-server")
+COMMANDS = tuple(main.commands)
 HEAVY = ("dagster", "pyspark", "pyiceberg", "pyarrow", "google.cloud.spanner_v1", "grpc")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from cdc_platform.components.loading import load_each
 from cdc_platform.model.base.declared_settings import is_group, settings_of
+from cdc_platform.pipeline.checks.invariants import CHECKS
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 
@@ -90,6 +91,12 @@ def test_every_setting_is_on_its_page(page: str, kind: type) -> None:
     """The page of a source has a row for each setting that its dataclass declares."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert [name for name in described(kind) if f"`{name}`" not in text and f".{name}`" not in text] == []
+
+
+def test_every_check_is_on_its_page() -> None:
+    """The page of the UI has a row for each check, with its asset."""
+    text = (ROOT / "docs" / "dagster.md").read_text(encoding="utf-8")
+    assert [check.name for check in CHECKS if f"| `{check.name}` | `{check.asset}` |" not in text] == []
 
 
 def test_every_page_is_linked_from_the_first() -> None:

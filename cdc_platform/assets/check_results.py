@@ -18,9 +18,15 @@ THROUGH_CYCLE: Final = "checked_through_cycle"
 
 
 def check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:
-    """Return the key of a check, upon the asset of its layer."""
-    layers = (assets.raw, assets.lineage, assets.log, assets.cut)
-    return dg.AssetCheckKey(next(key for key in layers if key.path[-1] == check.asset), check.name)
+    """Return the key of a check, upon the asset of its layer.
+
+    Raises:
+        LookupError: the check names no layer.
+    """
+    layers = {key.path[-1]: key for key in (assets.raw, assets.lineage, assets.log, assets.cut)}
+    if check.asset not in layers:
+        raise LookupError(f"The check `{check.name}` is of `{check.asset}`, not one of: {', '.join(layers)}")
+    return dg.AssetCheckKey(layers[check.asset], check.name)
 
 
 def describe_check_result(

@@ -83,7 +83,7 @@ def _scope(
     records = context.instance.event_log_storage.get_asset_check_execution_history(
         key, limit=MOST_EVALUATIONS
     )
-    # What was warned of has been said; what has failed is looked at again.
+    # A warning is reported once; a failed check runs again on the same part.
     cycles = (_seen_cycle(record, must_pass=not check.is_warning) for record in records)
     cycle = next((number for number in cycles if number is not None), 0)
     mark = _mark_of(pipeline, cycle)

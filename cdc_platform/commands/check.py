@@ -57,8 +57,8 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     chosen = share_spark(defs, load_each(defs, name))
     pipelines = open_existing_of(chosen)
     if junit is not None:
-        # A place that takes no file shows before the checks take their time; one that broke off leaves a
-        # file that no reader takes for a success.
+        # A place that takes no file shows before the checks take their time. An interrupted run leaves an
+        # empty file, which is no valid JUnit.
         write_report(junit, "")
     results: dict[str, Results] = {}
     with stop_signals(SPARK_IS_QUIET.set) as stop:
@@ -110,7 +110,7 @@ def run_checks(
 
 
 def _error_text(error: Exception) -> str:
-    """Return what an error says: of one that is not ours, and may go on with Java's stack, the first line."""
+    """Return the message of an error; of a foreign one, which may end in a stack, only the first line."""
     described = as_known(error)
     said = str(described) if described is not None else next(iter(str(error).splitlines()), "")
     return f"{type(described or error).__name__}: {said}"

@@ -16,8 +16,10 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.model.stream.read_windows import ReadWindow
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 from cdc_platform.partitions import change_stream_partitions
 from cdc_platform.pipeline import cycle
+from cdc_platform.pipeline.checks.invariants import QUARANTINE_EMPTY, checks_of
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import OrderOutcome, order_changes
 from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running
@@ -38,15 +40,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-CYCLE_CHECKS = {
-    "exactly_once",
-    "lineage_sound",
-    "nothing_lost",
-    "partitions_alive",
-    "schema_changes",
-    "transactions_whole",
-    "watermark_monotone",
-}
+CYCLE_CHECKS = {check.name for check in checks_of(CHANGE_STREAM) if check.every_cycle} - {QUARANTINE_EMPTY}
 
 
 @dataclass(frozen=True)

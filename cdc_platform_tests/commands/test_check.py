@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nobody ask the lake, which is not there, how large it is."""
+    """Skip the size of the lake: these tests have none."""
     monkeypatch.setattr("cdc_platform.pipeline.checks.check_result.checking", lambda *_: nullcontext())
 
 

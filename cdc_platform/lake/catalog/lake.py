@@ -90,7 +90,7 @@ SMALL_COMMITS: Final = {
 
 DICTIONARY: Final = "write.parquet.dict-encoding-enabled.column."
 BOUNDS: Final = "write.parquet.stats-enabled.column."
-"""Least and greatest value of a column in each file and page, which filters leave files and pages out by."""
+"""Least and greatest value of a column in each file and page, which let filters skip files and pages."""
 UNREPEATED: Final[Mapping[str, tuple[str, ...]]] = {
     RAW: (
         "record_sequence",

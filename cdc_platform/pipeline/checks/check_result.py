@@ -61,9 +61,17 @@ class Severity(Enum):
 class Check:
     """One promise.
 
-    ``asset`` is the layer it belongs to. ``every_cycle`` is False for what reads whole tables and
-    is meant for CI and schedules rather than for every cycle. ``applies`` returns whether the check makes
-    sense for a source.
+    Args:
+        name: of the check, in the UI and in `cdc-platform check`.
+        asset: the last part of the key of the asset that it belongs to: `raw_change_records`,
+            `partition_lineage`, `change_log` or `cut`.
+        description: one sentence, what holds if it passes.
+        every_cycle: whether cycles run it before they publish, each every `check_every_s`. Such a check also
+            runs before the first cut: one that stops the pipeline must pass there. False for what reads whole
+            tables, and is meant for CI and schedules.
+        run: the check.
+        severity: the consequence if it fails.
+        applies: returns whether a source of these capabilities can have it.
     """
 
     name: str
@@ -86,7 +94,7 @@ class Check:
 
 
 def checking(pipeline: Pipeline, spark: SparkSession) -> AbstractContextManager[None]:
-    """Let the session make checks meanwhile; those of a small lake take longer to compile than to run."""
+    """Return a context for checks, in which Spark compiles no queries of a small lake."""
     return interpreted(spark, when=_is_small(pipeline.lake), in_one_task=True)
 
 

@@ -1,4 +1,4 @@
-"""Checks of what sources leave out that hand out events: values, ends of transactions, rows of snapshots."""
+"""Checks for values, ends of transactions and rows of snapshots that sources of events leave out."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ from cdc_platform.pipeline.versions.lake_frames import read_log, read_own
 from cdc_platform.spark.log.unresolved import unresolved_values
 
 WAITS_S: Final = 60.0
-"""So long after its commit a transaction may be on its way."""
+"""Time after its commit within which a transaction may still arrive."""
 SHOWN: Final = 5
 FINDINGS: Final = {
     "lossy_nulls": "nulls that may be values which were not sent",
@@ -32,7 +32,7 @@ FINDINGS: Final = {
 }
 """What sources note in the metadata of events, as lists: of columns, or of what may count twice."""
 PAYS_FROM: Final = 0.5
-"""Where so large a share of a table's updates lacks values, sending them all is worth it."""
+"""Share of incomplete updates of a table from which sending all values is worth it."""
 PAYS_FROM_UPDATES: Final = 100
 
 

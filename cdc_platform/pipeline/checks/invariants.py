@@ -104,7 +104,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "files_readable",
         "partition_lineage",
-        "Every file that there is could be read. A warning names those that could not, why, and when they "
+        "Every existing file was read. A warning names those that could not, why, and when they "
         "are tried again; the others are read all the same.",
         every_cycle=True,
         run=check_files,

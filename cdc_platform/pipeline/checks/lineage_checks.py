@@ -53,7 +53,7 @@ def check_watermark(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> 
     passed_it = bool(in_lineage is not None and history and history[0] > in_lineage)
     return CheckResult(
         back == 0 and not passed_it,
-        f"{len(history)} watermarks and {len(positions)} cuts, {back} went back"
+        f"watermarks: {len(history)}, cuts: {len(positions)}, positions that went back: {back}"
         + (", and the log is ahead of an unread partition" if passed_it else ""),
         {"watermarks": len(history), "cuts": len(positions), "went_back": back},
     )

@@ -1,4 +1,4 @@
-"""The checks of every cycle, made now and then while cycles follow each other."""
+"""The checks of every cycle, run from time to time while cycles follow each other."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ CheckListener = Callable[[Check, CheckResult, int], None]
 
 
 class Guard:
-    """Looks with each check, every so often, at the part of the log that it has not passed.
+    """Runs each check periodically on the part of the log that it has not yet passed.
 
     The first round, with all of them, is due at once. It begins where the last one of the run before may have
     ended, so that what that one did not look at, or what has stopped it, is looked at. From then on they take

@@ -43,7 +43,7 @@ class Status:
 
     ``watermark_micros`` and ``lag_s`` are None before the first cycle.
     ``lag_s`` compares the watermark with this machine's clock. Of a source that hands out events this is no
-    lag but a silence, ``is_silence``: what it may have that nobody has read, the lake does not know.
+    lag but a silence, ``is_silence``: the lake cannot know what is still unread there.
     """
 
     pipeline: str

@@ -235,7 +235,9 @@ class Pipeline:
 
 
 def open_existing(settings: PipelineSettings) -> Pipeline:
-    """Return the pipeline of these settings to anyone who only reads; nothing new is made in the lake.
+    """Return the pipeline of these settings if the lake has it already; no pipeline and no lake are made.
+
+    Own tables that an earlier version of the platform did not have are added.
 
     Raises:
         PipelineNotFound: it has never run, or there is no lake at the place.
