@@ -21,6 +21,8 @@ from cdc_platform.sources.datastream.values.json_text import (
     parsed,
     without_spaces,
 )
+from cdc_platform.sources.datastream.values.rows import Documents
+from cdc_platform.sources.datastream.values.values import is_element
 from cdc_platform.sources.sound_rows import NOT_UNICODE, half_at
 
 SchemaName = tuple[str, str]
@@ -53,6 +55,7 @@ Parsed = JsonEvent | dict[str, Any] | EventFaulty
 
 _typed: Final = msgspec.json.Decoder(JsonEvent, float_hook=JsonNumber).decode
 _written: Final = msgspec.json.Decoder(_WrittenEvent).decode
+_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _MOST_LEVELS: Final = 100
 """Of objects and arrays in each other in metadata, which are written again as a whole."""
 _BEGIN_VALUES: Final = (b",", b"[", b"{")
@@ -159,25 +162,36 @@ def checked(parsed: dict[str, Any] | EventFaulty) -> JsonEvent:
     return event
 
 
-def keep_documents(
-    row: dict[str, Any], documents: Sequence[tuple[str, frozenset[type]]], line: bytes
-) -> None:
+def keep_documents(row: dict[str, Any], documents: Sequence[Documents], line: bytes) -> None:
     """Replace parsed values by their raw JSON, which has what JSON parsers drop.
 
     Args:
         row: of the event.
-        documents: columns, and the types of the values that count.
+        documents: columns that keep raw JSON.
         line: of the event; if it is not JSON by the letter, with a NaN in it, its values stay parsed.
     """
-    names = [name for name, types in documents if type(row.get(name)) in types]
-    if not names:
+    kept = [column for column in documents if type(row.get(column.name)) in column.types]
+    if not kept:
         return
     try:
         payload = _written(line).payload or {}
     except _REFUSALS:
         return
-    for name in names:
-        row[name] = JsonDocument(without_spaces(bytes(payload[name]).decode()))
+    for column in kept:
+        name, raw = column.name, payload[column.name]
+        row[name] = _elements(row[name], _items(raw), column) if column.elements else _document(raw)
+
+
+def _elements(values: list[Any], raw_items: list[msgspec.Raw], column: Documents) -> list[Any]:
+    """Return the elements of an array, with the raw JSON of those that count."""
+    return [
+        _document(raw) if type(value) in column.elements and not is_element(value) else value
+        for value, raw in zip(values, raw_items, strict=True)
+    ]
+
+
+def _document(raw: msgspec.Raw) -> JsonDocument:
+    return JsonDocument(without_spaces(bytes(raw).decode()))
 
 
 def row_of(parsed: Parsed) -> tuple[SchemaName, dict[str, Any]] | None:

@@ -29,13 +29,13 @@ _WHOLE_SECOND_LENGTH: Final = len("1970-01-01T00:00:00")
 _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
 _MOMENT: Final = re.compile(
-    r"\d{4}-\d{2}-\d{2}(?:[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}(?::?\d{2})?)?)?", re.ASCII
+    r"\d{4}-\d{2}-\d{2}(?:[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}(?::?[0-5]\d)?)?)?", re.ASCII
 )
 """The accepted subset of `fromisoformat`, which also takes weeks and any character before the time."""
 _OFFSET: Final = re.compile(r"[^Tt ]*[Tt ].*?([+-]\d{2})(?::?(\d{2}))?", re.ASCII | re.DOTALL)
 _FAR_MOMENT: Final = re.compile(r"([+-]?\d{4,6})(-\d{2}-\d{2})(?:[Zz]|[Tt ](.+))?", re.ASCII | re.DOTALL)
 _TIME: Final = re.compile(
-    r"(-?)(\d{1,4}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(Z|z|[+-]\d{2}(?::?\d{2})?)?", re.ASCII
+    r"(-?)(\d{1,4}):([0-5]\d):([0-5]\d)(?:\.(\d{1,9}))?(Z|z|[+-]\d{2}(?::?[0-5]\d)?)?", re.ASCII
 )
 _DURATION: Final = re.compile(
     r"(?P<sign>[+-]?)P(?:(?P<years>[+-]?\d+)Y)?(?:(?P<months>[+-]?\d+)M)?(?:(?P<weeks>[+-]?\d+)W)?"

@@ -3,12 +3,19 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.sources.datastream.values.types import Fields, FieldType, Kind
-from cdc_platform.sources.datastream.values.values import Reader, declared_reader, is_wide, plain_types
+from cdc_platform.sources.datastream.values.values import (
+    Reader,
+    array_reader,
+    declared_reader,
+    is_wide,
+    json_reader,
+    plain_types,
+)
 
 Columns = tuple[tuple[str, ColumnType], ...]
 NativeReader = Callable[..., Reader | None]
@@ -27,8 +34,28 @@ _NESTED: Final[frozenset[type]] = frozenset({dict, list})
 _DOCUMENTS: Final[Mapping[Kind, frozenset[type]]] = {
     **dict.fromkeys((Kind.STRING, Kind.UNKNOWN), _NESTED),
     **dict.fromkeys((Kind.JSON, Kind.OTHER), _NESTED | {int}),
+    # An object is one of its value and length.
+    Kind.VARCHAR: frozenset({list}),
 }
 """Types of JSON values that a column keeps as text; an integer is one of them for the sign of a zero."""
+
+
+class Documents(NamedTuple):
+    """A column that keeps the raw JSON of values of some types, or of the elements of its arrays."""
+
+    name: str
+    types: frozenset[type]
+    elements: frozenset[type] = _NONE
+
+    @classmethod
+    def of(cls, name: str, field: FieldType) -> "Documents | None":
+        """Return what a column of a type keeps as raw JSON; None for nothing."""
+        if field.kind in _DOCUMENTS:
+            return cls(name, _DOCUMENTS[field.kind])
+        if field.kind is Kind.ARRAY and field.element is not None and field.element.kind in _DOCUMENTS:
+            # An array in an array is no element.
+            return cls(name, frozenset({list}), _DOCUMENTS[field.element.kind] - {list})
+        return None
 
 
 class ColumnFaulty(ValueError):
@@ -43,13 +70,13 @@ class RowReader:
         columns: name and type of each column.
         readers: what reads a column, for those whose values are not what they must be already.
         unknown: columns of the payloads that the schema has not.
-        documents: columns that keep the raw JSON of values of some types, and these types.
+        documents: columns that keep raw JSON.
     """
 
     columns: Columns
     readers: tuple[tuple[str, Reader], ...]
     unknown: str = ""
-    documents: tuple[tuple[str, frozenset[type]], ...] = ()
+    documents: tuple[Documents, ...] = ()
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -59,9 +86,8 @@ class RowReader:
     def without_reader(self, name: str) -> "RowReader":
         """Return the same, but a column's values stay as they are."""
         readers = tuple(pair for pair in self.readers if pair[0] != name)
-        return replace(
-            self, readers=readers, documents=tuple(pair for pair in self.documents if pair[0] != name)
-        )
+        documents = tuple(column for column in self.documents if column.name != name)
+        return replace(self, readers=readers, documents=documents)
 
     def fitted(self, types: Mapping[str, frozenset[type]]) -> "RowReader":
         """Return what reads rows of these columns the same, if it is one of these types that each value has.
@@ -77,7 +103,7 @@ class RowReader:
         )
         unknown = ", ".join(f"`{name}`" for name in types if name not in names)
         documents = tuple(
-            pair for pair in self.documents if not pair[1].isdisjoint(types.get(pair[0], _NONE))
+            column for column in self.documents if not column.types.isdisjoint(types.get(column.name, _NONE))
         )
         return replace(self, readers=needed, unknown=unknown, documents=documents)
 
@@ -105,9 +131,9 @@ def row_reader(fields: Fields, declared: Mapping[str, FieldType], native: Native
     """Return the reader of rows whose columns have the types found, but for those that are declared."""
     columns = tuple((name, (declared.get(name) or field).column_type) for name, field in fields)
     readers = ((name, column_reader(field, declared.get(name), native)) for name, field in fields)
-    documents = ((name, _DOCUMENTS[field.kind]) for name, field in fields if field.kind in _DOCUMENTS)
+    documents = tuple(column for name, field in fields if (column := Documents.of(name, field)) is not None)
     value_readers = tuple((name, reader) for name, reader in readers if reader is not None)
-    return RowReader(columns, value_readers, documents=tuple(documents))
+    return RowReader(columns, value_readers, documents=documents)
 
 
 def column_reader(field: FieldType, declared: FieldType | None, native: NativeReader) -> Reader | None:
@@ -115,6 +141,8 @@ def column_reader(field: FieldType, declared: FieldType | None, native: NativeRe
     if declared is not None and declared.kind is field.kind is Kind.BYTES:
         # How texts stand for bytes is declared; bytes of Avro are no texts.
         return native(declared, is_wide=False)
+    if declared is not None and declared.kind is field.kind is Kind.ARRAY:
+        return _array_reader(field, declared, native)
     read = native(field, is_wide=is_wide(declared))
     if declared is None:
         return read
@@ -127,3 +155,15 @@ def column_reader(field: FieldType, declared: FieldType | None, native: NativeRe
         return None if plain is None else cast(plain)
 
     return both
+
+
+def _array_reader(field: FieldType, declared: FieldType, native: NativeReader) -> Reader:
+    """Return what reads an array whose elements are declared: each as a column of its own would be read."""
+    if field.element is None or declared.element is None:
+        return json_reader(declared)
+    element = column_reader(field.element, declared.element, native)
+    return array_reader(element or _as_it_is, is_wide=False)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

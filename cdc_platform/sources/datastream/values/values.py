@@ -24,6 +24,8 @@ _EXACT: Final = Context(prec=20_000, Emax=19_999, Emin=-19_999, traps=[Inexact, 
 _BOOLEANS: Final = {"true": True, "false": False, "1": True, "0": False}
 _NAN: Final = "NaN"
 _NO_OFFSET: Final = ("+00:00", "-00:00")
+_NUMBERS: Final = (Kind.INTEGER, Kind.LONG, Kind.NUMBER, Kind.DECIMAL)
+"""Kinds whose values may be texts of digits."""
 _JUDGES_ALL: Final = (Kind.STRING, Kind.JSON, Kind.DATE, Kind.DATETIME)
 
 
@@ -47,6 +49,8 @@ def declared_reader(actual: FieldType, declared: FieldType) -> Reader:
     """Return what makes a declared type of a value that was read as the type that was found."""
     if declared.kind is Kind.JSON and actual.kind in (Kind.STRING, Kind.VARCHAR, Kind.JSON, Kind.OTHER):
         return normal
+    if declared.kind is Kind.JSON and actual.kind in _NUMBERS:
+        return _json_number
     return json_reader(declared)
 
 
@@ -128,13 +132,14 @@ def array_reader(element: Reader, *, is_wide: bool) -> Reader:
             raise ValueError("it is an array of arrays; declare the column as JSON to keep it")
         if nested:
             return read(value)
-        plain = value["elementValue"] if _is_element(value) else value
+        plain = value["elementValue"] if is_element(value) else value
         return None if plain is None else element(plain)
 
     return read
 
 
-def _is_element(value: Any) -> bool:
+def is_element(value: Any) -> bool:
+    """Return whether a value is Datastream's record of an array's element, or of an array in an array."""
     return isinstance(value, Mapping) and value.keys() == {"nestedArray", "elementValue"}
 
 
@@ -185,6 +190,12 @@ def _number(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError(f"{_shown(value)} is no number")
     return number_text(str(value))
+
+
+def _json_number(value: Any) -> str:
+    """Return a number as JSON, however large it is and whatever type it had."""
+    text = str(value)
+    return compact(text) if text in NON_FINITE else text
 
 
 def _text(value: Any) -> str:
