@@ -80,3 +80,101 @@ def test_a_key_is_in_the_order_of_the_key(
     assert len(explain_row(pipeline, TABLE, "[1, 2]").provenance.steps) == 1
     with pytest.raises(RowNotFound):
         explain_row(pipeline, TABLE, "[2, 1]")
+
+
+@pytest.mark.parametrize("has_block", [False, True])
+def test_a_chosen_key_that_changes_leaves_one_row(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, *, has_block: bool
+) -> None:
+    """An update whose row before has another key is a key change, whether or not FULL is known yet."""
+    settings = settings_with(
+        input=FilesInput(str(tmp_path)),
+        columns={} if has_block else {TABLE: {"id": "integer", "code": "text", "v": "text"}},
+    )
+    pipeline = open_pipeline(PipelineSettings(free_name(), settings, session_lake))
+    old, new = ({"id": 1, "code": code, "v": "x"} for code in "ab")
+    events = [
+        (envelope("r", after=old, source={"snapshot": "true"}), {"code": "a"}),
+        (envelope("u", before=old, after=new), {"code": "b"}),
+    ]
+    texts = [line(in_a_block(event) if has_block else event, key) for event, key in events]
+    lines = [f"{at(text, lsn)}\n" for text, lsn in zip(texts, (300, 600), strict=True)]
+    append(tmp_path / "events.jsonl", lines)
+    pipeline = sync(pipeline, spark)
+    assert [row["code"] for row in rows_of(pipeline, TABLE)] == ["b"]
+    assert failed_checks(pipeline, spark) == {}
+
+
+def in_a_block(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an event with a schema block, in which the last column may be NULL."""
+    fields = [
+        {"field": "id", "type": "int32", "optional": False},
+        {"field": "code", "type": "string", "optional": False},
+        {"field": "v", "type": "string", "optional": True},
+    ]
+    return {"schema": {"fields": [{"field": "after", "fields": fields}]}, "payload": event}
+
+
+@pytest.mark.parametrize("source", [{}, {"table": "orders_p1"}])
+def test_a_partition_has_the_identity_of_its_table(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, source: Mapping[str, Any]
+) -> None:
+    """`full_identity` names the table, also for rows whose key looks made up, such as 0."""
+    settings = settings_with(
+        input=FilesInput(str(tmp_path)),
+        columns=COLUMNS,
+        full_identity=(TABLE,),
+        partitions={r"public\.orders_p\d": TABLE},
+    )
+    pipeline = open_pipeline(PipelineSettings(free_name(), settings, session_lake))
+    rows: list[dict[str, Any]] = [{**OLD, "id": key} for key in (0, 3)]
+    texts = [line(envelope("c", after=row, source=source), {"id": row["id"]}) for row in rows]
+    texts.append(line(envelope("d", before=rows[0], source=source), {"id": 0}))
+    append(tmp_path / "events.jsonl", [f"{at(text, 500 + n)}\n" for n, text in enumerate(texts)])
+    pipeline = sync(pipeline, spark)
+    assert [row["id"] for row in rows_of(pipeline, TABLE)] == [3]
+    assert quarantined_rows(pipeline) == []
+
+
+BAD_TEXTS = {
+    "half of a pair": '"\\ud800"',
+    "digits": "1" * 5_000,
+    "depth": "[" * 2_000 + "]" * 2_000,
+    "object": '{"a":1}',
+}
+
+
+@pytest.mark.parametrize("bad", BAD_TEXTS.values(), ids=BAD_TEXTS)
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_faulty_half_takes_the_other_one_along(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, bad: str, *, is_cut: bool
+) -> None:
+    """Without a transaction topic the row keeps its old key, even if the insert cannot be read at all."""
+    settings = settings_with(input=FilesInput(str(tmp_path)), columns=COLUMNS)
+    pipeline = open_pipeline(PipelineSettings(free_name(), settings, session_lake))
+    moved = halves({"id": 1}, {**OLD, "id": 2, "v": "@@"})
+    texts = [at(line(envelope("c", after=OLD), {"id": 1}), 499), *(at(text, 600) for text in moved)]
+    lines = [f"{text}\n".replace('"@@"', bad) for text in texts]
+    for part in (lines[:2], lines[2:]) if is_cut else (lines,):
+        append(tmp_path / "events.jsonl", part)
+        pipeline = sync(pipeline, spark)
+    assert [row["id"] for row in rows_of(pipeline, TABLE)] == [1]
+    assert len(quarantined_rows(pipeline)) == 2
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_faulty_delete_takes_the_insert_along(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, *, is_cut: bool
+) -> None:
+    """The half that gives the key up waits for the other one at the end of a file, faulty or not."""
+    columns = {TABLE: {"id": "integer", "d": "date"}}
+    settings = settings_with(input=FilesInput(str(tmp_path)), columns=columns, full_identity=(TABLE,))
+    pipeline = open_pipeline(PipelineSettings(free_name(), settings, session_lake))
+    moved = halves({"id": 1, "d": 99_999_999}, {"id": 2, "d": 19_000})
+    texts = [at(line(envelope("c", after={"id": 1, "d": 19_000}), {"id": 1}), 499)]
+    lines = [f"{text}\n" for text in (*texts, *(at(text, 600) for text in moved))]
+    for part in (lines[:2], lines[2:]) if is_cut else (lines,):
+        append(tmp_path / "events.jsonl", part)
+        pipeline = sync(pipeline, spark)
+    assert [row["id"] for row in rows_of(pipeline, TABLE)] == [1]
+    assert len(quarantined_rows(pipeline)) == 2

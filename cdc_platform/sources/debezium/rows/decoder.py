@@ -273,7 +273,7 @@ class Decoder:
         learn_identity(self.state, event, columns)
         if name in self.state.full and event.op is Op.DELETE and names_key_alone(event, columns()):
             self._bare.add(identity_of(event))
-        if name in self.state.full or self._names_full(event):
+        if name in self.state.full or table in self.settings.full_identity or self._names_full(event):
             return
         if name in self.state.unusable and event.op is not Op.TRUNCATE:
             raise Unreadable(

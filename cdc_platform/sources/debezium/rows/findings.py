@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.values.unavailable import ValueState
 from cdc_platform.sources.debezium.wire.envelope import DataEvent, Unreadable
+from cdc_platform.sources.debezium.wire.event_faults import NEW_KEYS
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 from cdc_platform.sources.json_codec import write
-
-NEW_KEYS: Final = "new_keys"
-"""Member of a delete's metadata: the new key of its row."""
 
 
 @dataclass(slots=True)
@@ -76,8 +74,8 @@ def completed(plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any]
 
 
 def gives_key_up(event: object) -> bool:
-    """Return whether an event is the delete of a key change with headers, which names the new key."""
-    return isinstance(event, SourceEvent) and f'"{NEW_KEYS}":' in (event.metadata or "")
+    """Return whether an event, faulty or not, is the delete of a key change whose headers name a key."""
+    return isinstance(event, SourceEvent | FaultyEvent) and f'"{NEW_KEYS}":' in (event.metadata or "")
 
 
 def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = None) -> str:

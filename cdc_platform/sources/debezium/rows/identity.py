@@ -100,7 +100,7 @@ def shows_full(event: DataEvent, columns: Columns) -> bool:
     if not event.key:
         return True
     before = event.before
-    if any(name not in before or before[name] != value for name, value in event.key.items()):
+    if any(name not in before for name in event.key):
         return False
     names = _names_with_content(event, columns)
     is_whole = set(names).issuperset(name for name in before if name in columns)

@@ -276,8 +276,6 @@ def _old_key(event: DataEvent, plan: TablePlan, *, is_full: bool) -> Mapping[str
     """
     if event.op is not Op.UPDATE or event.before is None or event.is_flat or not event.key:
         return None
-    if not is_full and event.message.key is not None:
-        return None
     old_key = {name: event.before.get(name) for name in plan.keys}
     is_told = all(
         value is not None if is_full else plan.columns[name].has_content(value)

@@ -109,6 +109,10 @@ class TransactionBuffer:
         self._of(note.transaction_id).notes.append((note, arrival.origin))
 
     def _take_event(self, event: SourceEvent | FaultyEvent, arrival: Arrival) -> None:
+        before = self._newest[0] if self._is_one_stream and self._newest is not None else None
+        if isinstance(event, FaultyEvent) and not event.ordering_key and gives_key_up(before):
+            # Nothing but the other half comes right behind the first one, and what cannot be read is it.
+            event = replace(event, ordering_key=before.ordering_key if before is not None else "")
         self._newest = event, arrival.origin, arrival.position
         if isinstance(event, SourceEvent):
             transaction, ordering_key = event.transaction_id, event.ordering_key

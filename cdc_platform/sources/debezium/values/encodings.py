@@ -360,15 +360,16 @@ def agreed_encoding(reported: Encoding, declared: Encoding) -> Encoding:
     if reported.element is not None and declared.element is not None:
         element = agreed_encoding(reported.element, declared.element)
         return replace(declared, element=element, column_type=ColumnType(ARRAY, element.column_type))
+    # A block has the same length for bits of a fixed and of a varying one.
+    digits = declared.digits if declared.kind is EncodingKind.BITS else reported.digits
     if declared.is_lenient and reported.kind is not EncodingKind.TEXT:
-        return replace(reported, column_type=declared.column_type, is_lenient=True)
+        return replace(reported, column_type=declared.column_type, digits=digits, is_lenient=True)
     if reported.kind is EncodingKind.TEXT:
         return _texts_read_as(declared)
     if declared.column_type.code == "STRING" and declared.kind is EncodingKind.TEXT:
         return replace(reported, column_type=declared.column_type, is_lenient=True)
     if reported.kind is EncodingKind.FLOAT and declared.kind in _DECIMALS:
         return replace(declared, kind=EncodingKind.DECIMAL_TEXT)
-    digits = declared.digits if declared.kind is EncodingKind.BITS else reported.digits
     return replace(declared, kind=reported.kind, digits=digits, element=reported.element)
 
 

@@ -65,7 +65,7 @@ class PostgresType:
             return cls(text)
         plain = _SPACES.sub(" ", text.strip().lower())
         if plain.endswith(_AS_TEXT):
-            return replace(cls.parse(plain.removesuffix(_AS_TEXT), sizes), is_kept_as_text=True)
+            return cls.parse(plain.removesuffix(_AS_TEXT), sizes).kept_as_text()
         array = _ARRAY.fullmatch(plain)
         inner = array.group(1) if array else plain[1:] if plain.startswith("_") else None
         if inner is not None:
@@ -77,3 +77,9 @@ class PostgresType:
             plain = _SPACES.sub(" ", _SIZES.sub("", plain)).strip()
         name = plain.rpartition(".")[2].strip('"') if "." in plain else plain
         return cls(_ALIASES.get(name, name), sizes)
+
+    def kept_as_text(self) -> "PostgresType":
+        """Return the type kept as text; of an array each element is."""
+        if self.element is None:
+            return replace(self, is_kept_as_text=True)
+        return replace(self, element=self.element.kept_as_text())

@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.debezium.wire.envelope import DataEvent, Unreadable
+from cdc_platform.sources.debezium.wire.envelope import DataEvent, Op, Unreadable
 from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
+
+NEW_KEYS: Final = "new_keys"
+"""Member of a delete's metadata: the new key of its row."""
 
 
 def fault_of(
@@ -16,7 +19,13 @@ def fault_of(
     """Return the quarantine record of a message that cannot be used, with the reason."""
     is_unreadable = isinstance(error, Unreadable)
     reason = str(error) if is_unreadable else f"The event is not what Debezium documents: {error!r}."
-    metadata = {"topic": message.topic, "partition": message.partition, "offset": message.offset}
+    metadata: dict[str, Any] = {
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+    }
+    if event is not None and event.op is Op.DELETE and event.new_key is not None:
+        metadata[NEW_KEYS] = json.dumps(event.new_key, ensure_ascii=False, default=str)
     return FaultyEvent(
         reason,
         message.text or _as_text(message),
