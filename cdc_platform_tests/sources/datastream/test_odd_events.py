@@ -17,6 +17,7 @@ from cdc_platform.sources.datastream.settings.datastream_settings import Datastr
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform_tests.sources.datastream.generated_events import SOURCES, json_event, story
 from cdc_platform_tests.sources.datastream.odd_fields import ODD, odd_event
+from cdc_platform_tests.support.datastream.files import MadeEvent
 
 SETTINGS: Final = DatastreamSettings("files")
 
@@ -61,3 +62,18 @@ def test_what_cannot_be_used_is_reported(field: str, value: object, reason: str)
     actual = judged(event)
     assert isinstance(actual, FaultyEvent)
     assert reason in actual.reason
+
+
+def test_faults_of_a_table_have_one_name() -> None:
+    """A line that cannot be decoded names its table as one that cannot be interpreted: as the lake does."""
+    good = MadeEvent("a", "users", "INSERT", 1, {"id": 1}).to_json()
+    undecoded = {**good, "uuid": "b", "read_timestamp": "never"}
+    misunderstood = {
+        **good,
+        "uuid": "c",
+        "source_metadata": {**good["source_metadata"], "change_type": "NEW"},
+    }
+    lines = "\n".join(json.dumps(event) for event in (good, undecoded, misunderstood)).encode()
+    events = list(decode_file(DatastreamSettings("x", table_name="t_{table}"), lines))
+    assert [isinstance(event, FaultyEvent) for event in events] == [False, True, True]
+    assert {event.table for event in events} == {"t_users"}

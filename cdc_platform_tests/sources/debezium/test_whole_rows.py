@@ -119,3 +119,16 @@ def test_a_masked_text_is_a_value() -> None:
     (updated,) = decode_all(line({"schema": schema, "payload": payload}, {"id": 1}), columns={})
     assert isinstance(updated, SourceEvent), updated
     assert json.loads(updated.new_values or "") == {"v": digest}
+
+
+def test_a_fault_names_the_table_of_the_lake() -> None:
+    """A fault of a partition is of its table, by the name that the setting gives it."""
+    settings: dict[str, Any] = {
+        "columns": {"t_orders": COLUMNS[TABLE]},
+        "table_name": "t_{table}",
+        "partitions": {r"public\.orders_p\d": TABLE},
+    }
+    text = line(envelope("c", after={**OLD, "n": [1]}, source={"table": "orders_p1"}), {"id": 1})
+    (fault,) = decode_all(text, **settings)
+    assert isinstance(fault, FaultyEvent)
+    assert fault.table == "t_orders"

@@ -35,7 +35,6 @@ from cdc_platform.sources.datastream.files.container import (
 from cdc_platform.sources.datastream.files.decoding import (
     MICROS_PER_MILLI,
     Decoding,
-    faulty_event,
     faulty_file,
     micros_of,
     sort_keys_of,
@@ -114,7 +113,7 @@ class EventDecoder:
                 return self._envelope(record, position)
         except MALFORMED as error:
             problem = problem_of(error)
-        return faulty_event(problem, compact(record | AVRO_RECORD), position, record)
+        return self._decoding.faulty_event(problem, compact(record | AVRO_RECORD), position, record)
 
     def _envelope(self, record: dict[str, Any], position: int) -> Envelope:
         """Return the event; the schema was checked, so that its parts need not be, one by one."""

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.settings.declarations import (
@@ -17,7 +18,7 @@ from cdc_platform.sources.datastream.settings.declarations import (
     names_of_table,
 )
 from cdc_platform.sources.datastream.settings.kinds import SourceKind, source_kind
-from cdc_platform.sources.datastream.settings.table_names import name_by_template
+from cdc_platform.sources.datastream.settings.table_names import name_by_template, table_name
 from cdc_platform.sources.datastream.values.json_text import compact
 from cdc_platform.sources.datastream.values.moments import moment_micros
 from cdc_platform.sources.datastream.values.types import Fields, FieldType
@@ -64,6 +65,29 @@ class Decoding:
             return source_kind(read_method, metadata, self.source) is SourceKind.MONGODB
         except RecordUnreadable:
             return False  # anyone who interprets the event says so
+
+    def faulty_event(self, reason: str, text: str, position: int, event: Mapping[str, Any]) -> FaultyEvent:
+        """Return an event that cannot be used, with as much as it tells about itself."""
+        metadata, uuid, object_name = event.get("source_metadata"), event.get("uuid"), event.get("object")
+        facts = metadata if isinstance(metadata, dict) else {}
+        object_text = object_name if isinstance(object_name, str) else ""
+        table = self._table(event.get("read_method"), facts) or names_of_table(object_text, facts)[0]
+        return FaultyEvent(
+            reason,
+            text,
+            position,
+            table=table or None,
+            event_id=event_identity(uuid, object_text, facts) if isinstance(uuid, str) and uuid else None,
+            metadata=compact(metadata) if facts else None,
+        )
+
+    def _table(self, read_method: Any, metadata: Mapping[str, Any]) -> str | None:
+        """Return the name of an event's table in the lake; None if the event does not tell it."""
+        try:
+            kind = source_kind(read_method or "", metadata, self.source)
+            return table_name(kind, metadata, self.table_name)
+        except (RecordUnreadable, *MALFORMED):
+            return None
 
     def _named(self, metadata: Mapping[str, Any]) -> str:
         """Return how the setting `table_name` calls an event's table; empty where it does not say."""
@@ -123,22 +147,6 @@ def text_of(event: Mapping[str, Any], name: str) -> str:
     if value is not None and not isinstance(value, str):
         raise EventFaulty(f"`{name}` is no text")
     return value or ""
-
-
-def faulty_event(reason: str, text: str, position: int, event: Mapping[str, Any]) -> FaultyEvent:
-    """Return an event that cannot be used, with as much as it tells about itself."""
-    metadata, uuid, object_name = event.get("source_metadata"), event.get("uuid"), event.get("object")
-    facts = metadata if isinstance(metadata, dict) else {}
-    object_text = object_name if isinstance(object_name, str) else ""
-    names = names_of_table(object_text, facts)
-    return FaultyEvent(
-        reason,
-        text,
-        position,
-        table=names[0] or None,
-        event_id=event_identity(uuid, object_text, facts) if isinstance(uuid, str) and uuid else None,
-        metadata=compact(metadata) if facts else None,
-    )
 
 
 def faulty_file(reason: str, **facts: int | str) -> FaultyEvent:

@@ -11,7 +11,6 @@ from cdc_platform.sources.datastream.files.blocks import Blocks, LineBlock
 from cdc_platform.sources.datastream.files.decoding import (
     Decoding,
     EventFaulty,
-    faulty_event,
     faulty_file,
     micros_of,
     sort_keys_of,
@@ -79,7 +78,7 @@ class BlockDecoder:
                 json_event = event if isinstance(event, JsonEvent) else checked(event)
                 envelopes.append(self._envelope(json_event, batch, position, line))
             except MALFORMED as error:
-                envelopes.append(_fault(error, line, event, position))
+                envelopes.append(_fault(self._decoding, error, line, event, position))
         return envelopes
 
     def _envelope(self, event: JsonEvent, batch: RowBatch | None, position: int, line: bytes) -> Envelope:
@@ -140,12 +139,12 @@ class BlockDecoder:
         )
 
 
-def _fault(error: Exception, line: bytes, parsed: Parsed, position: int) -> FaultyEvent:
+def _fault(decoding: Decoding, error: Exception, line: bytes, parsed: Parsed, position: int) -> FaultyEvent:
     try:
         event = {} if isinstance(parsed, EventFaulty) else event_of(line)
     except EventFaulty:
         event = {}
-    return faulty_event(problem_of(error), line.decode(errors="backslashreplace"), position, event)
+    return decoding.faulty_event(problem_of(error), line.decode(errors="backslashreplace"), position, event)
 
 
 _NO_ROW: Final = RowReader((), ())

@@ -132,10 +132,12 @@ class Decoder:
     def _fault_of(self, message: Message, error: Exception, envelope: EnvelopeContent) -> FaultyEvent:
         if not isinstance(envelope, DataEvent):
             return fault_of(message, error)
+        table, order = None, ""
+        with suppress(*MALFORMED):
+            table = self._table(envelope)[0]
         with suppress(Unreadable):
-            floor = self.state.floors.get(envelope.source.server, 0)
-            return fault_of(message, error, envelope, ordering_key(envelope, floor))
-        return fault_of(message, error, envelope)
+            order = ordering_key(envelope, self.state.floors.get(envelope.source.server, 0))
+        return fault_of(message, error, envelope, order, table)
 
     def _decode_envelope(self, envelope: EnvelopeContent, message: Message) -> list[Decoded]:
         if isinstance(envelope, DataEvent):

@@ -37,7 +37,8 @@ def _settled(rows: RowDecoder, unpaired: Unpaired) -> SourceEvent | FaultyEvent:
         if unpaired.event is None:
             # The deletion cannot be used, and lies in quarantine: the row is new as far as anybody knows.
             return unpaired.change
-        return fault_of(unpaired.event.message, error, unpaired.event, unpaired.change.ordering_key)
+        event, change = unpaired.event, unpaired.change
+        return fault_of(event.message, error, event, change.ordering_key, change.table)
 
 
 def _replaced(released: Released, replacements: dict[str, SourceEvent | FaultyEvent]) -> Released:

@@ -14,9 +14,21 @@ NEW_KEYS: Final = "new_keys"
 
 
 def fault_of(
-    message: Message, error: Exception, event: DataEvent | None = None, ordering_key: str = ""
+    message: Message,
+    error: Exception,
+    event: DataEvent | None = None,
+    ordering_key: str = "",
+    table: str | None = None,
 ) -> FaultyEvent:
-    """Return the quarantine record of a message that cannot be used, with the reason."""
+    """Return the quarantine record of a message that cannot be used, with the reason.
+
+    Args:
+        message: the message.
+        error: what is wrong with it.
+        event: its content, if that could be read.
+        ordering_key: of the change that it would be.
+        table: the table's name in the lake; without it the source's own counts.
+    """
     is_unreadable = isinstance(error, Unreadable)
     reason = str(error) if is_unreadable else f"The event is not what Debezium documents: {error!r}."
     metadata: dict[str, Any] = {
@@ -30,7 +42,7 @@ def fault_of(
         reason,
         message.text or _as_text(message),
         message.position,
-        None if event is None else event.source.name,
+        table or (None if event is None else event.source.name),
         None,
         json.dumps(metadata, ensure_ascii=False),
         "" if event is None or _is_alone(event) else event.transaction_id,
