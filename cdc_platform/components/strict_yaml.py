@@ -10,6 +10,8 @@ from cdc_platform.errors import SettingError
 
 MOST_NODES: Final = 100_000
 """Values of a document, each counted as often as it is referred to."""
+_MOST_CHARACTERS: Final = 1_000
+"""Of a number in base 60."""
 MOST_INTEGER: Final = 2**63 - 1
 _TAG: Final = "tag:yaml.org,2002:"
 _STR, _MERGE, _TIMESTAMP = f"{_TAG}str", f"{_TAG}merge", f"{_TAG}timestamp"
@@ -69,6 +71,9 @@ class _StrictLoader(yaml.SafeLoader):
 
     def _check_scalar(self, node: yaml.ScalarNode, names: Names) -> None:
         kind = node.tag.removeprefix(_TAG)
+        if node.tag != _STR and ":" in node.value and len(node.value) > _MOST_CHARACTERS:
+            # Numbers in base 60, whose conversion takes the square of their length.
+            raise Unusable(names, node, f"is not a value of YAML's type `{kind}`; put quotes around a text")
         try:
             value = self.construct_object(node)
         except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError) as error:

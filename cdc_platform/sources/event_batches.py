@@ -15,9 +15,11 @@ from cdc_platform.model.stream.files import SourceFile, identity_in_file
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowReport
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.sources.event_columns import ChangeRow, to_batches
-from cdc_platform.sources.sound_rows import escaped, safe_text
+from cdc_platform.sources.sound_rows import MOST_TEXT_CHARACTERS, escaped, safe_text
 
 BATCH_ROWS: Final = 8_192
+BATCH_CHARACTERS: Final = 16_000_000
+"""About what a batch has of values and of faulty events' texts; Spark holds a few batches at a time."""
 _NAMES: Final = tuple(RAW_EVENT_RECORDS.names)
 # Far faster than to ask each for its value.
 _MOD_TYPES: Final = {kind: kind.value for kind in ModType}
@@ -49,6 +51,7 @@ class EventBatches:
     def __init__(self, cycle: int) -> None:
         self._cycle = cycle
         self._changes: list[ChangeRow] = []
+        self._characters = 0
         self._rows: list[dict[str, Any]] = []
 
     def add(self, event: SourceEvent | FaultyEvent, window: ReadWindow, file: SourceFile) -> None:
@@ -57,6 +60,8 @@ class EventBatches:
             self._changes.append(_of_event(event, window, file))
         else:
             self._changes.append(_of_fault(event, window, file))
+        row = self._changes[-1]
+        self._characters += sum(len(text) for text in (row.new_values, row.old_values, row.text) if text)
 
     def add_whole(self, event: Released, window: ReadWindow, file: SourceFile) -> None:
         """Take an event of a transaction that has been read whole, or why it has not."""
@@ -136,12 +141,12 @@ class EventBatches:
     @property
     def is_full(self) -> bool:
         """Whether what is there makes a batch."""
-        return len(self._changes) >= BATCH_ROWS
+        return len(self._changes) >= BATCH_ROWS or self._characters >= BATCH_CHARACTERS
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """Give out what is there."""
         if self._changes:
-            changes, self._changes = self._changes, []
+            changes, self._changes, self._characters = self._changes, [], 0
             yield from to_batches(self._cycle, changes)
         if self._rows:
             rows, self._rows = self._rows, []
@@ -213,8 +218,8 @@ def _of_fault(fault: FaultyEvent, window: ReadWindow, file: SourceFile) -> Chang
         origin=file.path,
         position=fault.position,
         metadata=fault.metadata,
-        fault=fault.reason,
-        text=fault.text,
+        fault=safe_text(fault.reason),
+        text=safe_text(fault.text, MOST_TEXT_CHARACTERS),
     )
 
 

@@ -20,6 +20,7 @@ from cdc_platform.errors import (
 )
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.sources.locations import DEADLINE_S, arrow_location, check_location, scheme_of
+from cdc_platform.visible import visible_line
 
 _LOG: Final = logging.getLogger(__name__)
 TIME_PATH: Final = re.compile(r"(?:/|^)\d{4}/\d{2}/\d{2}/\d{2}/\d{2}$")
@@ -96,7 +97,7 @@ class FileStore:
             _LOG.warning(
                 "A file in `%s` is left out, since its name is not UTF-8: %s. Rename it.",
                 f"{self._scheme}{folder}",
-                error.object.decode(errors="backslashreplace"),
+                visible_line(error.object.decode(errors="backslashreplace")),
             )
             return False
 

@@ -1,6 +1,7 @@
 """Every text that is no plain YAML is one error, with its file, its line and its setting."""
 
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -114,3 +115,14 @@ def test_a_variable_of_no_use_is_one_error(
     with pytest.raises(SettingError) as caught:
         load_settings(path)
     assert caught.value.setting.startswith(str(path))
+
+
+@pytest.mark.parametrize("scalar", ["1" + ":1" * 200_000, "1" + ":1" * 200_000 + ".5", "1" * 400_000])
+def test_a_long_number_takes_no_time(tmp_path: Path, scalar: str) -> None:
+    """PyYAML reads numbers in base 60, in the square of their length."""
+    file = tmp_path / "defs.yaml"
+    file.write_text(f"a: {scalar}\n", encoding="utf-8")
+    started_s = process_time()
+    with pytest.raises(SettingError):
+        parse(file)
+    assert process_time() - started_s < 5

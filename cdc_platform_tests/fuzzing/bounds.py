@@ -41,18 +41,18 @@ def bounded(most_seconds: float = MOST_SECONDS, most_growth_bytes: int = MOST_GR
     """Fail if what is done within takes more time or memory than one input may."""
 
     def ring(_number: int, _frame: object) -> None:
-        raise AssertionError(f"One input takes more than {most_seconds} seconds.")
+        raise AssertionError(f"One input takes more than {most_seconds} processor seconds.")
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before = signal.signal(signal.SIGPROF, ring)
     # The kernel's peak begins again here: that of the process hides what is smaller than the largest.
     (_SELF / "clear_refs").write_text("5")
     begun_kib = _memory_kib(_PEAK)
-    signal.setitimer(signal.ITIMER_REAL, most_seconds)
+    signal.setitimer(signal.ITIMER_PROF, most_seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
     grown_bytes = (_memory_kib(_PEAK) - begun_kib) * 1024
     assert grown_bytes < most_growth_bytes, f"One input takes {grown_bytes:,} bytes of memory."
 
@@ -82,7 +82,7 @@ class Killed(NamedTuple):
 
 
 def check_in_child(
-    target: Target, number: int, examples: int, folder: Path, most_seconds: float = 2 * MOST_SECONDS
+    target: Target, number: int, examples: int, folder: Path, most_seconds: float = 6 * MOST_SECONDS
 ) -> Killed | None:
     """Check inputs in a process of its own, which memory is limited for; return the input that ended it.
 

@@ -27,6 +27,7 @@ TYPES: Final = {
     "j": "jsonb",
     "h": "hstore",
     "d": "numeric",
+    "f": "real",
 }
 DECLARED: Final = dict.fromkeys((TABLE, f"{HALF}.orders", f"public.{HALF}"), TYPES)
 """Columns of all tables that the lines name."""
@@ -80,6 +81,8 @@ BAD: Final = {
         )
         for order in (10**10, -1)
     },
+    "table without a name": Bad(_event({"table": ""}), "The event does not name its table"),
+    "number beyond a real": Bad(_event(f=1e300), _no_value("f", "real")),
     "server": Bad(_event({"name": HALF}), f"the identity of the event {NOT_UNICODE}"),
     "snapshot": Bad(_event({"snapshot": HALF}), f"`metadata.snapshot` {NOT_UNICODE}"),
     "transaction": Bad(

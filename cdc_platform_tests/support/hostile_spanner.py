@@ -64,6 +64,13 @@ def _columns(**changes: Any) -> Mapping[str, Any]:
     return {"column_types": [{**plain, **changes}]}
 
 
+def _array_of(dimensions: int) -> dict[str, Any]:
+    column_type: dict[str, Any] = {"code": "INT64"}
+    for _ in range(dimensions):
+        column_type = {"code": "ARRAY", "array_element_type": column_type}
+    return column_type
+
+
 def _postgresql(**parts: Any) -> BadRecord:
     return BadRecord(_UNSOUND, **parts, dialect=Dialect.POSTGRESQL)
 
@@ -82,6 +89,10 @@ BAD: Final = {
     "count of another shape": BadRecord(
         f"{_MALFORMED}ValueError", {"number_of_records_in_transaction": "one"}
     ),
+    "position of a column": BadRecord(_MALFORMED, _columns(ordinal_position=BEYOND)),
+    "dimensions": BadRecord(_MALFORMED, _columns(type=_array_of(150))),
+    "key without a name": BadRecord(_MALFORMED, _columns(name="")),
+    "table without a name": BadRecord(_MALFORMED, {"table_name": ""}),
     "flag of another shape": BadRecord(_MALFORMED, {"is_system_transaction": "no"}),
     "table of another shape": BadRecord(_MALFORMED, {"table_name": 5}),
     "mods of another shape": BadRecord(_MALFORMED, {"mods": None}, dialect=Dialect.POSTGRESQL),

@@ -119,6 +119,11 @@ def unfit_columns_reason(names: Collection[str]) -> str | None:
             f"The event has {len(names)} columns, and the most are {MOST_COLUMNS}: "
             "leave some of them out at the source"
         )
+    return long_column_reason(names)
+
+
+def long_column_reason(names: Collection[str]) -> str | None:
+    """Return why a table cannot have columns of these names, one of which is too long; None where none is."""
     return next((_long("column", name, MOST_COLUMN_CHARACTERS) for name in names if _is_long(name)), None)
 
 

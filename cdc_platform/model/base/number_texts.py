@@ -13,6 +13,18 @@ _MOST_DIGITS: Final = 150_000
 """As many as a number of PostgreSQL has; an exponent can ask for more than there is memory."""
 
 
+def position_number(text: str) -> int:
+    """Return a position or a count in a stored text.
+
+    Raises:
+        ValueError: It is none: no number, negative, or beyond 63 bits.
+    """
+    number = whole_number(text)
+    if not 0 <= number < 2**63:
+        raise ValueError(f"no position: {text[:40]}")
+    return number
+
+
 def whole_number(value: Any) -> int:
     """Return the integer that a number or text stands for.
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 ARRAY: Final = "ARRAY"
+MOST_DIMENSIONS: Final = 6
+"""Of an array: PostgreSQL's most, and other sources have one."""
 PRIMARY_KEY: Final = "primary key"
 """Comment by which a table of the lake tells its key columns."""
 
@@ -37,6 +39,7 @@ MAX_INT64: Final = 2**63 - 1
 MAX_PLAIN_INTEGER: Final = 2**53
 """Integers beyond it are texts in the JSON of events, since its readers could round them."""
 _MAX_PRECISION: Final = 38
+_DIGITS: Final = re.compile(r"(\d{1,4}),(\d{1,4})", re.ASCII)
 _DECIMAL: Final = re.compile(r"decimal\(\d+,(\d+)\)")
 PG_NUMERIC: Final = "PG_NUMERIC"
 PG_JSONB: Final = "PG_JSONB"
@@ -75,18 +78,21 @@ class ColumnType:
     annotation: str | None = None
 
     @classmethod
-    def from_json(cls, type_json: Mapping[str, Any] | str) -> "ColumnType":
+    def from_json(cls, type_json: Mapping[str, Any] | str, depth: int = 0) -> "ColumnType":
         """Return the type of a REST `Type` object, or of its JSON text, as in `column_types`.
 
         Raises:
             ValueError, LookupError, TypeError, AttributeError, RecursionError: it is none.
         """
         fields: Mapping[str, Any] = json.loads(type_json) if isinstance(type_json, str) else type_json
+        if depth > MOST_DIMENSIONS:
+            raise ValueError(f"an array has more than {MOST_DIMENSIONS} dimensions")
         element = fields.get("array_element_type") or fields.get("arrayElementType")
         annotation = fields.get("type_annotation") or fields.get("typeAnnotation")
         if not isinstance(annotation, str | None):
             raise TypeError(f"a text was expected for the annotation of a type, not {annotation!r}")
-        return cls(str(fields["code"]), cls.from_json(element) if element else None, annotation)
+        inner = cls.from_json(element, depth + 1) if element else None
+        return cls(str(fields["code"]), inner, annotation)
 
     def to_json(self) -> str:
         """Return the JSON text that `from_json` reads."""
@@ -168,8 +174,11 @@ def spark_type(column_type: ColumnType) -> str:
 
 def _decimal(annotation: str | None) -> str:
     """Return the type of a decimal; text where it has more digits than Spark, or no declared digits."""
-    precision, _, scale = (annotation or "").partition(",")
-    if not (precision.isdigit() and scale.isdigit()) or not 0 < int(precision) <= _MAX_PRECISION:
+    digits = _DIGITS.fullmatch(annotation or "")
+    if digits is None:
+        return "string"
+    precision, scale = map(int, digits.groups())
+    if not 0 < precision <= _MAX_PRECISION or scale > precision:
         return "string"
     return f"decimal({precision},{scale})"
 

@@ -42,6 +42,8 @@ MOST_STEPS: Final = 100_000_000
 MOST_SECONDS: Final = 20.0
 """For one query, whatever its instructions take; none of them takes more than a second or two."""
 MOST_ANSWER_BYTES: Final = 256 * 1024 * 1024
+_OBJECT_BYTES: Final = 56
+"""Memory of a row or a cell beside its characters."""
 MOST_VALUE_BYTES: Final = 64 * 1024 * 1024
 """Of a value or a row; a cell of Spanner's has up to 10 MB."""
 MOST_HEAP_BYTES: Final = 1024 * 1024 * 1024
@@ -87,6 +89,10 @@ def _ended_in_time(connection: sqlite3.Connection) -> Iterator[None]:
         timer.join()  # before anybody closes the connection
 
 
+def _size_of(cell: Any) -> int:
+    return _OBJECT_BYTES + len(cell) if isinstance(cell, str | bytes) else _OBJECT_BYTES
+
+
 def answer(connection: sqlite3.Connection, query: SqliteQuery) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return the columns' names and the rows of a query.
 
@@ -102,7 +108,7 @@ def answer(connection: sqlite3.Connection, query: SqliteQuery) -> tuple[list[str
             cursor = connection.execute(query.text, query.values)
             for row in cursor:
                 rows.append(row)
-                size += sum(len(cell) if isinstance(cell, str | bytes) else 16 for cell in row)
+                size += _OBJECT_BYTES + sum(_size_of(cell) for cell in row)
                 if size > MOST_ANSWER_BYTES:
                     raise problems.not_answered(f"the answer has more than {MOST_ANSWER_BYTES:,} bytes")
     except MemoryError as error:

@@ -1,8 +1,10 @@
 """Table schemas: types of the source, however they are written, and their types in the lake."""
 
+from typing import Any
+
 import pytest
 
-from cdc_platform.model.schema.table_schema import ColumnType, spark_type
+from cdc_platform.model.schema.table_schema import DECIMAL, MOST_DIMENSIONS, ColumnType, spark_type
 from cdc_platform_tests.example_tables import ORDERS
 from cdc_platform_tests.support.history import type_json
 
@@ -109,3 +111,21 @@ def test_key_and_value_columns() -> None:
         "details",
         "tags",
     ]
+
+
+@pytest.mark.parametrize(
+    "annotation", ["5,12", "5,10", "\u00b2,1", "0,0", "39,0", "5", "", "5,1,1", "1" * 50 + ",0"]
+)
+def test_a_decimal_that_spark_does_not_have_is_text(annotation: str) -> None:
+    """No declaration of a source makes DDL that cannot be parsed."""
+    assert spark_type(ColumnType(DECIMAL, annotation=annotation)) == "string"
+
+
+def test_an_array_has_so_many_dimensions_at_most() -> None:
+    """A type that is deeper is none."""
+    fields: dict[str, Any] = {"code": "INT64"}
+    for _ in range(MOST_DIMENSIONS):
+        fields = {"code": "ARRAY", "array_element_type": fields}
+    assert ColumnType.from_json(fields).text.count("ARRAY") == MOST_DIMENSIONS
+    with pytest.raises(ValueError, match="dimensions"):
+        ColumnType.from_json({"code": "ARRAY", "array_element_type": fields})

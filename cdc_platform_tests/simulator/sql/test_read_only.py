@@ -58,6 +58,7 @@ def test_a_client_writes_nothing(tmp_path: Path, dialect: Dialect, sql: str) -> 
     [
         (f"SELECT count(*) {PRODUCT}", "too much work"),
         (f"SELECT a.a {PRODUCT}", "too much work|more than"),
+        (f"SELECT '' AS z {PRODUCT}", "too much work|more than"),
         (f"SELECT body {PRODUCT}, large", "more than 1,000,000 bytes"),
         (f"SELECT body || a.a AS z {PRODUCT}, large ORDER BY z", "too much (?:work|memory)"),
     ],

@@ -10,7 +10,7 @@ from cdc_platform.model.base.names import (
     MOST_COLUMN_CHARACTERS,
     case_key,
     is_reserved_column,
-    unfit_columns_reason,
+    long_column_reason,
 )
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 
@@ -41,7 +41,7 @@ def lake_names(names: Collection[str], keys: Collection[str], policy: SchemaPoli
     Raises:
         RecordUnreadable: there is such a name, and the policy is not to evolve; or a name is too long.
     """
-    if (reason := unfit_columns_reason(names)) is not None:
+    if (reason := long_column_reason(names)) is not None:
         raise RecordUnreadable(reason)
     counts = Counter(case_key(name) for name in names)
     unfit = {name for name in names if counts[case_key(name)] > 1 or _is_taken(name)}

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, Final
 from fastavro import parse_schema
 
 from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.names import unfit_columns_reason
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.files.avro_bounds import (
@@ -162,8 +163,10 @@ def _compiled(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, Stored]
     try:
         stored = parse_schema(unrolled(without_logical_types(schema), bounds.most_depth))
         extent = extent_of(stored, bounds)
-        most_values = most_values_of(stored, bounds)
-        return schema, payload_fields(schema), Stored(stored, most_values, extent.empty_in_items)
+        fields, most_values = payload_fields(schema), most_values_of(stored, bounds)
+        if (reason := unfit_columns_reason([name for name, _ in fields or ()])) is not None:
+            raise ValueError(reason)
+        return schema, fields, Stored(stored, most_values, extent.empty_in_items)
     except DAMAGE as error:
         raise AvroDamaged(f"Its schema cannot be used ({said(error)})") from error
 

@@ -85,6 +85,10 @@ def read_header(stream: BinaryIO) -> Header:
     return header
 
 
+_BEYOND_BYTES: Final = 2**62
+"""No file has so many, and no stream can be asked for more."""
+
+
 def read_blocks(stream: BinaryIO, header: Header, most_bytes: int) -> Iterator[AvroBlock]:
     """Yield the blocks of a file; the last one of a damaged file says so.
 
@@ -95,10 +99,9 @@ def read_blocks(stream: BinaryIO, header: Header, most_bytes: int) -> Iterator[A
     """
     while (count := _read_long(stream)) is not None:
         size = _read_long(stream)
-        if size is None or size < 0 or count < 0:
-            yield AvroBlock(
-                0, b"", "it ends within the head of a block" if size is None else "a block's size is negative"
-            )
+        if size is None or count < 0 or not 0 <= size < _BEYOND_BYTES:
+            problem = "it ends within the head of a block" if size is None else "a block's size is none"
+            yield AvroBlock(0, b"", problem)
             return
         block = _block(stream, header, count, size, most_bytes)
         yield block

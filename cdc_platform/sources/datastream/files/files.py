@@ -15,7 +15,7 @@ from cdc_platform.sources.text_files import GZIP_MAGIC, FileDamaged, read_chunks
 
 SUFFIXES: Final = (".avro", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
 """Endings of the names of files with events."""
-_SHOWN_BYTES: Final = 16
+_MOST_SPACES: Final = 1_000
 _OBJECT: Final = re.compile(rb"^[^\S\n]*\{", re.MULTILINE)
 """The beginning of a line that begins an object."""
 
@@ -47,14 +47,18 @@ def _not_json(stream: BinaryIO) -> str | None:
     """Return why a file is none of JSON lines, None where it is one; the stream is wound back."""
     is_gzip = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     stream.seek(0)
+    is_empty, line = True, b""
     try:
-        start = next(read_chunks(stream), b"")
+        for chunk in read_chunks(stream):
+            is_empty = is_empty and not chunk
+            if _OBJECT.search(chunk) or _OBJECT.match(line + chunk[:_MOST_SPACES]):
+                return None
+            # A line may begin at the end of a chunk, with spaces.
+            line = chunk.rpartition(b"\n")[2][-_MOST_SPACES:] if b"\n" in chunk else b"."
     except FileDamaged as error:
         return f"The file is damaged: {error}"
     finally:
         stream.seek(0)
-    if is_gzip and not start:
+    if is_gzip and is_empty:
         return "The file is the gzip of an empty file"
-    if _OBJECT.search(start):
-        return None
     return "The file is neither Avro nor JSON lines"

@@ -26,7 +26,7 @@ from cdc_platform.sources.datastream.files.json_events import (
 from cdc_platform.sources.datastream.values.columns import RowBatch
 from cdc_platform.sources.datastream.values.inference import Inference
 from cdc_platform.sources.datastream.values.rows import RowReader, problem_of, row_reader
-from cdc_platform.sources.datastream.values.types import Fields, FieldType
+from cdc_platform.sources.datastream.values.types import FieldType
 from cdc_platform.sources.datastream.values.values import json_reader
 from cdc_platform.sources.text_files import FileDamaged
 
@@ -49,14 +49,14 @@ def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | Fault
         yield faulty_file(f"The file is damaged: {error}", events_read=read)
 
 
-def inferred_fields(blocks: Blocks, decoding: Decoding) -> Mapping[SchemaName, Fields]:
-    """Return the columns of all events of a file without a schema."""
+def _inferences(blocks: Blocks, decoding: Decoding) -> Mapping[SchemaName, Inference]:
+    """Return what all events of a file without a schema show of their columns."""
     inferences: dict[SchemaName, Inference] = {}
     for block in blocks.look_through():
         for batch in block.batches:
             if batch.schema[1] not in decoding.schemas:
                 inferences.setdefault(batch.schema, Inference()).add(batch)
-    return {name: inference.fields for name, inference in inferences.items()}
+    return inferences
 
 
 class BlockDecoder:
@@ -64,7 +64,8 @@ class BlockDecoder:
 
     def __init__(self, blocks: Blocks, decoding: Decoding) -> None:
         self._blocks, self._decoding = blocks, decoding
-        self._inferred: Mapping[SchemaName, Fields] | None = None
+        self._inferred: Mapping[SchemaName, Inference] | None = None
+        self._variants: dict[SchemaName, Mapping[str, str]] = {}
         self._readers: dict[tuple[SchemaName, int, bool], RowReader] = {}
         self._fitted: dict[tuple[int, int, bool], RowReader] = {}
 
@@ -111,8 +112,18 @@ class BlockDecoder:
             if batch.name_reason is not None:
                 raise EventFaulty(batch.name_reason)
             reader = self._reader_of_schema(batch.schema, declared, is_document=is_document)
+            self._check_variants(batch)
             fitted = self._fitted[key] = reader.fitted(batch.types)
         return fitted
+
+    def _check_variants(self, batch: RowBatch) -> None:
+        variants = self._variants.get(batch.schema, {})
+        found = next((name for name in batch.names if name in variants), None)
+        if found is not None:
+            raise EventFaulty(
+                f"The column `{found}` differs in case only from `{variants[found]}`, which more rows of the "
+                "file have, and is one to the lake. Name it as they do"
+            )
 
     def _reader_of_schema(
         self, name: SchemaName, declared: Mapping[str, FieldType], *, is_document: bool
@@ -132,8 +143,8 @@ class BlockDecoder:
         if schema_fields is not None:
             return row_reader(schema_fields, declared, json_reader)
         if self._inferred is None:
-            self._inferred = inferred_fields(self._blocks, self._decoding)
-        guessed = self._inferred[name]
+            self._inferred = _inferences(self._blocks, self._decoding)
+        guessed, self._variants[name] = self._inferred[name].fields, self._inferred[name].variants
         return row_reader(
             tuple((column, declared.get(column, field)) for column, field in guessed), {}, json_reader
         )

@@ -8,11 +8,13 @@ Types are joined as the lake joins those of several files, and the text of a val
 so tables do not depend on how rows are distributed over files.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import reduce
 from typing import Any, Final
 
+from cdc_platform.model.base.names import case_key
 from cdc_platform.model.schema.table_schema import MAX_INT64
 from cdc_platform.sources.datastream.values.columns import HugeInteger, RowBatch, WideInteger
 from cdc_platform.sources.datastream.values.json_text import NON_FINITE, JsonNumber
@@ -75,6 +77,8 @@ class Inference:
 
     def __init__(self) -> None:
         self._types: dict[str, FieldType] = {}
+        self._rows = Counter[str]()
+        self._together = set[str]()
 
     def add(self, batch: RowBatch) -> None:
         """Take the values of some rows into account."""
@@ -82,8 +86,27 @@ class Inference:
         for name, values in batch.columns.items():
             column_type = type_of_column(values, batch.types[name])
             types[name] = joined(types.get(name, _UNKNOWN), column_type)
+            self._rows[name] += len(values)
+        keys = Counter(map(case_key, batch.names))
+        self._together.update(key for key, count in keys.items() if count > 1)
 
     @property
     def fields(self) -> Fields:
-        """The columns, in the order in which they came up."""
-        return tuple(self._types.items())
+        """The columns, in the order in which they came up, without variants."""
+        variants = self.variants
+        return tuple((name, found) for name, found in self._types.items() if name not in variants)
+
+    @property
+    def variants(self) -> Mapping[str, str]:
+        """Columns that differ in case only from one that more rows have, and that one.
+
+        No row has both: those that are in one row are two columns of the source.
+        """
+        most: dict[str, str] = {}
+        for name, _ in self._rows.most_common():
+            most.setdefault(case_key(name), name)
+        return {
+            name: most[key]
+            for name in self._types
+            if most[key := case_key(name)] != name and key not in self._together
+        }

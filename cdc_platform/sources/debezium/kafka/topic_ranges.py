@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cdc_platform.errors import OffsetsLost, SourceNotFound
-from cdc_platform.model.base.number_texts import whole_number
+from cdc_platform.model.base.number_texts import position_number
 from cdc_platform.model.base.stored_texts import READ_PROGRESS_TABLE, read_stored
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
@@ -69,7 +69,7 @@ class TopicProgress:
             ValueError: the text is none that `to_text` makes.
         """
         topic_id, next_offset, newest = text.rsplit("#", 2)
-        return cls(topic_id, whole_number(next_offset), whole_number(newest))
+        return cls(topic_id, position_number(next_offset), position_number(newest))
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""

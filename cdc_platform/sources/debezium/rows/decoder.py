@@ -247,6 +247,8 @@ class Decoder:
         parts = (database, schema, table)
         name = self._names.get(parts)
         if name is None:
+            if not table:
+                raise Unreadable("The event does not name its table: `source.table` is empty.")
             template = self.settings.table_name
             name = template.format(database=database, schema=schema, table=table)
             if (reason := long_table_reason(name)) is not None:

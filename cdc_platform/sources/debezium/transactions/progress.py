@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from cdc_platform.model.base.number_texts import whole_number
+from cdc_platform.model.base.number_texts import position_number
 from cdc_platform.model.base.stored_texts import READ_PROGRESS_TABLE, read_stored
 from cdc_platform.model.stream.files import SourceFile
 
@@ -63,7 +63,7 @@ class FileProgress:
             return cls()
         version, read = text.rsplit("#", 1)
         lines, read_bytes = read.removesuffix(_WAITING).split(_BYTES)
-        return cls(version, whole_number(lines), whole_number(read_bytes), read.endswith(_WAITING))
+        return cls(version, position_number(lines), position_number(read_bytes), read.endswith(_WAITING))
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from cdc_platform.model.base.number_texts import whole_number
-from cdc_platform.model.schema.table_schema import ARRAY, DECIMAL, PG_NUMERIC, ColumnType
+from cdc_platform.model.schema.table_schema import ARRAY, DECIMAL, MOST_DIMENSIONS, PG_NUMERIC, ColumnType
 from cdc_platform.sources.debezium.settings.connector import (
     BinaryMode,
     ConnectorModes,
@@ -22,7 +22,6 @@ MICROS: Final = 6
 NANOS: Final = 9
 UNBOUNDED: Final = 2**31 - 1
 """Length of a `bit varying`: each value has its own."""
-_MOST_DIMENSIONS: Final = 6
 _MOST_BITS: Final = 83_886_080
 """Most bits that PostgreSQL's `bit(n)` can be declared with."""
 _SHORT_BITS: Final = 152
@@ -175,8 +174,8 @@ def _check_dimensions(field: Mapping[str, Any]) -> None:
     dimensions, inner = 0, field
     while inner["type"] == "array":
         dimensions, inner = dimensions + 1, inner["items"]
-        if dimensions > _MOST_DIMENSIONS:
-            raise ValueError(f"an array of more than {_MOST_DIMENSIONS} dimensions")
+        if dimensions > MOST_DIMENSIONS:
+            raise ValueError(f"an array of more than {MOST_DIMENSIONS} dimensions")
 
 
 def _block_array(field: Mapping[str, Any]) -> Encoding:

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cdc_platform.model.schema.table_schema import MOST_DIMENSIONS
+
 TEXT: Final = "text"
 STRING_ARRAY: Final = "string[]"
 """An array of texts of which no one tells the PostgreSQL type."""
@@ -66,6 +68,8 @@ class PostgresType:
         plain = _SPACES.sub(" ", text.strip().lower())
         if plain.endswith(_AS_TEXT):
             return cls.parse(plain.removesuffix(_AS_TEXT), sizes).kept_as_text()
+        if len(plain) - len(plain.lstrip("_")) > MOST_DIMENSIONS:
+            return cls(plain)
         array = _ARRAY.fullmatch(plain)
         inner = array.group(1) if array else plain[1:] if plain.startswith("_") else None
         if inner is not None:

@@ -75,7 +75,7 @@ def _reader(encoding: Encoding) -> Read:
     if encoding.kind is EncodingKind.LIST:
         return _list_reader(encoding)
     if encoding.kind in _SIMPLE:
-        read = _SIMPLE[encoding.kind]
+        read = _single if encoding.column_type.code == "FLOAT32" else _SIMPLE[encoding.kind]
         return (lambda value: _as_text(read(value))) if encoding.is_lenient else read
     column_type = encoding.column_type
     read = _with_digits(encoding)
@@ -133,6 +133,10 @@ def _list_reader(encoding: Encoding) -> Read:
     return read_all
 
 
+_BEYOND_SINGLE: Final = 2.0**128 * (1 - 2.0**-25)
+"""The least number that a float of 32 bits rounds to infinity."""
+
+
 def _bool(value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError(value)
@@ -155,6 +159,13 @@ def _float(value: Any) -> float | str:
     if isinstance(value, bool):
         raise TypeError(value)
     return _finite(value)
+
+
+def _single(value: Any) -> float | str:
+    number = _float(value)
+    if isinstance(number, float) and abs(number) >= _BEYOND_SINGLE:
+        raise OverflowError(value)
+    return number
 
 
 def _finite(value: Any) -> float:

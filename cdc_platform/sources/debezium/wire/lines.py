@@ -16,6 +16,10 @@ from cdc_platform.sources.text_files import (
 MOST_UNPACKED_BYTES: Final = 1024**3
 """Of the text of a gzip, which each cycle that reads some of it unpacks from its beginning."""
 
+MOST_LINE_BYTES: Final = 128 * 1024**2
+"""Of a line, which takes several times as much while it is decoded."""
+_SHOWN_BYTES: Final = 100_000
+
 
 class Line(NamedTuple):
     """A whole line of a file, without its end; one that is still being written is none yet.
@@ -43,8 +47,8 @@ def read_lines(stream: BinaryIO, read_bytes: int = 0) -> Iterator[Line]:
     is_gzip = not read_bytes and first.startswith(GZIP_MAGIC)
     chunks = decompressed(stream, first) if is_gzip else plain(stream, first)
     end_bytes = max(read_bytes - 1, 0)
-    for number, (text, is_ended) in enumerate(_cut(chunks)):
-        end_bytes += len(text) + is_ended
+    for number, (text, length, is_ended) in enumerate(_cut(chunks)):
+        end_bytes += length + is_ended
         if number == 0 and read_bytes:
             _check_end(text)
             continue
@@ -72,16 +76,32 @@ def check_gzip(stream: BinaryIO, most_bytes: int) -> None:
             )
 
 
-def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Yield the text before each line feed and behind the last one, and whether a line feed ends it."""
+def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, int, bool]]:
+    """Yield the text before each line feed and behind the last one, its length, and whether it is ended.
+
+    Of a line beyond the bound only the beginning is there, with what no JSON has behind it.
+    """
     parts: list[bytes] = []
+    length = 0
     for chunk in chunks:
         first, *others = chunk.split(b"\n")
-        parts.append(first)
+        length += len(first)
+        if length <= MOST_LINE_BYTES:
+            parts.append(first)
         for other in others:
-            yield b"".join(parts), True
-            parts = [other]
-    yield b"".join(parts), False
+            yield _joined(parts, length), length, True
+            parts, length = [other], len(other)
+    yield _joined(parts, length), length, False
+
+
+def _joined(parts: list[bytes], length: int) -> bytes:
+    text = b"".join(parts)
+    if length <= MOST_LINE_BYTES:
+        return text
+    return (
+        text[:_SHOWN_BYTES]
+        + f"... (the line has {length} bytes, and the most are {MOST_LINE_BYTES})".encode()
+    )
 
 
 def _check_end(text: bytes) -> None:

@@ -22,6 +22,8 @@ from cdc_platform.sources.spanner.stream.record_rows import (
     Child,
     ModTexts,
     RecordRow,
+    check_columns,
+    check_table,
     check_token,
     malformed_row,
     unreadable,
@@ -125,7 +127,7 @@ def data_row(record: bytes) -> RecordRow:
         _order(sequence),
         text(transaction),
         boolean(is_last),
-        text(table),
+        check_table(text(table)),
         text(mod_type),
         text(capture_type),
         _column_types(types),
@@ -197,6 +199,7 @@ def _column_types(value: bytes) -> str:
                 "ordinal_position": _integer(ordinal),
             },
         )
+    check_columns(columns)
     return json.dumps(columns, ensure_ascii=False)
 
 

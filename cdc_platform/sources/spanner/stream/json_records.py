@@ -24,6 +24,8 @@ from cdc_platform.sources.spanner.stream.record_rows import (
     Child,
     ModTexts,
     RecordRow,
+    check_columns,
+    check_table,
     check_token,
     malformed_row,
     unreadable,
@@ -104,7 +106,7 @@ def data_row(record: Mapping[str, Any]) -> RecordRow:
         record_order(sequence),
         _text(record["server_transaction_id"]),
         _flag(record["is_last_record_in_transaction_in_partition"]),
-        _text(record["table_name"]),
+        check_table(_text(record["table_name"])),
         _text(record["mod_type"]),
         _text(record["value_capture_type"]),
         _column_types(record["column_types"]),
@@ -156,18 +158,17 @@ def _column_types(columns: list[Mapping[str, Any]]) -> str:
 
 @lru_cache(maxsize=1024)
 def _column_types_of(columns: str) -> str:
-    return json.dumps(
-        [
-            {
-                "name": _text(column["name"]),
-                "type": column["type"],
-                "is_primary_key": _flag(column["is_primary_key"]),
-                "ordinal_position": whole_number(column["ordinal_position"]),
-            }
-            for column in ast.literal_eval(columns)
-        ],
-        ensure_ascii=False,
-    )
+    declared = [
+        {
+            "name": _text(column["name"]),
+            "type": column["type"],
+            "is_primary_key": _flag(column["is_primary_key"]),
+            "ordinal_position": whole_number(column["ordinal_position"]),
+        }
+        for column in ast.literal_eval(columns)
+    ]
+    check_columns(declared)
+    return json.dumps(declared, ensure_ascii=False)
 
 
 @lru_cache(maxsize=1024)

@@ -1,14 +1,17 @@
 """Row of a record: what both dialects make of a change record, malformed ones included."""
 
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.sound_rows import MOST_TEXT_CHARACTERS, safe_text
 
 _EXCERPT_BYTES: Final = 500
+_INT64_BITS: Final = 64
 DATA: Final = RecordKind.DATA_CHANGE.value
 HEARTBEAT: Final = RecordKind.HEARTBEAT.value
 CHILDREN: Final = RecordKind.CHILD_PARTITIONS.value
@@ -42,6 +45,32 @@ class RecordRow(NamedTuple):
     transaction_tag: str | None = None
     is_system_transaction: bool | None = None
     child_partitions: list[Child] | None = None
+
+
+def check_columns(columns: Sequence[Mapping[str, Any]]) -> None:
+    """Check the columns that a record declares, of which a schema of its table may be made.
+
+    Raises:
+        ValueError: A position is beyond 64 bits, or a column of the key has no name.
+        LookupError, TypeError, AttributeError, RecursionError: A column has no type or position.
+    """
+    for column in columns:
+        ColumnType.from_json(column["type"])
+        if column["is_primary_key"] and not column["name"]:
+            raise ValueError("a column of the key has no name")
+        if column["ordinal_position"].bit_length() >= _INT64_BITS:
+            raise ValueError("the position of a column is beyond 64 bits")
+
+
+def check_table(name: str | None) -> str | None:
+    """Return the name of a record's table.
+
+    Raises:
+        ValueError: It is empty.
+    """
+    if name == "":
+        raise ValueError("a table has no name")
+    return name
 
 
 def check_token(token: str) -> str:

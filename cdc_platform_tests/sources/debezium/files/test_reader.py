@@ -9,10 +9,12 @@ from typing import Any, BinaryIO, Final
 
 import pytest
 
+from cdc_platform.errors import LakeDamaged
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.debezium.files import reader
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
-from cdc_platform.sources.debezium.transactions.progress import FileProgress
+from cdc_platform.sources.debezium.transactions.progress import FileProgress, read_progress_of
+from cdc_platform.sources.debezium.wire import lines
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform_tests.sources.debezium.cycles import Cycles
 from cdc_platform_tests.sources.debezium.written_events import settings_with
@@ -154,3 +156,28 @@ class _Failing:
         data = self._stream.read(min(size, self._left_bytes))
         self._left_bytes -= len(data)
         return data
+
+
+@pytest.mark.parametrize("text", ["v#-5@0+", "v#5@-1", f"v#{2**63}@0", "v#x@0"])
+def test_a_progress_that_no_cycle_writes_is_damage(text: str) -> None:
+    """Neither lines nor bytes are negative, or beyond what a file has."""
+    with pytest.raises(LakeDamaged):
+        read_progress_of({"a.jsonl": text}, "a.jsonl", FileProgress.of)
+
+
+def test_a_line_beyond_the_bound_is_one_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is kept as its beginning with its length; the lines around it arrive."""
+    monkeypatch.setattr(lines, "MOST_LINE_BYTES", 2_000)
+    connector = Connector()
+    connector.insert(1)
+    connector.insert(2, big="x" * 3_000)
+    connector.insert(3)
+    path = written(tmp_path, connector.lines, is_gzip=True)
+    cycles = Cycles(settings_with(input=FilesInput(str(tmp_path))))
+    read_all(cycles, path)
+    (fault,) = faults_of(cycles)
+    assert "The line cannot be read as a message" in fault
+    texts = [row["event"]["text"] for row in cycles.log if row["event"]["fault"]]
+    assert "bytes, and the most are 2000)" in texts[0]
+    cycles.log = [row for row in cycles.log if row["event"]["fault"] is None]
+    assert keys_of(cycles) == [1, 3]
