@@ -14,8 +14,15 @@ SHA256: Final = {
     ),
     "org.xerial:sqlite-jdbc:3.53.4.0": "bcb1f51e36f940867e83342f9efbf5968ac44a6bef4d397bb4af7b17b45cd2fb",
     "org.postgresql:postgresql:42.7.14": "73914527305a40cce504b0d3d90b23caf565136912d607ae8ae7c5895512332c",
+    # What the driver of PostgreSQL brings along.
+    "org.checkerframework:checker-qual:3.55.1": (
+        "857658c8bdcbff794949a8d9922f88d63ee3751c203c7cd7d21ea97f9e745288"
+    ),
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1": (
+        "9c1ce986f548e6b1dcb0e2dfe2f253a0bc58f2232a32a0c9c6c674dd25a8570c"
+    ),
 }
-"""Checksums of the default packages, as Maven Central publishes them."""
+"""Checksums of the packages that the platform itself names, as Maven Central publishes them."""
 FOLDER_SETTING: Final = "spark.jars.ivy"
 
 
