@@ -94,7 +94,7 @@ class _Taken:
     begun: int
     read_bytes: int
     ends: "array[int]" = field(default_factory=lambda: array("q"))
-    """How many bytes have been read with each of the lines."""
+    """Bytes of the file up to the end of each line."""
     is_cut: bool = False
     """Whether the file has more lines, for another cycle."""
 
@@ -125,7 +125,7 @@ class _Reading:
         self.failed: dict[str, str] = {}
         self.text_bytes = self.lines = 0
         self.enough = 1.0
-        """In parts of what a cycle reads at least; more where a transaction is longer."""
+        """Size of the read, in parts of its usual size; above 1 if a transaction is longer."""
 
     def run(self, batches: EventBatches) -> Iterator[pa.RecordBatch]:
         """Read, and yield what may pass."""
@@ -164,7 +164,7 @@ class _Reading:
             self.lines += 1
 
     def _has_enough(self) -> bool:
-        """Return whether so much has been read that the rest is for another cycle, if any of it may pass."""
+        """Return whether enough has been read for this cycle, and some of it may pass."""
         if max(self.text_bytes / MOST_CHARACTERS, self.lines / MOST_LINES) < self.enough:
             return False
         self.enough *= _GROWTH

@@ -111,7 +111,7 @@ class TransactionBuffer:
     def _take_event(self, event: SourceEvent | FaultyEvent, arrival: Arrival) -> None:
         before = self._newest[0] if self._is_one_stream and self._newest is not None else None
         if isinstance(event, FaultyEvent) and not event.ordering_key and gives_key_up(before):
-            # Nothing but the other half comes right behind the first one, and what cannot be read is it.
+            # Only the other half comes right behind the first one, so an unreadable message is that half.
             event = replace(event, ordering_key=before.ordering_key if before is not None else "")
         self._newest = event, arrival.origin, arrival.position
         if isinstance(event, SourceEvent):
@@ -208,10 +208,10 @@ class TransactionBuffer:
         return Passed(tuple(passed), _earliest(places), until, tuple(notes), _as_waiting(waiting), again)
 
     def _later(self, until: PassedUntil, name: str, transaction: Transaction) -> PassedUntil:
-        """Return how far transactions have passed with one more.
+        """Return how far transactions have passed, one more included.
 
-        One of which no event can be used, or that was committed after it was read, by its own word, tells
-        nothing about those that follow: what it says of its place would let them all count as repeated.
+        A transaction without a usable event, or with a commit time after it was read, does not count: its
+        place would make all later transactions look repeated.
         """
         committed_ms = 0 if is_buffered_snapshot(name) else transaction.committed_ms
         is_ahead = self._latest_ms is not None and committed_ms > self._latest_ms

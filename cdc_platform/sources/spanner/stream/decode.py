@@ -98,7 +98,7 @@ def _data_row_or_fault(record: bytes) -> RecordRow:
     except MISSHAPEN as error:
         commit, _sequence, transaction, _is_last, *rest = items(record)
         table = next((_text_or_none(value) for value in rest[:1]), None)
-        # Of any bytes this text gives the same bytes again.
+        # This encoding can be reversed for any bytes.
         shown = record.decode("latin-1")
         return malformed_row(_micros(commit), required_text(transaction), table, shown, error)
 
