@@ -38,7 +38,10 @@ def test_secrets_of_addresses_are_hidden(text: str, shown: str | None) -> None:
     [
         ("password=S, then", "password=(hidden), then"),
         ("AccountName=a;AccountKey=S;b", "AccountName=a;AccountKey=(hidden);b"),
-        ("header Authorization: Bearer S", "header Authorization: Bearer (hidden)"),
+        ("header Authorization: Bearer S", "header Authorization: (hidden)"),
+        ("header.Authorization=Bearer S, x", "header.Authorization=(hidden), x"),
+        ("https://h/x?password=ab,cd&y=1", "https://h/x?password=(hidden)&y=1"),
+        ("https://h/x?pass=ab;pw=c", "https://h/x?pass=(hidden);pw=(hidden)"),
         ("the key=5 of the row", None),
         ("Setting `engine.password` is not set: set it", None),
     ],

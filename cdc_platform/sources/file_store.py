@@ -1,12 +1,10 @@
 """Files of a folder, local or of an object store, by a file system of Arrow."""
 
 import logging
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from threading import Thread
 from typing import Any, BinaryIO, Final
 
@@ -66,10 +64,8 @@ class FileStore:
             AccessDenied: it may not be read.
             SourceUnreachable: the store does not answer.
         """
-        infos: Iterable[fs.FileInfo] = ()
         try:
-            is_endless = isinstance(self._system, fs.LocalFileSystem) and _has_loop(self._root)
-            infos = self._list_by_folder() if is_endless else self._list(self._root, is_recursive=True)
+            infos: Iterable[fs.FileInfo] = self._list(self._root, is_recursive=True)
         except (OSError, pa.ArrowException):
             infos = self._list_by_folder()
         for info in infos:
@@ -106,10 +102,7 @@ class FileStore:
             return False
 
     def _list_by_folder(self) -> Iterator[fs.FileInfo]:
-        """Yield all files, and the folders that cannot be listed; slow, but such a folder hides no other.
-
-        A link to a folder that it lies in is left out.
-        """
+        """Yield all files, and the folders that cannot be listed; slow, but such a folder hides no other."""
         try:
             waiting = self._list(self._root, is_recursive=False)
         except (OSError, pa.ArrowException) as error:
@@ -118,8 +111,6 @@ class FileStore:
             info = waiting.pop()
             if info.type is not fs.FileType.Directory:
                 yield info
-                continue
-            if isinstance(self._system, fs.LocalFileSystem) and _is_loop(info.path):
                 continue
             try:
                 waiting += self._list(info.path, is_recursive=False)
@@ -229,21 +220,6 @@ def _answer(ask: Callable[[], Opened], location: str, deadline_s: float) -> Open
             f"The store does not answer within {deadline_s:g} s; check its name, the network and the "
             f"credentials of this machine: {location}"
         ) from error
-
-
-def _has_loop(root: str) -> bool:
-    """Return whether a local folder has a link to a folder that it lies in, which never ends."""
-    return any(
-        _is_loop(os.path.join(folder, name))  # noqa: PTH118  many names, each for a moment
-        for folder, names, _ in os.walk(root)
-        for name in names
-    )
-
-
-def _is_loop(path: str) -> bool:
-    if not os.path.islink(path):  # noqa: PTH114
-        return False
-    return Path(path).parent.resolve().is_relative_to(Path(path).resolve())
 
 
 def _undated(relative: str) -> str:

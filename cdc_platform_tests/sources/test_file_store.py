@@ -144,18 +144,3 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(file_store, "arrow_location", refuse)
     with pytest.raises(LibraryMissing, match=r"set JAVA_HOME, HADOOP_HOME and CLASSPATH .*: hdfs://name/p"):
         FileStore("hdfs://name/p", ())
-
-
-def test_links_to_a_folder_around_them_end(tmp_path: Path) -> None:
-    """A folder is listed once, whatever links to it lie in it; a link to another one is followed."""
-    (tmp_path / "inner" / "deep").mkdir(parents=True)
-    (tmp_path / "other").mkdir()
-    for name, target in (("a", "."), ("b", "."), ("inner/up", ".."), ("inner/deep/self", "..")):
-        (tmp_path / name).symlink_to(target, target_is_directory=True)
-    (tmp_path / "inner" / "beside").symlink_to(tmp_path / "other", target_is_directory=True)
-    for place in ("x.jsonl", "inner/y.jsonl", "other/z.jsonl"):
-        (tmp_path / place).touch()
-    listed = {
-        file.path.removeprefix(f"{tmp_path}/") for file in FileStore(str(tmp_path), (".jsonl",)).list_files()
-    }
-    assert {"x.jsonl", "inner/y.jsonl", "other/z.jsonl", "inner/beside/z.jsonl"} == listed

@@ -47,7 +47,7 @@ class ChangeStreams:
         if not any(record.reason.startswith(SHAPE_FAULT) for record in late):
             return records
         source, batches = self.pipeline.stream_source, []
-        for row in records.where(f"{IS_MALFORMED} AND mods[0].new_values IS NOT NULL").collect():
+        for row in records.where(f"{IS_MALFORMED} AND get(mods, 0).new_values IS NOT NULL").collect():
             text = row["mods"][0]["new_values"]
             batch = source.decode_again(row["cycle"], row["partition_token"], row["record_sequence"], text)
             if batch is not None:

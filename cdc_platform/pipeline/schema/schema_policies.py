@@ -1,6 +1,5 @@
 """Events rejected by a table's schema policy: of another key, or of other columns where these are fixed."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.catalog.lake import RAW
-from cdc_platform.model.base.names import MOST_COLUMNS, quote_text
+from cdc_platform.model.base.names import quote_text
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import ObservedColumn, parse_column_types
 from cdc_platform.model.schema.schema_policy import SchemaPolicy, find_refusal
@@ -21,8 +20,6 @@ from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign
 
 Columns = Mapping[str, ObservedColumn]
 _SELECTED: Final = ("kind", "record_timestamp", "table_name", "mod_type", "column_types", "record_order")
-_COLUMN: Final = '"ordinal_position"'
-"""Stands once for each column in the text of a shape."""
 _NO_DELETE: Final = f" AND mod_type <> '{ModType.DELETE.value}'"
 
 
@@ -86,7 +83,6 @@ def with_refusals(
         # A delete needs no more than the key.
         *((shape, reason, _NO_DELETE) for shape, reason in _refused(pipeline, window, history)),
     ]
-    refused += [(shape, reason, "") for shape, reason in too_wide(history, shapes)]
     if not refused:
         return records
     branches = (
@@ -116,33 +112,3 @@ def _columns_before(
     if table in begun:
         return {name: column.type for name, column in begun[table].items()}
     return {version.name: version.type for version in history.tables[table].live_versions}
-
-
-def too_wide(history: SchemaHistory, shapes: Iterable[Shape]) -> Iterator[tuple[Shape, str]]:
-    """Yield the shapes with which a table would have more columns than it may, with the reason.
-
-    Args:
-        history: what is known of the tables before.
-        shapes: those of a window.
-    """
-    by_table: defaultdict[str, list[str]] = defaultdict(list)
-    for table, text in shapes:
-        by_table[table].append(text)
-    for table, texts in by_table.items():
-        versions = history.tables[table].live_versions if table in history.tables else ()
-        names = {version.name for version in versions}
-        # Few tables come near the bound, and to parse all shapes takes its time.
-        if len(names) + sum(text.count(_COLUMN) for text in texts) <= MOST_COLUMNS:
-            continue
-        for text in sorted(texts):
-            wider = names | set(parse_column_types(text) or ())
-            if len(wider) <= MOST_COLUMNS:
-                names = wider
-                continue
-            yield (
-                (table, text),
-                (
-                    f"`{table}` would have {len(wider)} columns with those of the event, and the most are "
-                    f"{MOST_COLUMNS}: leave some of them out at the source"
-                ),
-            )

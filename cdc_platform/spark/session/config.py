@@ -21,8 +21,8 @@ from cdc_platform.spark.session.spark_settings import POSTGRESQL_DRIVER, SparkSe
 RUNTIME: Final = "org.apache.iceberg:iceberg-spark-runtime"
 LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 
-QUERIES: Final = "spark.sql."
-CATALOG_PREFIX: Final = f"{QUERIES}catalog.{CATALOG}"
+CATALOGS: Final = "spark.sql.catalog."
+CATALOG_PREFIX: Final = f"{CATALOGS}{CATALOG}"
 EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 SESSION: Final = {
@@ -76,16 +76,8 @@ LOOPBACK: Final = {
 }
 """Of a driver that has no workers on other machines."""
 
-_OF_SPARK: Final = (
-    "adaptive|ansi|autoBroadcastJoinThreshold|broadcastTimeout|caseSensitive|cbo|codegen|columnNameOfCorruptRecord"
-    "|dataFrameQueryContext|defaultCatalog|execution|extensions|files|iceberg|inMemoryColumnarStorage|join|legacy"
-    "|maxPlanStringLength|optimizer|optimizeNullAwareAntiJoin|orc|parquet|planChangeLog|preserveColumnNames|pyspark"
-    "|session|shuffle|sources|statistics|ui|variable|warehouse"
-)
-"""What follows `spark.sql.` in settings of Spark's own and of Iceberg's."""
 HARMLESS: Final = re.compile(
-    r"spark\.(?:master|app\.name|authenticate|ui\.enabled|connect\.grpc\.(?:binding|max|arrow)[\w.]*"
-    rf"|sql\.(?:catalog\.{CATALOG}|(?:{_OF_SPARK})(?:\.[\w.]*)?)"
+    rf"spark\.(?:master|app\.name|authenticate|ui\.enabled|connect\.grpc\..*|sql\.(?!catalog\.(?!{CATALOG}$)).*"
     r"|(?:driver|executor)\.(?:cores|memory|memoryOverhead|host|port|instances))"
 )
 """Settings that hold no secret, and that a session which runs already may take."""
@@ -142,7 +134,7 @@ def _is_harmless(name: str, value: str) -> bool:
 def session_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
     """Return a session's properties before it uses the lake: others may have started its process."""
     secrets = launch_secrets(spark, lake)
-    return {name: value for name, value in secrets.items() if name.startswith(QUERIES)}
+    return {name: value for name, value in secrets.items() if name.startswith(CATALOGS)}
 
 
 def _catalog(lake: LakeSettings) -> dict[str, str]:

@@ -16,6 +16,8 @@ from cdc_platform.sources.text_files import GZIP_MAGIC, FileDamaged, read_chunks
 SUFFIXES: Final = (".avro", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
 """Endings of the names of files with events."""
 _MOST_SPACES: Final = 1_000
+_MOST_BYTES: Final = 64 * 1024**2
+"""Within which a file of JSON lines has its first object."""
 _OBJECT: Final = re.compile(rb"^[^\S\n]*\{", re.MULTILINE)
 """The beginning of a line that begins an object."""
 
@@ -47,14 +49,18 @@ def _not_json(stream: BinaryIO) -> str | None:
     """Return why a file is none of JSON lines, None where it is one; the stream is wound back."""
     is_gzip = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     stream.seek(0)
-    is_empty, line = True, b""
+    is_empty, line, read_bytes = True, b"", 0
     try:
         for chunk in read_chunks(stream):
             is_empty = is_empty and not chunk
             if _OBJECT.search(chunk) or _OBJECT.match(line + chunk[:_MOST_SPACES]):
                 return None
             # A line may begin at the end of a chunk, with spaces.
-            line = chunk.rpartition(b"\n")[2][-_MOST_SPACES:] if b"\n" in chunk else b"."
+            spaces = chunk.rpartition(b"\n")[2] if b"\n" in chunk else line + chunk
+            line = spaces[-_MOST_SPACES:] if spaces.isspace() or not spaces else b"."
+            read_bytes += len(chunk)
+            if read_bytes > _MOST_BYTES:
+                break
     except FileDamaged as error:
         return f"The file is damaged: {error}"
     finally:

@@ -52,10 +52,11 @@ class Documents(NamedTuple):
         """Return what a column of a type keeps as raw JSON; None for nothing."""
         if field.kind in _DOCUMENTS:
             return cls(name, _DOCUMENTS[field.kind])
-        if field.kind is Kind.ARRAY and field.element is not None and field.element.kind in _DOCUMENTS:
-            # An array in an array is no element.
-            return cls(name, frozenset({list}), _DOCUMENTS[field.element.kind] - {list})
-        return None
+        if field.kind is not Kind.ARRAY or field.element is None:
+            return None
+        # An array in an array is no element.
+        elements = _DOCUMENTS.get(field.element.kind, _NONE) - {list}
+        return cls(name, frozenset({list}), elements) if elements else None
 
 
 class ColumnFaulty(ValueError):

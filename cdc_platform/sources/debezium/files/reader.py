@@ -14,10 +14,11 @@ from pyspark.sql.types import StructType
 
 from cdc_platform.errors import SourceError
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
+from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.files import SourceFile, files_from_json
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.debezium.files.event_files import event_files
-from cdc_platform.sources.debezium.rows.decoder import Decoder
+from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.transactions.arrivals import Arrival, Passed, PassedUntil
@@ -27,7 +28,7 @@ from cdc_platform.sources.debezium.transactions.progress import PASSED, FileProg
 from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
 from cdc_platform.sources.debezium.wire.lines import Line, check_gzip, read_lines
 from cdc_platform.sources.event_batches import EventBatches
-from cdc_platform.sources.text_files import FileDamaged
+from cdc_platform.sources.text_files import CHUNK_BYTES, GZIP_MAGIC, FileDamaged
 from cdc_platform.sources.workers import prepare_worker
 
 FORMAT_NAME: Final = "debezium_files"
@@ -126,6 +127,8 @@ class _Reading:
         self.text_bytes = self.lines = 0
         self.enough = 1.0
         """Size of the read, in parts of its usual size; above 1 if a transaction is longer."""
+        self.is_enough = False
+        self.transaction_id = ""
 
     def run(self, batches: EventBatches) -> Iterator[pa.RecordBatch]:
         """Read, and yield what may pass."""
@@ -143,43 +146,69 @@ class _Reading:
         try:
             self._take_lines(file, taken)
         except (SourceError, FileDamaged) as error:
-            if not taken.ends:
+            # Else the next cycle begins where the file cannot be read, and says so.
+            if not taken.ends or not self._advances(self._open_up()):
                 self.failed[file.path] = f"{type(error).__name__}: {error}"
                 return None
-            # The next cycle begins where it cannot be read, and says so.
             taken.is_cut = True
         self.taken[file.path] = taken
         return taken
 
     def _take_lines(self, file: SourceFile, taken: _Taken) -> None:
         for position, (line, read_bytes) in enumerate(self._lines_of(file), start=taken.begun):
-            if self._has_enough():
+            is_enough = self._has_enough()
+            # The buffer knows which transactions are whole; without it none is cut in two.
+            decoded = [] if is_enough and self.has_buffer else self._decoded(line, position)
+            if is_enough and (self.has_buffer or self._begins_transaction(decoded)):
                 taken.is_cut = True
                 return
-            if line.strip():
-                decoded = self.decoder.decode_lines([line], position)
-                self.buffer.take(Arrival(event, file.path, position) for event in decoded)
+            self._note_transaction(decoded)
+            self.buffer.take(Arrival(event, file.path, position) for event in decoded)
             taken.ends.append(read_bytes)
             self.text_bytes += len(line)
             self.lines += 1
 
+    def _decoded(self, line: str, position: int) -> list[Decoded]:
+        return list(self.decoder.decode_lines([line], position)) if line.strip() else []
+
     def _has_enough(self) -> bool:
         """Return whether enough has been read for this cycle, and some of it may pass."""
-        if max(self.text_bytes / MOST_CHARACTERS, self.lines / MOST_LINES) < self.enough:
-            return False
-        self.enough *= _GROWTH
-        return bool(self._open_up().events)
+        if (
+            not self.is_enough
+            and max(self.text_bytes / MOST_CHARACTERS, self.lines / MOST_LINES) >= self.enough
+        ):
+            self.enough *= _GROWTH
+            passed = self._open_up()
+            self.is_enough = bool(passed.events) and self._advances(passed)
+        return self.is_enough
+
+    def _advances(self, passed: Passed) -> bool:
+        """Return whether the next cycle begins behind where this one has begun."""
+        first = self.unread[0].path
+        resume = passed.resume.get(first)
+        return resume is None or resume > self.begun[first]
+
+    def _begins_transaction(self, decoded: Sequence[Decoded]) -> bool:
+        """Return whether a line is of another transaction than the one before, as far as events tell."""
+        names = {event.transaction_id for event in decoded if isinstance(event, SourceEvent)}
+        return not names or "" in names or self.transaction_id not in names
+
+    def _note_transaction(self, decoded: Sequence[Decoded]) -> None:
+        for event in decoded:
+            if isinstance(event, SourceEvent):
+                self.transaction_id = event.transaction_id
 
     def _lines_of(self, file: SourceFile) -> Iterator[Line]:
         """Yield the lines of a file that have not been read."""
         if file.size_bytes < file.read_bytes:
             raise FileDamaged(f"{file.size_bytes} bytes instead of {file.read_bytes}. {GROW_ONLY}")
-        if not file.read_bytes:
-            with self.store.opened(file.path) as stream:
-                check_gzip(stream, self.decoder.settings.most_unpacked_bytes)
         begun = 0 if file.read_bytes else self.begun[file.path]
         with self.store.opened(file.path, max(file.read_bytes - 1, 0)) as stream:
-            lines = read_lines(stream, file.read_bytes)
+            first = stream.read(CHUNK_BYTES)
+            if not file.read_bytes and first.startswith(GZIP_MAGIC):
+                with self.store.opened(file.path) as whole:
+                    check_gzip(whole, self.decoder.settings.most_unpacked_bytes)
+            lines = read_lines(stream, file.read_bytes, first)
             # Each cycle reads a gzip from its beginning.
             skipped = sum(1 for _ in islice(lines, begun))
             if skipped < begun:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from cdc_platform.errors import SourceError
 from cdc_platform.model.schema.table_schema import TableSchema
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cdc_platform.sources.debezium.files.reader import DebeziumDataSource
 
 DESCRIBED_MESSAGES: Final = 10_000
+DESCRIBED_CHARACTERS: Final = 16_000_000
 """So many messages of each file say which tables there are, before anything has been read."""
 
 
@@ -63,6 +64,15 @@ def states_of(read_progress: Mapping[str, str]) -> dict[str, str | None]:
     read_progress_of(read_progress, STATE, DecoderState.from_json)
     read_progress_of(read_progress, PASSED, PassedUntil.of)
     return {"state": read_progress.get(STATE), "passed": read_progress.get(PASSED)}
+
+
+def _first_lines(stream: BinaryIO) -> Iterator[str]:
+    characters = 0
+    for line in islice(read_lines(stream), DESCRIBED_MESSAGES):
+        yield line.text
+        characters += len(line.text)
+        if characters > DESCRIBED_CHARACTERS:
+            return
 
 
 class DebeziumSource(SourceOfArrivals):
@@ -97,7 +107,7 @@ class DebeziumSource(SourceOfArrivals):
             # What a cycle cannot read it reports; what others say is described.
             with suppress(SourceError, FileDamaged):
                 with self.store.opened(file.path) as stream:
-                    lines = [line.text for line in islice(read_lines(stream), DESCRIBED_MESSAGES)]
+                    lines = list(_first_lines(stream))
                 yield from decoder.decode_lines(lines)
 
     def _files(self) -> list[SourceFile]:

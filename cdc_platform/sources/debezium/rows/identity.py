@@ -86,7 +86,7 @@ def _listed(key: Sequence[str]) -> str:
 
 
 def shows_full(event: DataEvent, columns: Columns) -> bool:
-    """Return whether only FULL gives such an event: an update with the row before it, under the same key.
+    """Return whether only FULL gives such an event: an update with the row before it.
 
     An index over the key and more gives one, too, with null or zeros for all columns that are not its own.
     Every delete has a row before it; a value in a nullable column cannot come from an index.

@@ -210,12 +210,13 @@ class TransactionBuffer:
     def _later(self, until: PassedUntil, name: str, transaction: Transaction) -> PassedUntil:
         """Return how far transactions have passed, one more included.
 
-        A transaction without a usable event, or with a commit time after it was read, does not count: its
-        place would make all later transactions look repeated.
+        A transaction whose events are all faulty, or that was committed after it was read, does not count:
+        its place would make all later transactions look repeated.
         """
         committed_ms = 0 if is_buffered_snapshot(name) else transaction.committed_ms
         is_ahead = self._latest_ms is not None and committed_ms > self._latest_ms
-        if is_ahead or not any(isinstance(event, SourceEvent) for event, _ in transaction.members):
+        is_usable = any(isinstance(event, SourceEvent) for event, _ in transaction.members)
+        if is_ahead or (transaction.members and not is_usable):
             return until
         return replace(
             until,

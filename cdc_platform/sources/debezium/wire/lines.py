@@ -33,17 +33,18 @@ class Line(NamedTuple):
     """So many bytes of the file have been read with it; 0 in a gzip, which appears whole."""
 
 
-def read_lines(stream: BinaryIO, read_bytes: int = 0) -> Iterator[Line]:
+def read_lines(stream: BinaryIO, read_bytes: int = 0, begun: bytes | None = None) -> Iterator[Line]:
     """Yield the whole lines of a file, or those that it has got since some of it was read.
 
     Args:
         stream: the file, from the last byte on that was read.
         read_bytes: so many bytes were read.
+        begun: the first chunk of the stream, if it was read already.
 
     Raises:
         FileDamaged: no line ends there; or the file is a gzip that cannot be read to its end.
     """
-    first = stream.read(CHUNK_BYTES)
+    first = stream.read(CHUNK_BYTES) if begun is None else begun
     is_gzip = not read_bytes and first.startswith(GZIP_MAGIC)
     chunks = decompressed(stream, first) if is_gzip else plain(stream, first)
     end_bytes = max(read_bytes - 1, 0)

@@ -99,11 +99,12 @@ def malformed_row(
         record_text: the record as it came.
         problem: what the decoder raised.
     """
+    sequence = f"malformed-{sha256(record_text.encode(errors='backslashreplace')).hexdigest()[:16]}"
     return RecordRow(
         DATA,
         commit_micros,
-        record_sequence=f"malformed-{sha256(record_text.encode(errors='backslashreplace')).hexdigest()[:16]}",
-        record_order="",
+        record_sequence=sequence,
+        record_order=sequence,
         server_transaction_id=transaction_id,
         table_name=table,
         mods=(None, safe_text(record_text, MOST_TEXT_CHARACTERS), _shown(problem)),

@@ -121,3 +121,15 @@ def test_a_number_that_is_declared_json_is_a_number(kind: Kind, value: int) -> N
 def test_no_time_is_carried_over(kind: Kind, text: str) -> None:
     """Minutes and seconds beyond 59 are refused, not added to what is before them."""
     assert outcome(FieldType(kind), None, json_reader, text)[0] == "refused"
+
+
+def test_an_array_of_texts_with_lengths_is_one() -> None:
+    """Datastream's records of a text and its length are texts, in an array, too."""
+    event = json.dumps(MadeEvent("u", "users", "INSERT", 100, {"id": 1, "v": "@"}).to_json())
+    line = event.replace('"@"', '[{"value": "x", "length": 1}, "y", null]').encode()
+    fields = {
+        "a1": (("id", FieldType(Kind.LONG)), ("v", FieldType(Kind.ARRAY, element=FieldType(Kind.VARCHAR))))
+    }
+    (decoded,) = decode_file(DatastreamSettings("x"), line, fields)
+    assert isinstance(decoded, SourceEvent), decoded
+    assert json.loads(decoded.new_values or "")["v"] == ["x", "y", None]

@@ -54,6 +54,7 @@ def test_a_large_file_is_read_in_parts(tmp_path: Path, is_gzip: bool) -> None:
     """No cycle takes many more lines than it has to; nothing is lost, doubled or out of order."""
     connector = Connector()
     for key in range(50):
+        connector.transaction += 1
         connector.insert(key)
     path = written(tmp_path, connector.lines, is_gzip=is_gzip)
     cycles = Cycles(settings_with(input=FilesInput(str(tmp_path))))
@@ -96,6 +97,7 @@ def test_files_behind_a_large_one_wait(tmp_path: Path) -> None:
     """Later files enter the log later, even if the first one has lines left for the next cycle."""
     connector = Connector()
     for key in range(30):
+        connector.transaction += 1
         connector.insert(key)
     first, second = (tmp_path / name for name in ("a.jsonl", "b.jsonl"))
     first.write_text("\n".join(connector.lines[:20]), encoding="utf-8")
@@ -181,3 +183,31 @@ def test_a_line_beyond_the_bound_is_one_fault(tmp_path: Path, monkeypatch: pytes
     assert "bytes, and the most are 2000)" in texts[0]
     cycles.log = [row for row in cycles.log if row["event"]["fault"] is None]
     assert keys_of(cycles) == [1, 3]
+
+
+def test_a_part_ends_between_transactions(tmp_path: Path) -> None:
+    """Without transaction metadata, the changes of one transaction are read together: their keys may move."""
+    connector = Connector()
+    for key in range(30):
+        connector.transaction = 700 + key // 10
+        connector.insert(key)
+    path = written(tmp_path, connector.lines)
+    cycles = Cycles(settings_with(input=FilesInput(str(tmp_path))))
+    assert read_all(cycles, path) == [10, 10, 10]
+    assert keys_of(cycles) == list(range(30))
+
+
+def test_a_part_without_progress_goes_on(tmp_path: Path) -> None:
+    """A fault that passes ends no part while all else waits: the next cycle would read the same again."""
+    connector = Connector()
+    connector.begin()
+    for key in range(20):
+        connector.insert(key)
+    connector.end()
+    # Without its beginning a transaction does not tell what lies within it.
+    path = written(tmp_path, [*connector.lines[1:4], "no message", *connector.lines[4:]])
+    cycles = cycles_over(tmp_path)
+    read_all(cycles, path)
+    assert len(faults_of(cycles)) == 1
+    cycles.log = [row for row in cycles.log if row["event"]["fault"] is None]
+    assert keys_of(cycles) == list(range(20))
