@@ -55,6 +55,7 @@ def test_a_record_of_a_new_shape_is_replayed(spark: "SparkSession", session_lake
         malformed(json.dumps(record), "a"),
         company,
         broken,
+        other,
         opening(1, 100, START + 1),
     )
     run_steps(pipeline, spark)
