@@ -267,7 +267,7 @@ def test_stream_that_is_not_there(database: Database) -> None:
 def test_definition_that_is_refused(
     database: Database, statements: list[str], said: str, advice: str
 ) -> None:
-    """A definition that Spanner refuses is reported as such, whoever tried it."""
+    """A definition that Spanner refuses is reported as such, with advice."""
     is_postgresql = database.dialect is Dialect.POSTGRESQL
     retention = "WITH (retention_period = '30d')" if is_postgresql else "OPTIONS (retention_period = '30d')"
     with open_client(database.bank) as client:

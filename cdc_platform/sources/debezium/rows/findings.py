@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
@@ -73,7 +73,7 @@ def completed(plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any]
     return values
 
 
-def gives_key_up(event: object) -> bool:
+def gives_key_up(event: object) -> TypeGuard[SourceEvent | FaultyEvent]:
     """Return whether an event, faulty or not, is the delete of a key change whose headers name a key."""
     return isinstance(event, SourceEvent | FaultyEvent) and f'"{NEW_KEYS}":' in (event.metadata or "")
 

@@ -112,7 +112,7 @@ class TransactionBuffer:
         before = self._newest[0] if self._is_one_stream and self._newest is not None else None
         if isinstance(event, FaultyEvent) and not event.ordering_key and gives_key_up(before):
             # Only the other half comes right behind the first one, so an unreadable message is that half.
-            event = replace(event, ordering_key=before.ordering_key if before is not None else "")
+            event = replace(event, ordering_key=before.ordering_key)
         self._newest = event, arrival.origin, arrival.position
         if isinstance(event, SourceEvent):
             transaction, ordering_key = event.transaction_id, event.ordering_key

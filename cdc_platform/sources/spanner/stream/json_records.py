@@ -83,10 +83,8 @@ def _data_row_or_fault(record: Mapping[str, Any]) -> RecordRow:
     try:
         return data_row(record)
     except MISSHAPEN as error:
-        commit_micros, transaction_id = (
-            _micros(record["commit_timestamp"]),
-            _text(record["server_transaction_id"]),
-        )
+        commit_micros = _micros(record["commit_timestamp"])
+        transaction_id = _text(record["server_transaction_id"])
         table = record.get("table_name")
         told = table if isinstance(table, str) else None
         return malformed_row(commit_micros, transaction_id, told, _to_json(record), error)
