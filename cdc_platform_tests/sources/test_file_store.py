@@ -97,7 +97,7 @@ def test_a_name_that_is_no_text_hides_no_other_file(tmp_path: Path, caplog: pyte
     assert [file.path for file in FileStore(str(tmp_path), (".json",)).list_files()] == [
         str(tmp_path / "a.json")
     ]
-    assert "b\\xff.json. Rename it." in caplog.text
+    assert "b\\xff.json. Rename it." in "\n".join(caplog.messages)
 
 
 def test_a_store_that_does_not_answer_holds_nobody() -> None:
