@@ -20,6 +20,11 @@ from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
 TABLES_MAX: Final = 1024
 """So many tables are kept in memory; beyond them, all are read again."""
+SHARED: Final = (
+    *("snapshots", "snapshot_log", "metadata_log"),
+    *("schemas", "partition_specs", "sort_orders"),
+)
+"""Parts of a table's metadata whose items are never changed, only added and left out."""
 
 
 class LakeSqlCatalog(Version3Metadata, SqlCatalog):
@@ -53,7 +58,7 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
         file = self._load_file_io(location=location).new_input(location)
         metadata = read_metadata(file, before.metadata.snapshots if before is not None else ())
         io = self._load_file_io(metadata.properties, location)
-        table = Table(identifier, share_logs(metadata), location, io, self)
+        table = Table(identifier, share_parts(metadata), location, io, self)
         with self._lock:
             if len(self._known) >= TABLES_MAX:
                 self._known.clear()
@@ -104,11 +109,11 @@ def read_metadata(file: InputFile, known: Iterable[Snapshot]) -> TableMetadata:
     return metadata.model_copy(update={"snapshots": [by_id[number] for number, _ in numbered]})
 
 
-def share_logs(metadata: TableMetadata) -> TableMetadata:
-    """Return a table's metadata with snapshots and logs that are not copied with it.
+def share_parts(metadata: TableMetadata) -> TableMetadata:
+    """Return a table's metadata with snapshots, logs and schemas that are not copied with it.
 
-    Each commit of pyiceberg copies the whole metadata some ten times, with every snapshot. This can go when
+    Each commit of pyiceberg copies the whole metadata some twenty times, with every snapshot and every column
+    of every schema, and then computes again what it knew about each schema. This can go when
     `Transaction.table_metadata` keeps its result, see apache/iceberg-python#3784.
     """
-    logs = ("snapshots", "snapshot_log", "metadata_log")
-    return metadata.model_copy(update={name: _Shared(getattr(metadata, name)) for name in logs})
+    return metadata.model_copy(update={name: _Shared(getattr(metadata, name)) for name in SHARED})

@@ -9,11 +9,12 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.serializers import FromInputFile
+from pyiceberg.types import StringType
 
 from cdc_platform.lake.catalog.files import LakeFile, LakeFiles
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.catalog.sql_catalog import share_logs
+from cdc_platform.lake.catalog.sql_catalog import SHARED, share_parts
 
 ROWS: Final = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 TABLE: Final = "p.t"
@@ -94,13 +95,26 @@ def test_metadata_are_those_of_the_file(folder: Path, catalog: Catalog) -> None:
     assert [*map(id, before.snapshots)] == [*map(id, loaded.metadata.snapshots[:-1])]
 
 
-def test_copies_of_metadata_share_their_snapshots(catalog: Catalog) -> None:
-    """A deep copy has lists of its own with the same snapshots, also after one has been added."""
+@pytest.mark.parametrize("part", SHARED)
+def test_copies_of_metadata_share_their_parts(catalog: Catalog, part: str) -> None:
+    """A deep copy has lists of its own with the same items, also after one has been added."""
     catalog.load_table(TABLE).append(ROWS)
-    metadata = share_logs(catalog.load_table(TABLE).metadata)
+    metadata = share_parts(catalog.load_table(TABLE).metadata)
     copied = deepcopy(metadata)
     assert metadata == copied
-    assert copied.snapshots is not metadata.snapshots
-    assert [*map(id, metadata.snapshots)] == [*map(id, copied.snapshots)]
-    longer = deepcopy(metadata.snapshots + metadata.snapshots[:1])
-    assert id(metadata.snapshots[0]) == id(longer[-1])
+    items, copied_items = getattr(metadata, part), getattr(copied, part)
+    assert copied_items is not items
+    assert [*map(id, items)] == [*map(id, copied_items)] != []
+    longer = deepcopy(items + items[:1])
+    assert [*map(id, [*items, items[0]])] == [*map(id, longer)]
+
+
+def test_a_column_of_a_commit_is_not_in_the_version_before(catalog: Catalog) -> None:
+    """Versions of a table share their schemas, and each has its own list of them."""
+    before = catalog.load_table(TABLE)
+    with catalog.load_table(TABLE).update_schema() as update:
+        update.add_column("more", StringType())
+    after = catalog.load_table(TABLE)
+    assert [["id"]] == [schema.column_names for schema in before.metadata.schemas]
+    assert [["id"], ["id", "more"]] == [schema.column_names for schema in after.metadata.schemas]
+    assert (["id"], ["id", "more"]) == (before.schema().column_names, after.schema().column_names)
