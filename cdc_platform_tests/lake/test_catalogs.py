@@ -9,29 +9,16 @@ import pytest
 
 from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME, LakeSettings
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
-from cdc_platform.spark.session.config import CATALOG_PREFIX, spark_config
 from cdc_platform_tests.lake.services import rest_catalog
 from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_cycle
 from cdc_platform_tests.servers.postgresql import postgresql, require_postgresql
-from cdc_platform_tests.spark_fixtures import TEST_SPARK
 from cdc_platform_tests.support.pipelines import found_table, run_steps
+from cdc_platform_tests.support.sessions import session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
-
-
-def session_of(spark: "SparkSession", lake: LakeSettings) -> "SparkSession":
-    """Return a session with the catalog of a lake; a session keeps its catalog for life, a JVM has many."""
-    session = spark.newSession()
-    for key in session.conf.getAll:
-        if key.startswith(CATALOG_PREFIX):
-            session.conf.unset(key)
-    for key, value in spark_config(TEST_SPARK, lake).items():
-        if key.startswith(CATALOG_PREFIX):
-            session.conf.set(key, value)
-    return session
 
 
 def run_cycles(spark: "SparkSession", folder: Path, catalog: Mapping[str, str]) -> dict[int, int]:

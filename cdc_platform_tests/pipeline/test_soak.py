@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 CYCLES: Final = 6
 WARM_UP: Final = 3
 """After these cycles a pipeline has read, logged, merged and looked for repeated events."""
+MORE_CYCLES: Final = 8
+MORE_WARM_UP: Final = 4
+"""Where this process and Spark take turns, so that either has had two turns."""
 CHANGES: Final = 30
 EXECUTIONS_MAX: Final = 30
 """Spark forgets a few of its past queries late."""
@@ -24,10 +27,8 @@ MORE_HANDLES: Final = 5
 HANDLES_PER_WORKER: Final = 3
 """Of Java: Spark starts Python workers as tasks need them, and ends those that are idle."""
 MORE_THREADS: Final = 8
-SPARK_ONLY: Final = frozenset(
-    {"spanner", "datastream_history", "datastream_keyless", "debezium_enrich_files"}
-)
-"""Cycles whose reading and merging are left to Spark hold frames while they write."""
+BY_TURNS: Final = frozenset({"spanner", "datastream_history", "datastream_keyless", "debezium_enrich_files"})
+"""Every other of their cycles leaves reading and merging to Spark, which holds frames while it writes."""
 SHORT: Final = [name for name in WORKLOADS if not needs_broker(name) or name == "debezium_enrich_kafka"]
 """One strategy is enough to see what reading topics leaves behind."""
 
@@ -49,20 +50,18 @@ def count_persisted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(
-    "run",
-    [*((name, False) for name in SHORT), *((name, True) for name in SHORT if name in SPARK_ONLY)],
-)
+@pytest.mark.parametrize("name", SHORT)
 def test_cycles_leave_nothing_behind(
     spark: "SparkSession",
     session_lake: LakeSettings,
     tmp_path: Path,
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
-    run: tuple[str, bool],
+    name: str,
 ) -> None:
     """Spark keeps no plan, no RDD and few past queries; threads and handles stay; tables are right."""
-    name, is_spark_only = run
+    takes_turns = name in BY_TURNS
+    cycles, warm_up = (MORE_CYCLES, MORE_WARM_UP) if takes_turns else (CYCLES, WARM_UP)
     broker: Broker | None = None
     if needs_broker(name):
         request.getfixturevalue("kafka_spark")
@@ -70,14 +69,10 @@ def test_cycles_leave_nothing_behind(
     # What other tests have left there is not asked about here.
     spark.catalog.clearCache()
     persisted = count_persisted(monkeypatch)
-    place = Place(
-        *(tmp_path / "in", session_lake, f"soak_{next(_serial)}", CHANGES),
-        has_histories=True,
-        is_spark_only=is_spark_only,
-    )
+    place = Place(tmp_path / "in", session_lake, f"soak_{next(_serial)}", CHANGES, has_histories=True)
     with WORKLOADS[name](place, broker) as workload:
-        soak = Soak(workload, spark)
-        footprints = [cycle.footprint for cycle in soak.run(CYCLES)]
+        soak = Soak(workload, spark, takes_turns=takes_turns)
+        footprints = [cycle.footprint for cycle in soak.run(cycles)]
         faults = soak.faults()
         soak.close()
     left = {
@@ -87,9 +82,9 @@ def test_cycles_leave_nothing_behind(
     }
     assert left == {}, "entries of Spark's cache manager after cycles"
     assert {footprint.persisted_rdds for footprint in footprints} == {0}
-    assert len(persisted) >= CYCLES or not is_spark_only
+    assert len(persisted) >= MORE_CYCLES // 2 or not takes_turns
     assert faults == []
-    warm, last = footprints[WARM_UP - 1], footprints[-1]
+    warm, last = footprints[warm_up - 1], footprints[-1]
     assert last.executions <= EXECUTIONS_MAX
     assert warm.allocators == last.allocators
     assert last.python_handles - warm.python_handles <= MORE_HANDLES

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -42,13 +42,21 @@ class Cycle:
 
 
 class Soak:
-    """Runs a workload by the loop of `cdc-platform sync --continuous`, with one pipeline throughout."""
+    """Runs a workload by the loop of `cdc-platform sync --continuous`, with one pipeline throughout.
 
-    def __init__(self, workload: Workload, spark: SparkSession) -> None:
+    Args:
+        workload: sends the input, and knows what becomes of it.
+        spark: session that does the work.
+        takes_turns: whether Spark does all reading and merging in every other cycle, as it does where there
+            is much of both.
+    """
+
+    def __init__(self, workload: Workload, spark: SparkSession, *, takes_turns: bool = False) -> None:
         self.pipeline: Pipeline = open_pipeline(workload.settings)
         self._workload, self._spark = workload, spark
         self._session = Session.of(spark)
-        self._outcomes = follow_source(self.pipeline, spark, lambda: True)
+        pipelines = (self.pipeline, _by_spark(self.pipeline)) if takes_turns else (self.pipeline,)
+        self._outcomes = tuple(follow_source(pipeline, spark, lambda: True) for pipeline in pipelines)
 
     def run(self, cycles: int) -> Iterator[Cycle]:
         """Send input and run a cycle, so many times."""
@@ -58,7 +66,7 @@ class Soak:
         """Send input and run a cycle, which is counted as the given number."""
         self._workload.send()
         before_s, begun = self._session.measure().processor_s, time.perf_counter()
-        outcome = next(self._outcomes)
+        outcome = next(self._outcomes[number % len(self._outcomes)])
         whole_s = time.perf_counter() - begun
         footprint = self._session.measure()
         processor_s = footprint.processor_s - before_s
@@ -69,7 +77,7 @@ class Soak:
         """Read what is left, and return what is wrong: differing tables, and checks that fail."""
         self._workload.finish()
         for _ in range(LAST_CYCLES_MAX):
-            if is_idle(next(self._outcomes)):
+            if is_idle(next(self._outcomes[0])):
                 break
         return [*self._workload.differences(self.pipeline), *self._failed_checks()]
 
@@ -82,6 +90,10 @@ class Soak:
             result = check.run(self.pipeline, self._spark, EVERYTHING)
             if not (result.passed or check.is_warning):
                 yield f"{check.name}: {result.summary}"
+
+
+def _by_spark(pipeline: Pipeline) -> Pipeline:
+    return replace(pipeline, settings=replace(pipeline.settings, local_read_s=0, local_merge_bytes=0))
 
 
 def take_turns(soaks: Sequence[Soak], cycles: int) -> Iterator[Cycle]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -32,7 +32,6 @@ class Place:
         changes: about how many changes arrive for a cycle.
         seed: of its dice.
         has_histories: whether the pipeline keeps a history of one table.
-        is_spark_only: whether Spark does all reading and merging, as it does where there is much of both.
     """
 
     folder: Path
@@ -41,18 +40,16 @@ class Place:
     changes: int
     seed: int = 1
     has_histories: bool = False
-    is_spark_only: bool = False
 
     def settings(self, source: SourceSettings, table: str) -> PipelineSettings:
         """Return the settings of a pipeline, which keeps a history of a table if any are wanted."""
-        settings = PipelineSettings(
+        return PipelineSettings(
             self.name,
             source,
             self.lake,
             table_options={table: TableOptions(history=True)} if self.has_histories else {},
             idle_interval_s=0,
         )
-        return replace(settings, local_read_s=0, local_merge_bytes=0) if self.is_spark_only else settings
 
 
 class Workload(Protocol):
