@@ -41,6 +41,7 @@ from cdc_platform_tests.support.pipelines import (
     feed,
     log_rows,
     merging_by_spark,
+    reading_by_spark,
     run_steps,
     source_of,
     window_row,
@@ -53,7 +54,7 @@ pytestmark = pytest.mark.integration
 
 
 def unchanged(pipeline: Pipeline) -> Pipeline:
-    """Let the pipeline merge as it does, what is small without Spark."""
+    """Let the pipeline commit and merge as it does, what is small without Spark."""
     return pipeline
 
 
@@ -82,15 +83,24 @@ def test_two_reads_cannot_both_commit_a_cycle(
     assert balances(pipeline) == {1: 100}
 
 
-@pytest.mark.parametrize("rival_has_more", [False, True])
+@pytest.mark.parametrize(
+    ("rival_has_more", "orderer", "counting"),
+    [
+        (False, reading_by_spark, "measure"),
+        (True, reading_by_spark, "measure"),
+        (True, unchanged, "measure_rows"),
+    ],
+)
 def test_two_runs_cannot_both_order_the_same_records(
     spark: "SparkSession",
     session_lake: LakeSettings,
     monkeypatch: pytest.MonkeyPatch,
     rival_has_more: bool,
+    orderer: Callable[[Pipeline], Pipeline],
+    counting: str,
 ) -> None:
     """The log takes a window once, also when the rival has ordered a later cycle together with it."""
-    pipeline = bank_pipeline(session_lake)
+    pipeline = orderer(bank_pipeline(session_lake))
     feed_cycle(pipeline, 1)
     order_changes(pipeline, spark)
     feed_cycle(pipeline, 2)
@@ -100,7 +110,7 @@ def test_two_runs_cannot_both_order_the_same_records(
             feed_cycle(pipeline, 3)
         order_changes(pipeline, spark)
 
-    interrupt_once(monkeypatch, change_streams, "measure", rival)
+    interrupt_once(monkeypatch, change_streams, counting, rival)
     with pytest.raises(CommitConflict):
         order_changes(pipeline, spark)
     records = [(row["record_id"], row["mod_ordinal"]) for row in log_rows(pipeline)]

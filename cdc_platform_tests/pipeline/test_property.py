@@ -19,6 +19,7 @@ from cdc_platform_tests.support.pipelines import (
     log_rows,
     make_pipeline,
     merging_by_spark,
+    reading_by_spark,
     rows_of,
     run_steps,
 )
@@ -47,11 +48,14 @@ def test_log_and_tables_equal_the_history_at_every_cut(
     repeats: bool,
     by_spark: bool,
 ) -> None:
-    """Partitions split, merge and move, windows fail and repeat, all four capture types mix, both mergers."""
+    """Partitions split, merge and move, windows fail and repeat, all four capture types mix, by either way.
+
+    Either this process commits and merges what is little, or Spark does.
+    """
     history, slicing = stream
     source = FakeChangeStream(history, slicing.tree)
     pipeline = make_pipeline(session_lake, history.tables, first_micros=slicing.tree.start_micros)
-    pipeline = merging_by_spark(pipeline) if by_spark else pipeline
+    pipeline = merging_by_spark(reading_by_spark(pipeline)) if by_spark else pipeline
     batches = raw_rows(history, slicing)
     event(f"{len(batches)} cycles")
     for number, batch in enumerate(batches, 1):

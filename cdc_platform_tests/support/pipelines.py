@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, Lake, own_tables
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import CYCLE, POSITION, head, read_mark
+from cdc_platform.lake.commits.commits import BYTES, CYCLE, POSITION, head, read_mark
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.base.timestamps import to_datetime
@@ -231,12 +231,14 @@ def make_pipeline(  # noqa: PLR0913  a pipeline has many settings, and most test
 
 
 def reading_by_turns(pipeline: Pipeline, turn: int) -> Pipeline:
-    """Return a pipeline whose small cycles are read, ordered and committed by Spark's tasks at odd turns.
-
-    At even turns its own process does that.
-    """
+    """Return a pipeline whose small cycles Spark's tasks read and commit at odd turns, else this process."""
     local_read_s = 0.0 if turn % 2 else PipelineSettings.local_read_s
     return replace(pipeline, settings=replace(pipeline.settings, local_read_s=local_read_s))
+
+
+def reading_by_spark(pipeline: Pipeline) -> Pipeline:
+    """Return a pipeline whose cycles Spark's tasks read, order and commit, however small they are."""
+    return reading_by_turns(pipeline, 1)
 
 
 def merging_by_spark(pipeline: Pipeline) -> Pipeline:
@@ -323,9 +325,11 @@ def raw_table(rows: Sequence[RawRow]) -> pa.Table:
 
 
 def append_raw(pipeline: Pipeline, cycle: int, rows: Sequence[RawRow], position_micros: int) -> None:
-    """Commit raw rows as a cycle, as the reading step does."""
+    """Commit raw rows as a cycle, as the reading step does: it tells their size unless Spark reads them."""
     table = raw_table([{**row, "cycle": cycle} for row in rows])
     properties = {CYCLE: str(cycle), POSITION: str(position_micros)}
+    if pipeline.settings.local_read_s:
+        properties[BYTES] = str(table.nbytes)
     pipeline.lake.system_table(RAW).append(table, snapshot_properties=properties)
 
 

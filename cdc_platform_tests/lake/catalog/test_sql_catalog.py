@@ -115,6 +115,6 @@ def test_a_column_of_a_commit_is_not_in_the_version_before(catalog: Catalog) -> 
     with catalog.load_table(TABLE).update_schema() as update:
         update.add_column("more", StringType())
     after = catalog.load_table(TABLE)
-    assert [["id"]] == [schema.column_names for schema in before.metadata.schemas]
-    assert [["id"], ["id", "more"]] == [schema.column_names for schema in after.metadata.schemas]
-    assert (["id"], ["id", "more"]) == (before.schema().column_names, after.schema().column_names)
+    assert [schema.column_names for schema in before.metadata.schemas] == [["id"]]
+    assert [schema.column_names for schema in after.metadata.schemas] == [["id"], ["id", "more"]]
+    assert (before.schema().column_names, after.schema().column_names) == (["id"], ["id", "more"])

@@ -25,6 +25,8 @@ from cdc_platform_tests.support.pipelines import (
     log_rows,
     quarantined_rows,
     raw_table,
+    reading_by_spark,
+    reading_by_turns,
     state_of,
 )
 
@@ -237,16 +239,17 @@ def test_a_change_of_a_table_without_a_key_column_is_sound(
     assert 2 - quarantined == len(log_rows(pipeline))
 
 
+@pytest.mark.parametrize("choosing", ["sound_rows", "sound_changes"])
 def test_quarantine_is_written_once(
-    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, choosing: str
 ) -> None:
     """A run that ended between quarantine and log leaves nothing twice, even if more has been read since."""
     from cdc_platform.pipeline.ordering import log_commit
 
-    pipeline = bank_pipeline(session_lake)
+    pipeline = reading_by_turns(bank_pipeline(session_lake), turn=int(choosing == "sound_changes"))
     feed(pipeline, START + SECOND, {**insert("bad", 2), "mod_type": "UNKNOWN"}, opening(1, 100, START + 1))
     with monkeypatch.context() as patch:
-        patch.setattr(log_commit, "sound_changes", lambda *_args: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(log_commit, choosing, lambda *_args: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             order_changes(pipeline, spark)
     assert len(quarantined_rows(pipeline)) == 1
@@ -264,7 +267,7 @@ def test_ordinals_rise_across_cycles(
     from cdc_platform.pipeline.ordering import order as step
     from cdc_platform.spark.log import order
 
-    pipeline = bank_pipeline(session_lake)
+    pipeline = reading_by_spark(bank_pipeline(session_lake))
     for number in (1, 2, 3, 4):
         for module in (order, step):
             monkeypatch.setattr(module, "SINGLE_TASK_RECORDS", 0 if number % 2 else 50_000)
