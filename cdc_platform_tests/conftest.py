@@ -1,5 +1,6 @@
 """Settings of the whole test run."""
 
+import gc
 import os
 
 import pytest
@@ -28,6 +29,12 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def pytest_collection_finish() -> None:
+    """Let Python's collector leave alone what is there for the whole run: thousands of tests, and modules."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -31,9 +31,6 @@ TEST_SPARK = SparkSettings(
     # Sessions of some tests have their catalog in PostgreSQL.
     packages=(*DEFAULT_PACKAGES, POSTGRESQL_DRIVER),
     conf={
-        # Of the Connect server that a test starts in the session's JVM.
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": "0",
         **INTERPRETED,
         **ONE_TASK,
     },

@@ -17,16 +17,19 @@ from cdc_platform.spark.session.connect_token import token_file
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.pipeline.bank import expected_balances
 from cdc_platform_tests.programs import COMMAND_LINE, free_port, start
-from cdc_platform_tests.spark_fixtures import require_java
+from cdc_platform_tests.spark_fixtures import TEST_SPARK, require_java
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
 
 @pytest.mark.integration
 def test_cycles_run_on_the_server_until_it_is_interrupted(tmp_path: Path) -> None:
-    """It serves the lake of the file at the address of the file, and ends with exit code 0."""
+    """It serves the lake of the file at the address of the file, and ends with exit code 0.
+
+    All steps of cycles and maintenance use nothing that Connect lacks, and settings of a session count.
+    """
     require_java()
     remote = f"sc://127.0.0.1:{free_port()}"
-    spark = {"remote": remote, "conf": {"spark.proxy.pwd": "never to be seen"}}
+    spark = {"remote": remote, "conf": {**TEST_SPARK.conf, "spark.proxy.pwd": "never to be seen"}}
     defs = write_defs(tmp_path, bank_attributes(spark=spark))
     log = tmp_path / "spark.log"
     with start(tmp_path / "said", COMMAND_LINE, "spark-server", defs, "--log", log) as server:

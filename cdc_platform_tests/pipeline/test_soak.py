@@ -15,11 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CYCLES: Final = 6
-WARM_UP: Final = 3
-"""After these cycles a pipeline has read, logged, merged and looked for repeated events."""
-MORE_CYCLES: Final = 8
-MORE_WARM_UP: Final = 4
-"""Where this process and Spark take turns, so that either has had two turns."""
+WARM_UP: Final = 4
+"""After these cycles a pipeline has read, logged, merged and looked for repeated events, by turns twice."""
 CHANGES: Final = 30
 EXECUTIONS_MAX: Final = 30
 """Spark forgets a few of its past queries late."""
@@ -61,7 +58,6 @@ def test_cycles_leave_nothing_behind(
 ) -> None:
     """Spark keeps no plan, no RDD and few past queries; threads and handles stay; tables are right."""
     takes_turns = name in BY_TURNS
-    cycles, warm_up = (MORE_CYCLES, MORE_WARM_UP) if takes_turns else (CYCLES, WARM_UP)
     broker: Broker | None = None
     if needs_broker(name):
         request.getfixturevalue("kafka_spark")
@@ -72,7 +68,7 @@ def test_cycles_leave_nothing_behind(
     place = Place(tmp_path / "in", session_lake, f"soak_{next(_serial)}", CHANGES, has_histories=True)
     with WORKLOADS[name](place, broker) as workload:
         soak = Soak(workload, spark, takes_turns=takes_turns)
-        footprints = [cycle.footprint for cycle in soak.run(cycles)]
+        footprints = [cycle.footprint for cycle in soak.run(CYCLES)]
         faults = soak.faults()
         soak.close()
     left = {
@@ -82,9 +78,9 @@ def test_cycles_leave_nothing_behind(
     }
     assert left == {}, "entries of Spark's cache manager after cycles"
     assert {footprint.persisted_rdds for footprint in footprints} == {0}
-    assert len(persisted) >= MORE_CYCLES // 2 or not takes_turns
+    assert len(persisted) >= CYCLES // 2 or not takes_turns
     assert faults == []
-    warm, last = footprints[warm_up - 1], footprints[-1]
+    warm, last = footprints[WARM_UP - 1], footprints[-1]
     assert last.executions <= EXECUTIONS_MAX
     assert warm.allocators == last.allocators
     assert last.python_handles - warm.python_handles <= MORE_HANDLES

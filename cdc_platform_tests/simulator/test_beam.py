@@ -20,6 +20,7 @@ from cdc_platform.simulator.wire.simulator_settings import (
     RootParents,
     SimulatorSettings,
 )
+from cdc_platform_tests.java_options import SHORT_LIVED
 from cdc_platform_tests.programs import ENVIRONMENT, Program, start_command
 from cdc_platform_tests.servers.jars import require_jars
 from cdc_platform_tests.servers.spanner_router import router
@@ -84,8 +85,8 @@ def beam(
     create_database(BankSettings(emulator, names["project"], names["instance"], metadata))
     databases = "projects/{project}/instances/{instance}/databases/".format_map(names)
     with router(simulator.host, databases + names["database"], emulator, databases + metadata) as host:
-        command = ["java", "-Xmx1g", "-cp", reader, READER.stem, host, names["project"], names["instance"]]
-        command += [names["database"], names["change_stream"], metadata]
+        command = ["java", "-Xmx1g", *SHORT_LIVED.split(), "-cp", reader, READER.stem, host]
+        command += [names["project"], names["instance"], names["database"], names["change_stream"], metadata]
         command += [names["start_timestamp"], to_rfc3339(end_micros), str(folder / "records")]
         with start_command(folder / "log", command, ENVIRONMENT) as program:
             yield program

@@ -1,11 +1,8 @@
-"""The same cycles on a Spark Connect server; the demo's UI is tested on one that the platform starts."""
+"""Spark Connect servers that do not come up; cycles on one are in the test of `cdc-platform spark-server`."""
 
-import json
 import stat
 import subprocess
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -13,32 +10,8 @@ from cdc_platform.errors import SparkUnreachable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.connect_server import ConnectServer, start_connect_server, wait_until_ready
 from cdc_platform.spark.session.spark_settings import SparkSettings
-from cdc_platform_tests.pipeline.bank import expected_balances
 from cdc_platform_tests.programs import free_port
 from cdc_platform_tests.spark_fixtures import require_java
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectService"
-
-
-@pytest.fixture
-def server(spark: "SparkSession") -> str:
-    """A server in the JVM of the tests, on their lake, which ends with the JVM; gives its address."""
-    service = getattr(spark._jvm, f"{SERVICE}$").__getattr__("MODULE$")  # noqa: SLF001  there is no other way
-    service.start(spark._jsc.sc())  # noqa: SLF001  nor here
-    return f"sc://127.0.0.1:{service.localPort()}"
-
-
-@pytest.mark.integration
-def test_cycles_run_on_a_connect_server(server: str, session_lake: LakeSettings) -> None:
-    """All steps of cycles and maintenance use nothing that Connect lacks, and settings of a session count."""
-    command = [sys.executable, "-m", "cdc_platform_tests.spark.connect_run", session_lake.path, server]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert run.returncode == 0, run.stderr[-5000:]
-    balances = {int(account): balance for account, balance in json.loads(run.stdout.splitlines()[-1]).items()}
-    assert {**expected_balances(2), 5: 500} == balances
 
 
 @pytest.mark.integration

@@ -40,35 +40,42 @@ SECOND: Final = 1_000_000
 
 
 class Feeder:
-    """Sends each change in a transaction and a cycle of its own choice, and merges one table."""
+    """Sends each change in a transaction of its own, to all tables alike, and merges them."""
 
     by_spark = False
     """Whether Spark merges however little it is."""
 
-    def __init__(self, spark: "SparkSession", lake: LakeSettings, schema: TableSchema) -> None:
+    def __init__(self, spark: "SparkSession", lake: LakeSettings, *schemas: TableSchema) -> None:
         self.spark = spark
-        self.schema = schema
-        pipeline = make_pipeline(lake, (schema,))
+        self.schemas = schemas
+        pipeline = make_pipeline(lake, schemas)
         self.pipeline: Pipeline = merging_by_spark(pipeline) if self.by_spark else pipeline
         self.cycle = 0
 
     def merge(self, *changes: tuple[ModType, Mod]) -> MergeOutcome:
-        """Run a cycle of these changes and return what the merge did."""
+        """Run a cycle of changes of the only table and return what the merge did."""
+        (outcome,) = self.merge_all(*changes)
+        return outcome
+
+    def merge_all(self, *changes: tuple[ModType, Mod]) -> list[MergeOutcome]:
+        """Run a cycle of these changes of each table and return what the merges did."""
         self.cycle += 1
         begun = START + self.cycle * SECOND
+        writes = ((schema.name, *change) for schema in self.schemas for change in changes)
         records: list[RawRow] = [
-            data_change(self.schema.name, kind, mod, at_micros=begun + n, transaction=f"{self.cycle}-{n}")
-            for n, (kind, mod) in enumerate(changes)
+            data_change(name, kind, mod, at_micros=begun + n, transaction=f"{self.cycle}-{n}")
+            for n, (name, kind, mod) in enumerate(writes)
         ]
         feed(self.pipeline, begun + SECOND - 1, *records)
         order_changes(self.pipeline, self.spark)
-        outcome = merge_table(self.pipeline, self.spark, self.schema.name)
+        outcomes = [merge_table(self.pipeline, self.spark, schema.name) for schema in self.schemas]
         publish_cut(self.pipeline, self.spark)
-        return outcome
+        return outcomes
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the published rows."""
-        return rows_of(self.pipeline, self.schema.name)
+        (schema,) = self.schemas
+        return rows_of(self.pipeline, schema.name)
 
 
 @pytest.fixture(autouse=True, params=["here", "by Spark"])
@@ -188,34 +195,33 @@ def test_a_table_of_keys_only_is_merged_without_fallback(
     assert feeder.rows() == [{"g": 1, "id": 0}, {"g": 1, "id": 2}]
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        ["it's", "back\\slash", "new\nline"],  # what SQL texts must escape
-        ["", " ", "é", "😀", "\x01"],  # what bounds must sort
-    ],
-)
-def test_texts_as_keys_are_found_again(
-    spark: "SparkSession", session_lake: LakeSettings, keys: list[str]
-) -> None:
+def test_texts_as_keys_are_found_again(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """Bounds of the keys are literals in the statement, and hide no row."""
+    escaped = ["it's", "new\nline", "back\\slash"]
+    odd = ["", " ", "\x01", "é", "😀"]
     feeder = Feeder(spark, session_lake, table("t", {"id": "STRING(9)"}, {"a": "INT64"}))
-    feeder.merge(*((ModType.INSERT, ({"id": key}, {"a": "1"})) for key in keys))
-    outcome = feeder.merge(*((ModType.UPDATE, ({"id": key}, {"a": "2"})) for key in keys))
-    assert (outcome.updated, outcome.fell_back) == (len(keys), False)
-    assert dict.fromkeys(keys, 2) == {row["id"]: row["a"] for row in feeder.rows()}
+    feeder.merge(*((ModType.INSERT, ({"id": key}, {"a": "1"})) for key in escaped + odd))
+    # What SQL's texts must escape is a bound of the first update, what bounds must sort of the second.
+    for number, keys in enumerate((escaped, odd), start=2):
+        outcome = feeder.merge(*((ModType.UPDATE, ({"id": key}, {"a": str(number)})) for key in keys))
+        assert (outcome.updated, outcome.fell_back) == (len(keys), False)
+    expected = dict.fromkeys(escaped, 2) | dict.fromkeys(odd, 3)
+    assert expected == {row["id"]: row["a"] for row in feeder.rows()}
 
 
-@pytest.mark.parametrize("name", ["it's a `table`", "schema.table", "a/b\\c", 'quoted "name"'])
-def test_strange_names_are_quoted(spark: "SparkSession", session_lake: LakeSettings, name: str) -> None:
+def test_strange_names_are_quoted(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """Tables and columns with quotes, backticks, dots, slashes and reserved words work like others."""
-    schema = table(name, {"key `one`": "INT64", "select": "INT64"}, {"it's": "INT64", "a.b": "STRING(9)"})
-    feeder = Feeder(spark, session_lake, schema)
+    names = ("it's a `table`", "schema.table", "a/b\\c", 'quoted "name"')
+    key_columns, columns = {"key `one`": "INT64", "select": "INT64"}, {"it's": "INT64", "a.b": "STRING(9)"}
+    feeder = Feeder(spark, session_lake, *(table(name, key_columns, columns) for name in names))
     key = {"key `one`": "1", "select": "2"}
-    feeder.merge((ModType.INSERT, (key, {"it's": "3", "a.b": "x"})))
-    outcome = feeder.merge((ModType.UPDATE, (key, {"it's": "4"})))
-    assert (outcome.table, outcome.updated, outcome.fell_back) == (name, 1, False)
-    assert feeder.rows() == [{"key `one`": 1, "select": 2, "it's": 4, "a.b": "x"}]
+    feeder.merge_all((ModType.INSERT, (key, {"it's": "3", "a.b": "x"})))
+    outcomes = feeder.merge_all((ModType.UPDATE, (key, {"it's": "4"})))
+    assert [(outcome.table, outcome.updated, outcome.fell_back) for outcome in outcomes] == [
+        (name, 1, False) for name in names
+    ]
+    for name in names:
+        assert rows_of(feeder.pipeline, name) == [{"key `one`": 1, "select": 2, "it's": 4, "a.b": "x"}]
 
 
 def test_the_branch_ends_where_main_is(spark: "SparkSession", session_lake: LakeSettings) -> None:
@@ -226,6 +232,7 @@ def test_the_branch_ends_where_main_is(spark: "SparkSession", session_lake: Lake
     assert head(actual) == head(actual, BRANCH)
 
 
+@pytest.mark.parametrize("merger", ["here"], indirect=True)
 def test_a_row_that_is_updated_keeps_its_row_id(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """Anyone who merges and compacts, in turns: readers of Iceberg's row lineage follow a row by it."""
     feeder = Feeder(spark, session_lake, table("t", {"id": "INT64"}, {"a": "INT64"}))
