@@ -23,7 +23,7 @@ def keep_classes(spark: SparkSession) -> None:
 
     For a short name Java looks into all jars of its class path each time.
     """
-    view = spark._jvm  # noqa: SLF001  what is kept is kept there
+    view: Any = spark._jvm  # noqa: SLF001  what is kept is kept there
     for name in (FUNCTIONS, UTILITIES):
         known = _KnownClass(name, view._gateway_client)  # noqa: SLF001  nor is it anywhere else
         for key in (name, name.rpartition(".")[2]):
