@@ -1,6 +1,7 @@
 """Runs of the assets, as Dagster makes them, on an in-memory source."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -81,23 +82,50 @@ class Bench:
         return {self.assets.cut.to_python_identifier(): {"follow_s": follow_s}}
 
 
-@pytest.fixture
-def bench(
-    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Bench]:
-    """The bank's pipeline in Dagster, with its root partition known."""
-    pipeline = bank_pipeline(session_lake)
+@contextmanager
+def open_bench(spark: "SparkSession", lake: LakeSettings) -> Iterator[Bench]:
+    """Yield the bank's pipeline in Dagster, with its root partition known."""
+    pipeline = bank_pipeline(lake)
     settings = replace(
         pipeline.settings, tables=("accounts", "transfers"), check_every_s=0, idle_interval_s=0
     )
     pipeline = replace(pipeline, settings=settings)
-    monkeypatch.setattr(resources, "open_pipeline", lambda _settings: pipeline)
-    monkeypatch.setattr(resources, "start_session", lambda _resource, _settings: spark)
-    monkeypatch.setattr(FakeSource, "close", lambda _self: None, raising=False)
     assets = PipelineAssets(pipeline.name, ("accounts", "transfers"))
-    with dg.DagsterInstance.ephemeral() as instance:
+    with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
+        patch.setattr(resources, "open_pipeline", lambda _settings: pipeline)
+        patch.setattr(resources, "start_session", lambda _resource, _settings: spark)
+        patch.setattr(FakeSource, "close", lambda _self: None, raising=False)
         instance.add_dynamic_partitions(str(change_stream_partitions(pipeline.name).name), ["root"])
         yield Bench(pipeline, assets, build_pipeline(settings, Running()), instance)
+
+
+@pytest.fixture
+def bench(spark: "SparkSession", session_lake: LakeSettings) -> Iterator[Bench]:
+    """A bench of the test's own."""
+    with open_bench(spark, session_lake) as own:
+        yield own
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The first run of all assets, on a bench that does nothing else."""
+
+    bench: Bench
+    result: dg.ExecuteInProcessResult
+
+
+def run_first(bench: Bench, *, names_partitions: bool) -> Whole:
+    """Run all assets on a source that opens two accounts."""
+    begun = source_of(bench.pipeline).first_micros
+    answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1), opening(2, 100, begun + 2))
+    return Whole(bench, bench.run(bench.assets.all_keys, names_partitions=names_partitions))
+
+
+@pytest.fixture(scope="module")
+def whole(spark: "SparkSession", session_lake: LakeSettings) -> Iterator[Whole]:
+    """The run that names its partitions, for tests that only look at it."""
+    with open_bench(spark, session_lake) as own:
+        yield run_first(own, names_partitions=True)
 
 
 def answer_with(pipeline: Pipeline, until_micros: int, *records: RawRow) -> None:
@@ -127,48 +155,49 @@ def plain(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, Any]:
     return {key: value.value for key, value in metadata.items()}
 
 
-@pytest.mark.parametrize("names_partitions", [True, False])
-def test_all_assets_make_a_cycle(bench: Bench, names_partitions: bool) -> None:
-    """A run of everything reads, orders, merges and publishes, whether it names the partitions or not."""
-    begun = source_of(bench.pipeline).first_micros
-    answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1), opening(2, 100, begun + 2))
-    result = bench.run(bench.assets.all_keys, names_partitions=names_partitions)
-    assert result.success
-    assert balances(bench.pipeline) == {1: 100, 2: 100}
-    assert materialized(result) == [key.path[-1] for key in bench.assets.all_keys]
-    assert {
-        evaluation.check_name for evaluation in result.get_asset_check_evaluations() if evaluation.passed
-    } == CYCLE_CHECKS
+def assert_complete(run: Whole) -> None:
+    """Assert that a run has read, ordered, merged and published, and made its checks."""
+    assert run.result.success
+    assert balances(run.bench.pipeline) == {1: 100, 2: 100}
+    assert materialized(run.result) == [key.path[-1] for key in run.bench.assets.all_keys]
+    evaluations = run.result.get_asset_check_evaluations()
+    assert {evaluation.check_name for evaluation in evaluations if evaluation.passed} == CYCLE_CHECKS
 
 
-def test_a_cycle_reports_numbers(bench: Bench) -> None:
+def test_all_assets_make_a_cycle(whole: Whole) -> None:
+    """A run of everything reads, orders, merges and publishes."""
+    assert_complete(whole)
+
+
+def test_a_run_need_not_name_the_partitions(bench: Bench) -> None:
+    """A run of everything comes to the same if it names no partition."""
+    assert_complete(run_first(bench, names_partitions=False))
+
+
+def test_a_cycle_reports_numbers(whole: Whole) -> None:
     """Materialisations carry counts, positions and lags as numbers that the UI can plot."""
-    begun = source_of(bench.pipeline).first_micros
-    answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
-    result = bench.run(bench.assets.all_keys)
     metadata = {
         event.asset_key.path[-1]: plain(event.step_materialization_data.materialization.metadata)
-        for event in result.get_asset_materialization_events()
+        for event in whole.result.get_asset_materialization_events()
         if event.asset_key is not None
     }
-    assert metadata["raw_change_records"]["data_change_records"] == 1
+    assert metadata["raw_change_records"]["data_change_records"] == 2
     assert metadata["raw_change_records"]["position_lag_s"] < 1
     assert metadata["partition_lineage"]["running_partitions"] == 1
     assert "`root` live" in metadata["partition_lineage"]["partition_tree"]
-    assert (metadata["change_log"]["changes"], metadata["change_log"]["dagster/row_count"]) == (1, 1)
+    assert (metadata["change_log"]["changes"], metadata["change_log"]["dagster/row_count"]) == (2, 2)
     assert metadata["change_log"]["watermark_lag_s"] < 1
-    assert (metadata["accounts"]["rows_appended"], metadata["accounts"]["dagster/row_count"]) == (1, 1)
+    assert (metadata["accounts"]["rows_appended"], metadata["accounts"]["dagster/row_count"]) == (2, 2)
     columns = [(column.name, column.type) for column in metadata["accounts"]["dagster/column_schema"].columns]
     assert columns == [("id", "bigint"), ("owner", "string"), ("balance", "bigint")]
     assert metadata["cut"]["cut"] == 1
 
 
-def test_a_run_claims_its_pipeline(bench: Bench) -> None:
+def test_a_run_claims_its_pipeline(whole: Whole) -> None:
     """A run writes its process into its tags before it does anything."""
-    answer_with(bench.pipeline, source_of(bench.pipeline).first_micros + SECOND)
-    run = bench.instance.get_run_by_id(bench.run(bench.assets.all_keys).run_id)
+    run = whole.bench.instance.get_run_by_id(whole.result.run_id)
     assert run is not None
-    assert (run.tags[PIPELINE_TAG], WORKER_TAG in run.tags) == (bench.pipeline.name, True)
+    assert (run.tags[PIPELINE_TAG], WORKER_TAG in run.tags) == (whole.bench.pipeline.name, True)
 
 
 def follow(bench: Bench) -> dg.ExecuteInProcessResult:
