@@ -13,6 +13,7 @@ from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, Top
 from cdc_platform.sources.debezium.kafka.topics_reader import MESSAGES, TopicsReading
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.splits.split_reader import SplitContext
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
 from cdc_platform_tests.sources.debezium.cycles import READ_MICROS
 
@@ -64,7 +65,8 @@ class TopicLogs:
         inputs: dict[str, Any] = {"ranges": [asdict(first) for first in ranges]}
         inputs |= {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
         patience_micros = int(self.kafka.transaction_patience_s * 1_000_000)
-        reading = TopicsReading(self.settings.to_options(), 1, PIECE, json.dumps(inputs), patience_micros)
+        context = SplitContext(self.settings.to_options(), 1, PIECE, is_one_stream=False)
+        reading = TopicsReading(context, json.dumps(inputs), patience_micros)
         rows = [row for batch in reading(batches) for row in batch.to_pylist()]
         for row in rows:
             if row["kind"] == "file":

@@ -7,17 +7,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress, TopicRange
-from cdc_platform.sources.debezium.rows.decoder import Decoder
-from cdc_platform.sources.debezium.rows.state import DecoderState
-from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.transactions.arrivals import Arrival, PassedUntil
-from cdc_platform.sources.debezium.transactions.finalise import settled
-from cdc_platform.sources.debezium.transactions.given_out import Reading, give_out
-from cdc_platform.sources.debezium.transactions.progress import PASSED
+from cdc_platform.sources.debezium.splits.decoded_splits import OpenedSplit
+from cdc_platform.sources.debezium.splits.release import Release
+from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
+from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
+from cdc_platform.sources.debezium.transactions.arrival import Arrival
+from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
 from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
-from cdc_platform.sources.debezium.transactions.truncates import refuse_truncated
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.workers import prepare_worker
@@ -41,48 +38,46 @@ class TopicsReading:
     """The reading of one cycle, called with its messages by a task of Spark or by the pipeline's process.
 
     Args:
-        settings: of the stream, as `DebeziumSettings.to_options` makes them.
-        cycle: the cycle.
-        window: the window of the stream.
+        context: of the cycle.
         inputs: what the plan says of partitions and states.
         patience_micros: how long a transaction that is not whole may wait.
     """
 
-    settings: str
-    cycle: int
-    window: ReadWindow
+    context: SplitContext
     inputs: str
     patience_micros: int
 
     def __call__(self, messages: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
         """Yield the raw records of batches of messages."""
         prepare_worker()
-        settings = DebeziumSettings.from_options(self.settings)
         inputs = json.loads(self.inputs)
-        ranges = [TopicRange(**fields) for fields in inputs["ranges"]]
-        decoder = Decoder(settings, DecoderState.from_json(inputs["state"]))
+        ranges = {item.origin: item for item in (TopicRange(**fields) for fields in inputs["ranges"])}
+        files = {origin: item.as_file for origin, item in ranges.items()}
+        window, passed_until = self.context.window, PassedUntil.of(inputs["passed"])
+        reader = SplitReader(self.context, inputs["state"], files)
+        for batch in messages:
+            _take(reader, batch)
         buffer = TransactionBuffer(
             is_one_stream=False,
-            passed_until=PassedUntil.of(inputs["passed"]),
+            passed_until=passed_until,
             patience_micros=self.patience_micros,
-            read_micros=self.window.end_inclusive_micros,
+            read_micros=window.end_inclusive_micros,
         )
-        for batch in messages:
-            for message in _messages_of(batch):
-                origin = f"{message.topic}/{message.partition}"
-                decoded = decoder.decode_raw([message])
-                micros = message.timestamp_micros or 0
-                buffer.take(Arrival(item, origin, message.position, micros) for item in decoded)
-        passed = buffer.open_up() if settings.tells_transactions else buffer.let_pass()
-        passed = refuse_truncated(settled(passed, decoder))
-        progress = {item.origin: _progress(item, passed.resume.get(item.origin)) for item in ranges}
-        reading = Reading(
-            {item.origin: item.as_file for item in ranges},
-            progress,
-            decoder.state,
-            further={PASSED: passed.until.to_text()},
+        split = OpenedSplit.of(reader, buffer)
+        yield from Release(split.opening, passed_until.truncated)(split.rows)
+        resume = split.opening.resume
+        progress = {origin: _progress(item, resume.get(origin)) for origin, item in ranges.items()}
+        yield from report_batches(
+            Reading(files, progress), split.outcome, split.opening, EventBatches(self.context.cycle), window
         )
-        yield from give_out(passed, reading, EventBatches(self.cycle), self.window)
+
+
+def _take(reader: SplitReader, batch: pa.RecordBatch) -> None:
+    for message in _messages_of(batch):
+        origin = f"{message.topic}/{message.partition}"
+        micros = message.timestamp_micros or 0
+        decoded = reader.decoder.decode_raw([message])
+        reader.collector.take(Arrival(item, origin, message.position, micros) for item in decoded)
 
 
 def _progress(topic_range: TopicRange, resume: int | None) -> str:

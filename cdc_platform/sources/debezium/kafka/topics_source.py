@@ -97,14 +97,11 @@ class TopicsSource(DebeziumSource):
 
     def _reading(self, cycle: int, plan: ReadPlan) -> "TopicsReading":
         from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
+        from cdc_platform.sources.debezium.splits.split_reader import SplitContext
 
-        return TopicsReading(
-            self.settings.without_password().to_options(),
-            cycle,
-            plan.windows[0],
-            plan.inputs,
-            int(self.kafka.transaction_patience_s * 1_000_000),
-        )
+        settings = self.settings.without_password().to_options()
+        context = SplitContext(settings, cycle, plan.windows[0], is_one_stream=False)
+        return TopicsReading(context, plan.inputs, int(self.kafka.transaction_patience_s * 1_000_000))
 
     def reading(self) -> AbstractContextManager[None]:
         """Return a context that raises what brokers do to Spark's tasks as errors of the source."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.transactions.truncates import GONE
+from cdc_platform.sources.debezium.splits.release import GONE
 from cdc_platform_tests.sources.debezium.captures_read import (
     GOLDEN,
     decode,
