@@ -9,7 +9,7 @@ from typing import Any, Final
 from cdc_platform.model.stream.files import files_to_json
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.sources.debezium.files.reader import FilesReading
+from cdc_platform.sources.debezium.files.reader import MOST_LINES, FilesReading
 from cdc_platform.sources.debezium.files.source import DebeziumSource
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress
@@ -27,6 +27,7 @@ class Cycles:
     """
 
     settings: DebeziumSettings
+    split_lines: int = MOST_LINES
     cycle: int = 0
     read_progress: dict[str, str] = field(default_factory=dict)
     log: list[Record] = field(default_factory=list)
@@ -64,7 +65,7 @@ class Cycles:
         states = {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
         inputs = {"files": files_to_json(unread), "lines": lines, **states}
         plan = ReadPlan((ReadWindow("", read_micros - 1, read_micros),), json.dumps(inputs))
-        batches = FilesReading(self.settings, self.cycle, plan).locally()
+        batches = FilesReading(self.settings, self.cycle, plan, self.split_lines).locally()
         return [row for batch in batches for row in batch.to_pylist()]
 
 

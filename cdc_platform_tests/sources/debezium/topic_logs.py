@@ -8,12 +8,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from cdc_platform.model.stream.read_windows import ReadWindow
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange, plan_ranges
 from cdc_platform.sources.debezium.kafka.topics_reader import MESSAGES, TopicsReading
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.splits.split_reader import SplitContext
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
 from cdc_platform_tests.sources.debezium.cycles import READ_MICROS
 
@@ -58,16 +57,16 @@ class TopicLogs:
         return self._read(ranges, self._batches(ranges))
 
     def cycle_without_messages(self) -> list[dict[str, Any]]:
-        """Read nothing, as Spark hands it: a row without a message."""
-        return self._read((), pa.Table.from_pylist([{}], MESSAGES).to_batches())
+        """Read nothing."""
+        return self._read((), ())
 
     def _read(self, ranges: Sequence[TopicRange], batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
         inputs: dict[str, Any] = {"ranges": [asdict(first) for first in ranges]}
         inputs |= {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
         patience_micros = int(self.kafka.transaction_patience_s * 1_000_000)
-        context = SplitContext(self.settings.to_options(), 1, PIECE, is_one_stream=False)
-        reading = TopicsReading(context, json.dumps(inputs), patience_micros)
-        rows = [row for batch in reading(batches) for row in batch.to_pylist()]
+        plan = ReadPlan((PIECE,), json.dumps(inputs))
+        reading = TopicsReading(self.settings, patience_micros, 1, plan)
+        rows = [row for batch in reading.locally(batches) for row in batch.to_pylist()]
         for row in rows:
             if row["kind"] == "file":
                 self.read_progress[row["event"]["origin"]] = json.loads(row["event"]["metadata"])["version"]

@@ -48,9 +48,12 @@ class FilesReading:
         settings: of the stream.
         cycle: the cycle.
         plan: what it reads.
+        split_lines: how many lines a split has at most, unless a transaction has more.
     """
 
-    def __init__(self, settings: DebeziumSettings, cycle: int, plan: ReadPlan) -> None:
+    def __init__(
+        self, settings: DebeziumSettings, cycle: int, plan: ReadPlan, split_lines: int = MOST_LINES
+    ) -> None:
         inputs: dict[str, Any] = json.loads(plan.inputs)
         self._window = plan.windows[0]
         self._context = SplitContext(
@@ -60,6 +63,7 @@ class FilesReading:
         self.files = files_from_json(inputs["files"])
         self._begun: dict[str, int] = inputs["lines"]
         self._settings = settings
+        self._split_lines = split_lines
         self._buffer = TransactionBuffer(
             is_one_stream=True,
             passed_until=PassedUntil.of(inputs["passed"]),
@@ -121,7 +125,7 @@ class FilesReading:
             self.files,
             self._begun,
             TransactionStarts(self._settings, DecoderState.from_json(self._state)),
-            SplitSize(MOST_LINES, min(max(share_bytes, LEAST_SPLIT_BYTES), MOST_SPLIT_BYTES)),
+            SplitSize(min(self._split_lines, MOST_LINES), min(max(share_bytes, LEAST_SPLIT_BYTES), MOST_SPLIT_BYTES)),
             self._settings.most_unpacked_bytes,
         )
 

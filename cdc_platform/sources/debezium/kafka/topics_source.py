@@ -1,8 +1,8 @@
 """Debezium's events in topics of Kafka, as the pipeline sees them."""
 
 import json
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -82,30 +82,25 @@ class TopicsSource(DebeziumSource):
         from cdc_platform.sources.debezium.kafka.local_topics import poll_messages
 
         messages = poll_messages(self.client, _ranges_of(plan))
-        return None if messages is None else self._reading(cycle, plan)(messages.to_batches())
+        return None if messages is None else self._reading(cycle, plan).locally(messages.to_batches())
 
-    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":  # noqa: ARG002  a stream has one order
-        """Return the raw records of the messages of a plan."""
-        from pyspark.sql.pandas.types import from_arrow_schema
+    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
+        """Return the raw records of the messages of a plan, which tasks decode before this returns."""
+        from cdc_platform.sources.debezium.kafka.topics_by_tasks import read_by_tasks
 
-        from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
-        from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
-
-        schema = from_arrow_schema(RAW_EVENT_RECORDS)
-        messages = read_messages(spark, self.kafka, _ranges_of(plan))
-        return messages.mapInArrow(self._reading(cycle, plan), schema)
+        return read_by_tasks(spark, self.kafka, self._reading(cycle, plan), most_tasks, self._frames)
 
     def _reading(self, cycle: int, plan: ReadPlan) -> "TopicsReading":
         from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
-        from cdc_platform.sources.debezium.splits.split_reader import SplitContext
 
-        settings = self.settings.without_password().to_options()
-        context = SplitContext(settings, cycle, plan.windows[0], is_one_stream=False)
-        return TopicsReading(context, plan.inputs, int(self.kafka.transaction_patience_s * 1_000_000))
+        patience_micros = int(self.kafka.transaction_patience_s * 1_000_000)
+        return TopicsReading(self.settings, patience_micros, cycle, plan)
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Return a context that raises what brokers do to Spark's tasks as errors of the source."""
-        return broker_failures(self.kafka.bootstrap_servers)
+    @contextmanager
+    def _kept_frames(self) -> Iterator[None]:
+        """Keep decoded events, and raise what brokers do to Spark's tasks as errors of the source."""
+        with broker_failures(self.kafka.bootstrap_servers), super()._kept_frames():
+            yield
 
     def close(self) -> None:
         """Forget the connection."""

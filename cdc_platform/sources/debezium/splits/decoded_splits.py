@@ -38,9 +38,10 @@ class LocalSplits:
         batches: list[pa.RecordBatch] = self._of(numbers).to_batches()
         return batches
 
-    def free_rows(self, numbers: Sequence[int]) -> Iterator[FreeRow]:
-        """Yield the places of the rows of these splits that have no transaction."""
-        return _free_rows(self._of(numbers)[FREE].drop_null().to_pylist())
+    def free_rows(self, numbers: Sequence[int] | None = None) -> Iterator[FreeRow]:
+        """Yield the places of the rows of these splits, or of all, that have no transaction."""
+        rows = self.table if numbers is None else self._of(numbers)
+        return _free_rows(rows[FREE].drop_null().to_pylist())
 
     def _of(self, numbers: Sequence[int]) -> pa.Table:
         return self.table.filter(pc.is_in(self.table[SPLIT], value_set=pa.array(numbers, pa.int64())))
@@ -61,8 +62,8 @@ class OpenedSplit:
         (outcome,) = split.outcomes
         opening = outcome.opened(buffer, has_metadata=reader.settings.tells_transactions)
         if opening.limit is not None:
-            outcome, opening = outcome.without_waiting(opening, split.free_rows([0]))
-        return cls(split.rows([0]), outcome, opening)
+            outcome, opening = outcome.without_waiting(opening, split.free_rows())
+        return cls(split.table.to_batches(), outcome, opening)
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,10 @@ class SparkSplits:
         """Return the rows of the splits of some numbers."""
         return self.frame.where(F.col(SPLIT).isin(list(numbers)))
 
-    def free_rows(self, numbers: Sequence[int]) -> Iterator[FreeRow]:
-        """Yield the places of the rows of these splits that have no transaction."""
-        of_splits = self.rows(numbers).where(F.col(FREE).isNotNull()).select(FREE)
+    def free_rows(self, numbers: Sequence[int] | None = None) -> Iterator[FreeRow]:
+        """Yield the places of the rows of these splits, or of all, that have no transaction."""
+        rows = self.frame if numbers is None else self.rows(numbers)
+        of_splits = rows.where(F.col(FREE).isNotNull()).select(FREE)
         return _free_rows(of_splits.toArrow()[FREE].to_pylist())
 
 

@@ -25,8 +25,8 @@ class DecodedSplits(Protocol[Rows_co]):
         """Return the rows of the splits of some numbers, as `SPLIT_ROWS`."""
         ...
 
-    def free_rows(self, numbers: Sequence[int]) -> Iterator[FreeRow]:
-        """Yield the places of the rows of these splits that have no transaction."""
+    def free_rows(self, numbers: Sequence[int] | None = None) -> Iterator[FreeRow]:
+        """Yield the places of the rows of these splits, or of all, that have no transaction."""
         ...
 
 
@@ -124,3 +124,24 @@ class SplitRounds(Generic[Split, Rows]):
         for entry in self._entries:
             rounds.setdefault(id(entry.decoded), (entry.decoded, []))[1].append(entry.number)
         return rounds.values()
+
+
+def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> SplitOutcome | None:
+    """Return the outcome of splits among which there is no order; None where there are no independent ones.
+
+    Args:
+        outcomes: of splits that were decoded from one state.
+        state: that state, as text.
+    """
+    start = known = DecoderState.from_json(state)
+    names: set[str] = set()
+    for number, outcome in enumerate(outcomes):
+        end = outcome.end
+        joined = joined_state(known, start, end) if number else end
+        # A flattened stream's tombstones follow their deletes.
+        is_flattened = len(outcomes) > 1 and bool(end.use.told_topics)
+        if joined is None or is_flattened or not names.isdisjoint(outcome.transactions):
+            return None
+        known = joined
+        names |= outcome.transactions.keys()
+    return replace(one_after_the_other(outcomes), state=known.to_json()) if outcomes else None
