@@ -21,7 +21,7 @@ from cdc_platform.sources.datastream.files.file_events import decode_file
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
-from cdc_platform.sources.debezium.splits.decoded_splits import OpenedSplit
+from cdc_platform.sources.debezium.splits.decoded_splits import LocalSplits
 from cdc_platform.sources.debezium.splits.release import Release
 from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
@@ -156,11 +156,9 @@ def check_debezium(data: bytes) -> None:
     reader = SplitReader(SplitContext(_DEBEZIUM.to_options(), 1, _WINDOW, True), None, {"file": _FILE})
     decoded = reader.decoder.decode_lines([line.text for line in read_lines(BytesIO(text))])
     reader.collector.take(Arrival(event, "file", place) for place, event in enumerate(decoded))
-    split = OpenedSplit.of(reader, TransactionBuffer(is_one_stream=True))
-    rows = _sound(Release(split.opening)(split.rows))
+    rows = _released(reader, TransactionBuffer(is_one_stream=True))
     good = [row for row in rows if row["table_name"] in ("public.good", TABLE) and not row["event"]["fault"]]
     assert {1, 2, 9001, 9002} <= {json.loads(row["mods"][0]["keys"]).get("id") for row in good}
-    _check_reports(split)
 
 
 def check_debezium_topics(data: bytes) -> None:
@@ -172,22 +170,23 @@ def check_debezium_topics(data: bytes) -> None:
     reader = SplitReader(SplitContext(settings.to_options(), 1, _WINDOW, False), None, {"t/0": _FILE})
     for place, event in enumerate(reader.decoder.decode_raw([raw[0], raw[2], *bad, raw[1], raw[3]])):
         reader.collector.take([Arrival(event, "t/0", place, place)])
-    split = OpenedSplit.of(reader, TransactionBuffer(is_one_stream=False, patience_micros=0))
-    rows = _sound(Release(split.opening, {"public.other": ""})(split.rows))
+    rows = _released(reader, TransactionBuffer(is_one_stream=False, patience_micros=0))
     arrived = {row["mods"][0]["keys"] for row in rows if row["event"]["fault"] is None}
     assert {f'{{"id":{key}}}' for key in (1, 2, 9001, 9002)} <= arrived
-    _check_reports(split)
 
 
-def _check_reports(split: OpenedSplit) -> None:
-    """Check that the reports of a split can be read back."""
-    batches = report_batches(
-        Reading({"file": _FILE, "t/0": _FILE}, {}), split.outcome, split.opening, EventBatches(1), _WINDOW
-    )
-    texts = [row["event"] for batch in batches for row in batch.to_pylist() if row["event"]]
-    versions = {text["origin"]: json.loads(text["metadata"]).get("version") for text in texts}
+def _released(reader: SplitReader, buffer: TransactionBuffer) -> list[dict[str, Any]]:
+    """Return the rows of what a reader has taken, whose reports can be read back."""
+    split = LocalSplits(pa.Table.from_batches(reader.rows()))
+    (outcome,) = split.outcomes
+    opening = outcome.opened(buffer, has_metadata=reader.settings.tells_transactions)
+    files = {"file": _FILE, "t/0": _FILE}
+    reports = report_batches(Reading(files, {}), outcome, opening, EventBatches(1), _WINDOW)
+    events = [row["event"] for batch in reports for row in batch.to_pylist() if row["event"]]
+    versions = {event["origin"]: json.loads(event["metadata"]).get("version") for event in events}
     PassedUntil.of(versions[PASSED])
     DecoderState.from_json(versions[STATE])
+    return _sound(Release(opening, {"public.other": ""})(split.rows()))
 
 
 def _value_of(data: bytes) -> bytes:

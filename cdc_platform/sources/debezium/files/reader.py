@@ -120,12 +120,13 @@ class FilesReading:
     def _splitter(self, most_tasks: int) -> FileSplitter:
         unread_bytes = sum(file.unread_bytes for file in self.files)
         share_bytes = min(unread_bytes, MOST_BYTES) // most_tasks
+        split_bytes = min(max(share_bytes, LEAST_SPLIT_BYTES), MOST_SPLIT_BYTES)
         return FileSplitter(
             event_files(self._settings),
             self.files,
             self._begun,
             TransactionStarts(self._settings, DecoderState.from_json(self._state)),
-            SplitSize(min(self._split_lines, MOST_LINES), min(max(share_bytes, LEAST_SPLIT_BYTES), MOST_SPLIT_BYTES)),
+            SplitSize(min(self._split_lines, MOST_LINES), split_bytes),
             self._settings.most_unpacked_bytes,
         )
 

@@ -1,19 +1,23 @@
 """Raw records from messages of topics, polled by the pipeline's process or read by Spark's tasks."""
 
 import json
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
 from cdc_platform.model.stream.read_windows import ReadPlan
+from cdc_platform.sources.debezium.kafka.messages import MESSAGES, MessageRouter
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress, TopicRange
+from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.splits.decoded_splits import OpenedSplit
+from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.splits.decoded_splits import LocalSplits
 from cdc_platform.sources.debezium.splits.outcome import SPLIT, SplitOutcome
-from cdc_platform.sources.debezium.splits.release import Release
+from cdc_platform.sources.debezium.splits.release import CycleRows, Release
 from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
+from cdc_platform.sources.debezium.splits.rounds import DecodedSplits, joined_outcome
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
 from cdc_platform.sources.debezium.transactions.arrival import Arrival
 from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
@@ -22,18 +26,9 @@ from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.workers import prepare_worker
 
-MESSAGES: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("micros", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
-"""What the reading takes of each message, in the order of arrival."""
+LEAST_SPLIT_MESSAGES: Final = 2_000
+"""Messages of a split: a task takes longer to begin than to decode fewer."""
+Rows = TypeVar("Rows")
 
 
 @dataclass(frozen=True)
@@ -71,47 +66,74 @@ class TopicsReading:
 
     Args:
         settings: of the stream.
-        patience_micros: how long a transaction that is not whole may wait.
+        kafka: of its topics.
         cycle: the cycle.
         plan: what it reads.
     """
 
-    def __init__(self, settings: DebeziumSettings, patience_micros: int, cycle: int, plan: ReadPlan) -> None:
-        inputs = json.loads(plan.inputs)
+    def __init__(self, settings: DebeziumSettings, kafka: KafkaInput, cycle: int, plan: ReadPlan) -> None:
+        inputs, window = json.loads(plan.inputs), plan.windows[0]
         self.ranges = tuple(TopicRange(**fields) for fields in inputs["ranges"])
-        self.state: str | None = inputs["state"]
-        self.has_metadata = settings.tells_transactions
-        window = plan.windows[0]
-        self._context = SplitContext(
-            settings.without_password().to_options(), cycle, window, is_one_stream=False
-        )
-        self.buffer = TransactionBuffer(
+        self._state: str | None = inputs["state"]
+        self._has_metadata = settings.tells_transactions
+        options = settings.without_password().to_options()
+        self._context = SplitContext(options, cycle, window, is_one_stream=False)
+        self._buffer = TransactionBuffer(
             is_one_stream=False,
             passed_until=PassedUntil.of(inputs["passed"]),
-            patience_micros=patience_micros,
+            patience_micros=int(kafka.transaction_patience_s * 1_000_000),
             read_micros=window.end_inclusive_micros,
         )
 
     @property
     def decoder(self) -> TopicSplitDecoder:
         """What decodes splits of the messages."""
-        return TopicSplitDecoder(self._context, self.state, self.ranges)
+        return TopicSplitDecoder(self._context, self._state, self.ranges)
+
+    def most_splits(self, most_tasks: int) -> int:
+        """Return in how many splits the messages are worth to be decoded."""
+        # Of a flattened stream, a tombstone belongs to the delete before it.
+        is_flattened = bool(DecoderState.from_json(self._state).flat_deletes)
+        messages = sum(item.end_exclusive - item.start for item in self.ranges)
+        return 1 if is_flattened else max(1, min(most_tasks, messages // LEAST_SPLIT_MESSAGES))
+
+    def router(self, splits: int) -> MessageRouter:
+        """Return what deals the messages out to splits; a snapshot that replaces tables is a transaction."""
+        return MessageRouter(splits, spreads_snapshots=not DecoderState.from_json(self._state).snapshots.seen)
 
     def locally(self, batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
         """Yield the raw records of messages, which are in the order of arrival, decoded by this process."""
         reader = self.decoder.reader()
         for batch in batches:
             take_messages(reader, batch)
-        split = OpenedSplit.of(reader, self.buffer)
-        yield from self.release(split.opening)(split.rows)
-        yield from self.reports(split.outcome, split.opening)
+        split = LocalSplits(pa.Table.from_batches(reader.rows()))
+        rows = self.read(lambda _splits: split, 1)
+        for released in rows.splits:
+            yield from rows.release(released)
+        yield from rows.reports
 
-    def release(self, opening: Opening) -> Release:
-        """Return what makes raw records of the rows of splits."""
-        return Release(opening, self.buffer.passed_until.truncated)
+    def read(self, decode: Callable[[int], DecodedSplits[Rows]], splits: int) -> CycleRows[Rows]:
+        """Read the messages.
 
-    def reports(self, outcome: SplitOutcome, opening: Opening) -> Iterator[pa.RecordBatch]:
-        """Yield the reports on what was read."""
+        Args:
+            decode: decodes the messages, dealt out to so many splits; those without messages are left out.
+            splits: how many splits are tried; nearly always they are independent of each other, and if not,
+                there is but one, decoded in another round.
+        """
+        decoded = decode(splits)
+        outcome = joined_outcome(decoded.outcomes, self._state)
+        if outcome is None and decoded.outcomes:
+            decoded = decode(1)
+            outcome = joined_outcome(decoded.outcomes, self._state)
+        if outcome is None:
+            outcome = self.decoder.reader().outcome()
+        opening = outcome.opened(self._buffer, has_metadata=self._has_metadata)
+        if opening.limit is not None:
+            outcome, opening = outcome.without_waiting(opening, decoded.free_rows())
+        release = Release(opening, self._buffer.passed_until.truncated)
+        return CycleRows([decoded.rows()], release, list(self._reports(outcome, opening)))
+
+    def _reports(self, outcome: SplitOutcome, opening: Opening) -> Iterator[pa.RecordBatch]:
         files = {item.origin: item.as_file for item in self.ranges}
         progress = {item.origin: _progress(item, opening.resume.get(item.origin)) for item in self.ranges}
         batches = EventBatches(self._context.cycle)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
+    from cdc_platform.sources.debezium.splits.decoded_splits import SparkSplits
 
 
 class TopicsSource(DebeziumSource):
@@ -86,15 +87,21 @@ class TopicsSource(DebeziumSource):
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
         """Return the raw records of the messages of a plan, which tasks decode before this returns."""
-        from cdc_platform.sources.debezium.kafka.topics_by_tasks import read_by_tasks
+        from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
+        from cdc_platform.sources.debezium.splits.spark_reading import decoded_by_tasks, raw_records
 
-        return read_by_tasks(spark, self.kafka, self._reading(cycle, plan), most_tasks, self._frames)
+        reading = self._reading(cycle, plan)
+
+        def decode(splits: int) -> "SparkSplits":
+            messages = read_messages(spark, self.kafka, reading.ranges, reading.router(splits))
+            return decoded_by_tasks(messages, reading.decoder, self._frames)
+
+        return raw_records(spark, reading.read(decode, reading.most_splits(most_tasks)))
 
     def _reading(self, cycle: int, plan: ReadPlan) -> "TopicsReading":
         from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
 
-        patience_micros = int(self.kafka.transaction_patience_s * 1_000_000)
-        return TopicsReading(self.settings, patience_micros, cycle, plan)
+        return TopicsReading(self.settings, self.kafka, cycle, plan)
 
     @contextmanager
     def _kept_frames(self) -> Iterator[None]:

@@ -21,8 +21,8 @@ class DecodedSplits(Protocol[Rows_co]):
         """Outcome of each split, in their order."""
         ...
 
-    def rows(self, numbers: Sequence[int]) -> Rows_co:
-        """Return the rows of the splits of some numbers, as `SPLIT_ROWS`."""
+    def rows(self, numbers: Sequence[int] | None = None) -> Rows_co:
+        """Return the rows of the splits of some numbers, or of all, as `SPLIT_ROWS`."""
         ...
 
     def free_rows(self, numbers: Sequence[int] | None = None) -> Iterator[FreeRow]:

@@ -90,7 +90,7 @@ class SplitReader:
                 yield from _marked(batches.take(), marks, split)
                 marks.clear()
         yield from _marked(batches.take(), marks, split)
-        outcome = {SPLIT: [split], OUTCOME: [self._outcome().to_bytes()], FREE: [pickle.dumps(self._free)]}
+        outcome = {SPLIT: [split], OUTCOME: [self.outcome().to_bytes()], FREE: [pickle.dumps(self._free)]}
         columns = [
             pa.array(outcome.get(column.name, [None]), column.type, from_pandas=True) for column in SPLIT_ROWS
         ]
@@ -145,7 +145,8 @@ class SplitReader:
             if isinstance(event, SourceEvent) and event.mod_type is ModType.TRUNCATE:
                 yield name_of(name), event.table, event.ordering_key
 
-    def _outcome(self) -> SplitOutcome:
+    def outcome(self) -> SplitOutcome:
+        """Return what is known of all that was taken, with the counts of rows that were yielded."""
         collector, half = self.collector, self.collector.first_half
         is_kept = half is not None and not self.settings.tells_transactions
         return SplitOutcome(
