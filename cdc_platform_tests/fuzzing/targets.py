@@ -155,7 +155,8 @@ def check_debezium(data: bytes) -> None:
     text = b"\n".join([*before, data.replace(b"\n", b" "), *after, b""])
     reader = SplitReader(SplitContext(_DEBEZIUM.to_options(), 1, _WINDOW, True), None, {"file": _FILE})
     decoded = reader.decoder.decode_lines([line.text for line in read_lines(BytesIO(text))])
-    reader.collector.take(Arrival(event, "file", place) for place, event in enumerate(decoded))
+    for place, event in enumerate(decoded):
+        reader.collector.take(Arrival(event, "file", place))
     rows = _released(reader, TransactionBuffer(is_one_stream=True))
     good = [row for row in rows if row["table_name"] in ("public.good", TABLE) and not row["event"]["fault"]]
     assert {1, 2, 9001, 9002} <= {json.loads(row["mods"][0]["keys"]).get("id") for row in good}
@@ -169,7 +170,7 @@ def check_debezium_topics(data: bytes) -> None:
     settings = replace(_DEBEZIUM, has_transaction_topic=True)
     reader = SplitReader(SplitContext(settings.to_options(), 1, _WINDOW, False), None, {"t/0": _FILE})
     for place, event in enumerate(reader.decoder.decode_raw([raw[0], raw[2], *bad, raw[1], raw[3]])):
-        reader.collector.take([Arrival(event, "t/0", place, place)])
+        reader.collector.take(Arrival(event, "t/0", place, place))
     rows = _released(reader, TransactionBuffer(is_one_stream=False, patience_micros=0))
     arrived = {row["mods"][0]["keys"] for row in rows if row["event"]["fault"] is None}
     assert {f'{{"id":{key}}}' for key in (1, 2, 9001, 9002)} <= arrived
@@ -177,7 +178,7 @@ def check_debezium_topics(data: bytes) -> None:
 
 def _released(reader: SplitReader, buffer: TransactionBuffer) -> list[dict[str, Any]]:
     """Return the rows of what a reader has taken, whose reports can be read back."""
-    split = LocalSplits(pa.Table.from_batches(reader.rows()))
+    split = LocalSplits(pa.Table.from_batches(reader.blocks()))
     (outcome,) = split.outcomes
     opening = outcome.opened(buffer, has_metadata=reader.settings.tells_transactions)
     files = {"file": _FILE, "t/0": _FILE}
@@ -186,7 +187,7 @@ def _released(reader: SplitReader, buffer: TransactionBuffer) -> list[dict[str, 
     versions = {event["origin"]: json.loads(event["metadata"]).get("version") for event in events}
     PassedUntil.of(versions[PASSED])
     DecoderState.from_json(versions[STATE])
-    return _sound(Release(opening, {"public.other": ""})(split.rows()))
+    return _sound(Release(opening, {"public.other": ""})(split.blocks()))
 
 
 def _value_of(data: bytes) -> bytes:

@@ -16,7 +16,7 @@ from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.splits.decoded_splits import LocalSplits
-from cdc_platform.sources.debezium.splits.outcome import SPLIT, SPLIT_ROWS
+from cdc_platform.sources.debezium.splits.outcome import SPLIT, SPLIT_BLOCKS
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
 from cdc_platform_tests.sources.debezium.cycles import READ_MICROS
 
@@ -93,7 +93,7 @@ class TopicLogs:
             dealt = routed.select(MESSAGES.names).append_column(SPLIT, numbers)
             parts = [dealt.filter(pc.equal(numbers, number)).to_batches() for number in range(splits)]
             rows = [batch for part in parts for batch in reading.decoder(part)]
-            return LocalSplits(pa.Table.from_batches(rows, SPLIT_ROWS))
+            return LocalSplits(pa.Table.from_batches(rows, SPLIT_BLOCKS))
 
         cycle_rows = reading.read(decode, self.splits)
         self.rounds.append(len(rounds))

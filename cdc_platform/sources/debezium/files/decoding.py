@@ -24,7 +24,7 @@ NUMBER: Final = "id"
 
 @dataclass(frozen=True)
 class FileSplitDecoder:
-    """Takes batches of numbers of splits, and returns their rows as `SPLIT_ROWS`.
+    """Takes batches of numbers of splits, and returns their `SPLIT_BLOCKS`.
 
     Args:
         context: of the cycle.
@@ -37,14 +37,14 @@ class FileSplitDecoder:
     splits: Sequence[FileSplit]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the splits of each batch."""
+        """Yield the blocks of the splits of each batch."""
         prepare_worker()
         for batch in batches:
             for number in batch.column(NUMBER).to_pylist():
-                yield from self.rows(number)
+                yield from self.blocks(number)
 
-    def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one split."""
+    def blocks(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the blocks of one split."""
         segments = self.splits[number].segments
         reader = SplitReader(self.context, self.state, {item.file.path: item.file for item in segments})
         store = event_files(reader.settings)
@@ -52,7 +52,7 @@ class FileSplitDecoder:
             _take(reader, store, segment)
             if reader.failed:
                 break
-        return reader.rows(number)
+        return reader.blocks(number)
 
 
 def _take(reader: SplitReader, store: FileStore, segment: Segment) -> None:
@@ -61,10 +61,9 @@ def _take(reader: SplitReader, store: FileStore, segment: Segment) -> None:
     try:
         with opened_lines(store, segment) as lines:
             for position, line in enumerate(lines, start=segment.begun):
-                text, read_bytes = decoded_line(line)
-                decoded = reader.decoder.decode_lines([text], position)
-                reader.collector.take(Arrival(event, path, position) for event in decoded)
-                ends.append(read_bytes)
+                for event in reader.decoder.decode_line(decoded_line(line).text, position):
+                    reader.collector.take(Arrival(event, path, position))
+                ends.append(line.read_bytes)
     except (SourceError, FileDamaged) as error:
         reader.failed[path] = f"{type(error).__name__}: {error}"
     reader.lines[path] = LinesTaken(

@@ -17,7 +17,7 @@ from cdc_platform.sources.debezium.files.transaction_starts import TransactionSt
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.splits.decoded_splits import LocalSplits, SparkSplits
-from cdc_platform.sources.debezium.splits.outcome import SPLIT_ROWS, LinesTaken, SplitOutcome
+from cdc_platform.sources.debezium.splits.outcome import SPLIT_BLOCKS, LinesTaken, SplitOutcome
 from cdc_platform.sources.debezium.splits.release import CycleRows, Release
 from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
 from cdc_platform.sources.debezium.splits.rounds import DecodedSplits, SplitRounds
@@ -110,12 +110,12 @@ class FilesReading:
             outcome, opening = outcome.without_waiting(opening, rounds.free_rows())
         reading = self._reading(outcome, opening, {**splitter.failed, **outcome.failed})
         reports = report_batches(reading, outcome, opening, EventBatches(self._context.cycle), self._window)
-        return CycleRows(list(rounds.rows()), Release(opening), list(reports))
+        return CycleRows(list(rounds.blocks()), Release(opening), list(reports))
 
     def _decode_here(self, splits: Sequence[FileSplit], state: str | None) -> LocalSplits:
         decoder = FileSplitDecoder(self._context, state, splits)
-        rows = [batch for number in range(len(splits)) for batch in decoder.rows(number)]
-        return LocalSplits(pa.Table.from_batches(rows, SPLIT_ROWS))
+        blocks = [batch for number in range(len(splits)) for batch in decoder.blocks(number)]
+        return LocalSplits(pa.Table.from_batches(blocks, SPLIT_BLOCKS))
 
     def _splitter(self, most_tasks: int) -> FileSplitter:
         unread_bytes = sum(file.unread_bytes for file in self.files)

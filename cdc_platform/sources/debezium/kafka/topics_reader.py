@@ -33,7 +33,7 @@ Rows = TypeVar("Rows")
 
 @dataclass(frozen=True)
 class TopicSplitDecoder:
-    """Takes the messages of one split, with its number, and returns their rows as `SPLIT_ROWS`.
+    """Takes the messages of one split, with its number, and returns their `SPLIT_BLOCKS`.
 
     Args:
         context: of the cycle.
@@ -46,7 +46,7 @@ class TopicSplitDecoder:
     ranges: tuple[TopicRange, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the split; none if it has no messages."""
+        """Yield the blocks of the split; none if it has no messages."""
         prepare_worker()
         reader, number = self.reader(), None
         for batch in batches:
@@ -54,7 +54,7 @@ class TopicSplitDecoder:
                 number = batch.column(SPLIT)[0].as_py()
                 take_messages(reader, batch)
         if number is not None:
-            yield from reader.rows(number)
+            yield from reader.blocks(number)
 
     def reader(self) -> SplitReader:
         """Return a reader that has taken no message yet."""
@@ -106,7 +106,7 @@ class TopicsReading:
         reader = self.decoder.reader()
         for batch in batches:
             take_messages(reader, batch)
-        split = LocalSplits(pa.Table.from_batches(reader.rows()))
+        split = LocalSplits(pa.Table.from_batches(reader.blocks()))
         rows = self.read(lambda _splits: split, 1)
         for released in rows.splits:
             yield from rows.release(released)
@@ -131,7 +131,7 @@ class TopicsReading:
         if opening.limit is not None:
             outcome, opening = outcome.without_waiting(opening, decoded.free_rows())
         release = Release(opening, self._buffer.passed_until.truncated)
-        return CycleRows([decoded.rows()], release, list(self._reports(outcome, opening)))
+        return CycleRows([decoded.blocks()], release, list(self._reports(outcome, opening)))
 
     def _reports(self, outcome: SplitOutcome, opening: Opening) -> Iterator[pa.RecordBatch]:
         files = {item.origin: item.as_file for item in self.ranges}
@@ -145,8 +145,8 @@ def take_messages(reader: SplitReader, batch: pa.RecordBatch) -> None:
     for message in _messages_of(batch):
         origin = f"{message.topic}/{message.partition}"
         micros = message.timestamp_micros or 0
-        decoded = reader.decoder.decode_raw([message])
-        reader.collector.take(Arrival(item, origin, message.position, micros) for item in decoded)
+        for event in reader.decoder.decode_raw([message]):
+            reader.collector.take(Arrival(event, origin, message.position, micros))
 
 
 def _progress(topic_range: TopicRange, resume: int | None) -> str:

@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -109,7 +109,11 @@ class Decoder:
         """Yield what the lines of a file tell; a line is one message, and empty ones have no position."""
         filled = (line for line in lines if line.strip())
         for position, line in enumerate(filled, start=first_position):
-            yield from self.decode(parse_line(line, position))
+            yield from self.decode_line(line, position)
+
+    def decode_line(self, line: str, position: int) -> Sequence[Decoded]:
+        """Return what a line tells: an empty one nothing."""
+        return self.decode(parse_line(line, position)) if line.strip() else ()
 
     def decode_raw(self, messages: Iterable[RawMessage]) -> Iterator[Decoded]:
         """Yield what messages of Kafka or of the engine tell."""

@@ -15,7 +15,7 @@ from cdc_platform.sources.debezium.splits.outcome import FREE, OUTCOME, SPLIT, F
 
 @dataclass(frozen=True)
 class LocalSplits:
-    """Splits that this process has decoded; ``table`` has their rows, as `SPLIT_ROWS`."""
+    """Splits that this process has decoded; ``table`` has their `SPLIT_BLOCKS`."""
 
     table: pa.Table
 
@@ -24,8 +24,8 @@ class LocalSplits:
         """Outcome of each split, in their order."""
         return _outcomes(self.table.filter(pc.is_valid(self.table[OUTCOME])))
 
-    def rows(self, numbers: Sequence[int] | None = None) -> list[pa.RecordBatch]:
-        """Return the rows of the splits of some numbers, or of all."""
+    def blocks(self, numbers: Sequence[int] | None = None) -> list[pa.RecordBatch]:
+        """Return the blocks of the splits of some numbers, or of all."""
         batches: list[pa.RecordBatch] = self._of(numbers).to_batches()
         return batches
 
@@ -41,7 +41,7 @@ class LocalSplits:
 
 @dataclass(frozen=True)
 class SparkSplits:
-    """Splits that tasks of Spark have decoded; ``frame``, which is persisted, has their `SPLIT_ROWS`."""
+    """Splits that tasks of Spark have decoded; ``frame``, which is persisted, has their `SPLIT_BLOCKS`."""
 
     frame: DataFrame
 
@@ -50,15 +50,15 @@ class SparkSplits:
         """Outcome of each split, in their order; asking for them lets the tasks begin."""
         return _outcomes(self.frame.where(F.col(OUTCOME).isNotNull()).select(SPLIT, OUTCOME).toArrow())
 
-    def rows(self, numbers: Sequence[int] | None = None) -> DataFrame:
-        """Return the rows of the splits of some numbers, or of all."""
+    def blocks(self, numbers: Sequence[int] | None = None) -> DataFrame:
+        """Return the blocks of the splits of some numbers, or of all."""
         if numbers is None:
             return self.frame
         return self.frame.where(F.col(SPLIT).isin(list(numbers)))
 
     def free_rows(self, numbers: Sequence[int] | None = None) -> Iterator[FreeRow]:
         """Yield the places of the rows of these splits, or of all, that have no transaction."""
-        of_splits = self.rows(numbers).where(F.col(FREE).isNotNull()).select(FREE)
+        of_splits = self.blocks(numbers).where(F.col(FREE).isNotNull()).select(FREE)
         return _free_rows(of_splits.toArrow()[FREE].to_pylist())
 
 

@@ -8,7 +8,6 @@ from typing import Final, cast
 
 import pyarrow as pa
 
-from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.stream.events import SourceMessage
 from cdc_platform.sources.debezium.rows.state import DecoderState, StateUse
 from cdc_platform.sources.debezium.transactions.transaction_buffer import (
@@ -20,23 +19,16 @@ from cdc_platform.sources.debezium.transactions.transactions import Transaction
 from cdc_platform.sources.event_batches import FileCounts
 
 SPLIT: Final = "split"
-TRANSACTION: Final = "split_transaction"
-"""Transaction that the transaction buffer knows a row by; empty for rows that it knows one by one."""
-ORDER: Final = "split_order"
-"""Ordering key of such a row; null if the row may always pass."""
-OUTCOME: Final = "split_outcome"
-FREE: Final = "split_free"
-SPLIT_ROWS: Final = pa.schema(
-    [
-        *RAW_EVENT_RECORDS,
-        (SPLIT, pa.int64()),
-        (TRANSACTION, pa.string()),
-        (ORDER, pa.string()),
-        (OUTCOME, pa.binary()),
-        (FREE, pa.binary()),
-    ]
+ROWS: Final = "rows"
+OUTCOME: Final = "outcome"
+FREE: Final = "free"
+SPLIT_BLOCKS: Final = pa.schema(
+    [(SPLIT, pa.int64()), (ROWS, pa.binary()), (OUTCOME, pa.binary()), (FREE, pa.binary())]
 )
-"""Rows of a split, and one more with its outcome and the places of rows without a transaction."""
+"""Blocks of a split's rows, and one more with its outcome and the places of rows without a transaction.
+
+Spark keeps the rows until it is decided which of them pass: as octets that is cheap, by column it is not.
+"""
 
 FreeRow = tuple[str | None, str, int, bool]
 """Ordering key, origin and position of a row without a transaction, and whether it is a fault."""
@@ -67,6 +59,7 @@ class SplitOutcome:
 
     Args:
         transactions: what is known of each transaction, by name.
+        names: of all transactions, also where their ends are not known.
         counts: distinct rows of each transaction.
         truncates: transaction, table and ordering key of truncates.
         notes: logical messages of each transaction, with origins and positions; "" has all others.
@@ -80,6 +73,7 @@ class SplitOutcome:
     """
 
     transactions: Mapping[str, Transaction]
+    names: frozenset[str]
     counts: Counts
     truncates: Sequence[tuple[str, str, str]]
     notes: Mapping[str, Sequence[tuple[SourceMessage, str, int]]]
@@ -97,6 +91,11 @@ class SplitOutcome:
         state = DecoderState.from_json(self.state)
         state.use = self.use
         return state
+
+    def come_behind(self, taken: int) -> None:
+        """Count so many messages of earlier splits before those of this one."""
+        for transaction in self.transactions.values():
+            transaction.come_behind(taken)
 
     def to_bytes(self) -> bytes:
         """Return the octets that `from_bytes` reads; they live no longer than the cycle."""
@@ -129,16 +128,14 @@ class SplitOutcome:
         return replace(self, counts={**self.counts, "": left}), opening.with_resume(places)
 
 
-def one_after_the_other(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
-    """Return the outcome of splits that follow each other, none of which has a transaction of another."""
+def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
+    """Return the outcome of several splits, none of which has a transaction of another."""
     transactions: dict[str, Transaction] = {}
     counts: dict[str, dict[str, FileCounts]] = {}
     notes: defaultdict[str, list[tuple[SourceMessage, str, int]]] = defaultdict(list)
     lines: dict[str, LinesTaken] = {}
-    taken = 0
     for outcome in outcomes:
-        transactions |= {name: part.behind(taken) for name, part in outcome.transactions.items()}
-        taken += outcome.taken
+        transactions |= outcome.transactions
         for name, by_origin in outcome.counts.items():
             of_name = counts.setdefault(name, {})
             for origin, count in by_origin.items():
@@ -150,10 +147,11 @@ def one_after_the_other(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
     last = outcomes[-1]
     return SplitOutcome(
         transactions,
+        frozenset(),
         counts,
         [truncate for outcome in outcomes for truncate in outcome.truncates],
         notes,
-        taken,
+        sum(outcome.taken for outcome in outcomes),
         max(outcome.newest_micros for outcome in outcomes),
         earliest(outcome.resume for outcome in outcomes),
         last.state,

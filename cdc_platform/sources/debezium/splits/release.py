@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.model.base.schemas import EVENT, RAW_EVENT_RECORDS
-from cdc_platform.sources.debezium.splits.outcome import ORDER, OUTCOME, TRANSACTION
+from cdc_platform.sources.debezium.splits.marked_rows import ORDER, TRANSACTION, from_octets
+from cdc_platform.sources.debezium.splits.outcome import ROWS
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Opening
 
 Rows = TypeVar("Rows")
@@ -18,7 +19,7 @@ GONE: Final = "Its table was truncated after it, and the truncate was read first
 
 @dataclass(frozen=True)
 class Release:
-    """Takes batches of `SPLIT_ROWS`, and returns those of raw records.
+    """Takes `SPLIT_BLOCKS`, and returns raw records.
 
     Args:
         opening: what may pass.
@@ -30,18 +31,23 @@ class Release:
     opening: Opening
     truncated: Mapping[str, str] = field(default_factory=dict)
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the raw records of each batch."""
-        for batch in batches:
-            passing = batch.filter(self._passes(batch))
-            if passing.num_rows:
-                columns = [passing.column(name) for name in RAW_EVENT_RECORDS.names]
-                columns[RAW_EVENT_RECORDS.get_field_index("event")] = self._events(passing)
-                yield pa.RecordBatch.from_arrays(columns, schema=RAW_EVENT_RECORDS)
+    def __call__(self, blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the raw records of each block that has rows."""
+        for batch in blocks:
+            for octets in batch.column(ROWS).drop_null():
+                for rows in from_octets(octets.as_buffer()):
+                    yield from self._released(rows)
+
+    def _released(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        passing = rows.filter(self._passes(rows))
+        if passing.num_rows:
+            columns = [passing.column(name) for name in RAW_EVENT_RECORDS.names]
+            columns[RAW_EVENT_RECORDS.get_field_index("event")] = self._events(passing)
+            yield pa.RecordBatch.from_arrays(columns, schema=RAW_EVENT_RECORDS)
 
     def _passes(self, batch: pa.RecordBatch) -> pa.Array:
-        excluded = pc.is_in(batch.column(TRANSACTION), value_set=pa.array(self.opening.excluded, pa.string()))
-        passes = pc.and_(pc.is_null(batch.column(OUTCOME)), pc.invert(excluded))
+        excluded = pa.array(self.opening.excluded, pa.string())
+        passes = pc.invert(pc.is_in(batch.column(TRANSACTION), value_set=excluded))
         if self.opening.limit is None:
             return passes
         must_wait = pc.fill_null(pc.greater_equal(batch.column(ORDER), self.opening.limit), False)

@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 from cdc_platform.sources.debezium.rows.joined_states import joined_state
 from cdc_platform.sources.debezium.rows.state import DecoderState
-from cdc_platform.sources.debezium.splits.outcome import FreeRow, SplitOutcome, one_after_the_other
+from cdc_platform.sources.debezium.splits.outcome import FreeRow, SplitOutcome, combined_outcome
 
 Split = TypeVar("Split")
 Rows = TypeVar("Rows")
@@ -21,8 +21,8 @@ class DecodedSplits(Protocol[Rows_co]):
         """Outcome of each split, in their order."""
         ...
 
-    def rows(self, numbers: Sequence[int] | None = None) -> Rows_co:
-        """Return the rows of the splits of some numbers, or of all, as `SPLIT_ROWS`."""
+    def blocks(self, numbers: Sequence[int] | None = None) -> Rows_co:
+        """Return the blocks of the splits of some numbers, or of all."""
         ...
 
     def free_rows(self, numbers: Sequence[int] | None = None) -> Iterator[FreeRow]:
@@ -91,6 +91,7 @@ class SplitRounds(Generic[Split, Rows]):
             state = joined_state(before, start, outcome.end) if number else outcome.end
             if state is None:
                 return list(splits[number:])
+            outcome.come_behind(sum(entry.outcome.taken for entry in self._entries))
             self._entries.append(_Entry(split, decoded, number, outcome, state))
             if outcome.failed:
                 break
@@ -98,22 +99,21 @@ class SplitRounds(Generic[Split, Rows]):
 
     def _first_sharing(self, outcome: SplitOutcome) -> int | None:
         """Return the place of the first split that has a transaction of another one."""
-        names = outcome.transactions.keys()
         places = (
             place
             for place, entry in enumerate(self._entries)
-            if not names.isdisjoint(entry.outcome.transactions)
+            if not outcome.names.isdisjoint(entry.outcome.names)
         )
         return next(places, None)
 
     def outcome(self) -> SplitOutcome:
         """Return the outcome of all splits."""
-        combined = one_after_the_other([entry.outcome for entry in self._entries])
+        combined = combined_outcome([entry.outcome for entry in self._entries])
         return replace(combined, state=self._entries[-1].state.to_json())
 
-    def rows(self) -> Iterator[Rows]:
-        """Yield the rows of the splits, of each round in which some count."""
-        return (decoded.rows(numbers) for decoded, numbers in self._by_round())
+    def blocks(self) -> Iterator[Rows]:
+        """Yield the blocks of the splits, of each round in which some count."""
+        return (decoded.blocks(numbers) for decoded, numbers in self._by_round())
 
     def free_rows(self) -> Iterator[FreeRow]:
         """Yield the places of the rows that have no transaction."""
@@ -140,8 +140,8 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
         joined = joined_state(known, start, end) if number else end
         # A flattened stream's tombstones follow their deletes.
         is_flattened = len(outcomes) > 1 and bool(end.use.told_topics)
-        if joined is None or is_flattened or not names.isdisjoint(outcome.transactions):
+        if joined is None or is_flattened or not names.isdisjoint(outcome.names):
             return None
         known = joined
-        names |= outcome.transactions.keys()
-    return replace(one_after_the_other(outcomes), state=known.to_json()) if outcomes else None
+        names |= outcome.names
+    return replace(combined_outcome(outcomes), state=known.to_json()) if outcomes else None

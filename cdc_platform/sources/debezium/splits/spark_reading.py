@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.sources.debezium.splits.decoded_splits import SparkSplits
-from cdc_platform.sources.debezium.splits.outcome import SPLIT_ROWS
+from cdc_platform.sources.debezium.splits.outcome import SPLIT_BLOCKS
 from cdc_platform.sources.debezium.splits.release import CycleRows
 
 Batches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -18,7 +18,7 @@ Batches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 def decoded_by_tasks(messages: DataFrame, decoder: Batches, frames: ExitStack) -> SparkSplits:
     """Return what a decoder makes of messages, which Spark keeps until the end of the stack."""
-    frame = messages.mapInArrow(decoder, from_arrow_schema(SPLIT_ROWS)).persist()
+    frame = messages.mapInArrow(decoder, from_arrow_schema(SPLIT_BLOCKS)).persist()
     frames.callback(frame.unpersist)
     return SparkSplits(frame)
 

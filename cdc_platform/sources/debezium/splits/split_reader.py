@@ -4,7 +4,7 @@ import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -15,11 +15,13 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
+from cdc_platform.sources.debezium.splits.marked_rows import marked_rows, to_octets
 from cdc_platform.sources.debezium.splits.outcome import (
     FREE,
     OUTCOME,
+    ROWS,
     SPLIT,
-    SPLIT_ROWS,
+    SPLIT_BLOCKS,
     FreeRow,
     LinesTaken,
     SplitOutcome,
@@ -79,35 +81,37 @@ class SplitReader:
         )
         self._free: list[FreeRow] = []
 
-    def rows(self, split: int = 0) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all that was taken, as `SPLIT_ROWS`; the last one has the outcome."""
+    def blocks(self, split: int = 0) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all that was taken, as `SPLIT_BLOCKS`; the last block has the outcome."""
         batches, marks = EventBatches(self._context.cycle), list[tuple[str, str | None]]()
         for placed in self._settled():
             batches.add_whole(placed.released, self._context.window, self._files[placed.origin])
             marks.append((placed.name, placed.order))
             self._count(placed)
             if batches.is_full:
-                yield from _marked(batches.take(), marks, split)
-                marks.clear()
-        yield from _marked(batches.take(), marks, split)
-        outcome = {SPLIT: [split], OUTCOME: [self.outcome().to_bytes()], FREE: [pickle.dumps(self._free)]}
-        columns = [
-            pa.array(outcome.get(column.name, [None]), column.type, from_pandas=True) for column in SPLIT_ROWS
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=SPLIT_ROWS)
+                yield from self._blocks(split, batches, marks)
+        yield from self._blocks(split, batches, marks)
+        free = pickle.dumps(self._free)
+        yield _block({SPLIT: split, OUTCOME: self.outcome().to_bytes(), FREE: free})
+
+    def _blocks(
+        self, split: int, batches: EventBatches, marks: list[tuple[str, str | None]]
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in marked_rows(batches.take(), marks):
+            yield _block({SPLIT: split, ROWS: to_octets(batch)})
+        marks.clear()
 
     def _settled(self) -> Iterator[_Placed]:
         """Yield what is to become a row, with changes as all messages of the split tell them."""
-        by_whole = self._by_transaction() if self.settings.tells_transactions else self._one_by_one()
-        placed = list(by_whole)
+        placed = list(self._by_transaction() if self.settings.tells_transactions else self._one_by_one())
         others = settled([item.released.event for item in placed], self.decoder.rows)
+        if not others:
+            yield from placed
+            return
         for item in placed:
             event = item.released.event
-            other = others.get(event.event_id or "") if isinstance(event, SourceEvent) else None
-            if other is None:
-                yield item
-            else:
-                yield item._replace(released=replace(item.released, event=other))
+            other = others.get(event.event_id) if isinstance(event, SourceEvent) else None
+            yield item if other is None else item._replace(released=replace(item.released, event=other))
 
     def _one_by_one(self) -> Iterator[_Placed]:
         """Yield each event by itself: it is unknown which transactions are complete."""
@@ -150,7 +154,8 @@ class SplitReader:
         collector, half = self.collector, self.collector.first_half
         is_kept = half is not None and not self.settings.tells_transactions
         return SplitOutcome(
-            collector.transactions,
+            collector.transactions if self.settings.tells_transactions else {},
+            frozenset(collector.transactions),
             {name: dict(by_origin) for name, by_origin in self._counts.items()},
             list(self._truncates()),
             dict(collector.notes),
@@ -164,20 +169,6 @@ class SplitReader:
         )
 
 
-def _marked(
-    batches: Iterator[pa.RecordBatch], marks: list[tuple[str, str | None]], split: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield batches of rows with the columns that say what the transaction buffer knows them by."""
-    begun = 0
-    for batch in batches:
-        count = batch.num_rows
-        names, orders = zip(*marks[begun : begun + count], strict=True)
-        begun += count
-        own = [
-            pa.repeat(pa.scalar(split, pa.int64()), count),
-            pa.array(names, pa.string()),
-            pa.array(orders, pa.string()),
-            pa.nulls(count, pa.binary()),
-            pa.nulls(count, pa.binary()),
-        ]
-        yield pa.RecordBatch.from_arrays([*batch.columns, *own], schema=SPLIT_ROWS)
+def _block(values: Mapping[str, Any]) -> pa.RecordBatch:
+    columns = [pa.array([values.get(column.name)], column.type) for column in SPLIT_BLOCKS]
+    return pa.RecordBatch.from_arrays(columns, schema=SPLIT_BLOCKS)

@@ -1,7 +1,6 @@
 """Events that arrive in one reading, collected by their transactions."""
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import replace
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
@@ -51,12 +50,8 @@ class Collector:
         is_half = self._is_one_stream and self._newest is not None and gives_key_up(self._newest[0])
         return self._newest if is_half else None
 
-    def take(self, arrivals: Iterable[Arrival]) -> None:
+    def take(self, arrival: Arrival) -> None:
         """Take what has arrived."""
-        for arrival in arrivals:
-            self._take(arrival)
-
-    def _take(self, arrival: Arrival) -> None:
         event = arrival.event
         self.taken += 1
         self.newest_micros = max(self.newest_micros, arrival.micros)

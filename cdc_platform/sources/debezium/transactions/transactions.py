@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 from cdc_platform.model.stream.ordering_key import SEPARATOR
@@ -51,10 +51,10 @@ class Transaction:
             return self.commit_lsn
         return -1 if self.first_order is None else commit_of(self.first_order)
 
-    def behind(self, taken: int) -> "Transaction":
-        """Return the same with so many messages before the first that is counted."""
-        bounded_at = self.bounded_at + taken if self.bounded_at else 0
-        return replace(self, last_taken=self.last_taken + taken, bounded_at=bounded_at)
+    def come_behind(self, taken: int) -> None:
+        """Count so many messages before the first of those that had arrived."""
+        self.last_taken += taken
+        self.bounded_at += taken if self.bounded_at else 0
 
     def take_place(self, arrival: Arrival, taken: int) -> None:
         """Take note of where a message of it lies, and of how many had arrived with it."""
