@@ -16,6 +16,7 @@ from cdc_platform.errors import OffsetsLost, SourceUnreachable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.sources.debezium.kafka import topics_reader
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
@@ -35,6 +36,12 @@ CAPTURE: Final = "transactions"
 ACCOUNTS: Final = "cdc.public.accounts"
 ENTRIES: Final = "cdc.public.entries"
 TOPICS: Final = ("cdc.transaction", "cdc.message", ACCOUNTS, ENTRIES)
+
+
+@pytest.fixture(autouse=True)
+def _small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Spark's tasks share even few messages."""
+    monkeypatch.setattr(topics_reader, "LEAST_SPLIT_MESSAGES", 1)
 
 
 class Inlet(Protocol):

@@ -87,7 +87,7 @@ class FilesReading:
         """
 
         def decode(splits: Sequence[FileSplit], state: str | None) -> SparkSplits:
-            numbers = spark.range(0, len(splits), 1, len(splits))
+            numbers = spark.range(0, len(splits), 1, min(len(splits), most_tasks))
             return decoded_by_tasks(numbers, FileSplitDecoder(self._context, state, splits), frames)
 
         return raw_records(spark, self._read(decode, most_tasks))
