@@ -53,7 +53,8 @@ class Cycles:
         return rows
 
     def _read(self) -> list[Record]:
-        files = sorted(DebeziumSource(self.settings).store.list_files(), key=lambda file: file.path)
+        source = DebeziumSource(self.settings)
+        files = sorted(source.store.list_files(), key=lambda file: file.path)
         progress = {file.path: FileProgress.of(self.read_progress.get(file.path)) for file in files}
         unread = [
             replace(file, read_bytes=progress[file.path].read_bytes)
@@ -65,7 +66,7 @@ class Cycles:
         states = {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
         inputs = {"files": files_to_json(unread), "lines": lines, **states}
         plan = ReadPlan((ReadWindow("", read_micros - 1, read_micros),), json.dumps(inputs))
-        batches = FilesReading(self.settings, self.cycle, plan, self.split_lines).locally()
+        batches = FilesReading(source.store, self.settings, self.cycle, plan, self.split_lines).locally()
         return [row for batch in batches for row in batch.to_pylist()]
 
 

@@ -66,6 +66,4 @@ def _take(reader: SplitReader, store: FileStore, segment: Segment) -> None:
                 ends.append(line.read_bytes)
     except (SourceError, FileDamaged) as error:
         reader.failed[path] = f"{type(error).__name__}: {error}"
-    reader.lines[path] = LinesTaken(
-        segment.begun, segment.read_bytes, ends, is_cut=segment.until_exclusive is not None
-    )
+    reader.lines[path] = LinesTaken(segment.begun, segment.read_bytes, ends, is_cut=segment.is_cut)

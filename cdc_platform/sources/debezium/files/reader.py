@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc_platform.model.stream.files import SourceFile, files_from_json
 from cdc_platform.model.stream.read_windows import ReadPlan
 from cdc_platform.sources.debezium.files.decoding import FileSplitDecoder
-from cdc_platform.sources.debezium.files.event_files import event_files
 from cdc_platform.sources.debezium.files.splits import FileSplit, FileSplitter, SplitSize
 from cdc_platform.sources.debezium.files.transaction_starts import TransactionStarts
 from cdc_platform.sources.debezium.rows.state import DecoderState
@@ -27,6 +26,7 @@ from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
 from cdc_platform.sources.debezium.transactions.progress import FileProgress
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Opening, TransactionBuffer
 from cdc_platform.sources.event_batches import EventBatches
+from cdc_platform.sources.file_store import FileStore
 
 Rows = TypeVar("Rows")
 
@@ -45,6 +45,7 @@ class FilesReading:
     """Reading of the files of a plan.
 
     Args:
+        store: where the files are.
         settings: of the stream.
         cycle: the cycle.
         plan: what it reads.
@@ -52,7 +53,12 @@ class FilesReading:
     """
 
     def __init__(
-        self, settings: DebeziumSettings, cycle: int, plan: ReadPlan, split_lines: int = MOST_LINES
+        self,
+        store: FileStore,
+        settings: DebeziumSettings,
+        cycle: int,
+        plan: ReadPlan,
+        split_lines: int = MOST_LINES,
     ) -> None:
         inputs: dict[str, Any] = json.loads(plan.inputs)
         self._window = plan.windows[0]
@@ -62,6 +68,7 @@ class FilesReading:
         self._state: str | None = inputs["state"]
         self.files = files_from_json(inputs["files"])
         self._begun: dict[str, int] = inputs["lines"]
+        self._store = store
         self._settings = settings
         self._split_lines = split_lines
         self._buffer = TransactionBuffer(
@@ -122,7 +129,7 @@ class FilesReading:
         share_bytes = min(unread_bytes, MOST_BYTES) // most_tasks
         split_bytes = min(max(share_bytes, LEAST_SPLIT_BYTES), MOST_SPLIT_BYTES)
         return FileSplitter(
-            event_files(self._settings),
+            self._store,
             self.files,
             self._begun,
             TransactionStarts(self._settings, DecoderState.from_json(self._state)),

@@ -22,13 +22,16 @@ class Segment:
         file: the file.
         begun: how many lines of the file come before them.
         read_bytes: how many bytes come before them; 0 in a gzip, which is read from its beginning.
-        until_exclusive: which line of the file is the first behind them; None where they are the last ones.
+        until_exclusive: which line of the file is the first behind them; None if all others belong to them.
+            A file may grow while it is read, and a task that is repeated must read the same lines.
+        is_cut: whether the file has more lines, for another split.
     """
 
     file: SourceFile
     begun: int
     read_bytes: int
     until_exclusive: int | None = None
+    is_cut: bool = False
 
 
 @contextmanager

@@ -179,7 +179,7 @@ class DebeziumSource(SourceOfArrivals):
         """Return the raw records of the files of a plan, which tasks decode before this returns."""
         from cdc_platform.sources.debezium.files.reader import FilesReading
 
-        return FilesReading(self.settings, cycle, plan).by_tasks(spark, most_tasks, self._frames)
+        return FilesReading(self.store, self.settings, cycle, plan).by_tasks(spark, most_tasks, self._frames)
 
     def reading(self) -> AbstractContextManager[None]:
         """Keep decoded events while the context lasts."""
@@ -194,7 +194,7 @@ class DebeziumSource(SourceOfArrivals):
         """Yield the raw records of the files of a plan, read by this process."""
         from cdc_platform.sources.debezium.files.reader import FilesReading
 
-        return FilesReading(self.settings, cycle, plan).locally()
+        return FilesReading(self.store, self.settings, cycle, plan).locally()
 
     def close(self) -> None:
         """Forget the connection, and end the engine."""

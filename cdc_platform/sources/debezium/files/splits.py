@@ -1,7 +1,7 @@
 """Files of events cut into splits, between transactions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cdc_platform.errors import SourceError
 from cdc_platform.model.stream.files import SourceFile
@@ -26,7 +26,7 @@ class FileSplit:
         segments: list[Segment] = []
         for segment in (segment for split in splits for segment in split.segments):
             first = segments.pop() if segments and segments[-1].file.path == segment.file.path else segment
-            segments.append(Segment(first.file, first.begun, first.read_bytes, segment.until_exclusive))
+            segments.append(replace(segment, begun=first.begun, read_bytes=first.read_bytes))
         lines, text_bytes = (sum(split.lines for split in splits), sum(split.text_bytes for split in splits))
         return cls(tuple(segments), lines, text_bytes)
 
@@ -64,8 +64,7 @@ class _Growing:
         """End with the lines of a file; there are more of it where it is cut."""
         current = self._current
         if current is not None:
-            until = self._line if is_cut else None
-            self._segments.append(Segment(current.file, current.begun, current.read_bytes, until))
+            self._segments.append(replace(current, until_exclusive=self._line, is_cut=is_cut))
         self._current = None
 
     def take(self) -> FileSplit:

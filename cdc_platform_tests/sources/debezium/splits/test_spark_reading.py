@@ -24,10 +24,11 @@ pytestmark = pytest.mark.integration
 
 def reading(settings: DebeziumSettings, split_lines: int) -> FilesReading:
     """Return the reading of all files of a stream that begins."""
-    files = sorted(event_files(settings).list_files(), key=lambda file: file.path)
+    store = event_files(settings)
+    files = sorted(store.list_files(), key=lambda file: file.path)
     inputs = {"files": files_to_json(files), "lines": {file.path: 0 for file in files}}
     plan = ReadPlan((ReadWindow("", 1, 2),), json.dumps({**inputs, "state": None, "passed": None}))
-    return FilesReading(settings, 1, plan, split_lines)
+    return FilesReading(store, settings, 1, plan, split_lines)
 
 
 def written(folder: Path) -> DebeziumSettings:
