@@ -2,6 +2,7 @@
 
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
@@ -9,13 +10,12 @@ from cdc_platform.model.schema.observed_columns import ObservedColumn
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.files import are_few, files_from_json
 from cdc_platform.model.stream.read_windows import ReadPlan
-from cdc_platform.sources.spark_source import SparkSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class SourceOfArrivals(SparkSource):
+class SourceOfArrivals(ABC):
     """A source that tells no time and no schema of its own: its clock is this machine's."""
 
     def read_schema(self, micros: int) -> SchemaRead:
@@ -38,8 +38,9 @@ class SourceOfArrivals(SparkSource):
         self, cycle: int, plan: ReadPlan, most_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
         """Yield the raw records of the files of a plan; None where they are large, or many."""
-        if not most_s or not are_few(files_from_json(json.loads(plan.inputs)["files"])):
-            return None
-        from cdc_platform.sources.loading import read_with
+        is_small = bool(most_s) and are_few(files_from_json(json.loads(plan.inputs)["files"]))
+        return self.read_here(cycle, plan) if is_small else None
 
-        return read_with(self.spark_format(), self.spark_options(cycle, plan, 1))
+    @abstractmethod
+    def read_here(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
+        """Yield the raw records of the files of a plan, read by this process."""

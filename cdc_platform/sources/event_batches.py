@@ -44,6 +44,17 @@ class FileCounts:
     events: int = 0
     faults: int = 0
 
+    def add(self, *, is_fault: bool) -> None:
+        """Count one more."""
+        if is_fault:
+            self.faults += 1
+        else:
+            self.events += 1
+
+    def plus(self, other: "FileCounts") -> "FileCounts":
+        """Return the counts of both."""
+        return FileCounts(self.events + other.events, self.faults + other.faults)
+
 
 class EventBatches:
     """Collects the rows of one task, and gives them out as batches."""

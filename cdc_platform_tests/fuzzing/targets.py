@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import fastavro
 import msgspec
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from cdc_platform.errors import RecordUnreadable, SourceError
@@ -20,10 +21,14 @@ from cdc_platform.sources.datastream.files.file_events import decode_file
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
-from cdc_platform.sources.debezium.transactions.arrivals import Arrival, PassedUntil
-from cdc_platform.sources.debezium.transactions.finalise import settled
+from cdc_platform.sources.debezium.splits.decoded_splits import LocalSplits
+from cdc_platform.sources.debezium.splits.release import Release
+from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
+from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
+from cdc_platform.sources.debezium.transactions.arrival import Arrival
+from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
+from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
 from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
-from cdc_platform.sources.debezium.transactions.truncates import refuse_truncated
 from cdc_platform.sources.debezium.wire.lines import check_gzip, read_lines
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.event_batches import EventBatches
@@ -55,11 +60,16 @@ _FILE: Final = SourceFile("file", "", 0, 0)
 
 
 def _rows(events: Iterable[SourceEvent | FaultyEvent]) -> list[dict[str, Any]]:
-    """Return the raw records of events: changes, or faults that say why and of what."""
+    """Return the raw records of events."""
     batches = EventBatches(1)
     for event in events:
         batches.add(event, _WINDOW, _FILE)
-    rows: list[dict[str, Any]] = [row for batch in batches.take() for row in batch.to_pylist()]
+    return _sound(batches.take())
+
+
+def _sound(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """Return the rows of batches: changes, or faults that say why and of what."""
+    rows: list[dict[str, Any]] = [row for batch in batches for row in batch.to_pylist()]
     for row in rows:
         fault = row["event"]["fault"]
         assert (fault is None) == (row["mod_type"] is not None)
@@ -143,18 +153,13 @@ def check_debezium(data: bytes) -> None:
     """Check that a file with good lines around some octets gives both of them, and faults for the rest."""
     before, after = ([lines[place].encode() for lines in (_GOOD, _BESIDE)] for place in (0, 1))
     text = b"\n".join([*before, data.replace(b"\n", b" "), *after, b""])
-    decoder, buffer = Decoder(_DEBEZIUM), TransactionBuffer(is_one_stream=True)
-    decoded = decoder.decode_lines([line.text for line in read_lines(BytesIO(text))])
-    buffer.take(Arrival(event, "file", place) for place, event in enumerate(decoded))
-    passed = settled(buffer.let_pass(), decoder)
-    rows = _rows(released.event for released, _ in passed.events)
+    reader = SplitReader(SplitContext(_DEBEZIUM.to_options(), 1, _WINDOW, True), None, {"file": _FILE})
+    decoded = reader.decoder.decode_lines([line.text for line in read_lines(BytesIO(text))])
+    for place, event in enumerate(decoded):
+        reader.collector.take(Arrival(event, "file", place))
+    rows = _released(reader, TransactionBuffer(is_one_stream=True))
     good = [row for row in rows if row["table_name"] in ("public.good", TABLE) and not row["event"]["fault"]]
     assert {1, 2, 9001, 9002} <= {json.loads(row["mods"][0]["keys"]).get("id") for row in good}
-    batches = EventBatches(1)
-    for message, _ in passed.messages:
-        batches.add_message(message, _WINDOW, _FILE)
-    list(batches.take())
-    DecoderState.from_json(decoder.state.to_json())
 
 
 def check_debezium_topics(data: bytes) -> None:
@@ -162,15 +167,27 @@ def check_debezium_topics(data: bytes) -> None:
     good = [json.loads(text) for text in (*_GOOD, *_BESIDE)]
     raw = [RawMessage("t", json.dumps(event["key"]), json.dumps(event["value"]), offset=0) for event in good]
     bad = [RawMessage("t", data, data, {"h": data}), RawMessage("t", b'{"id":1}', _value_of(data))]
-    decoder = Decoder(replace(_DEBEZIUM, has_transaction_topic=True))
-    buffer = TransactionBuffer(is_one_stream=False, patience_micros=0)
-    for place, event in enumerate(decoder.decode_raw([raw[0], raw[2], *bad, raw[1], raw[3]])):
-        buffer.take([Arrival(event, "t/0", place, place)])
-    passed = refuse_truncated(settled(buffer.open_up(), decoder))
-    rows = _rows(released.event for released, _ in passed.events)
+    settings = replace(_DEBEZIUM, has_transaction_topic=True)
+    reader = SplitReader(SplitContext(settings.to_options(), 1, _WINDOW, False), None, {"t/0": _FILE})
+    for place, event in enumerate(reader.decoder.decode_raw([raw[0], raw[2], *bad, raw[1], raw[3]])):
+        reader.collector.take(Arrival(event, "t/0", place, place))
+    rows = _released(reader, TransactionBuffer(is_one_stream=False, patience_micros=0))
     arrived = {row["mods"][0]["keys"] for row in rows if row["event"]["fault"] is None}
     assert {f'{{"id":{key}}}' for key in (1, 2, 9001, 9002)} <= arrived
-    PassedUntil.of(passed.until.to_text())
+
+
+def _released(reader: SplitReader, buffer: TransactionBuffer) -> list[dict[str, Any]]:
+    """Return the rows of what a reader has taken, whose reports can be read back."""
+    split = LocalSplits(pa.Table.from_batches(reader.blocks()))
+    (outcome,) = split.outcomes
+    opening = outcome.opened(buffer, has_metadata=reader.settings.tells_transactions)
+    files = {"file": _FILE, "t/0": _FILE}
+    reports = report_batches(Reading(files, {}), outcome, opening, EventBatches(1), _WINDOW)
+    events = [row["event"] for batch in reports for row in batch.to_pylist() if row["event"]]
+    versions = {event["origin"]: json.loads(event["metadata"]).get("version") for event in events}
+    PassedUntil.of(versions[PASSED])
+    DecoderState.from_json(versions[STATE])
+    return _sound(Release(opening, {"public.other": ""})(split.blocks()))
 
 
 def _value_of(data: bytes) -> bytes:

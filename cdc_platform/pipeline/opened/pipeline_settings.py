@@ -110,7 +110,7 @@ class PipelineSettings:
     read_tasks: Annotated[
         int,
         Described(
-            "Most Spark tasks that share the partitions of a read; each reads several at a time. A local "
+            "Most Spark tasks that share the partitions, files or messages of a read. A local "
             "Spark takes no more than run at once; a cluster is kept busy by two to four times its cores."
         ),
     ] = 8

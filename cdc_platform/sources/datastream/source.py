@@ -1,7 +1,7 @@
 """Files that Datastream writes, as the pipeline sees them."""
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -34,8 +34,11 @@ from cdc_platform.sources.datastream.settings.datastream_settings import Datastr
 from cdc_platform.sources.datastream.values.types import Fields
 from cdc_platform.sources.event_tables import storable, table_of
 from cdc_platform.sources.file_store import FileStore
+from cdc_platform.sources.spark_source import SparkSource
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from cdc_platform.sources.datastream.reader import DatastreamDataSource
 
 
@@ -46,7 +49,7 @@ class FilesDescription:
     tables: tuple[TableSchema, ...]
 
 
-class DatastreamSource(SourceOfArrivals):
+class DatastreamSource(SourceOfArrivals, SparkSource):
     """Lists the files of a stream, and sets up Spark's reads of those that are new.
 
     Its clock is this machine's: a file belongs to the cycle that finds it.
@@ -177,6 +180,12 @@ class DatastreamSource(SourceOfArrivals):
             reader.PLAN_OPTION: reader.plan_to_json(plan),
             reader.TASKS_OPTION: str(most_tasks),
         }
+
+    def read_here(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
+        """Yield the raw records of the files of a plan, read by this process."""
+        from cdc_platform.sources.loading import read_with
+
+        return read_with(self.spark_format(), self.spark_options(cycle, plan, 1))
 
     def close(self) -> None:
         """Forget the connection."""

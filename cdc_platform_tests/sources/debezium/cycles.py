@@ -2,16 +2,14 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql.datasource import InputPartition
-
 from cdc_platform.model.stream.files import files_to_json
-from cdc_platform.model.stream.read_windows import ReadWindow
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.sources.debezium.files import reader
+from cdc_platform.sources.debezium.files.reader import MOST_LINES, FilesReading
 from cdc_platform.sources.debezium.files.source import DebeziumSource
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress
@@ -29,6 +27,7 @@ class Cycles:
     """
 
     settings: DebeziumSettings
+    split_lines: int = MOST_LINES
     cycle: int = 0
     read_progress: dict[str, str] = field(default_factory=dict)
     log: list[Record] = field(default_factory=list)
@@ -54,7 +53,8 @@ class Cycles:
         return rows
 
     def _read(self) -> list[Record]:
-        files = sorted(DebeziumSource(self.settings).store.list_files(), key=lambda file: file.path)
+        source = DebeziumSource(self.settings)
+        files = sorted(source.store.list_files(), key=lambda file: file.path)
         progress = {file.path: FileProgress.of(self.read_progress.get(file.path)) for file in files}
         unread = [
             replace(file, read_bytes=progress[file.path].read_bytes)
@@ -65,13 +65,8 @@ class Cycles:
         lines = {file.path: progress[file.path].lines for file in unread}
         states = {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
         inputs = {"files": files_to_json(unread), "lines": lines, **states}
-        options = {
-            reader.SETTINGS_OPTION: self.settings.to_options(),
-            reader.CYCLE_OPTION: str(self.cycle),
-            reader.WINDOW_OPTION: json.dumps(asdict(ReadWindow("", read_micros - 1, read_micros))),
-            reader.INPUTS_OPTION: json.dumps(inputs),
-        }
-        batches = reader.DebeziumReader(options).read(InputPartition(0))
+        plan = ReadPlan((ReadWindow("", read_micros - 1, read_micros),), json.dumps(inputs))
+        batches = FilesReading(source.store, self.settings, self.cycle, plan, self.split_lines).locally()
         return [row for batch in batches for row in batch.to_pylist()]
 
 

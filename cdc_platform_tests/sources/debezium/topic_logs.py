@@ -7,12 +7,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from cdc_platform.model.stream.read_windows import ReadWindow
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
+from cdc_platform.sources.debezium.kafka.messages import ARRIVED, MESSAGES, ROUTE, ROUTED
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange, plan_ranges
-from cdc_platform.sources.debezium.kafka.topics_reader import MESSAGES, TopicsReading
+from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.splits.decoded_splits import LocalSplits
+from cdc_platform.sources.debezium.splits.outcome import SPLIT, SPLIT_BLOCKS
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
 from cdc_platform_tests.sources.debezium.cycles import READ_MICROS
 
@@ -27,12 +31,16 @@ class TopicLogs:
     Args:
         settings: of the stream.
         kafka: of its topics.
+        splits: how many splits the messages of a cycle are dealt out to.
+        rounds: how often the messages of each cycle were decoded, where they were dealt out.
     """
 
     settings: DebeziumSettings
     kafka: KafkaInput
     logs: dict[Place, list[dict[str, Any]]] = field(default_factory=dict)
     read_progress: dict[str, str] = field(default_factory=dict)
+    splits: int = 1
+    rounds: list[int] = field(default_factory=list)
 
     def append(self, message: Mapping[str, Any], partitions: int) -> Place:
         """Put a message behind those of the partition that its key has; return the partition."""
@@ -57,19 +65,41 @@ class TopicLogs:
         return self._read(ranges, self._batches(ranges))
 
     def cycle_without_messages(self) -> list[dict[str, Any]]:
-        """Read nothing, as Spark hands it: a row without a message."""
-        return self._read((), pa.Table.from_pylist([{}], MESSAGES).to_batches())
+        """Read nothing."""
+        return self._read((), ())
 
     def _read(self, ranges: Sequence[TopicRange], batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
         inputs: dict[str, Any] = {"ranges": [asdict(first) for first in ranges]}
         inputs |= {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
-        patience_micros = int(self.kafka.transaction_patience_s * 1_000_000)
-        reading = TopicsReading(self.settings.to_options(), 1, PIECE, json.dumps(inputs), patience_micros)
-        rows = [row for batch in reading(batches) for row in batch.to_pylist()]
+        reading = TopicsReading(self.settings, self.kafka, 1, ReadPlan((PIECE,), json.dumps(inputs)))
+        released = reading.locally(batches) if self.splits == 1 else self._dealt(reading, list(batches))
+        rows = [row for batch in released for row in batch.to_pylist()]
         for row in rows:
             if row["kind"] == "file":
                 self.read_progress[row["event"]["origin"]] = json.loads(row["event"]["metadata"])["version"]
         return [row for row in rows if row["kind"] == "data_change"]
+
+    def _dealt(self, reading: TopicsReading, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the raw records of messages that are dealt out to splits, as Spark's tasks get them."""
+        rounds: list[int] = []
+
+        def decode(splits: int) -> LocalSplits:
+            rounds.append(splits)
+            routed = pa.Table.from_batches(reading.router(splits)(batches), ROUTED)
+            routed = routed.sort_by([(name, "ascending") for name in (ARRIVED, *ROUTED.names[:3])])
+            numbers = pa.array(
+                [zlib.crc32(route.encode()) % splits for route in routed[ROUTE].to_pylist()], pa.int64()
+            )
+            dealt = routed.select(MESSAGES.names).append_column(SPLIT, numbers)
+            parts = [dealt.filter(pc.equal(numbers, number)).to_batches() for number in range(splits)]
+            rows = [batch for part in parts for batch in reading.decoder(part)]
+            return LocalSplits(pa.Table.from_batches(rows, SPLIT_BLOCKS))
+
+        cycle_rows = reading.read(decode, self.splits)
+        self.rounds.append(len(rounds))
+        for split in cycle_rows.splits:
+            yield from cycle_rows.release(split)
+        yield from cycle_rows.reports
 
     def _batches(self, ranges: Sequence[TopicRange]) -> Iterator[pa.RecordBatch]:
         for actual_range in ranges:

@@ -1,228 +1,183 @@
-"""Files of Debezium's events as a data source of Spark: one task, since a stream has one order."""
+"""One cycle's reading of files of events: splits of them, until enough that may pass has been decoded."""
 
 import json
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, Final
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame, SparkSession
 
-from cdc_platform.errors import SourceError
-from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
-from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.files import SourceFile, files_from_json
-from cdc_platform.model.stream.read_windows import ReadWindow
-from cdc_platform.sources.debezium.files.event_files import event_files
-from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
+from cdc_platform.model.stream.read_windows import ReadPlan
+from cdc_platform.sources.debezium.files.decoding import FileSplitDecoder
+from cdc_platform.sources.debezium.files.splits import FileSplit, FileSplitter, SplitSize
+from cdc_platform.sources.debezium.files.transaction_starts import TransactionStarts
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.transactions.arrivals import Arrival, Passed, PassedUntil
-from cdc_platform.sources.debezium.transactions.finalise import settled
-from cdc_platform.sources.debezium.transactions.given_out import Reading, give_out
-from cdc_platform.sources.debezium.transactions.progress import PASSED, FileProgress
-from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
-from cdc_platform.sources.debezium.wire.lines import Line, check_gzip, read_lines
+from cdc_platform.sources.debezium.splits.decoded_splits import LocalSplits, SparkSplits
+from cdc_platform.sources.debezium.splits.outcome import SPLIT_BLOCKS, LinesTaken, SplitOutcome
+from cdc_platform.sources.debezium.splits.release import CycleRows, Release
+from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
+from cdc_platform.sources.debezium.splits.rounds import DecodedSplits, SplitRounds
+from cdc_platform.sources.debezium.splits.spark_reading import decoded_by_tasks, raw_records
+from cdc_platform.sources.debezium.splits.split_reader import SplitContext
+from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
+from cdc_platform.sources.debezium.transactions.progress import FileProgress
+from cdc_platform.sources.debezium.transactions.transaction_buffer import Opening, TransactionBuffer
 from cdc_platform.sources.event_batches import EventBatches
-from cdc_platform.sources.text_files import CHUNK_BYTES, GZIP_MAGIC, FileDamaged
-from cdc_platform.sources.workers import prepare_worker
+from cdc_platform.sources.file_store import FileStore
 
-FORMAT_NAME: Final = "debezium_files"
-SETTINGS_OPTION: Final = "settings"
-CYCLE_OPTION: Final = "cycle"
-WINDOW_OPTION: Final = "read_window"
-INPUTS_OPTION: Final = "inputs"
-GROW_ONLY: Final = "It was cut, or rewritten. Files may grow only; give what is in it now another name."
-MOST_CHARACTERS: Final = 256 * 1024**2
-"""Of the text that one cycle reads and holds in memory, unless a transaction is longer."""
+Rows = TypeVar("Rows")
+
+MOST_BYTES: Final = 256 * 1024**2
+"""Of the text that one cycle reads, unless a transaction is longer."""
 MOST_LINES: Final = 500_000
-"""The same of lines, each of which takes a kilobyte or more, however short it is."""
+"""The same of lines, each of which takes a kilobyte or more of a task's memory, however short it is."""
+LEAST_SPLIT_BYTES: Final = 1024**2
+"""Of a split: a task takes longer to begin than to decode less."""
+MOST_SPLIT_BYTES: Final = 16 * 1024**2
+"""The same, of which a task holds a few times as much in memory."""
 _GROWTH: Final = 1.25
 
 
-class DebeziumDataSource(DataSource):
-    """Format `debezium_files`; options are `settings`, `cycle`, `read_window` and `inputs`."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name of the format."""
-        return FORMAT_NAME
-
-    def schema(self) -> StructType:
-        """Return the schema of the raw records."""
-        prepare_worker()
-        return from_arrow_schema(RAW_EVENT_RECORDS)
-
-    def reader(self, schema: StructType) -> "DebeziumReader":  # noqa: ARG002 - Spark's signature
-        """Return the reader of the files that the options name."""
-        prepare_worker()
-        return DebeziumReader(dict(self.options))
-
-
-class DebeziumReader(DataSourceReader):
-    """Reads files in a worker."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = options
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Return the only partition."""
-        return [InputPartition(0)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is one
-        """Yield the events of the files that may enter the log, and what reports on files and stream."""
-        prepare_worker()
-        settings = DebeziumSettings.from_options(self._options[SETTINGS_OPTION])
-        window = ReadWindow(**json.loads(self._options[WINDOW_OPTION]))
-        inputs = json.loads(self._options[INPUTS_OPTION])
-        batches = EventBatches(int(self._options[CYCLE_OPTION]))
-        yield from _Reading(settings, inputs, window).run(batches)
-
-
-@dataclass
-class _Taken:
-    """The lines that a cycle has taken of a file.
+class FilesReading:
+    """Reading of the files of a plan.
 
     Args:
-        begun: how many lines earlier cycles have read.
-        read_bytes: how many bytes they have read.
+        store: where the files are.
+        settings: of the stream.
+        cycle: the cycle.
+        plan: what it reads.
+        split_lines: how many lines a split has at most, unless a transaction has more.
     """
 
-    begun: int
-    read_bytes: int
-    ends: "array[int]" = field(default_factory=lambda: array("q"))
-    """Bytes of the file up to the end of each line."""
-    is_cut: bool = False
-    """Whether the file has more lines, for another cycle."""
-
-    def progress(self, version: str, resume: int | None) -> FileProgress:
-        """Return the progress in a version of the file, of which lines from some place on are read again."""
-        end = self.begun + len(self.ends)
-        lines = end if resume is None else min(end, resume)
-        read_bytes = self.ends[lines - self.begun - 1] if lines > self.begun else self.read_bytes
-        return FileProgress("" if self.is_cut else version, lines, read_bytes, is_waiting=lines < end)
-
-
-class _Reading:
-    """One cycle's reading: files in the order of their names, until there is enough that may pass."""
-
-    def __init__(self, settings: DebeziumSettings, inputs: Mapping[str, Any], window: ReadWindow) -> None:
-        self.window = window
-        self.store = event_files(settings)
-        self.decoder = Decoder(settings, DecoderState.from_json(inputs["state"]))
-        self.buffer = TransactionBuffer(
-            is_one_stream=True,
-            passed_until=PassedUntil.of(inputs.get("passed")),
-            read_micros=window.end_inclusive_micros,
+    def __init__(
+        self,
+        store: FileStore,
+        settings: DebeziumSettings,
+        cycle: int,
+        plan: ReadPlan,
+        split_lines: int = MOST_LINES,
+    ) -> None:
+        inputs: dict[str, Any] = json.loads(plan.inputs)
+        self._window = plan.windows[0]
+        self._context = SplitContext(
+            settings.without_password().to_options(), cycle, self._window, is_one_stream=True
         )
-        self.has_buffer = settings.tells_transactions
-        self.unread = files_from_json(inputs["files"])
-        self.begun: Mapping[str, int] = inputs["lines"]
-        self.taken: dict[str, _Taken] = {}
-        self.failed: dict[str, str] = {}
-        self.text_bytes = self.lines = 0
-        self.enough = 1.0
-        """Size of the read, in parts of its usual size; above 1 if a transaction is longer."""
-        self.is_enough = False
-        self.transaction_id = ""
+        self._state: str | None = inputs["state"]
+        self.files = files_from_json(inputs["files"])
+        self._begun: dict[str, int] = inputs["lines"]
+        self._store = store
+        self._settings = settings
+        self._split_lines = split_lines
+        self._buffer = TransactionBuffer(
+            is_one_stream=True,
+            passed_until=PassedUntil.of(inputs["passed"]),
+            read_micros=self._window.end_inclusive_micros,
+        )
 
-    def run(self, batches: EventBatches) -> Iterator[pa.RecordBatch]:
-        """Read, and yield what may pass."""
-        for file in self.unread:
-            taken = self._read_file(file)
-            # What comes later must not enter the log before it.
-            if taken is None or taken.is_cut:
+    def locally(self) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the raw records of as much as a cycle reads, decoded by this process."""
+        rows = self._read(self._decode_here, 1)
+        for batches in rows.splits:
+            yield from rows.release(batches)
+        yield from rows.reports
+
+    def by_tasks(self, spark: SparkSession, most_tasks: int, frames: ExitStack) -> DataFrame:
+        """Return the same, decoded by tasks.
+
+        Args:
+            spark: session whose tasks share the splits.
+            most_tasks: how many tasks there are.
+            frames: ends when the records have been committed.
+        """
+
+        def decode(splits: Sequence[FileSplit], state: str | None) -> SparkSplits:
+            numbers = spark.range(0, len(splits), 1, min(len(splits), most_tasks))
+            return decoded_by_tasks(numbers, FileSplitDecoder(self._context, state, splits), frames)
+
+        return raw_records(spark, self._read(decode, most_tasks))
+
+    def _read(
+        self, decode: Callable[[Sequence[FileSplit], str | None], DecodedSplits[Rows]], most_tasks: int
+    ) -> CycleRows[Rows]:
+        """Read as much as a cycle does, and on until some of it may pass."""
+        rounds = SplitRounds(decode, FileSplit.merged, self._state)
+        splitter = self._splitter(most_tasks)
+        splits, enough = splitter.splits(), 1.0
+        while taken := list(_up_to(splits, enough)):
+            rounds.take(taken)
+            opening = rounds.outcome().opened(self._buffer, has_metadata=self._settings.tells_transactions)
+            if rounds.has_failed or self._advances(opening):
                 break
-        passed = settled(self._open_up(), self.decoder)
-        yield from give_out(passed, self._reading(passed), batches, self.window)
+            enough = _GROWTH - 1
+        outcome = rounds.outcome()
+        if opening.limit is not None:
+            outcome, opening = outcome.without_waiting(opening, rounds.free_rows())
+        reading = self._reading(outcome, opening, {**splitter.failed, **outcome.failed})
+        reports = report_batches(reading, outcome, opening, EventBatches(self._context.cycle), self._window)
+        return CycleRows(list(rounds.blocks()), Release(opening), list(reports))
 
-    def _read_file(self, file: SourceFile) -> _Taken | None:
-        """Take the lines of a file; None where there is none, since the file cannot be read."""
-        taken = _Taken(self.begun[file.path], file.read_bytes)
-        try:
-            self._take_lines(file, taken)
-        except (SourceError, FileDamaged) as error:
-            # Else the next cycle begins where the file cannot be read, and says so.
-            if not taken.ends or not self._advances(self._open_up()):
-                self.failed[file.path] = f"{type(error).__name__}: {error}"
-                return None
-            taken.is_cut = True
-        self.taken[file.path] = taken
-        return taken
+    def _decode_here(self, splits: Sequence[FileSplit], state: str | None) -> LocalSplits:
+        decoder = FileSplitDecoder(self._context, state, splits)
+        blocks = [batch for number in range(len(splits)) for batch in decoder.blocks(number)]
+        return LocalSplits(pa.Table.from_batches(blocks, SPLIT_BLOCKS))
 
-    def _take_lines(self, file: SourceFile, taken: _Taken) -> None:
-        for position, (line, read_bytes) in enumerate(self._lines_of(file), start=taken.begun):
-            is_enough = self._has_enough()
-            # The buffer knows which transactions are whole; without it none is cut in two.
-            decoded = [] if is_enough and self.has_buffer else self._decoded(line, position)
-            if is_enough and (self.has_buffer or self._begins_transaction(decoded)):
-                taken.is_cut = True
-                return
-            self._note_transaction(decoded)
-            self.buffer.take(Arrival(event, file.path, position) for event in decoded)
-            taken.ends.append(read_bytes)
-            self.text_bytes += len(line)
-            self.lines += 1
+    def _splitter(self, most_tasks: int) -> FileSplitter:
+        unread_bytes = sum(file.unread_bytes for file in self.files)
+        share_bytes = min(unread_bytes, MOST_BYTES) // most_tasks
+        split_bytes = min(max(share_bytes, LEAST_SPLIT_BYTES), MOST_SPLIT_BYTES)
+        return FileSplitter(
+            self._store,
+            self.files,
+            self._begun,
+            TransactionStarts(self._settings, DecoderState.from_json(self._state)),
+            SplitSize(min(self._split_lines, MOST_LINES), split_bytes),
+            self._settings.most_unpacked_bytes,
+        )
 
-    def _decoded(self, line: str, position: int) -> list[Decoded]:
-        return list(self.decoder.decode_lines([line], position)) if line.strip() else []
-
-    def _has_enough(self) -> bool:
-        """Return whether enough has been read for this cycle, and some of it may pass."""
-        if (
-            not self.is_enough
-            and max(self.text_bytes / MOST_CHARACTERS, self.lines / MOST_LINES) >= self.enough
-        ):
-            self.enough *= _GROWTH
-            passed = self._open_up()
-            self.is_enough = bool(passed.events) and self._advances(passed)
-        return self.is_enough
-
-    def _advances(self, passed: Passed) -> bool:
+    def _advances(self, opening: Opening) -> bool:
         """Return whether the next cycle begins behind where this one has begun."""
-        first = self.unread[0].path
-        resume = passed.resume.get(first)
-        return resume is None or resume > self.begun[first]
+        if not self.files:
+            return True
+        first = self.files[0].path
+        resume = opening.resume.get(first)
+        return resume is None or resume > self._begun[first]
 
-    def _begins_transaction(self, decoded: Sequence[Decoded]) -> bool:
-        """Return whether a line is of another transaction than the one before, as far as events tell."""
-        names = {event.transaction_id for event in decoded if isinstance(event, SourceEvent)}
-        return not names or "" in names or self.transaction_id not in names
-
-    def _note_transaction(self, decoded: Sequence[Decoded]) -> None:
-        for event in decoded:
-            if isinstance(event, SourceEvent):
-                self.transaction_id = event.transaction_id
-
-    def _lines_of(self, file: SourceFile) -> Iterator[Line]:
-        """Yield the lines of a file that have not been read."""
-        if file.size_bytes < file.read_bytes:
-            raise FileDamaged(f"{file.size_bytes} bytes instead of {file.read_bytes}. {GROW_ONLY}")
-        begun = 0 if file.read_bytes else self.begun[file.path]
-        with self.store.opened(file.path, max(file.read_bytes - 1, 0)) as stream:
-            first = stream.read(CHUNK_BYTES)
-            if not file.read_bytes and first.startswith(GZIP_MAGIC):
-                with self.store.opened(file.path) as whole:
-                    check_gzip(whole, self.decoder.settings.most_unpacked_bytes)
-            lines = read_lines(stream, file.read_bytes, first)
-            # Each cycle reads a gzip from its beginning.
-            skipped = sum(1 for _ in islice(lines, begun))
-            if skipped < begun:
-                raise FileDamaged(f"{skipped} lines instead of {begun}. {GROW_ONLY}")
-            yield from lines
-
-    def _open_up(self) -> Passed:
-        return self.buffer.open_up() if self.has_buffer else self.buffer.let_pass()
-
-    def _reading(self, passed: Passed) -> Reading:
-        files = {file.path: file for file in self.unread}
-        progress = {
-            path: taken.progress(files[path].version, passed.resume.get(path)).to_text()
-            for path, taken in self.taken.items()
+    def _reading(self, outcome: SplitOutcome, opening: Opening, failed: dict[str, str]) -> Reading:
+        files = {file.path: file for file in self.files}
+        advances = self._advances(opening)
+        # Else the next cycle begins where the file cannot be read, and says so.
+        reported = {
+            path: error
+            for path, error in failed.items()
+            if not (path in outcome.lines and outcome.lines[path].ends and advances)
         }
-        further = {PASSED: passed.until.to_text()}
-        return Reading(files, progress, self.decoder.state, self.failed, further)
+        progress = {
+            path: _progress(lines, files[path], opening.resume.get(path), is_cut=path in failed).to_text()
+            for path, lines in outcome.lines.items()
+            if path not in reported
+        }
+        return Reading(files, progress, reported)
+
+
+def _up_to(splits: Iterator[FileSplit], enough: float) -> Iterator[FileSplit]:
+    """Yield the splits that follow next, until there is a share of what a cycle reads."""
+    lines = text_bytes = 0
+    while max(text_bytes / MOST_BYTES, lines / MOST_LINES) < enough:
+        split = next(splits, None)
+        if split is None:
+            return
+        yield split
+        lines += split.lines
+        text_bytes += split.text_bytes
+
+
+def _progress(lines: LinesTaken, file: SourceFile, resume: int | None, *, is_cut: bool) -> FileProgress:
+    """Return the progress in a file, of which lines from some place on are read again."""
+    end = lines.begun + len(lines.ends)
+    line = end if resume is None else min(end, resume)
+    read_bytes = lines.ends[line - lines.begun - 1] if line > lines.begun else lines.read_bytes
+    is_whole = not (lines.is_cut or is_cut)
+    return FileProgress(file.version if is_whole else "", line, read_bytes, is_waiting=line < end)

@@ -2,9 +2,9 @@
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,7 @@ from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
-from cdc_platform.sources.debezium.transactions.arrivals import PassedUntil
+from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress, read_progress_of
 from cdc_platform.sources.debezium.wire.lines import read_lines
 from cdc_platform.sources.event_tables import storable, table_of
@@ -32,7 +32,8 @@ from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import FileDamaged
 
 if TYPE_CHECKING:
-    from cdc_platform.sources.debezium.files.reader import DebeziumDataSource
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 DESCRIBED_MESSAGES: Final = 10_000
 DESCRIBED_CHARACTERS: Final = 16_000_000
@@ -83,6 +84,7 @@ class DebeziumSource(SourceOfArrivals):
 
     def __init__(self, settings: DebeziumSettings) -> None:
         self.settings = settings
+        self._frames = ExitStack()
 
     @cached_property
     def store(self) -> FileStore:
@@ -173,22 +175,26 @@ class DebeziumSource(SourceOfArrivals):
         }
         Spool(Path(own_input.spool)).delete_read(lines, time.time() - own_input.keep_spool_s)
 
-    def spark_format(self) -> "type[DebeziumDataSource]":
-        """Return the data source to register with a Spark session."""
-        from cdc_platform.sources.debezium.files.reader import DebeziumDataSource
+    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
+        """Return the raw records of the files of a plan, which tasks decode before this returns."""
+        from cdc_platform.sources.debezium.files.reader import FilesReading
 
-        return DebeziumDataSource
+        return FilesReading(self.store, self.settings, cycle, plan).by_tasks(spark, most_tasks, self._frames)
 
-    def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:  # noqa: ARG002  a stream has one order
-        """Return the options with which one task reads the files of a plan."""
-        from cdc_platform.sources.debezium.files import reader
+    def reading(self) -> AbstractContextManager[None]:
+        """Keep decoded events while the context lasts."""
+        return self._kept_frames()
 
-        return {
-            reader.SETTINGS_OPTION: self.settings.without_password().to_options(),
-            reader.CYCLE_OPTION: str(cycle),
-            reader.WINDOW_OPTION: json.dumps(asdict(plan.windows[0])),
-            reader.INPUTS_OPTION: plan.inputs,
-        }
+    @contextmanager
+    def _kept_frames(self) -> Iterator[None]:
+        with self._frames:
+            yield
+
+    def read_here(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
+        """Yield the raw records of the files of a plan, read by this process."""
+        from cdc_platform.sources.debezium.files.reader import FilesReading
+
+        return FilesReading(self.store, self.settings, cycle, plan).locally()
 
     def close(self) -> None:
         """Forget the connection, and end the engine."""

@@ -8,8 +8,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
+from cdc_platform.sources.debezium.kafka.messages import MESSAGES
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicRange
-from cdc_platform.sources.debezium.kafka.topics_reader import MESSAGES
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 
 MOST_OFFSETS: Final = 20_000

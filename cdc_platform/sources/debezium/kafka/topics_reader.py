@@ -1,88 +1,152 @@
-"""Raw records from messages of topics, read here or by Spark: by one reader, since they have one order."""
+"""Raw records from messages of topics, polled by the pipeline's process or read by Spark's tasks."""
 
 import json
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from cdc_platform.model.stream.read_windows import ReadWindow
+from cdc_platform.model.stream.read_windows import ReadPlan
+from cdc_platform.sources.debezium.kafka.messages import MESSAGES, MessageRouter
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress, TopicRange
-from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.transactions.arrivals import Arrival, PassedUntil
-from cdc_platform.sources.debezium.transactions.finalise import settled
-from cdc_platform.sources.debezium.transactions.given_out import Reading, give_out
-from cdc_platform.sources.debezium.transactions.progress import PASSED
-from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
-from cdc_platform.sources.debezium.transactions.truncates import refuse_truncated
+from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.splits.decoded_splits import LocalSplits
+from cdc_platform.sources.debezium.splits.outcome import SPLIT, SplitOutcome
+from cdc_platform.sources.debezium.splits.release import CycleRows, Release
+from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
+from cdc_platform.sources.debezium.splits.rounds import DecodedSplits, joined_outcome
+from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
+from cdc_platform.sources.debezium.transactions.arrival import Arrival
+from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
+from cdc_platform.sources.debezium.transactions.transaction_buffer import Opening, TransactionBuffer
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.workers import prepare_worker
 
-MESSAGES: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("micros", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
-"""What the reading takes of each message, in the order of arrival."""
+LEAST_SPLIT_MESSAGES: Final = 2_000
+"""Messages of a split: a task takes longer to begin than to decode fewer."""
+Rows = TypeVar("Rows")
 
 
 @dataclass(frozen=True)
-class TopicsReading:
-    """The reading of one cycle, called with its messages by a task of Spark or by the pipeline's process.
+class TopicSplitDecoder:
+    """Takes the messages of one split, with its number, and returns their `SPLIT_BLOCKS`.
 
     Args:
-        settings: of the stream, as `DebeziumSettings.to_options` makes them.
-        cycle: the cycle.
-        window: the window of the stream.
-        inputs: what the plan says of partitions and states.
-        patience_micros: how long a transaction that is not whole may wait.
+        context: of the cycle.
+        state: what earlier cycles have shown, as text.
+        ranges: the partitions that are read.
     """
 
-    settings: str
-    cycle: int
-    window: ReadWindow
-    inputs: str
-    patience_micros: int
+    context: SplitContext
+    state: str | None
+    ranges: tuple[TopicRange, ...]
 
-    def __call__(self, messages: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the raw records of batches of messages."""
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the blocks of the split; none if it has no messages."""
         prepare_worker()
-        settings = DebeziumSettings.from_options(self.settings)
-        inputs = json.loads(self.inputs)
-        ranges = [TopicRange(**fields) for fields in inputs["ranges"]]
-        decoder = Decoder(settings, DecoderState.from_json(inputs["state"]))
-        buffer = TransactionBuffer(
+        reader, number = self.reader(), None
+        for batch in batches:
+            if batch.num_rows:
+                number = batch.column(SPLIT)[0].as_py()
+                take_messages(reader, batch)
+        if number is not None:
+            yield from reader.blocks(number)
+
+    def reader(self) -> SplitReader:
+        """Return a reader that has taken no message yet."""
+        return SplitReader(self.context, self.state, {item.origin: item.as_file for item in self.ranges})
+
+
+class TopicsReading:
+    """Reading of the messages of a plan.
+
+    Args:
+        settings: of the stream.
+        kafka: of its topics.
+        cycle: the cycle.
+        plan: what it reads.
+    """
+
+    def __init__(self, settings: DebeziumSettings, kafka: KafkaInput, cycle: int, plan: ReadPlan) -> None:
+        inputs, window = json.loads(plan.inputs), plan.windows[0]
+        self.ranges = tuple(TopicRange(**fields) for fields in inputs["ranges"])
+        self._state: str | None = inputs["state"]
+        self._has_metadata = settings.tells_transactions
+        options = settings.without_password().to_options()
+        self._context = SplitContext(options, cycle, window, is_one_stream=False)
+        self._buffer = TransactionBuffer(
             is_one_stream=False,
             passed_until=PassedUntil.of(inputs["passed"]),
-            patience_micros=self.patience_micros,
-            read_micros=self.window.end_inclusive_micros,
+            patience_micros=int(kafka.transaction_patience_s * 1_000_000),
+            read_micros=window.end_inclusive_micros,
         )
-        for batch in messages:
-            for message in _messages_of(batch):
-                origin = f"{message.topic}/{message.partition}"
-                decoded = decoder.decode_raw([message])
-                micros = message.timestamp_micros or 0
-                buffer.take(Arrival(item, origin, message.position, micros) for item in decoded)
-        passed = buffer.open_up() if settings.tells_transactions else buffer.let_pass()
-        passed = refuse_truncated(settled(passed, decoder))
-        progress = {item.origin: _progress(item, passed.resume.get(item.origin)) for item in ranges}
-        reading = Reading(
-            {item.origin: item.as_file for item in ranges},
-            progress,
-            decoder.state,
-            further={PASSED: passed.until.to_text()},
-        )
-        yield from give_out(passed, reading, EventBatches(self.cycle), self.window)
+
+    @property
+    def decoder(self) -> TopicSplitDecoder:
+        """What decodes splits of the messages."""
+        return TopicSplitDecoder(self._context, self._state, self.ranges)
+
+    def most_splits(self, most_tasks: int) -> int:
+        """Return in how many splits the messages are worth to be decoded."""
+        # Of a flattened stream, a tombstone belongs to the delete before it.
+        is_flattened = bool(DecoderState.from_json(self._state).flat_deletes)
+        messages = sum(item.end_exclusive - item.start for item in self.ranges)
+        return 1 if is_flattened else max(1, min(most_tasks, messages // LEAST_SPLIT_MESSAGES))
+
+    def router(self, splits: int) -> MessageRouter:
+        """Return what deals the messages out to splits; a snapshot that replaces tables is a transaction."""
+        return MessageRouter(splits, spreads_snapshots=not DecoderState.from_json(self._state).snapshots.seen)
+
+    def locally(self, batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the raw records of messages, which are in the order of arrival, decoded by this process."""
+        reader = self.decoder.reader()
+        for batch in batches:
+            take_messages(reader, batch)
+        split = LocalSplits(pa.Table.from_batches(reader.blocks()))
+        rows = self.read(lambda _splits: split, 1)
+        for released in rows.splits:
+            yield from rows.release(released)
+        yield from rows.reports
+
+    def read(self, decode: Callable[[int], DecodedSplits[Rows]], splits: int) -> CycleRows[Rows]:
+        """Read the messages.
+
+        Args:
+            decode: decodes the messages, dealt out to so many splits; those without messages are left out.
+            splits: how many splits are tried; nearly always they are independent of each other, and if not,
+                there is but one, decoded in another round.
+        """
+        decoded = decode(splits)
+        outcome = joined_outcome(decoded.outcomes, self._state)
+        if outcome is None and decoded.outcomes:
+            decoded = decode(1)
+            outcome = joined_outcome(decoded.outcomes, self._state)
+        if outcome is None:
+            outcome = self.decoder.reader().outcome()
+        opening = outcome.opened(self._buffer, has_metadata=self._has_metadata)
+        if opening.limit is not None:
+            outcome, opening = outcome.without_waiting(opening, decoded.free_rows())
+        release = Release(opening, self._buffer.passed_until.truncated)
+        return CycleRows([decoded.blocks()], release, list(self._reports(outcome, opening)))
+
+    def _reports(self, outcome: SplitOutcome, opening: Opening) -> Iterator[pa.RecordBatch]:
+        files = {item.origin: item.as_file for item in self.ranges}
+        progress = {item.origin: _progress(item, opening.resume.get(item.origin)) for item in self.ranges}
+        batches = EventBatches(self._context.cycle)
+        return report_batches(Reading(files, progress), outcome, opening, batches, self._context.window)
+
+
+def take_messages(reader: SplitReader, batch: pa.RecordBatch) -> None:
+    """Let a reader take messages."""
+    for message in _messages_of(batch):
+        origin = f"{message.topic}/{message.partition}"
+        micros = message.timestamp_micros or 0
+        for event in reader.decoder.decode_raw([message]):
+            reader.collector.take(Arrival(event, origin, message.position, micros))
 
 
 def _progress(topic_range: TopicRange, resume: int | None) -> str:
@@ -93,8 +157,7 @@ def _progress(topic_range: TopicRange, resume: int | None) -> str:
 def _messages_of(batch: pa.RecordBatch) -> Iterator[RawMessage]:
     columns = [batch.column(name).to_pylist() for name in MESSAGES.names]
     for topic, partition, offset, micros, key, value, headers in zip(*columns, strict=True):
-        if topic is not None:
-            yield RawMessage(topic, key, value, _headers(headers), partition, offset, micros, offset)
+        yield RawMessage(topic, key, value, _headers(headers), partition, offset, micros, offset)
 
 
 def _headers(headers: list[dict[str, Any]] | None) -> dict[str, Any] | None:

@@ -1,8 +1,8 @@
 """Debezium's events in topics of Kafka, as the pipeline sees them."""
 
 import json
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
+    from cdc_platform.sources.debezium.splits.decoded_splits import SparkSplits
 
 
 class TopicsSource(DebeziumSource):
@@ -82,33 +83,31 @@ class TopicsSource(DebeziumSource):
         from cdc_platform.sources.debezium.kafka.local_topics import poll_messages
 
         messages = poll_messages(self.client, _ranges_of(plan))
-        return None if messages is None else self._reading(cycle, plan)(messages.to_batches())
+        return None if messages is None else self._reading(cycle, plan).locally(messages.to_batches())
 
-    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":  # noqa: ARG002  a stream has one order
-        """Return the raw records of the messages of a plan."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
+    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
+        """Return the raw records of the messages of a plan, which tasks decode before this returns."""
         from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
+        from cdc_platform.sources.debezium.splits.spark_reading import decoded_by_tasks, raw_records
 
-        schema = from_arrow_schema(RAW_EVENT_RECORDS)
-        messages = read_messages(spark, self.kafka, _ranges_of(plan))
-        return messages.mapInArrow(self._reading(cycle, plan), schema)
+        reading = self._reading(cycle, plan)
+
+        def decode(splits: int) -> "SparkSplits":
+            messages = read_messages(spark, self.kafka, reading.ranges, reading.router(splits))
+            return decoded_by_tasks(messages, reading.decoder, self._frames)
+
+        return raw_records(spark, reading.read(decode, reading.most_splits(most_tasks)))
 
     def _reading(self, cycle: int, plan: ReadPlan) -> "TopicsReading":
         from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
 
-        return TopicsReading(
-            self.settings.without_password().to_options(),
-            cycle,
-            plan.windows[0],
-            plan.inputs,
-            int(self.kafka.transaction_patience_s * 1_000_000),
-        )
+        return TopicsReading(self.settings, self.kafka, cycle, plan)
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Return a context that raises what brokers do to Spark's tasks as errors of the source."""
-        return broker_failures(self.kafka.bootstrap_servers)
+    @contextmanager
+    def _kept_frames(self) -> Iterator[None]:
+        """Keep decoded events, and raise what brokers do to Spark's tasks as errors of the source."""
+        with broker_failures(self.kafka.bootstrap_servers), super()._kept_frames():
+            yield
 
     def close(self) -> None:
         """Forget the connection."""

@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -109,7 +109,11 @@ class Decoder:
         """Yield what the lines of a file tell; a line is one message, and empty ones have no position."""
         filled = (line for line in lines if line.strip())
         for position, line in enumerate(filled, start=first_position):
-            yield from self.decode(parse_line(line, position))
+            yield from self.decode_line(line, position)
+
+    def decode_line(self, line: str, position: int) -> Sequence[Decoded]:
+        """Return what a line tells: an empty one nothing."""
+        return self.decode(parse_line(line, position)) if line.strip() else ()
 
     def decode_raw(self, messages: Iterable[RawMessage]) -> Iterator[Decoded]:
         """Yield what messages of Kafka or of the engine tell."""
@@ -136,7 +140,7 @@ class Decoder:
         with suppress(*MALFORMED):
             table = self._table(envelope)[0]
         with suppress(Unreadable):
-            order = ordering_key(envelope, self.state.floors.get(envelope.source.server, 0))
+            order = ordering_key(envelope, self.state.floor_of(envelope.source))
         return fault_of(message, error, envelope, order, table)
 
     def _decode_envelope(self, envelope: EnvelopeContent, message: Message) -> list[Decoded]:
@@ -152,6 +156,7 @@ class Decoder:
 
     def _take_note(self, notification: Notification) -> None:
         """Remember which table a snapshot has found empty; a partition is not the table."""
+        self.state.use.has_notifications = True
         replaces = self.settings.snapshots == SnapshotPolicy.REPLACE
         if (
             notification.emptied is not None
@@ -165,9 +170,10 @@ class Decoder:
     def _decode_data(self, event: DataEvent) -> list[Decoded]:
         if event.source.name == self.settings.signal_table:
             return [self._signal(event)]
+        self.state.use.see(event.source)
         if event.is_flat:
             is_delete = event.op is Op.DELETE and event.key is not None
-            self.state.flat_deletes[event.message.topic] = key_text(event.key or {}) if is_delete else ""
+            self.state.tell_delete(event.message.topic, key_text(event.key or {}) if is_delete else "")
         table, label = self._table(event)
         known = self.state.known_of(event.source.server, table)
         try:
@@ -196,7 +202,7 @@ class Decoder:
     def _signal(self, event: DataEvent) -> Signal:
         if is_snapshot(event.source) or not event.transaction_id:
             return Signal(event.message.position)
-        order = ordering_key(event, self.state.floors.get(event.source.server, 0))
+        order = ordering_key(event, self.state.floor_of(event.source))
         identity = event_id(event, event.source.name)
         return Signal(event.message.position, event.transaction_id, order, identity)
 
@@ -293,7 +299,7 @@ class Decoder:
         return Checkpoint(
             logical_message.prefix,
             logical_message.content,
-            ordering_key(logical_message, self.state.floors.get(logical_message.source.server, 0)),
+            ordering_key(logical_message, self.state.floor_of(logical_message.source)),
             logical_message.transaction_id,
             logical_message.source.tx_id is not None,
             logical_message.source.lsn,
@@ -304,7 +310,7 @@ class Decoder:
 
     def _checked_tombstone(self, tombstone: Tombstone, message: Message) -> Decoded:
         """Return the tombstone, or a fault where it is all that a flattened stream sends of a delete."""
-        last = self.state.flat_deletes.get(tombstone.topic)
+        last = self.state.last_delete(tombstone.topic)
         if last is None or last == key_text(tombstone.key or {}):
             return tombstone
         return FaultyEvent(

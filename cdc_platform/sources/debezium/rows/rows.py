@@ -116,7 +116,7 @@ class RowDecoder:
         return SourceEvent(
             table=table,
             mod_type=_MOD_TYPES[event.op],
-            ordering_key=ordering_key(event, self.state.floors.get(source.server, 0)),
+            ordering_key=ordering_key(event, self.state.floor_of(source)),
             event_id=event_id(event, source.table),
             transaction_id="" if is_snapshot(source) else event.transaction_id,
             source_micros=source.micros,

@@ -7,6 +7,38 @@ from typing import Any
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.sources.debezium.rows.pairing import DeletedRow, Pairer
 from cdc_platform.sources.debezium.rows.snapshots import ServerSnapshots, SnapshotWatch
+from cdc_platform.sources.debezium.wire.envelope import SourceInfo
+from cdc_platform.sources.debezium.wire.positions import is_snapshot, needs_floor
+
+
+@dataclass(slots=True)
+class StateUse:
+    """Use that a decoder has made of what earlier messages tell, or would have told.
+
+    Args:
+        names: tables of events, by `SCHEMA.TABLE`.
+        servers: servers of events.
+        snapshot_servers: servers of rows that a snapshot found.
+        has_notifications: whether the connector has told something about a snapshot.
+        lowest_floors: lowest position of a snapshot that an ordering key has depended on, by server.
+        asked_topics: topics whose last deleted key an earlier message has, and a tombstone was compared with.
+        told_topics: topics whose last deleted key was told.
+    """
+
+    names: set[str] = field(default_factory=set)
+    servers: set[str] = field(default_factory=set)
+    snapshot_servers: set[str] = field(default_factory=set)
+    has_notifications: bool = False
+    lowest_floors: dict[str, int] = field(default_factory=dict)
+    asked_topics: set[str] = field(default_factory=set)
+    told_topics: set[str] = field(default_factory=set)
+
+    def see(self, source: SourceInfo) -> None:
+        """Take note of a data event."""
+        self.names.add(source.name)
+        self.servers.add(source.server)
+        if is_snapshot(source):
+            self.snapshot_servers.add(source.server)
 
 
 @dataclass(slots=True)
@@ -23,6 +55,7 @@ class DecoderState:
         keys: key columns of each table of the lake, sorted.
         key_types: types in the lake of the key columns of each table of the lake.
         flat_deletes: last key that a flattened topic reported as deleted, by topic; empty for none.
+        use: what the decoder has used of it, which the next cycle does not get.
     """
 
     floors: dict[str, int] = field(default_factory=dict)
@@ -34,6 +67,26 @@ class DecoderState:
     owners: dict[str, str] = field(default_factory=dict)
     keys: dict[str, list[str]] = field(default_factory=dict)
     key_types: dict[str, dict[str, str]] = field(default_factory=dict)
+    use: StateUse = field(default_factory=StateUse)
+
+    def floor_of(self, source: SourceInfo) -> int:
+        """Return the position of the last snapshot before an event."""
+        floor = self.floors.get(source.server, 0)
+        if needs_floor(source):
+            lowest = self.use.lowest_floors.get(source.server, floor)
+            self.use.lowest_floors[source.server] = min(lowest, floor)
+        return floor
+
+    def tell_delete(self, topic: str, key: str) -> None:
+        """Take note of the key that a flattened topic reports as deleted, empty for none."""
+        self.use.told_topics.add(topic)
+        self.flat_deletes[topic] = key
+
+    def last_delete(self, topic: str) -> str | None:
+        """Return the last key that a flattened topic reported as deleted; None where it is not flattened."""
+        if topic not in self.use.told_topics:
+            self.use.asked_topics.add(topic)
+        return self.flat_deletes.get(topic)
 
     def known_of(self, server: str, table: str) -> "KnownOfTable":
         """Return what is known of a table of the lake, and of its server's snapshot."""

@@ -8,44 +8,38 @@ import json
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from cdc_platform.model.rows.shared_keys import KeyUse, Values, parted_orders
-from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.sources.debezium.transactions.arrivals import Passed
-from cdc_platform.sources.event_batches import Released
 
 _ROWS: Final = frozenset({ModType.INSERT, ModType.UPDATE, ModType.DELETE})
 
 KeyOfTable = tuple[str, str, str]
 
 
-def in_turn(passed: Passed, befores: Mapping[str, str]) -> Passed:
-    """Return what passes, with the ordering keys by which each key is the row's that has it in the end.
+def ordering_keys(
+    events: Sequence[SourceEvent | FaultyEvent], befores: Mapping[str, str]
+) -> Iterator[tuple[SourceEvent, str]]:
+    """Yield events with the ordering keys by which each key is the row's that has it in the end.
 
     Args:
-        passed: what passes, of which transactions may be parts.
+        events: events, of which transactions may have only a part.
         befores: JSON of what is known of rows before a change, by events that do not have it themselves.
     """
-    events = [
-        released.event
-        for released, _ in passed.events
-        if isinstance(released.event, SourceEvent) and released.event.transaction_id
-    ]
+    # What has come twice is one event, which neither takes a key from itself nor leaves it twice.
+    distinct = {
+        event.event_id: event for event in events if isinstance(event, SourceEvent) and event.transaction_id
+    }
     old_keys, new_keys = (
-        {_key_of(event) for event in events if event.mod_type is kind}
+        {_key_of(event) for event in distinct.values() if event.mod_type is kind}
         for kind in (ModType.DELETE, ModType.INSERT)
     )
     if old_keys.isdisjoint(new_keys):
-        return passed
-    # What has come twice is one event, which neither takes a key from itself nor leaves it twice.
-    distinct = {event.event_id: event for event in events}
+        return
     orders = parted_orders(_uses(list(distinct.values()), old_keys & new_keys, befores))
-    return replace(
-        passed, events=tuple((_moved(released, orders), origin) for released, origin in passed.events)
-    )
+    yield from ((distinct[identity], order) for identity, order in orders.items())
 
 
 def _key_of(event: SourceEvent) -> KeyOfTable:
@@ -107,10 +101,3 @@ def _use(event: SourceEvent, orders: Sequence[str], values: Values) -> KeyUse:
 def _values(text: str | None) -> dict[str, Any]:
     members: dict[str, Any] = json.loads(text, parse_float=str) if text is not None else {}
     return members
-
-
-def _moved(released: Released, orders: Mapping[str, str]) -> Released:
-    event = released.event
-    if not isinstance(event, SourceEvent) or event.event_id not in orders:
-        return released
-    return replace(released, event=event._replace(ordering_key=orders[event.event_id]))

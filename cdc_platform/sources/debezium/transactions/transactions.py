@@ -1,13 +1,12 @@
-"""The events of one transaction that have arrived, and whether it is whole."""
+"""What is known of a transaction whose events have arrived, and whether it is whole."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.model.stream.ordering_key import SEPARATOR
-from cdc_platform.sources.debezium.transactions.arrivals import Arrival
+from cdc_platform.sources.debezium.transactions.arrival import Arrival
 from cdc_platform.sources.debezium.wire.positions import commit_of, has_total_order
 
 
@@ -16,12 +15,10 @@ class Transaction:
     """Messages of a transaction that have arrived.
 
     ``last_taken`` and ``bounded_at`` say how many messages had arrived with the last of its own, and
-    with the last of its boundaries; 0 for none.
+    with the last of its boundaries; 0 for none. ``messages`` counts each of its messages once.
     """
 
-    members: list[tuple[SourceEvent | FaultyEvent, str]] = field(default_factory=list)
-    messages: set[str] = field(default_factory=set)
-    notes: list[tuple[SourceMessage, str]] = field(default_factory=list)
+    messages: int = 0
     expected: int | None = None
     since_micros: int | None = None
     first_order: str | None = None
@@ -32,13 +29,15 @@ class Transaction:
     places: dict[str, int] = field(default_factory=dict)
     last_taken: int = 0
     bounded_at: int = 0
+    has_events: bool = False
+    has_sound_events: bool = False
     has_metadata: bool = False
     """Whether its boundaries, or its events' orders in it, were told: they are from a moment on, if ever."""
 
     @property
     def is_whole(self) -> bool:
         """Whether all of it has arrived."""
-        return self.expected is not None and len(self.messages) >= self.expected
+        return self.expected is not None and self.messages >= self.expected
 
     @property
     def committed_ms(self) -> int:
@@ -51,6 +50,11 @@ class Transaction:
         if self.commit_lsn is not None:
             return self.commit_lsn
         return -1 if self.first_order is None else commit_of(self.first_order)
+
+    def come_behind(self, taken: int) -> None:
+        """Count so many messages before the first of those that had arrived."""
+        self.last_taken += taken
+        self.bounded_at += taken if self.bounded_at else 0
 
     def take_place(self, arrival: Arrival, taken: int) -> None:
         """Take note of where a message of it lies, and of how many had arrived with it."""

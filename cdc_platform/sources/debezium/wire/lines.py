@@ -33,18 +33,29 @@ class Line(NamedTuple):
     """So many bytes of the file have been read with it; 0 in a gzip, which appears whole."""
 
 
-def read_lines(stream: BinaryIO, read_bytes: int = 0, begun: bytes | None = None) -> Iterator[Line]:
+class RawLine(NamedTuple):
+    """A line as it is in a file; ``read_bytes`` is that of `Line`."""
+
+    text: bytes
+    read_bytes: int
+    is_ended: bool
+
+
+def read_lines(stream: BinaryIO, read_bytes: int = 0) -> Iterator[Line]:
     """Yield the whole lines of a file, or those that it has got since some of it was read.
 
     Args:
         stream: the file, from the last byte on that was read.
         read_bytes: so many bytes were read.
-        begun: the first chunk of the stream, if it was read already.
 
     Raises:
         FileDamaged: no line ends there; or the file is a gzip that cannot be read to its end.
     """
-    first = stream.read(CHUNK_BYTES) if begun is None else begun
+    return map(decoded_line, raw_lines(stream, stream.read(CHUNK_BYTES), read_bytes))
+
+
+def raw_lines(stream: BinaryIO, first: bytes, read_bytes: int) -> Iterator[RawLine]:
+    """Yield the lines of a file of which a first chunk was read, without decoding them; see `read_lines`."""
     is_gzip = not read_bytes and first.startswith(GZIP_MAGIC)
     chunks = decompressed(stream, first) if is_gzip else plain(stream, first)
     end_bytes = max(read_bytes - 1, 0)
@@ -53,9 +64,16 @@ def read_lines(stream: BinaryIO, read_bytes: int = 0, begun: bytes | None = None
         if number == 0 and read_bytes:
             _check_end(text)
             continue
-        line = _decoded(text.removeprefix(BYTE_ORDER_MARK) if number == 0 else text)
-        if is_ended or (line if is_gzip else _is_object(line)):
-            yield Line(line, 0 if is_gzip else end_bytes)
+        line = RawLine(
+            text.removeprefix(BYTE_ORDER_MARK) if number == 0 else text, 0 if is_gzip else end_bytes, is_ended
+        )
+        if is_ended or (line.text if is_gzip else _is_object(decoded_line(line).text)):
+            yield line
+
+
+def decoded_line(line: RawLine) -> Line:
+    """Return the text of a line."""
+    return Line(line.text.decode(errors="surrogateescape"), line.read_bytes)
 
 
 def check_gzip(stream: BinaryIO, most_bytes: int) -> None:
@@ -112,10 +130,6 @@ def _check_end(text: bytes) -> None:
     """
     if text[1:].strip():
         raise FileDamaged("The line that was read last goes on, or is another one")
-
-
-def _decoded(text: bytes) -> str:
-    return text.decode(errors="surrogateescape")
 
 
 def _is_object(line: str) -> bool:

@@ -76,6 +76,14 @@ def snapshot_key(position: int) -> str:
     return SEPARATOR.join(parts)
 
 
+def needs_floor(source: SourceInfo) -> bool:
+    """Return whether the ordering key of an event depends on the position of the last snapshot."""
+    before = source.sequence[0] if source.sequence else None
+    if source.snapshot == INCREMENTAL:
+        return not before
+    return not is_snapshot(source) and source.commit_lsn is None and before is None
+
+
 def _log_position(source: SourceInfo, floor: int) -> tuple[int, int]:
     before, change = source.sequence or (None, source.lsn)
     if source.snapshot == INCREMENTAL:

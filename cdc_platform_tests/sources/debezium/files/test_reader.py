@@ -11,7 +11,7 @@ import pytest
 
 from cdc_platform.errors import LakeDamaged
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.sources.debezium.files import reader
+from cdc_platform.sources.debezium.files import reader, segments
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform.sources.debezium.transactions.progress import FileProgress, read_progress_of
 from cdc_platform.sources.debezium.wire import lines
@@ -130,7 +130,7 @@ def test_a_store_that_fails_within_a_file_has_given_what_came_before(
 
     monkeypatch.setattr(FileStore, "opened", failing)
     with monkeypatch.context() as patching:
-        patching.setattr(reader, "check_gzip", lambda _stream, _most_bytes: None)
+        patching.setattr(segments, "check_gzip", lambda _stream, _most_bytes: None)
         assert not any(_errors(cycles.read()))
         assert (keys_of(cycles), FileProgress.of(cycles.read_progress[str(path)]).version) == ([0, 1, 2], "")
         (error,) = _errors(cycles.read())

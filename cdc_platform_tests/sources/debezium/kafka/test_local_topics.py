@@ -17,6 +17,7 @@ from cdc_platform.errors import OffsetsLost, SourceUnreachable
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka.kafka_failures import broker_failures
 from cdc_platform.sources.debezium.kafka.local_topics import MOST_BYTES, MOST_OFFSETS, poll_messages
+from cdc_platform.sources.debezium.kafka.messages import MESSAGES, MessageRouter
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange
 from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
@@ -85,6 +86,15 @@ def _polled(client: KafkaClient, ranges: Sequence[TopicRange]) -> list[dict[str,
     return rows
 
 
+def _read_by_spark(
+    spark: "SparkSession", place: KafkaInput, ranges: Sequence[TopicRange]
+) -> list[dict[str, Any]]:
+    """Return the messages of ranges as a single split."""
+    messages = read_messages(spark, place, ranges, MessageRouter()).select(*MESSAGES.names)
+    rows: list[dict[str, Any]] = messages.toArrow().to_pylist()
+    return rows
+
+
 def _cut(partition: TopicPartition, cuts: Sequence[float]) -> list[TopicRange]:
     """Return consecutive ranges of a partition, cut at these parts of its offsets."""
     offsets = sorted(
@@ -133,7 +143,12 @@ def test_spark_reads_the_same(
     ranges = [
         chunks[len(chunks) // 2] for partition in client.partitions() if (chunks := _cut(partition, cuts))
     ]
-    expected = read_messages(kafka_spark, place, ranges).toArrow().to_pylist()
+    expected = (
+        read_messages(kafka_spark, place, ranges, MessageRouter())
+        .select(*MESSAGES.names)
+        .toArrow()
+        .to_pylist()
+    )
     assert expected == _polled(client, ranges)
     assert ("polled.aborted" in {row["topic"] for row in expected}) == (isolation == ISOLATIONS[1])
     assert {True, False} == {row["value"] is None for row in expected}
@@ -204,4 +219,6 @@ def test_messages_deleted_after_the_plan_are_lost(
     # The session of tests has got its jars late, so that its driver cannot read what a task says.
     expected = OffsetsLost if is_local else (OffsetsLost, Py4JJavaError)
     with pytest.raises(expected, match=topic if is_local else "aborted"), broker_failures(kafka.address):
-        poll_messages(client, ranges) if is_local else read_messages(kafka_spark, place, ranges).toArrow()
+        poll_messages(client, ranges) if is_local else read_messages(
+            kafka_spark, place, ranges, MessageRouter()
+        ).toArrow()

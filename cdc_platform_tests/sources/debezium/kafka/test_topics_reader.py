@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.transactions.truncates import GONE
+from cdc_platform.sources.debezium.splits.release import GONE
 from cdc_platform_tests.sources.debezium.captures_read import (
     GOLDEN,
     decode,
@@ -40,10 +40,10 @@ def messages_of(capture: str) -> tuple[dict[str, Any], ...]:
         return tuple(json.loads(line) for line in lines)
 
 
-def logs_for(capture: str, kafka: KafkaInput = KAFKA, *, tells_transactions: bool = True) -> TopicLogs:
+def logs_for(capture: str, *, tells_transactions: bool = True, splits: int = 1) -> TopicLogs:
     """Return logs without messages, for those of a capture."""
-    settings = settings_for(truth_of(capture), input=kafka, has_transaction_topic=tells_transactions)
-    return TopicLogs(settings, kafka)
+    settings = settings_for(truth_of(capture), input=KAFKA, has_transaction_topic=tells_transactions)
+    return TopicLogs(settings, KAFKA, splits=splits)
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Delivery:
         numbers: of the messages, in the order of their sending.
         sent: of how many each cycle but the last one knows, ascending.
         has_headers: whether the connector's headers were kept.
+        splits: how many splits the messages of a cycle are dealt out to.
     """
 
     capture: str
@@ -65,6 +66,7 @@ class Delivery:
     numbers: tuple[int, ...] = ()
     sent: tuple[int, ...] = ()
     has_headers: bool = True
+    splits: int = 1
 
     def message(self, number: int) -> dict[str, Any]:
         """Return a message as it is sent."""
@@ -89,7 +91,8 @@ def deliveries(draw: st.DrawFn) -> Delivery:
     sent = sorted(draw(st.lists(st.integers(0, len(numbers)), max_size=4)))
     broken = draw(st.frozensets(st.integers(0, total - 1), max_size=2))
     partitions, has_headers = draw(st.integers(1, 4)), draw(st.booleans())
-    return Delivery(capture, broken, partitions, tuple(numbers), tuple(sent), has_headers)
+    splits = draw(st.integers(1, 3))
+    return Delivery(capture, broken, partitions, tuple(numbers), tuple(sent), has_headers, splits)
 
 
 def whole_delivery(capture: str, broken: frozenset[int] = frozenset()) -> Delivery:
@@ -102,7 +105,7 @@ Rows = list[dict[str, Any]]
 
 def cycles_of(delivery: Delivery, dice: Random | None = None) -> list[Rows]:
     """Return what each cycle has read; with dice partitions lag behind each other."""
-    logs = logs_for(delivery.capture)
+    logs = logs_for(delivery.capture, splits=delivery.splits)
     cycles, ends = list[Rows](), dict[Place, int]()
     sent = 0
     for until in (*delivery.sent, len(delivery.numbers)):
@@ -223,6 +226,20 @@ def test_either_half_of_a_key_change_may_be_read_first(partitions: int, *, tells
         assert true_rows(truth_of("keys")["public.items"]) == rows_of(lake.tables, "public.items")
         logs.append(lake.log)
     assert logs[0] == logs[1]
+
+
+@pytest.mark.parametrize("capture", ["transactions", "keys", "truncates", "incremental_snapshot"])
+def test_splits_come_to_the_same(capture: str) -> None:
+    """Messages that are dealt out to splits give the rows of one decoder, and mostly in one round."""
+    rows, rounds = [], []
+    for splits in (1, 3):
+        logs = logs_for(capture, splits=splits)
+        for message in messages_of(capture):
+            logs.append(message, 2)
+        rows.append(sorted(json.dumps(row, default=str, sort_keys=True) for row in logs.cycle()))
+        rounds = logs.rounds
+    assert rows[0] == rows[1]
+    assert rounds == [1]
 
 
 def test_halves_find_each_other_among_many() -> None:

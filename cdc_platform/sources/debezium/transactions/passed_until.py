@@ -1,4 +1,4 @@
-"""Input and output of the transaction buffer."""
+"""Up to which place in the order of commits transactions have passed."""
 
 import json
 from collections.abc import Mapping
@@ -6,23 +6,6 @@ from dataclasses import dataclass, field
 
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.base.stored_texts import parse_stored
-from cdc_platform.model.stream.events import SourceMessage
-from cdc_platform.model.stream.file_reports import Waiting
-from cdc_platform.sources.debezium.rows.decoder import Decoded
-from cdc_platform.sources.event_batches import Released
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """Content of one message, and its place: which file or partition, and how far in it.
-
-    ``micros`` is when it was sent, where messages of several partitions come in one stream.
-    """
-
-    event: Decoded
-    origin: str
-    position: int
-    micros: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +38,3 @@ class PassedUntil:
         commit, ordering_key, truncated = text.split("#", 2)
         commit_lsn, committed_ms = map(whole_number, commit.split("@"))
         return cls(ordering_key, commit_lsn, parse_stored(truncated, dict[str, str]), committed_ms)
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """Changes that may enter the log, each with its origin.
-
-    ``resume`` tells per origin from which position on it must be read again; the others have been read.
-    ``until`` is how far transactions have passed, ever.
-    ``waiting`` are the transactions that hold back what comes after them.
-    ``again_since_micros`` is when the first was committed of those that, by their positions, have passed
-    before; None where there are none.
-    """
-
-    events: tuple[tuple[Released, str], ...]
-    resume: Mapping[str, int]
-    until: PassedUntil
-    messages: tuple[tuple[SourceMessage, str], ...] = ()
-    waiting: tuple[Waiting, ...] = ()
-    again_since_micros: int | None = None

@@ -1,0 +1,69 @@
+"""Decoding of splits of files, by tasks of Spark or by the pipeline's own process."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from cdc_platform.errors import SourceError
+from cdc_platform.sources.debezium.files.event_files import event_files
+from cdc_platform.sources.debezium.files.segments import Segment, opened_lines
+from cdc_platform.sources.debezium.files.splits import FileSplit
+from cdc_platform.sources.debezium.splits.outcome import LinesTaken
+from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
+from cdc_platform.sources.debezium.transactions.arrival import Arrival
+from cdc_platform.sources.debezium.wire.lines import decoded_line
+from cdc_platform.sources.file_store import FileStore
+from cdc_platform.sources.text_files import FileDamaged
+from cdc_platform.sources.workers import prepare_worker
+
+NUMBER: Final = "id"
+"""Column of the rows that a task takes: the number of a split."""
+
+
+@dataclass(frozen=True)
+class FileSplitDecoder:
+    """Takes batches of numbers of splits, and returns their `SPLIT_BLOCKS`.
+
+    Args:
+        context: of the cycle.
+        state: what is known before the first split, as text.
+        splits: the splits.
+    """
+
+    context: SplitContext
+    state: str | None
+    splits: Sequence[FileSplit]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the blocks of the splits of each batch."""
+        prepare_worker()
+        for batch in batches:
+            for number in batch.column(NUMBER).to_pylist():
+                yield from self.blocks(number)
+
+    def blocks(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the blocks of one split."""
+        segments = self.splits[number].segments
+        reader = SplitReader(self.context, self.state, {item.file.path: item.file for item in segments})
+        store = event_files(reader.settings)
+        for segment in segments:
+            _take(reader, store, segment)
+            if reader.failed:
+                break
+        return reader.blocks(number)
+
+
+def _take(reader: SplitReader, store: FileStore, segment: Segment) -> None:
+    """Take the lines of a segment, up to where the file cannot be read."""
+    path, ends = segment.file.path, list[int]()
+    try:
+        with opened_lines(store, segment) as lines:
+            for position, line in enumerate(lines, start=segment.begun):
+                for event in reader.decoder.decode_line(decoded_line(line).text, position):
+                    reader.collector.take(Arrival(event, path, position))
+                ends.append(line.read_bytes)
+    except (SourceError, FileDamaged) as error:
+        reader.failed[path] = f"{type(error).__name__}: {error}"
+    reader.lines[path] = LinesTaken(segment.begun, segment.read_bytes, ends, is_cut=segment.is_cut)

@@ -1,0 +1,67 @@
+"""Ranges of lines in files of events, and how their lines are read."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from cdc_platform.model.stream.files import SourceFile
+from cdc_platform.sources.debezium.wire.lines import RawLine, check_gzip, raw_lines
+from cdc_platform.sources.file_store import FileStore
+from cdc_platform.sources.text_files import CHUNK_BYTES, GZIP_MAGIC, FileDamaged
+
+GROW_ONLY: Final = "It was cut, or rewritten. Files may grow only; give what is in it now another name."
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive lines of one file.
+
+    Args:
+        file: the file.
+        begun: how many lines of the file come before them.
+        read_bytes: how many bytes come before them; 0 in a gzip, which is read from its beginning.
+        until_exclusive: which line of the file is the first behind them; None if all others belong to them.
+            A file may grow while it is read, and a task that is repeated must read the same lines.
+        is_cut: whether the file has more lines, for another split.
+    """
+
+    file: SourceFile
+    begun: int
+    read_bytes: int
+    until_exclusive: int | None = None
+    is_cut: bool = False
+
+
+@contextmanager
+def opened_lines(
+    store: FileStore, segment: Segment, most_unpacked_bytes: int | None = None
+) -> Iterator[Iterator[RawLine]]:
+    """Yield the lines of a segment.
+
+    Args:
+        store: where the file is.
+        segment: the lines.
+        most_unpacked_bytes: of the text of a gzip, which is checked to its end before any line is taken; None
+            where that has been done.
+
+    Raises:
+        FileDamaged: the file is shorter than what was read of it, or a gzip cannot be read to its end.
+        SourceError: the store does not give the file.
+    """
+    file, begun, read_bytes = segment.file, segment.begun, segment.read_bytes
+    if file.size_bytes < read_bytes:
+        raise FileDamaged(f"{file.size_bytes} bytes instead of {read_bytes}. {GROW_ONLY}")
+    with store.opened(file.path, max(read_bytes - 1, 0)) as stream:
+        first = stream.read(CHUNK_BYTES)
+        if most_unpacked_bytes is not None and not read_bytes and first.startswith(GZIP_MAGIC):
+            with store.opened(file.path) as whole:
+                check_gzip(whole, most_unpacked_bytes)
+        lines = raw_lines(stream, first, read_bytes)
+        if not read_bytes:
+            skipped = sum(1 for _ in islice(lines, begun))
+            if skipped < begun:
+                raise FileDamaged(f"{skipped} lines instead of {begun}. {GROW_ONLY}")
+        until = segment.until_exclusive
+        yield lines if until is None else islice(lines, until - begun)

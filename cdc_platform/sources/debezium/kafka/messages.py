@@ -1,0 +1,76 @@
+"""Messages of topics, and which of them belong into one split."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.sources.workers import prepare_worker
+
+MESSAGES: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("micros", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+"""What the reading takes of each message, in the order of arrival."""
+
+
+ARRIVED: Final = "arrived"
+"""Newest moment at which a message was sent, of those of a partition up to this one."""
+ROUTE: Final = "route"
+"""Text that messages share which must be in one split."""
+ROUTED: Final = pa.schema([*MESSAGES, (ARRIVED, pa.int64()), (ROUTE, pa.string())])
+_TRANSACTION: Final = r'"(?:__(?:source_)?)?txId":(?P<change>[0-9]+)|"id":"(?P<boundary>[0-9]+):[0-9]+"'
+_SNAPSHOT_ROW: Final = r'"snapshot":"(?:true|first|last|first_in_data_collection|last_in_data_collection)"'
+_TOGETHER: Final = 5_000
+"""Offsets of a partition whose snapshot rows go to one split."""
+
+
+@dataclass(frozen=True)
+class MessageRouter:
+    """Takes batches of a partition's messages in their order, and says which must be in one split.
+
+    The messages of a transaction belong together, as far as their texts show; a split that turns out to have
+    a part of one is decoded again with the others.
+
+    Args:
+        splits: how many splits there are at most.
+        spreads_snapshots: whether the rows of a snapshot need not be in one split.
+    """
+
+    splits: int = 1
+    spreads_snapshots: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the messages with their routes, and with the newest moment at which any was sent so far."""
+        prepare_worker()
+        newest: dict[tuple[str, int], int] = {}
+        for batch in batches:
+            if batch.num_rows:
+                place = (batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py())
+                arrived = pc.cumulative_max(batch.column("micros"), start=newest.get(place))
+                newest[place] = arrived[-1].as_py()
+                columns = [*batch.columns, arrived, self._routes(batch)]
+                yield pa.RecordBatch.from_arrays(columns, schema=ROUTED)
+
+    def _routes(self, batch: pa.RecordBatch) -> pa.Array:
+        values = pc.cast(batch.column("value"), pa.large_binary())
+        found = pc.extract_regex(values, _TRANSACTION)
+        change, boundary = (pc.struct_field(found, name) for name in ("change", "boundary"))
+        is_change = pc.fill_null(pc.not_equal(change, b""), False)
+        routes = pc.cast(pc.fill_null(pc.if_else(is_change, change, boundary), b""), pa.string())
+        if not self.spreads_snapshots:
+            return routes
+        is_row = pc.fill_null(pc.match_substring_regex(values, _SNAPSHOT_ROW), False)
+        numbers = pc.cast(pc.divide(batch.column("offset"), _TOGETHER), pa.string())
+        partitions = pc.cast(batch.column("partition"), pa.string())
+        of_rows = pc.binary_join_element_wise(batch.column("topic"), partitions, numbers, "/")
+        return pc.if_else(is_row, of_rows, routes)

@@ -1,0 +1,122 @@
+"""The state after a split of a stream, which was decoded beside those before it, as if it came after them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from cdc_platform.sources.debezium.rows.pairing import Pairer
+from cdc_platform.sources.debezium.rows.snapshots import ServerSnapshots, SnapshotWatch
+from cdc_platform.sources.debezium.rows.state import DecoderState, StateUse
+
+Fact = TypeVar("Fact")
+_Servers = Mapping[str, ServerSnapshots]
+
+
+def joined_state(before: DecoderState, start: DecoderState, end: DecoderState) -> DecoderState | None:
+    """Return the state behind a split; None where the split has to be decoded again, from `before`.
+
+    A split that was decoded from an earlier state gives the same events from the actual one if what it has
+    used of the state is the same in both, or if both have learned the same.
+
+    Args:
+        before: state behind all earlier splits.
+        start: state that the split was decoded from, an earlier one.
+        end: state that the split left, with what it has used.
+    """
+    use = end.use
+    if use.has_notifications and before.owners != start.owners:
+        return None
+    snapshots = _joined_snapshots(before.snapshots.seen, start.snapshots.seen, end)
+    owners = _joined_facts(before.owners, start.owners, end.owners)
+    keys = _joined_facts(before.keys, start.keys, end.keys)
+    key_types = _joined_facts(before.key_types, start.key_types, end.key_types)
+    if snapshots is None or owners is None or keys is None or key_types is None:
+        return None
+    if not (_has_same_identities(before, start, use) and _has_same_floors(before, use)):
+        return None
+    if any(before.flat_deletes.get(topic) != start.flat_deletes.get(topic) for topic in use.asked_topics):
+        return None
+    told = {topic: end.flat_deletes[topic] for topic in use.told_topics}
+    return DecoderState(
+        {server: max(before.floors.get(server, 0), floor) for server, floor in end.floors.items()}
+        | {server: floor for server, floor in before.floors.items() if server not in end.floors},
+        _joined_pairer(before.pairer, start.pairer, end.pairer),
+        (before.full - use.names) | (end.full & use.names),
+        (before.unusable - use.names) | (end.unusable & use.names),
+        {**before.flat_deletes, **told},
+        SnapshotWatch(dict(snapshots)),
+        owners,
+        keys,
+        key_types,
+    )
+
+
+def _has_same_identities(before: DecoderState, start: DecoderState, use: StateUse) -> bool:
+    """Return whether the replica identities of the split's tables were known alike."""
+    return all(known & use.names == assumed & use.names for known, assumed in _identities(before, start))
+
+
+def _identities(before: DecoderState, start: DecoderState) -> tuple[tuple[set[str], set[str]], ...]:
+    return (before.full, start.full), (before.unusable, start.unusable)
+
+
+def _has_same_floors(before: DecoderState, use: StateUse) -> bool:
+    """Return whether no ordering key depends on a snapshot that the split did not know of."""
+    return all(before.floors.get(server, 0) <= floor for server, floor in use.lowest_floors.items())
+
+
+def _joined_facts(
+    before: Mapping[str, Fact], start: Mapping[str, Fact], end: Mapping[str, Fact]
+) -> dict[str, Fact] | None:
+    """Return facts by table that are learned once; None where the split has learned others."""
+    learned = {table: fact for table, fact in end.items() if table not in start}
+    if any(before.get(table, fact) != fact for table, fact in learned.items()):
+        return None
+    return {**before, **learned}
+
+
+def _joined_pairer(before: Pairer, start: Pairer, end: Pairer) -> Pairer:
+    """Return the rows that were deleted of late, in their order; halves of a key change are in one split."""
+    known = {tuple(row[:4]) for row in start.to_fields()}
+    return Pairer.from_fields(
+        [*before.to_fields(), *(row for row in end.to_fields() if tuple(row[:4]) not in known)]
+    )
+
+
+def _joined_snapshots(before: _Servers, start: _Servers, end: DecoderState) -> _Servers | None:
+    """Return the snapshots of each server; None where the split may have taken one for another."""
+    use, seen = end.use, end.snapshots.seen
+    if before == start:
+        return seen
+    if use.has_notifications:
+        return None
+    joined = dict(before)
+    for server in use.servers & seen.keys():
+        known, assumed, left = before.get(server), start.get(server), seen[server]
+        if known is None or _is_same(known, assumed):
+            joined[server] = left if known is None else _with_changes(left, known)
+        elif assumed is None and _is_of_beginning(known, left, is_snapshot=server in use.snapshot_servers):
+            joined[server] = _with_changes(known, left)
+        else:
+            return None
+    return joined
+
+
+def _is_same(known: ServerSnapshots, assumed: ServerSnapshots | None) -> bool:
+    """Return whether two differ in nothing but when tables were changed."""
+    return assumed is not None and replace(known, changed={}) == replace(assumed, changed={})
+
+
+def _is_of_beginning(known: ServerSnapshots, left: ServerSnapshots, *, is_snapshot: bool) -> bool:
+    """Return whether there has been no snapshot but the first one, and the split has rows of no other."""
+    beginning = ServerSnapshots(known.first, known.first)
+    return _is_same(known, beginning) and (not is_snapshot or _is_same(left, beginning))
+
+
+def _with_changes(snapshots: ServerSnapshots, other: ServerSnapshots) -> ServerSnapshots:
+    """Return snapshots with the newest moment at which each table was changed by both."""
+    changed = {
+        table: max(part.changed.get(table, 0) for part in (snapshots, other))
+        for table in {**other.changed, **snapshots.changed}
+    }
+    return replace(snapshots, changed=changed)

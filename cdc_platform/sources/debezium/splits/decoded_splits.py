@@ -1,0 +1,71 @@
+"""Decoded splits: their rows are in the memory of this process, or are kept by Spark."""
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.sources.debezium.splits.outcome import FREE, OUTCOME, SPLIT, FreeRow, SplitOutcome
+
+
+@dataclass(frozen=True)
+class LocalSplits:
+    """Splits that this process has decoded; ``table`` has their `SPLIT_BLOCKS`."""
+
+    table: pa.Table
+
+    @cached_property
+    def outcomes(self) -> Sequence[SplitOutcome]:
+        """Outcome of each split, in their order."""
+        return _outcomes(self.table.filter(pc.is_valid(self.table[OUTCOME])))
+
+    def blocks(self, numbers: Sequence[int] | None = None) -> list[pa.RecordBatch]:
+        """Return the blocks of the splits of some numbers, or of all."""
+        batches: list[pa.RecordBatch] = self._of(numbers).to_batches()
+        return batches
+
+    def free_rows(self, numbers: Sequence[int] | None = None) -> Iterator[FreeRow]:
+        """Yield the places of the rows of these splits, or of all, that have no transaction."""
+        return _free_rows(self._of(numbers)[FREE].drop_null().to_pylist())
+
+    def _of(self, numbers: Sequence[int] | None) -> pa.Table:
+        if numbers is None:
+            return self.table
+        return self.table.filter(pc.is_in(self.table[SPLIT], value_set=pa.array(numbers, pa.int64())))
+
+
+@dataclass(frozen=True)
+class SparkSplits:
+    """Splits that tasks of Spark have decoded; ``frame``, which is persisted, has their `SPLIT_BLOCKS`."""
+
+    frame: DataFrame
+
+    @cached_property
+    def outcomes(self) -> Sequence[SplitOutcome]:
+        """Outcome of each split, in their order; asking for them lets the tasks begin."""
+        return _outcomes(self.frame.where(F.col(OUTCOME).isNotNull()).select(SPLIT, OUTCOME).toArrow())
+
+    def blocks(self, numbers: Sequence[int] | None = None) -> DataFrame:
+        """Return the blocks of the splits of some numbers, or of all."""
+        if numbers is None:
+            return self.frame
+        return self.frame.where(F.col(SPLIT).isin(list(numbers)))
+
+    def free_rows(self, numbers: Sequence[int] | None = None) -> Iterator[FreeRow]:
+        """Yield the places of the rows of these splits, or of all, that have no transaction."""
+        of_splits = self.blocks(numbers).where(F.col(FREE).isNotNull()).select(FREE)
+        return _free_rows(of_splits.toArrow()[FREE].to_pylist())
+
+
+def _outcomes(rows: pa.Table) -> list[SplitOutcome]:
+    return [SplitOutcome.from_bytes(data) for data in rows.sort_by(SPLIT)[OUTCOME].to_pylist()]
+
+
+def _free_rows(texts: Iterable[bytes]) -> Iterator[FreeRow]:
+    for data in texts:
+        yield from pickle.loads(data)  # noqa: S301  written by our own task, never stored

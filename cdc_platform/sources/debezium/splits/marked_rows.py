@@ -1,0 +1,42 @@
+"""Raw records, each with what the transaction buffer knows it by."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
+
+TRANSACTION: Final = "split_transaction"
+"""Transaction that the transaction buffer knows a row by; empty for rows that it knows one by one."""
+ORDER: Final = "split_order"
+"""Ordering key of such a row; null if the row may always pass."""
+MARKED_ROWS: Final = pa.schema([*RAW_EVENT_RECORDS, (TRANSACTION, pa.string()), (ORDER, pa.string())])
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def marked_rows(
+    batches: Iterable[pa.RecordBatch], marks: Sequence[tuple[str, str | None]]
+) -> Iterator[pa.RecordBatch]:
+    """Yield raw records with the transaction and order of each, as `MARKED_ROWS`."""
+    begun = 0
+    for batch in batches:
+        names, orders = zip(*marks[begun : begun + batch.num_rows], strict=True)
+        begun += batch.num_rows
+        columns = [*batch.columns, pa.array(names, pa.string()), pa.array(orders, pa.string())]
+        yield pa.RecordBatch.from_arrays(columns, schema=MARKED_ROWS)
+
+
+def to_octets(batch: pa.RecordBatch) -> bytes:
+    """Return a batch as octets, for `from_octets`."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_COMPRESSED) as writer:
+        writer.write_batch(batch)
+    octets: bytes = sink.getvalue().to_pybytes()
+    return octets
+
+
+def from_octets(octets: pa.Buffer) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of octets that `to_octets` made."""
+    with pa.ipc.open_stream(octets) as reader:
+        yield from reader

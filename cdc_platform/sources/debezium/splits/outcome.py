@@ -1,0 +1,165 @@
+"""Report of a task on the split that it has decoded, beside the rows that it has made."""
+
+import pickle
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, cast
+
+import pyarrow as pa
+
+from cdc_platform.model.stream.events import SourceMessage
+from cdc_platform.sources.debezium.rows.state import DecoderState, StateUse
+from cdc_platform.sources.debezium.transactions.transaction_buffer import (
+    Opening,
+    TransactionBuffer,
+    earliest,
+)
+from cdc_platform.sources.debezium.transactions.transactions import Transaction
+from cdc_platform.sources.event_batches import FileCounts
+
+SPLIT: Final = "split"
+ROWS: Final = "rows"
+OUTCOME: Final = "outcome"
+FREE: Final = "free"
+SPLIT_BLOCKS: Final = pa.schema(
+    [(SPLIT, pa.int64()), (ROWS, pa.binary()), (OUTCOME, pa.binary()), (FREE, pa.binary())]
+)
+"""Blocks of a split's rows, and one more with its outcome and the places of rows without a transaction.
+
+Spark keeps the rows until it is decided which of them pass: as octets that is cheap, by column it is not.
+"""
+
+FreeRow = tuple[str | None, str, int, bool]
+"""Ordering key, origin and position of a row without a transaction, and whether it is a fault."""
+Counts = Mapping[str, Mapping[str, FileCounts]]
+"""Rows by transaction and origin; those without a transaction have an empty name."""
+
+
+@dataclass(frozen=True)
+class LinesTaken:
+    """Lines of a file that a split has.
+
+    Args:
+        begun: how many lines of the file come before them.
+        read_bytes: how many bytes of the file come before them; 0 in a gzip.
+        ends: bytes of the file up to the end of each line.
+        is_cut: whether the file has more lines, for another split.
+    """
+
+    begun: int
+    read_bytes: int
+    ends: Sequence[int]
+    is_cut: bool
+
+
+@dataclass(frozen=True)
+class SplitOutcome:
+    """Outcome of one split, or of several that follow each other.
+
+    Args:
+        transactions: what is known of each transaction, by name.
+        names: of all transactions, also where their ends are not known.
+        counts: distinct rows of each transaction.
+        truncates: transaction, table and ordering key of truncates.
+        notes: logical messages of each transaction, with origins and positions; "" has all others.
+        taken: how many messages the split has.
+        newest_micros: when the newest of them was sent.
+        resume: positions of what waits for its other half.
+        state: what the decoder knows in the end.
+        use: what it has used of the state that it began with.
+        lines: lines that were read, by file.
+        failed: why a file could not be read on, by path.
+    """
+
+    transactions: Mapping[str, Transaction]
+    names: frozenset[str]
+    counts: Counts
+    truncates: Sequence[tuple[str, str, str]]
+    notes: Mapping[str, Sequence[tuple[SourceMessage, str, int]]]
+    taken: int
+    newest_micros: int
+    resume: Mapping[str, int]
+    state: str
+    use: StateUse
+    lines: Mapping[str, LinesTaken] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def end(self) -> DecoderState:
+        """What the decoder knows in the end, with what it has used."""
+        state = DecoderState.from_json(self.state)
+        state.use = self.use
+        return state
+
+    def come_behind(self, taken: int) -> None:
+        """Count so many messages of earlier splits before those of this one."""
+        for transaction in self.transactions.values():
+            transaction.come_behind(taken)
+
+    def to_bytes(self) -> bytes:
+        """Return the octets that `from_bytes` reads; they live no longer than the cycle."""
+        return pickle.dumps(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "SplitOutcome":
+        """Return the outcome of octets that a task of this cycle has made."""
+        return cast("SplitOutcome", pickle.loads(data))  # noqa: S301  written by our own task, never stored
+
+    def opened(self, buffer: TransactionBuffer, *, has_metadata: bool) -> Opening:
+        """Return what may pass, without transaction metadata each event by itself."""
+        if not has_metadata:
+            return Opening(buffer.passed_until, resume=self.resume)
+        opening = buffer.open_up(self.transactions, self.newest_micros)
+        notes = self.notes.get("", ())
+        return opening.with_resume(
+            {origin: position} for note, origin, position in notes if opening.holds_back(note.ordering_key)
+        )
+
+    def without_waiting(self, opening: Opening, free: Iterable[FreeRow]) -> tuple["SplitOutcome", Opening]:
+        """Return the outcome without the rows that wait one by one, and where these are read again."""
+        left: defaultdict[str, FileCounts] = defaultdict(FileCounts)
+        places: list[Mapping[str, int]] = []
+        for order, origin, position, is_fault in free:
+            if opening.holds_back(order):
+                places.append({origin: position})
+            else:
+                left[origin].add(is_fault=is_fault)
+        return replace(self, counts={**self.counts, "": left}), opening.with_resume(places)
+
+
+def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
+    """Return the outcome of several splits, none of which has a transaction of another."""
+    transactions: dict[str, Transaction] = {}
+    counts: dict[str, dict[str, FileCounts]] = {}
+    notes: defaultdict[str, list[tuple[SourceMessage, str, int]]] = defaultdict(list)
+    lines: dict[str, LinesTaken] = {}
+    for outcome in outcomes:
+        transactions |= outcome.transactions
+        for name, by_origin in outcome.counts.items():
+            of_name = counts.setdefault(name, {})
+            for origin, count in by_origin.items():
+                of_name[origin] = of_name.get(origin, FileCounts()).plus(count)
+        for name, some in outcome.notes.items():
+            notes[name] += some
+        for path, part in outcome.lines.items():
+            lines[path] = _joined_lines(lines[path], part) if path in lines else part
+    last = outcomes[-1]
+    return SplitOutcome(
+        transactions,
+        frozenset(),
+        counts,
+        [truncate for outcome in outcomes for truncate in outcome.truncates],
+        notes,
+        sum(outcome.taken for outcome in outcomes),
+        max(outcome.newest_micros for outcome in outcomes),
+        earliest(outcome.resume for outcome in outcomes),
+        last.state,
+        last.use,
+        lines,
+        last.failed,
+    )
+
+
+def _joined_lines(first: LinesTaken, second: LinesTaken) -> LinesTaken:
+    return LinesTaken(first.begun, first.read_bytes, [*first.ends, *second.ends], second.is_cut)

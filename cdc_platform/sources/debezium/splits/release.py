@@ -1,0 +1,84 @@
+"""Raw records of the rows of splits: those that may enter the log, with why some must not."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.model.base.schemas import EVENT, RAW_EVENT_RECORDS
+from cdc_platform.sources.debezium.splits.marked_rows import ORDER, TRANSACTION, from_octets
+from cdc_platform.sources.debezium.splits.outcome import ROWS
+from cdc_platform.sources.debezium.transactions.transaction_buffer import Opening
+
+Rows = TypeVar("Rows")
+
+GONE: Final = "Its table was truncated after it, and the truncate was read first: the row is gone"
+
+
+@dataclass(frozen=True)
+class Release:
+    """Takes `SPLIT_BLOCKS`, and returns raw records.
+
+    Args:
+        opening: what may pass.
+        truncated: ordering key of the last truncate of each table that former cycles have passed: rows of
+            a snapshot belong to no transaction, so that none of them keeps a truncate in another partition
+            waiting.
+    """
+
+    opening: Opening
+    truncated: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the raw records of each block that has rows."""
+        for batch in blocks:
+            for octets in batch.column(ROWS).drop_null():
+                for rows in from_octets(octets.as_buffer()):
+                    yield from self._released(rows)
+
+    def _released(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        passing = rows.filter(self._passes(rows))
+        if passing.num_rows:
+            columns = [passing.column(name) for name in RAW_EVENT_RECORDS.names]
+            columns[RAW_EVENT_RECORDS.get_field_index("event")] = self._events(passing)
+            yield pa.RecordBatch.from_arrays(columns, schema=RAW_EVENT_RECORDS)
+
+    def _passes(self, batch: pa.RecordBatch) -> pa.Array:
+        excluded = pa.array(self.opening.excluded, pa.string())
+        passes = pc.invert(pc.is_in(batch.column(TRANSACTION), value_set=excluded))
+        if self.opening.limit is None:
+            return passes
+        must_wait = pc.fill_null(pc.greater_equal(batch.column(ORDER), self.opening.limit), False)
+        return pc.and_(passes, pc.invert(must_wait))
+
+    def _events(self, rows: pa.RecordBatch) -> pa.Array:
+        events = rows.column("event")
+        if not (self.opening.faults or self.truncated):
+            return events
+        fields = dict(zip(EVENT.names, events.flatten(), strict=True))
+        of_transaction = _looked_up(rows.column(TRANSACTION), self.opening.faults)
+        fault = pc.coalesce(of_transaction, fields["fault"])
+        last_truncate = _looked_up(rows.column("table_name"), self.truncated)
+        is_gone = pc.and_(
+            pc.and_(pc.is_null(fault), pc.is_valid(rows.column("mod_type"))),
+            pc.fill_null(pc.less(rows.column("record_order"), last_truncate), False),
+        )
+        fields["fault"] = pc.if_else(is_gone, pa.scalar(GONE), fault)
+        return pa.StructArray.from_arrays(list(fields.values()), fields=list(EVENT))
+
+
+@dataclass(frozen=True)
+class CycleRows(Generic[Rows]):
+    """Rows of one cycle: those of splits, of which some are released, and the reports."""
+
+    splits: Sequence[Rows]
+    release: Release
+    reports: Sequence[pa.RecordBatch]
+
+
+def _looked_up(names: pa.Array, texts: Mapping[str, str]) -> pa.Array:
+    """Return the text of each name, null where there is none."""
+    places = pc.index_in(names, value_set=pa.array(texts.keys(), pa.string()))
+    return pa.array(texts.values(), pa.string()).take(places)

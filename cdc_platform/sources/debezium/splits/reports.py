@@ -1,0 +1,95 @@
+"""Reports of a cycle on the files or partitions that it has read, on the stream and on its window."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+
+import pyarrow as pa
+
+from cdc_platform.model.stream.files import SourceFile
+from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
+from cdc_platform.model.stream.records import AGAIN_SINCE
+from cdc_platform.sources.debezium.settings.engine_settings import MARKER_PREFIX
+from cdc_platform.sources.debezium.splits.outcome import Counts, SplitOutcome
+from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
+from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
+from cdc_platform.sources.debezium.transactions.transaction_buffer import Opening
+from cdc_platform.sources.event_batches import EventBatches, FileCounts
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Messages that have been read.
+
+    Args:
+        files: files or partitions, by origin.
+        progress: text for the read progress, of each that was read.
+        failed: why, of each that could not be read.
+    """
+
+    files: Mapping[str, SourceFile]
+    progress: Mapping[str, str]
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+def report_batches(
+    reading: Reading, outcome: SplitOutcome, opening: Opening, batches: EventBatches, window: ReadWindow
+) -> Iterator[pa.RecordBatch]:
+    """Yield the reports, and the logical messages that pass.
+
+    Args:
+        reading: what was read.
+        outcome: of all splits.
+        opening: what passes of them.
+        batches: takes the rows.
+        window: the window of the stream.
+    """
+    files, counts = reading.files, _counts(outcome.counts, opening)
+    for name, notes in outcome.notes.items():
+        for note, origin, _ in notes if name not in opening.excluded else ():
+            is_held_back = not name and opening.holds_back(note.ordering_key)
+            if not (is_held_back or note.prefix.startswith(MARKER_PREFIX)):
+                batches.add_message(note, window, files[origin])
+    for origin, text in reading.progress.items():
+        batches.report_file(window, files[origin], counts[origin], version=text)
+    for origin, error in reading.failed.items():
+        batches.report_file(window, files[origin], counts[origin], error)
+    state = SourceFile(STATE, "", 0, 0, outcome.state)
+    further = {
+        "waiting": [asdict(transaction) for transaction in opening.waiting],
+        AGAIN_SINCE: opening.again_since_micros,
+    }
+    batches.report_file(window, state, FileCounts(), further=further)
+    until = _with_truncates(opening, outcome)
+    batches.report_file(window, SourceFile(PASSED, "", 0, 0, until.to_text()), FileCounts())
+    report = WindowReport(
+        window.token, window.start_exclusive_micros, window.end_inclusive_micros, WindowOutcome.COMPLETE
+    )
+    batches.report_window(report, sum(count.events + count.faults for count in counts.values()))
+    yield from batches.take()
+
+
+def _counts(counts: Counts, opening: Opening) -> defaultdict[str, FileCounts]:
+    """Return how many rows of each file pass."""
+    passing: defaultdict[str, FileCounts] = defaultdict(FileCounts)
+    for name, by_origin in counts.items():
+        for origin, count in by_origin.items() if name not in opening.excluded else ():
+            passing[origin] = passing[origin].plus(count)
+    return passing
+
+
+def _with_truncates(opening: Opening, outcome: SplitOutcome) -> PassedUntil:
+    """Return how far transactions have passed, with truncates that enter the log."""
+    truncated = dict(opening.until.truncated)
+    for name, table, ordering_key in outcome.truncates:
+        if _enters(name, ordering_key, opening, outcome.counts):
+            truncated[table] = max(ordering_key, truncated.get(table, ""))
+    return replace(opening.until, truncated=truncated)
+
+
+def _enters(name: str, ordering_key: str, opening: Opening, counts: Counts) -> bool:
+    """Return whether a truncate enters the log; one beside a faulty event does not."""
+    if not name:
+        return not opening.holds_back(ordering_key)
+    is_faulty = name in opening.faults or any(count.faults for count in counts.get(name, {}).values())
+    return name not in opening.excluded and not is_faulty

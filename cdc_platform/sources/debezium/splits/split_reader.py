@@ -1,0 +1,174 @@
+"""Decoding of one split of a stream: consecutive messages, in which all transactions are whole."""
+
+import pickle
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.files import SourceFile
+from cdc_platform.model.stream.read_windows import ReadWindow
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.sources.debezium.rows.decoder import Decoder
+from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
+from cdc_platform.sources.debezium.splits.marked_rows import marked_rows, to_octets
+from cdc_platform.sources.debezium.splits.outcome import (
+    FREE,
+    OUTCOME,
+    ROWS,
+    SPLIT,
+    SPLIT_BLOCKS,
+    FreeRow,
+    LinesTaken,
+    SplitOutcome,
+)
+from cdc_platform.sources.debezium.transactions.collector import Collector
+from cdc_platform.sources.debezium.transactions.finalise import settled
+from cdc_platform.sources.event_batches import EventBatches, FileCounts, Released
+
+Event = SourceEvent | FaultyEvent
+
+
+@dataclass(frozen=True)
+class SplitContext:
+    """Facts that all splits of a cycle share, in a form that tasks get.
+
+    Args:
+        settings: of the stream, as `DebeziumSettings.to_options` makes them.
+        cycle: the cycle.
+        window: the window of the stream.
+        is_one_stream: whether everything comes in the order in which the connector emitted it.
+    """
+
+    settings: str
+    cycle: int
+    window: ReadWindow
+    is_one_stream: bool
+
+
+class _Placed(NamedTuple):
+    """An event as it becomes a row; ``name`` and ``order`` are as `TRANSACTION` and `ORDER`."""
+
+    released: Released
+    origin: str
+    name: str = ""
+    order: str | None = None
+
+
+class SplitReader:
+    """Takes the messages of a split, and makes rows of them.
+
+    Args:
+        context: of the cycle.
+        state: what earlier messages tell, as text; None at the beginning of a stream.
+        files: files or partitions of the split, by origin.
+    """
+
+    def __init__(self, context: SplitContext, state: str | None, files: Mapping[str, SourceFile]) -> None:
+        self.settings = DebeziumSettings.from_options(context.settings)
+        self.decoder = Decoder(self.settings, DecoderState.from_json(state))
+        self.collector = Collector(is_one_stream=context.is_one_stream)
+        self.lines: dict[str, LinesTaken] = {}
+        self.failed: dict[str, str] = {}
+        self._context = context
+        self._files = files
+        self._counts: defaultdict[str, defaultdict[str, FileCounts]] = defaultdict(
+            lambda: defaultdict(FileCounts)
+        )
+        self._free: list[FreeRow] = []
+
+    def blocks(self, split: int = 0) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all that was taken, as `SPLIT_BLOCKS`; the last block has the outcome."""
+        batches, marks = EventBatches(self._context.cycle), list[tuple[str, str | None]]()
+        for placed in self._settled():
+            batches.add_whole(placed.released, self._context.window, self._files[placed.origin])
+            marks.append((placed.name, placed.order))
+            self._count(placed)
+            if batches.is_full:
+                yield from self._blocks(split, batches, marks)
+        yield from self._blocks(split, batches, marks)
+        free = pickle.dumps(self._free)
+        yield _block({SPLIT: split, OUTCOME: self.outcome().to_bytes(), FREE: free})
+
+    def _blocks(
+        self, split: int, batches: EventBatches, marks: list[tuple[str, str | None]]
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in marked_rows(batches.take(), marks):
+            yield _block({SPLIT: split, ROWS: to_octets(batch)})
+        marks.clear()
+
+    def _settled(self) -> Iterator[_Placed]:
+        """Yield what is to become a row, with changes as all messages of the split tell them."""
+        placed = list(self._by_transaction() if self.settings.tells_transactions else self._one_by_one())
+        others = settled([item.released.event for item in placed], self.decoder.rows)
+        if not others:
+            yield from placed
+            return
+        for item in placed:
+            event = item.released.event
+            other = others.get(event.event_id) if isinstance(event, SourceEvent) else None
+            yield item if other is None else item._replace(released=replace(item.released, event=other))
+
+    def _one_by_one(self) -> Iterator[_Placed]:
+        """Yield each event by itself: it is unknown which transactions are complete."""
+        half = self.collector.first_half
+        members = [member for members in self.collector.members.values() for member in members]
+        for event, origin in (*members, *((event, origin) for event, origin, _ in self.collector.free)):
+            if half is None or event is not half[0]:
+                yield _Placed(Released(event, "", 1), origin)
+
+    def _by_transaction(self) -> Iterator[_Placed]:
+        for name, members in self.collector.members.items():
+            distinct = {event.event_id: (event, origin) for event, origin in members if event.event_id}
+            nameless = [(event, origin) for event, origin in members if not event.event_id]
+            whole = [*distinct.values(), *nameless]
+            has_metadata = self.collector.transactions[name].has_metadata
+            released_by, records = (name, len(whole)) if has_metadata else ("", 1)
+            for event, origin in whole:
+                yield _Placed(Released(event, released_by, records), origin, name)
+        for event, origin, position in self.collector.free:
+            order = event.ordering_key if isinstance(event, SourceEvent) else None
+            self._free.append((order, origin, position, order is None))
+            yield _Placed(Released(event, "", 1), origin, "", order)
+
+    def _count(self, placed: _Placed) -> None:
+        is_fault = isinstance(placed.released.event, FaultyEvent)
+        self._counts[placed.name][placed.origin].add(is_fault=is_fault)
+
+    def _truncates(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the truncates that rows of other partitions may come behind."""
+        if self._context.is_one_stream:
+            return
+        members = [(name, event) for name, members in self.collector.members.items() for event, _ in members]
+        name_of: Callable[[str], str] = str if self.settings.tells_transactions else lambda _name: ""
+        for name, event in (*members, *(("", event) for event, _, _ in self.collector.free)):
+            if isinstance(event, SourceEvent) and event.mod_type is ModType.TRUNCATE:
+                yield name_of(name), event.table, event.ordering_key
+
+    def outcome(self) -> SplitOutcome:
+        """Return what is known of all that was taken, with the counts of rows that were yielded."""
+        collector, half = self.collector, self.collector.first_half
+        is_kept = half is not None and not self.settings.tells_transactions
+        return SplitOutcome(
+            collector.transactions if self.settings.tells_transactions else {},
+            frozenset(collector.transactions),
+            {name: dict(by_origin) for name, by_origin in self._counts.items()},
+            list(self._truncates()),
+            dict(collector.notes),
+            collector.taken,
+            collector.newest_micros,
+            {half[1]: half[2]} if half is not None and is_kept else {},
+            self.decoder.state.to_json(),
+            self.decoder.state.use,
+            self.lines,
+            self.failed,
+        )
+
+
+def _block(values: Mapping[str, Any]) -> pa.RecordBatch:
+    columns = [pa.array([values.get(column.name)], column.type) for column in SPLIT_BLOCKS]
+    return pa.RecordBatch.from_arrays(columns, schema=SPLIT_BLOCKS)

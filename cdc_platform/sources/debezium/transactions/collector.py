@@ -1,0 +1,144 @@
+"""Events that arrive in one reading, collected by their transactions."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
+from cdc_platform.sources.debezium.rows.decoder import Checkpoint
+from cdc_platform.sources.debezium.rows.findings import gives_key_up
+from cdc_platform.sources.debezium.rows.snapshots import is_buffered_snapshot
+from cdc_platform.sources.debezium.transactions.arrival import Arrival
+from cdc_platform.sources.debezium.transactions.transactions import Transaction
+from cdc_platform.sources.debezium.wire.envelope import Signal, TransactionBegin, TransactionEnd
+
+Event = SourceEvent | FaultyEvent
+
+
+class Collector:
+    """Collects what arrives.
+
+    Attributes:
+        transactions: what is known of each transaction, by name.
+        members: its events with their origins, as they came.
+        notes: logical messages of each transaction with their origins and positions; "" has all others.
+        free: events without a transaction, with their origins and positions.
+        taken: how many messages have arrived.
+        newest_micros: when the newest of them was sent.
+
+    Args:
+        is_one_stream: whether everything comes in the order in which the connector emitted it.
+    """
+
+    def __init__(self, *, is_one_stream: bool) -> None:
+        self.transactions: dict[str, Transaction] = {}
+        self.members: defaultdict[str, list[tuple[Event, str]]] = defaultdict(list)
+        self.notes: defaultdict[str, list[tuple[SourceMessage, str, int]]] = defaultdict(list)
+        self.free: list[tuple[Event, str, int]] = []
+        self.taken = 0
+        self.newest_micros = 0
+        self._is_one_stream = is_one_stream
+        self._messages: defaultdict[str, set[str]] = defaultdict(set)
+        self._current = ""
+        self._newest: tuple[Event, str, int] | None = None
+
+    @property
+    def first_half(self) -> tuple[Event, str, int] | None:
+        """The newest event, with origin and position, if it is the first half of a key change.
+
+        In one stream the halves of a key change are consecutive.
+        """
+        is_half = self._is_one_stream and self._newest is not None and gives_key_up(self._newest[0])
+        return self._newest if is_half else None
+
+    def take(self, arrival: Arrival) -> None:
+        """Take what has arrived."""
+        event = arrival.event
+        self.taken += 1
+        self.newest_micros = max(self.newest_micros, arrival.micros)
+        if isinstance(event, TransactionBegin | TransactionEnd):
+            self._take_boundary(event, arrival)
+        elif isinstance(event, Checkpoint):
+            self._take_note(event, arrival)
+        elif isinstance(event, Signal):
+            self._take_signal(event, arrival)
+        elif isinstance(event, SourceEvent | FaultyEvent):
+            self._take_event(event, arrival)
+
+    def _take_boundary(self, boundary: TransactionBegin | TransactionEnd, arrival: Arrival) -> None:
+        bounded = self._of(boundary.transaction_id)
+        bounded.has_metadata = True
+        bounded.take_place(arrival, self.taken)
+        if not is_buffered_snapshot(boundary.transaction_id):
+            bounded.bounded_at = self.taken
+        if isinstance(boundary, TransactionBegin):
+            self._current = boundary.transaction_id
+            bounded.begun_at = bounded.begun_at or (arrival.origin, arrival.position)
+            bounded.since_micros = boundary.micros
+            return
+        bounded.expected = boundary.event_count
+        bounded.commit_lsn = boundary.lsn
+        if self._current == boundary.transaction_id:
+            self._current = ""
+
+    def _take_signal(self, signal: Signal, arrival: Arrival) -> None:
+        if signal.transaction_id:
+            self._count(signal.transaction_id, arrival, signal.ordering_key, signal.event_id)
+        elif self._is_one_stream:
+            self._count(self._current, arrival)
+
+    def _take_note(self, checkpoint: Checkpoint, arrival: Arrival) -> None:
+        self._newest = None
+        note = checkpoint.as_message()
+        self._count(note.transaction_id, arrival, note.ordering_key, note.event_id)
+        self.notes[note.transaction_id].append((note, arrival.origin, arrival.position))
+
+    def _take_event(self, event: Event, arrival: Arrival) -> None:
+        before = self._newest[0] if self._is_one_stream and self._newest is not None else None
+        if isinstance(event, FaultyEvent) and not event.ordering_key and gives_key_up(before):
+            # Only the other half comes right behind the first one, so an unreadable message is that half.
+            event = replace(event, ordering_key=before.ordering_key)
+        self._newest = event, arrival.origin, arrival.position
+        if isinstance(event, SourceEvent):
+            transaction, ordering_key, message_id = event.transaction_id, event.ordering_key, None
+        else:
+            # What comes between its boundaries belongs to it, where everything comes in one order.
+            transaction = event.transaction_id or (self._current if self._is_one_stream else "")
+            ordering_key, message_id = None, event.message_id
+        if not transaction:
+            self.free.append((event, arrival.origin, arrival.position))
+            return
+        self._count(transaction, arrival, ordering_key, event.event_id or message_id)
+        counted = self.transactions[transaction]
+        counted.has_events = True
+        counted.has_sound_events = counted.has_sound_events or isinstance(event, SourceEvent)
+        self.members[transaction].append((event, arrival.origin))
+
+    def _count(
+        self, transaction: str, arrival: Arrival, ordering_key: str | None = None, event_id: str | None = None
+    ) -> None:
+        if not transaction:
+            return
+        counted = self._of(transaction)
+        counted.take_place(arrival, self.taken)
+        event = arrival.event
+        if counted.since_micros is None and isinstance(event, SourceEvent):
+            counted.since_micros = event.source_micros
+        counted.has_metadata = (
+            counted.has_metadata or ordering_key is None or is_buffered_snapshot(transaction)
+        )
+        messages = self._messages[transaction]
+        messages.add(_message_of(event_id) or f"{arrival.origin}#{arrival.position}")
+        counted.messages = len(messages)
+        if ordering_key is not None:
+            counted.take_order(ordering_key)
+
+    def _of(self, transaction: str) -> Transaction:
+        known = self.transactions.get(transaction)
+        if known is None:
+            known = self.transactions[transaction] = Transaction()
+        return known
+
+
+def _message_of(event_id: str | None) -> str | None:
+    """Return what the events of one message share of their identities."""
+    return event_id.removesuffix("+") if event_id is not None else None

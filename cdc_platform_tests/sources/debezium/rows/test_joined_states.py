@@ -1,0 +1,103 @@
+"""States of splits that were decoded side by side: joined where that made no difference, else refused."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from cdc_platform.sources.debezium.rows.decoder import Decoder
+from cdc_platform.sources.debezium.rows.joined_states import joined_state
+from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, settings_with
+
+ROW: Final = {"id": 1, "n": 2, "big": "a"}
+SNAPSHOT: Final = {"snapshot": "true", "lsn": 300, "sequence": None}
+INSERT: Final = line(envelope("c", after=ROW), {"id": 1})
+UNDER_FULL: Final = line(envelope("u", before=ROW, after={**ROW, "n": 3}), {"id": 1})
+UNDER_DEFAULT: Final = line(envelope("u", after=ROW), {"id": 1})
+READ: Final = line(envelope("r", after=ROW, source=SNAPSHOT), {"id": 1})
+READ_AGAIN: Final = line(envelope("r", after=ROW, source={**SNAPSHOT, "lsn": 900}), {"id": 1})
+FIRST_BEHIND: Final = line(envelope("c", after=ROW, source={"sequence": '[null,"500"]'}), {"id": 1})
+OTHER_KEY: Final = line(envelope("c", after=ROW), {"n": 2})
+FLAT: Final = {"__op": "c", "__source_schema": "public", "__source_table": "orders", "__source_lsn": 500}
+FLAT_DELETE: Final = line({**ROW, **FLAT, "__deleted": "true"}, {"id": 1})
+TOMBSTONE: Final = line(None, {"id": 1})
+
+
+def state_after(*lines: str, start: DecoderState | None = None) -> DecoderState:
+    """Return the state behind lines, with what was used of the one before them."""
+    state = DecoderState.from_json((start or DecoderState()).to_json())
+    for _ in Decoder(settings_with(), state).decode_lines(lines):
+        pass
+    return state
+
+
+def joined(*splits: tuple[str, ...], start: DecoderState | None = None) -> DecoderState | None:
+    """Return the state behind splits that all began with the same one."""
+    begun = start or DecoderState()
+    known: DecoderState | None = state_after(*splits[0], start=begun)
+    for lines in splits[1:]:
+        assert known is not None
+        known = joined_state(known, begun, state_after(*lines, start=begun))
+    return known
+
+
+@pytest.mark.parametrize(
+    "splits",
+    [
+        ((INSERT,), (INSERT, UNDER_DEFAULT)),
+        ((READ,), (READ,)),
+        ((READ,), (INSERT,), (UNDER_DEFAULT,)),
+        ((FLAT_DELETE, TOMBSTONE), (FLAT_DELETE, TOMBSTONE)),
+        ((UNDER_FULL,), (TOMBSTONE,)),
+        ((READ,), (READ, FIRST_BEHIND)),
+    ],
+)
+def test_independent_splits_are_joined(splits: tuple[tuple[str, ...], ...]) -> None:
+    """The state is that of one decoder which has read all of them."""
+    expected = state_after(*(text for lines in splits for text in lines))
+    state = joined(*splits)
+    assert state is not None
+    assert expected.to_json() == state.to_json()
+
+
+@pytest.mark.parametrize(
+    "splits",
+    [
+        pytest.param(((UNDER_FULL,), (INSERT,)), id="FULL is shown by another split"),
+        pytest.param(((READ,), (FIRST_BEHIND,)), id="an ordering key depends on the snapshot"),
+        pytest.param(((INSERT,), (OTHER_KEY,)), id="another key"),
+        pytest.param(((READ,), (READ_AGAIN,)), id="another snapshot"),
+        pytest.param(((FLAT_DELETE,), (TOMBSTONE,)), id="a tombstone without its delete"),
+    ],
+)
+def test_splits_that_depend_on_others_are_decoded_again(splits: tuple[tuple[str, ...], ...]) -> None:
+    """What another split shows would have given other events."""
+    assert joined(*splits) is None
+
+
+LEARNED: Final[dict[str, Callable[[DecoderState], Any]]] = {
+    "owners": lambda state: replace(state, owners={TABLE: "other.orders"}),
+    "keys": lambda state: replace(state, keys={TABLE: ["n"]}),
+    "key_types": lambda state: replace(state, key_types={TABLE: {"id": "string"}}),
+    "unusable": lambda state: replace(state, unusable={TABLE}),
+    "full": lambda state: replace(state, full={TABLE}),
+}
+
+
+@pytest.mark.parametrize("change", LEARNED.values(), ids=LEARNED.keys())
+def test_no_other_fact_is_taken_for_the_own(change: Callable[[DecoderState], DecoderState]) -> None:
+    """Each fact that a split relies on is compared with the actual one."""
+    end = state_after(INSERT)
+    assert joined_state(end, DecoderState(), end) is not None
+    assert joined_state(change(state_after(INSERT)), DecoderState(), end) is None
+
+
+def test_facts_of_other_tables_matter_to_nobody() -> None:
+    """A split is judged by its own tables, and keeps what is known of the others."""
+    before = replace(state_after(INSERT), full={"public.others"}, owners={"public.others": "public.others"})
+    state = joined_state(before, DecoderState(), state_after(INSERT))
+    assert state is not None
+    assert state.full == {"public.others"}
+    assert set(state.owners) == {"public.others", TABLE}

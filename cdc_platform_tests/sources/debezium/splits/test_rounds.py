@@ -1,0 +1,163 @@
+"""Streams that are decoded in splits beside each other: what comes of them is what one decoder makes."""
+
+import gzip
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.splits.rounds import SplitRounds
+from cdc_platform_tests.sources.debezium.captures_read import GOLDEN, settings_for, truth_of
+from cdc_platform_tests.sources.debezium.cycles import Cycles, append
+from cdc_platform_tests.sources.debezium.written_events import settings_with
+from cdc_platform_tests.support.debezium.connector import Connector
+
+CAPTURES: Final = (
+    *("keys", "transactions", "truncates", "identities", "incremental_snapshot", "evolve"),
+    *("flat_default", "flat_rewrite", "partition_leaf"),
+)
+WRITTEN_NS: Final = 1_700_000_000_000_000_000
+"""When all files were written: their versions, which are in identities, must not differ."""
+
+
+@cache
+def capture_lines(name: str) -> tuple[str, ...]:
+    """Return the messages of a capture."""
+    with gzip.open(GOLDEN / f"{name}.jsonl.gz", "rt", encoding="utf-8") as opened:
+        return tuple(text.rstrip("\n") for text in opened)
+
+
+def read(
+    stream: DebeziumSettings, folder: Path, lines: Sequence[str], ends: Sequence[int], split_lines: int
+) -> tuple[list[list[str]], dict[str, str]]:
+    """Return the rows of each cycle, sorted, and the read progress in the end."""
+    cycles, file = Cycles(stream, split_lines), folder / "events.jsonl"
+    rows: list[list[str]] = []
+    file.unlink(missing_ok=True)
+    for begin, end in zip([0, *ends], [*ends, len(lines)], strict=True):
+        append(file, lines[begin:end])
+        os.utime(file, ns=(WRITTEN_NS, WRITTEN_NS))
+        rows.append(sorted(json.dumps(row, default=str, sort_keys=True) for row in cycles.read()))
+    return rows, cycles.read_progress
+
+
+@contextmanager
+def counted_rounds() -> Iterator[list[int]]:
+    """Yield a list that gets the number of splits of each round."""
+    counts: list[int] = []
+    take = SplitRounds._take  # noqa: SLF001  nothing else shows that rounds are few
+
+    def counting(self: Any, splits: Any, *rest: Any) -> Any:
+        counts.append(len(splits))
+        return take(self, splits, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SplitRounds, "_take", counting)
+        yield counts
+
+
+@pytest.mark.parametrize("tells_transactions", [True, False])
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_captures_come_to_the_same(capture: str, *, tells_transactions: bool, tmp_path: Path) -> None:
+    """What a real connector has sent gives the same rows in splits of few lines, and the same progress."""
+    stream = settings_for(
+        truth_of(capture), input=FilesInput(str(tmp_path)), has_transaction_topic=tells_transactions
+    )
+    lines = capture_lines(capture)
+    ends = [len(lines) // 3, len(lines) // 2]
+    expected = read(stream, tmp_path, lines, ends, len(lines))
+    with counted_rounds() as counts:
+        assert expected == read(stream, tmp_path, lines, ends, 3)
+    assert sum(counts) > len(counts)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[str]:
+    """Return what a connector sends of a few transactions, some of them twice."""
+    connector, alive = Connector(), set[int]()
+    for _ in range(draw(st.integers(2, 12))):
+        connector.begin()
+        for _ in range(draw(st.integers(0, 4))):
+            _change(draw, connector, alive)
+        connector.end()
+    lines = connector.lines
+    if draw(st.booleans()):
+        again = draw(st.integers(0, len(lines)))
+        lines = [*lines, *lines[again:]]
+    for place in draw(st.lists(st.integers(0, len(lines)), max_size=2)):
+        lines = [*lines[:place], draw(st.sampled_from(["", "no message", "{}"])), *lines[place:]]
+    return lines
+
+
+def _change(draw: st.DrawFn, connector: Connector, alive: set[int]) -> None:
+    key = draw(st.integers(0, 5))
+    if draw(st.integers(0, 19)) == 0:
+        connector.truncate()
+        alive.clear()
+    elif key not in alive:
+        connector.insert(key)
+        alive.add(key)
+    elif draw(st.booleans()):
+        connector.update(key, n=draw(st.integers(0, 9)))
+    else:
+        alive.remove(key)
+        other = draw(st.integers(0, 5))
+        if other in alive or other == key:
+            connector.delete(key)
+        else:
+            connector.move(key, other, n=1)
+            alive.add(other)
+
+
+@settings(max_examples=60)
+@given(
+    lines=streams(),
+    split_lines=st.integers(1, 9),
+    parts=st.lists(st.floats(0, 1), max_size=2),
+    tells_transactions=st.booleans(),
+)
+def test_streams_come_to_the_same(
+    lines: list[str], split_lines: int, parts: list[float], *, tells_transactions: bool
+) -> None:
+    """Whatever a stream has, and wherever cycles and splits end, the rows and the progress are the same."""
+    with TemporaryDirectory() as folder:
+        stream = settings_with(input=FilesInput(folder), has_transaction_topic=tells_transactions)
+        ends = sorted(round(part * len(lines)) for part in parts)
+        expected = read(stream, Path(folder), lines, ends, len(lines) + 1)
+        assert expected == read(stream, Path(folder), lines, ends, split_lines)
+
+
+def test_most_splits_are_decoded_once(tmp_path: Path) -> None:
+    """Once a table is known, splits of its changes are independent of each other."""
+    connector = Connector()
+    for key in range(40):
+        connector.whole(key)
+    stream = settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=True)
+    with counted_rounds() as counts:
+        read(stream, tmp_path, connector.lines, [], 3)
+    assert counts[0] == 40
+    assert sum(counts) == 40 + len(counts) - 1
+
+
+def test_splits_that_share_a_transaction_become_one(tmp_path: Path) -> None:
+    """What a restart sends again belongs to the transaction that has come before."""
+    connector = Connector()
+    connector.whole(1, 2, 3)
+    connector.whole(4)
+    lines = [*connector.lines, *connector.lines]
+    stream = settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=True)
+    with counted_rounds() as counts:
+        rows, _ = read(stream, tmp_path, lines, [], 1)
+    assert counts[:3] == [4, 2, 1]
+    changes = [json.loads(text) for text in rows[0] if '"data_change"' in text]
+    assert {change["number_of_records_in_transaction"] for change in changes} == {1, 3}
+    assert len(changes) == 4

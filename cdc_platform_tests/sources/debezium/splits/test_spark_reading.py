@@ -1,0 +1,70 @@
+"""Splits that Spark's tasks decode: the raw records of one decoder, and nothing is kept behind them."""
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_platform.model.stream.files import files_to_json
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
+from cdc_platform.sources.debezium.files.event_files import event_files
+from cdc_platform.sources.debezium.files.reader import MOST_LINES, FilesReading
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
+from cdc_platform_tests.sources.debezium.written_events import settings_with
+from cdc_platform_tests.support.debezium.connector import Connector
+from cdc_platform_tests.support.footprint import Session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.integration
+
+
+def reading(settings: DebeziumSettings, split_lines: int) -> FilesReading:
+    """Return the reading of all files of a stream that begins."""
+    store = event_files(settings)
+    files = sorted(store.list_files(), key=lambda file: file.path)
+    inputs = {"files": files_to_json(files), "lines": {file.path: 0 for file in files}}
+    plan = ReadPlan((ReadWindow("", 1, 2),), json.dumps({**inputs, "state": None, "passed": None}))
+    return FilesReading(store, settings, 1, plan, split_lines)
+
+
+def written(folder: Path) -> DebeziumSettings:
+    """Write two files: transactions, an event that cannot be used, one that waits, and what is behind it."""
+    connector = Connector()
+    for key in range(20):
+        connector.whole(key, key + 100)
+    connector.begin()
+    connector.insert(300, "much")
+    connector.end()
+    connector.emit("YQ==")
+    half = len(connector.lines) // 2
+    connector.begin()
+    connector.insert(400)
+    (folder / "a.jsonl").write_text("\n".join([*connector.lines[:half], ""]), encoding="utf-8")
+    (folder / "b.jsonl").write_text("\n".join([*connector.lines[half:], ""]), encoding="utf-8")
+    return settings_with(input=FilesInput(str(folder)), has_transaction_topic=True)
+
+
+def texts(frame: "DataFrame") -> list[str]:
+    """Return the rows of a frame, sorted."""
+    return sorted(json.dumps(row, default=str, sort_keys=True) for row in frame.toArrow().to_pylist())
+
+
+def test_tasks_come_to_the_same(spark: "SparkSession", tmp_path: Path) -> None:
+    """Many splits give the raw records that one gives; no frame is kept once they are committed."""
+    settings, session = written(tmp_path), Session.of(spark)
+    kept = session.measure().cached_plans
+    expected = sorted(
+        json.dumps(row, default=str, sort_keys=True)
+        for batch in reading(settings, MOST_LINES).locally()
+        for row in batch.to_pylist()
+    )
+    with ExitStack() as frames:
+        records = reading(settings, 5).by_tasks(spark, 2, frames)
+        assert expected == texts(records)
+        assert session.measure().cached_plans > kept
+    assert kept == session.measure().cached_plans
+    assert '"fault": "' in "".join(expected)
