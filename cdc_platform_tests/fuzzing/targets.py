@@ -2,49 +2,33 @@
 
 import gzip
 import json
-from collections.abc import Iterable
-from dataclasses import replace
 from io import BytesIO
-from pathlib import Path
 from typing import Any, Final
 
 import fastavro
-import msgspec
-import pyarrow as pa
 from hypothesis import strategies as st
 
 from cdc_platform.errors import RecordUnreadable, SourceError
-from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
-from cdc_platform.model.stream.files import SourceFile
-from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.datastream.files.file_events import decode_file
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
-from cdc_platform.sources.debezium.rows.decoder import Decoder
-from cdc_platform.sources.debezium.rows.state import DecoderState
-from cdc_platform.sources.debezium.splits.decoded_splits import LocalSplits
-from cdc_platform.sources.debezium.splits.release import Release
-from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
-from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
-from cdc_platform.sources.debezium.transactions.arrival import Arrival
-from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
-from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
-from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
-from cdc_platform.sources.debezium.wire.lines import check_gzip, read_lines
-from cdc_platform.sources.debezium.wire.messages import RawMessage
-from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.spanner.stream.batches import to_batch
 from cdc_platform.sources.spanner.stream.decode import decode_change_record
 from cdc_platform.sources.spanner.stream.json_records import decode_json_record
 from cdc_platform.sources.spanner.stream.record_rows import RecordRow
-from cdc_platform.sources.text_files import FileDamaged
 from cdc_platform_tests.fuzzing.bounds import Target
 from cdc_platform_tests.fuzzing.copies import check_copy, copy_inputs
+from cdc_platform_tests.fuzzing.debezium import (
+    check_debezium,
+    check_debezium_file,
+    check_debezium_topics,
+    debezium_seeds,
+)
 from cdc_platform_tests.fuzzing.documents import check_documents, document_inputs
 from cdc_platform_tests.fuzzing.mutations import TEXTS, bent, listed, plain, trees, written
+from cdc_platform_tests.fuzzing.raw_rows import GOLDEN, rows_of
 from cdc_platform_tests.fuzzing.stored import check_stored, stored_inputs
 from cdc_platform_tests.sources.datastream.generated_events import SOURCES, story
 from cdc_platform_tests.sources.datastream.raw_avro import avro
-from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
 from cdc_platform_tests.sources.spanner.fake_server import (
     change_row,
     child_record,
@@ -53,164 +37,6 @@ from cdc_platform_tests.sources.spanner.fake_server import (
     to_value,
 )
 from cdc_platform_tests.unified_types import UNIFIED, avro_file, event_schema
-
-GOLDEN: Final = Path(__file__).parents[1] / "golden"
-_WINDOW: Final = ReadWindow("", 0, 1)
-_FILE: Final = SourceFile("file", "", 0, 0)
-
-
-def _rows(events: Iterable[SourceEvent | FaultyEvent]) -> list[dict[str, Any]]:
-    """Return the raw records of events."""
-    batches = EventBatches(1)
-    for event in events:
-        batches.add(event, _WINDOW, _FILE)
-    return _sound(batches.take())
-
-
-def _sound(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-    """Return the rows of batches: changes, or faults that say why and of what."""
-    rows: list[dict[str, Any]] = [row for batch in batches for row in batch.to_pylist()]
-    for row in rows:
-        fault = row["event"]["fault"]
-        assert (fault is None) == (row["mod_type"] is not None)
-        assert fault is None or (fault and row["event"]["text"] is not None)
-        for text in (*row["mods"][0].values(), row["event"]["metadata"], row["column_types"]):
-            assert text is None or json.loads(text) is not None or fault
-    return rows
-
-
-# Debezium
-
-
-def _good(table: str, key: int) -> str:
-    """Return a good line, of a transaction of its own."""
-    source = {"table": table, "lsn": 900_000 + key, "txId": 900_000 + key}
-    return line(envelope("c", after={"id": key, "n": key}, source=source), {"id": key})
-
-
-_GOOD: Final = [_good("good", key) for key in (1, 2)]
-"""Neighbours in another table."""
-_BESIDE: Final = [_good("orders", key) for key in (9001, 9002)]
-"""Neighbours in the table that most bad events name."""
-_DEBEZIUM: Final = settings_with(
-    columns={
-        TABLE: {
-            **COLUMNS[TABLE],
-            "d": "numeric",
-            "j": "jsonb",
-            "h": "hstore",
-            "t": "timestamptz",
-            "b": "bytea",
-        },
-        "public.good": COLUMNS[TABLE],
-    }
-)
-_ROW: Final = {"id": 1, "n": 2, "big": "a", "xs": [1, None], "d": 1.5, "j": '{"a":1}', "h": '{"a":"b"}'}
-_ROW_2: Final = {**_ROW, "t": "2026-01-31T08:00:00.123456Z", "b": "AAEC"}
-
-
-def _captured() -> list[Any]:
-    """Return messages that the connector has written, a few of each capture."""
-    captured_lines = []
-    for path in sorted((GOLDEN / "debezium").glob("*.jsonl.gz")):
-        with gzip.open(path, "rt", encoding="utf-8") as opened:
-            lines = [text for text in opened if len(text) < 20_000]
-        captured_lines += [json.loads(text) for text in lines[:: max(1, len(lines) // 5)]]
-    return captured_lines
-
-
-def _debezium_seeds() -> list[Any]:
-    block = {"id": "7:500", "total_order": 1, "data_collection_order": 1}
-    events = [
-        envelope("c", after=_ROW_2, transaction=block),
-        envelope("u", before=_ROW_2, after={**_ROW_2, "n": 3}),
-        envelope("d", before=_ROW_2),
-        envelope("r", after=_ROW_2, source={"snapshot": "true"}),
-        envelope("m", message={"prefix": "p", "content": "YQ=="}),
-        {
-            "status": "END",
-            "id": "7:500",
-            "event_count": 1,
-            "data_collections": [{"data_collection": TABLE, "event_count": 1}],
-            "ts_ms": 5,
-        },
-        {
-            "__op": "c",
-            "__source_schema": "public",
-            "__source_table": "orders",
-            "__source_txId": 7,
-            "__source_lsn": 500,
-            **_ROW,
-        },
-    ]
-    return [
-        *(json.loads(line(event, {"id": 1}, offset=5, partition=0, headers={"a": "b"})) for event in events),
-        *_captured(),
-    ]
-
-
-def check_debezium(data: bytes) -> None:
-    """Check that a file with good lines around some octets gives both of them, and faults for the rest."""
-    before, after = ([lines[place].encode() for lines in (_GOOD, _BESIDE)] for place in (0, 1))
-    text = b"\n".join([*before, data.replace(b"\n", b" "), *after, b""])
-    reader = SplitReader(SplitContext(_DEBEZIUM.to_options(), 1, _WINDOW, True), None, {"file": _FILE})
-    decoded = reader.decoder.decode_lines([line.text for line in read_lines(BytesIO(text))])
-    for place, event in enumerate(decoded):
-        reader.collector.take(Arrival(event, "file", place))
-    rows = _released(reader, TransactionBuffer(is_one_stream=True))
-    good = [row for row in rows if row["table_name"] in ("public.good", TABLE) and not row["event"]["fault"]]
-    assert {1, 2, 9001, 9002} <= {json.loads(row["mods"][0]["keys"]).get("id") for row in good}
-
-
-def check_debezium_topics(data: bytes) -> None:
-    """Check the same of messages of topics, whose transactions are kept."""
-    good = [json.loads(text) for text in (*_GOOD, *_BESIDE)]
-    raw = [RawMessage("t", json.dumps(event["key"]), json.dumps(event["value"]), offset=0) for event in good]
-    bad = [RawMessage("t", data, data, {"h": data}), RawMessage("t", b'{"id":1}', _value_of(data))]
-    settings = replace(_DEBEZIUM, has_transaction_topic=True)
-    reader = SplitReader(SplitContext(settings.to_options(), 1, _WINDOW, False), None, {"t/0": _FILE})
-    for place, event in enumerate(reader.decoder.decode_raw([raw[0], raw[2], *bad, raw[1], raw[3]])):
-        reader.collector.take(Arrival(event, "t/0", place, place))
-    rows = _released(reader, TransactionBuffer(is_one_stream=False, patience_micros=0))
-    arrived = {row["mods"][0]["keys"] for row in rows if row["event"]["fault"] is None}
-    assert {f'{{"id":{key}}}' for key in (1, 2, 9001, 9002)} <= arrived
-
-
-def _released(reader: SplitReader, buffer: TransactionBuffer) -> list[dict[str, Any]]:
-    """Return the rows of what a reader has taken, whose reports can be read back."""
-    split = LocalSplits(pa.Table.from_batches(reader.blocks()))
-    (outcome,) = split.outcomes
-    opening = outcome.opened(buffer, has_metadata=reader.settings.tells_transactions)
-    files = {"file": _FILE, "t/0": _FILE}
-    reports = report_batches(Reading(files, {}), outcome, opening, EventBatches(1), _WINDOW)
-    events = [row["event"] for batch in reports for row in batch.to_pylist() if row["event"]]
-    versions = {event["origin"]: json.loads(event["metadata"]).get("version") for event in events}
-    PassedUntil.of(versions[PASSED])
-    DecoderState.from_json(versions[STATE])
-    return _sound(Release(opening, {"public.other": ""})(split.blocks()))
-
-
-def _value_of(data: bytes) -> bytes:
-    """Return the value of a line, as it is written, if it is the line of a message."""
-    try:
-        return bytes(msgspec.json.decode(data, type=dict[str, msgspec.Raw])["value"])
-    except (ValueError, LookupError, RecursionError):
-        return data
-
-
-def check_debezium_file(data: bytes) -> None:
-    """Check that a whole file is lines or named as damaged."""
-    try:
-        check_gzip(BytesIO(data), 2**20)
-        lines = [line.text for line in read_lines(BytesIO(data))]
-    except FileDamaged:
-        return
-    _rows(
-        event
-        for event in Decoder(_DEBEZIUM).decode_lines(lines)
-        if isinstance(event, SourceEvent | FaultyEvent)
-    )
-
 
 # Datastream
 
@@ -233,7 +59,7 @@ def check_datastream_json(data: bytes) -> None:
     """Check that a file with good lines around some octets gives both of them, and faults for the rest."""
     first, second, third, fourth = _GOOD_LINES
     text = b"\n".join([first, third, data.replace(b"\n", b" "), second, fourth])
-    rows = _rows(decode_file(_STREAM, text))
+    rows = rows_of(decode_file(_STREAM, text))
     good = [row["record_sequence"] for row in rows if row["event"]["fault"] is None]
     identities = {name.rpartition("/")[2] for name in good}
     assert {"good-0", "good-1", "beside-0", "beside-1"} <= identities
@@ -242,8 +68,8 @@ def check_datastream_json(data: bytes) -> None:
 
 def check_datastream_file(data: bytes) -> None:
     """Check that every file gives events and faults, and that the next file is read as it always is."""
-    _rows(decode_file(_STREAM, data))
-    assert [row["event"]["fault"] for row in _rows(decode_file(_STREAM, _GOOD_AVRO))] == [None, None]
+    rows_of(decode_file(_STREAM, data))
+    assert [row["event"]["fault"] for row in rows_of(decode_file(_STREAM, _GOOD_AVRO))] == [None, None]
 
 
 _TYPES: Final = tuple(sorted(UNIFIED))
@@ -286,10 +112,10 @@ def check_avro_events(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     rows = [{"c0": 1, "json": "1"}, {"c0": 2, "json": text, "text": text}, {"c0": 3, "json": "1"}]
     schema = event_schema([*zip(_NEIGHBOURS, ("long", _JSON, "string"), strict=True)])
-    whole = _rows(decode_file(_STREAM, avro_file(schema, rows)))
+    whole = rows_of(decode_file(_STREAM, avro_file(schema, rows)))
     assert len(whole) == len(rows)
     assert [_good_key(row) for row in (whole[0], whole[2])] == [1, 3]
-    damaged = _rows(decode_file(_STREAM, _BEGINNING + data))
+    damaged = rows_of(decode_file(_STREAM, _BEGINNING + data))
     assert _good_key(damaged[0]) == 1
 
 
@@ -386,7 +212,7 @@ def _packed(lines: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
 
 def targets() -> dict[str, Target]:
     """Return all that is fuzzed, by name."""
-    debezium = _lines_of(_debezium_seeds())
+    debezium = _lines_of(debezium_seeds())
     datastream = _lines_of([event for source in SOURCES for event in story(source)[::3]])
     return {
         "debezium": Target(debezium, check_debezium),
