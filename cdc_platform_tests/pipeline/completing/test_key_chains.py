@@ -9,13 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.model.rows.connected_rows import key_chains_of
-from cdc_platform.model.rows.resolution import RowChange, RowId, Values, resolve
+from cdc_platform.model.rows.resolution import RowChange, RowId, Values
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.completing.key_chains import (
     CHANGE_COLUMNS,
     KEY_CHAIN,
     LINE,
+    LINE_ORDER,
+    LOGGED_MICROS,
     REST,
+    SOURCE_PLACE,
     STORED,
     STORED_PLACE,
     UNKNOWN,
@@ -23,6 +26,7 @@ from cdc_platform.pipeline.completing.key_chains import (
     ChainCompleter,
 )
 from cdc_platform_tests.support.played_rows import LARGE, SIZES, STEPS, TABLE, key, play
+from cdc_platform_tests.support.resolved_rows import resolve
 
 Line = dict[str, Any]
 Told = tuple[int, Values, list[str] | None, bool, str]
@@ -30,6 +34,8 @@ Told = tuple[int, Values, list[str] | None, bool, str]
 LINES: Final = pa.schema(
     [
         (KEY_CHAIN, pa.string()),
+        (SOURCE_PLACE, pa.string()),
+        (LOGGED_MICROS, pa.int64()),
         ("table_name", pa.string()),
         ("keys", pa.string()),
         ("previous_keys", pa.string()),
@@ -54,7 +60,7 @@ def line_of(ordinal: int, change: RowChange, *, names_all: bool) -> Line:
     values = None if change.new_values is None else json.dumps({**change.new_values, **nulls})
     rest = {"ordering_key": f"place {ordinal}"} if change.unavailable else None
     place = (change.table, change.key, change.previous_key, ordinal)
-    values_of_line = (change.key, *place, change.mod_type.lower(), values, list(change.unavailable))
+    values_of_line = (change.key, "", None, *place, change.mod_type.lower(), values, list(change.unavailable))
     return {
         **dict(zip(LINE, values_of_line, strict=False)),
         "is_whole_row": not change.unavailable,
@@ -84,9 +90,10 @@ def with_chains(lines: Sequence[Line]) -> list[Line]:
 
 def completed(lines: Sequence[Line], truncates: Sequence[int], most: int) -> list[Told]:
     """Return the completed changes by ordinal, of lines that come in batches of so many at most."""
-    by_chain = sorted(with_chains(lines), key=lambda line: (line[KEY_CHAIN], line["ordinal"]))
-    batches = pa.Table.from_pylist(by_chain, LINES).to_batches(max_chunksize=most)
-    chains = ChainCompleter((*CHANGE_COLUMNS, "ordering_key"), {TABLE: truncates})
+    table = pa.Table.from_pylist(with_chains(lines), LINES)
+    by_chain = table.sort_by([(name, "ascending") for name in LINE_ORDER])
+    batches = by_chain.to_batches(max_chunksize=most)
+    chains = ChainCompleter((*CHANGE_COLUMNS, "ordering_key"), {TABLE: truncates}, {})
     rows = [row for batch in chains(batches) for row in batch.to_pylist()]
     lines_completed = [
         (
@@ -115,7 +122,7 @@ def expected_of(changes: Sequence[RowChange], stored: Mapping[int, Any], *, name
             not done.unavailable,
             f"place {ordinal}",
         )
-        for ordinal, (change, done) in enumerate(zip(changes, resolve(changes, rows).changes, strict=True))
+        for ordinal, (change, done) in enumerate(zip(changes, resolve(changes, rows), strict=True))
         if change.unavailable
     ]
 
@@ -153,7 +160,7 @@ def test_numbers_keep_their_digits() -> None:
     first["new_values"] = '{"a":1,"big":1.10}'
     second = line_of(1, RowChange(TABLE, key(1), ModType.UPDATE, {}, ("big",)), names_all=False)
     second["new_values"] = '{"a":12345678901234567890.50}'
-    chains = ChainCompleter((*CHANGE_COLUMNS, "ordering_key"), {})
+    chains = ChainCompleter((*CHANGE_COLUMNS, "ordering_key"), {}, {})
     (batch,) = chains(pa.Table.from_pylist([first, second], LINES).to_batches())
     expected = ['{"a":12345678901234567890.50,"big":1.10}']
     assert expected == batch.column("new_values").to_pylist()

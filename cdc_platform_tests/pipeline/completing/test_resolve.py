@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
+from cdc_platform.pipeline.completing.resolve import complete_changes
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.rows.connected_rows import connected
@@ -18,7 +19,6 @@ from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.completing.completion_size import DriverBounds
 from cdc_platform.pipeline.completing.key_chains import ChainChange
-from cdc_platform.pipeline.completing.resolve import complete_changes
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
