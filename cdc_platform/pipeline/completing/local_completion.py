@@ -45,6 +45,8 @@ def complete_locally(look_up: LookUp, changes: pa.Table, asked: pa.Table) -> pa.
     followed = _lines_of(changes, names, is_asked)
     stored = [_with_chains(lines, chains) for lines in look_up(_needed(followed))]
     lines = pa.concat_tables([followed, *stored], promote_options="default")
+    lines = lines.append_column(SOURCE_PLACE, pa.repeat("", lines.num_rows))
+    lines = lines.append_column(LOGGED_MICROS, pa.nulls(lines.num_rows, pa.int64()))
     lines = lines.select([*LINE, REST]).sort_by([(name, "ascending") for name in LINE_ORDER])
     completer = ChainCompleter(tuple(changes.column_names), _truncates(changes), {})
     completed = pa.Table.from_batches(completer(lines.to_batches()), changes.schema)
@@ -78,10 +80,7 @@ def _lines_of(changes: pa.Table, chains: pa.Array, is_asked: pa.ChunkedArray) ->
     fields = [field for field in changes.schema if field.name not in CHANGE_COLUMNS]
     columns = [changes[field.name].combine_chunks() for field in fields]
     rest = pa.StructArray.from_arrays(columns, fields=fields, mask=pc.invert(is_asked).combine_chunks())
-    lines = changes.append_column(REST, rest).append_column(KEY_CHAIN, chains)
-    lines = lines.append_column(SOURCE_PLACE, pa.nulls(len(chains), pa.string()))
-    lines = lines.append_column(LOGGED_MICROS, pa.nulls(len(chains), pa.int64()))
-    return lines.filter(pc.is_valid(chains))
+    return changes.append_column(REST, rest).append_column(KEY_CHAIN, chains).filter(pc.is_valid(chains))
 
 
 def _needed(followed: pa.Table) -> set[RowId]:

@@ -71,7 +71,7 @@ def line_of(ordinal: int, change: RowChange, *, names_all: bool) -> Line:
 def stored_lines(stored: Mapping[int, Any]) -> Iterator[Line]:
     """Yield what the workers are told of the table's rows."""
     for number, big in stored.items():
-        row = {"table_name": TABLE, "keys": key(number), KEY_CHAIN: key(number)}
+        row = {"table_name": TABLE, "keys": key(number), KEY_CHAIN: key(number), SOURCE_PLACE: ""}
         values = json.dumps({"a": 0, "big": None if big is ... else big})
         yield {**row, "ordinal": STORED_PLACE, "change_kind": STORED, "new_values": values}
         if big is ...:
