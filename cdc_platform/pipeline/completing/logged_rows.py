@@ -12,10 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.model.rows.connected_rows import Link
 from cdc_platform.model.rows.resolution import RowId
-from cdc_platform.pipeline.completing.key_chains import CHANGE_COLUMNS, KEY_CHAIN, LOGGED_MICROS
+from cdc_platform.pipeline.completing.key_chains import CHANGE_COLUMNS, KEY_CHAIN, LOGGED_MICROS, SOURCE_PLACE
 from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID
 
-_COLUMNS: Final = (*CHANGE_COLUMNS, "ordering_key", "commit_timestamp")
+_LINE: Final = (*CHANGE_COLUMNS, f"ordering_key as {SOURCE_PLACE}")
 
 
 def late_rows(log: DataFrame, changes: DataFrame) -> frozenset[RowId]:
@@ -60,8 +60,8 @@ def logged_lines(log: DataFrame, changes: DataFrame, followed: DataFrame) -> Dat
         changes: changes that enter it.
         followed: `table_name`, `keys` and `key_chain` of the rows, broadcast.
     """
-    logged = log.select(*_COLUMNS, F.unix_micros("commit_timestamp").alias(LOGGED_MICROS))
-    truncates = logged.unionByName(changes.select(*_COLUMNS), allowMissingColumns=True).where(IS_TRUNCATE)
-    chains = F.broadcast(followed.select("table_name", KEY_CHAIN).distinct())
-    lines = logged.join(followed, list(ROW_ID)).unionByName(truncates.join(chains, "table_name"))
-    return lines.drop("commit_timestamp")
+    logged = log.selectExpr(*_LINE, f"unix_micros(commit_timestamp) as {LOGGED_MICROS}")
+    truncates = logged.unionByName(changes.selectExpr(*_LINE), allowMissingColumns=True).where(IS_TRUNCATE)
+    rows = followed.select(*ROW_ID, KEY_CHAIN)
+    chains = F.broadcast(rows.drop("keys").distinct())
+    return logged.join(rows, list(ROW_ID)).unionByName(truncates.join(chains, "table_name"))
