@@ -87,7 +87,7 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cyc
         lookup = Lookup(pipeline, spark, cycle, _lacking_columns(ordered))
         completed = complete_locally(lookup.few, ordered.filter(pc.invert(ordered[UNSOUND])), asked)
     if completed is not None:
-        completed = pa.concat_tables([completed, ordered.filter(ordered[UNSOUND])])
+        completed = pa.concat_tables([completed, ordered.filter(ordered[UNSOUND])], promote_options="default")
     else:
         with ExitStack() as cache:
             frame = complete_changes(pipeline, spark, spark.createDataFrame(ordered), cycle, cache)

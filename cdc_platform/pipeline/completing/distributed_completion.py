@@ -68,10 +68,10 @@ class DistributedCompletion:
         # A row that the tables do not have under its former key may have left it in an earlier cycle.
         lost = ids_in(completed.where(_IS_LOST)) - chains.logged if chains.names else ()
         if lost:
-            chains = chains.of_log(lost)
-            lost_ids = ids_frame(self.lookup.spark, chains.names)
+            names = _chains_with(lost, chains.names)
+            lost_ids = ids_frame(self.lookup.spark, names)
             rest = completed.join(lost_ids, list(ROW_ID), "left_anti")
-            completed = rest.unionByName(self._completed(lost_ids, chains))
+            completed = rest.unionByName(self._completed(lost_ids, _KeyChains(names, frozenset(names))))
         unchanged = self.changes.where(f"NOT {_IS_LACKING}")
         if not self.lookup.pipeline.capabilities.completes_log:
             lacking = self.changes.where(_IS_LACKING)
@@ -79,16 +79,16 @@ class DistributedCompletion:
         return unchanged.unionByName(completed)
 
     def _key_chains(self, asked: DataFrame) -> "_KeyChains":
-        links, late = links_in(self.changes), frozenset[RowId]()
-        if self.has_replays:
-            late = late_rows(self._log, self.changes)
+        links = links_in(self.changes)
+        late = late_rows(self._log, self.changes) if self.has_replays else frozenset()
+        if late:
             links += links_in(self._log, {table for table, _ in late})
         connected = late.union(*links)
         if not connected:
             return _KeyChains({}, late)
         connected_ids = ids_frame(self.lookup.spark, connected)
         names = key_chains_of(ids_in(asked.join(connected_ids, list(ROW_ID), "left_semi")), links)
-        return _KeyChains(names, frozenset(_KeyChains(names, late).of_log(late).names))
+        return _KeyChains(names, frozenset(_chains_with(late, names)))
 
     def _completed(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
         """Return completed those changes of rows that lack values."""
@@ -154,8 +154,8 @@ class _KeyChains:
     names: Mapping[RowId, str]
     logged: frozenset[RowId]
 
-    def of_log(self, rows: Collection[RowId]) -> "_KeyChains":
-        """Return the key chains that have any of some rows, to be followed from the log."""
-        chains = {(row_id[0], self.names[row_id]) for row_id in rows if row_id in self.names}
-        names = {row_id: name for row_id, name in self.names.items() if (row_id[0], name) in chains}
-        return _KeyChains(names, frozenset(names))
+
+def _chains_with(rows: Collection[RowId], names: Mapping[RowId, str]) -> Mapping[RowId, str]:
+    """Return the key chains that have any of some rows."""
+    chains = {(row_id[0], names[row_id]) for row_id in rows if row_id in names}
+    return {row_id: name for row_id, name in names.items() if (row_id[0], name) in chains}

@@ -49,10 +49,13 @@ def complete_locally(look_up: LookUp, changes: pa.Table, asked: pa.Table) -> pa.
     lines = lines.append_column(LOGGED_MICROS, pa.nulls(lines.num_rows, pa.int64()))
     lines = lines.select([*LINE, REST]).sort_by([(name, "ascending") for name in LINE_ORDER])
     completer = ChainCompleter(tuple(changes.column_names), _truncates(changes), {})
-    completed = pa.Table.from_batches(completer(lines.to_batches()), changes.schema)
+    # A struct that is null has no values in fields that may not be null.
+    schema = pa.schema([field.with_nullable(True) for field in changes.schema])
+    completed = pa.Table.from_batches(completer(lines.to_batches()), schema)
     if pc.any(pc.and_(lack_values(completed), pc.is_valid(completed["previous_keys"]))).as_py():
         return None
-    return pa.concat_tables([changes.filter(pc.invert(is_asked)), completed])
+    unchanged = changes.filter(pc.invert(is_asked))
+    return pa.concat_tables([unchanged, completed], promote_options="default")
 
 
 def _ids_of(changes: pa.Table) -> list[RowId]:

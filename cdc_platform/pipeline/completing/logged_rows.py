@@ -48,7 +48,7 @@ def links_in(changes: DataFrame, tables: Collection[str] | None = None) -> list[
     moves = changes.where("previous_keys IS NOT NULL")
     if tables is not None:
         moves = moves.where(F.col("table_name").isin(*tables))
-    rows = moves.select(*ROW_ID, "previous_keys").distinct().collect()
+    rows = moves.select(*ROW_ID, "previous_keys").collect()
     return [((row[0], row[1]), (row[0], row[2])) for row in rows]
 
 

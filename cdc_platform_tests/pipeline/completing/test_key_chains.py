@@ -29,7 +29,7 @@ from cdc_platform_tests.support.played_rows import LARGE, SIZES, STEPS, TABLE, k
 from cdc_platform_tests.support.resolved_rows import resolve
 
 Line = dict[str, Any]
-Told = tuple[int, Values, list[str] | None, bool, str]
+Completed = tuple[int, Values, list[str] | None, bool, str]
 
 LINES: Final = pa.schema(
     [
@@ -88,9 +88,9 @@ def with_chains(lines: Sequence[Line]) -> list[Line]:
     return [{**line, KEY_CHAIN: chains.get((TABLE, line["keys"]), line[KEY_CHAIN])} for line in lines]
 
 
-def completed(lines: Sequence[Line], truncates: Sequence[int], most: int) -> list[Told]:
+def completed(lines: Sequence[Line], truncates: Sequence[int], most: int) -> list[Completed]:
     """Return the completed changes by ordinal, of lines that come in batches of so many at most."""
-    table = pa.Table.from_pylist(with_chains(lines), LINES)
+    table = pa.Table.from_pylist(lines, LINES)
     by_chain = table.sort_by([(name, "ascending") for name in LINE_ORDER])
     batches = by_chain.to_batches(max_chunksize=most)
     chains = ChainCompleter((*CHANGE_COLUMNS, "ordering_key"), {TABLE: truncates}, {})
@@ -108,7 +108,9 @@ def completed(lines: Sequence[Line], truncates: Sequence[int], most: int) -> lis
     return sorted(lines_completed, key=lambda row: row[0])
 
 
-def expected_of(changes: Sequence[RowChange], stored: Mapping[int, Any], *, names_all: bool) -> list[Told]:
+def expected_of(
+    changes: Sequence[RowChange], stored: Mapping[int, Any], *, names_all: bool
+) -> list[Completed]:
     """Return the same as the whole batch has it."""
     rows: dict[RowId, Values] = {
         (TABLE, key(number)): {"a": 0} if big is ... else {"a": 0, "big": big}
@@ -151,7 +153,47 @@ def test_key_chains_alone_are_the_whole_batch(
         if change.mod_type is not ModType.TRUNCATE
     ]
     expected = expected_of(changes, stored, names_all=names_all)
-    assert expected == completed([*stored_lines(stored), *lines], truncates, sizes[0])
+    lines = with_chains([*stored_lines(stored), *lines])
+    assert expected == completed(lines, truncates, sizes[0])
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS, LOST, SIZES, st.sets(st.integers(0, 60)))
+def test_a_log_with_late_changes_is_followed_in_the_order_of_the_source(
+    steps: list[tuple[Any, ...]], lost: set[ModType], sizes: list[int], coming: set[int]
+) -> None:
+    """Changes of the batch get values from those before them, whichever of these the log had already."""
+    changes = [change for change in play(steps, {}).changes if change.mod_type not in lost]
+    lines = []
+    for place, change in enumerate(changes):
+        # The log numbers changes as they arrive.
+        ordinal = place + 1_000 if place in coming else place
+        line = line_of(ordinal, change, names_all=False)
+        is_of_batch = place in coming and line[REST] is not None
+        line |= {SOURCE_PLACE: f"{place:03d}", REST: line[REST] if is_of_batch else None}
+        line |= {KEY_CHAIN: "all", LOGGED_MICROS: None if place in coming else 1}
+        lines.append(line if change.mod_type is not ModType.TRUNCATE else {**line, "keys": None})
+    expected = [
+        (place + 1_000, *values[1:-1], f"place {place + 1_000}")
+        for values in expected_of(changes, {}, names_all=False)
+        for place in [values[0]]
+        if place in coming
+    ]
+    assert expected == completed(lines, [0], sizes[0])
+
+
+def test_values_of_a_former_type_are_none_of_the_column() -> None:
+    """A change of the log gives only values that its columns have had since they got their types."""
+    lines = [
+        line_of(0, RowChange(TABLE, key(1), ModType.INSERT, {"a": 1, "big": "old"}), names_all=False),
+        line_of(1, RowChange(TABLE, key(1), ModType.UPDATE, {}, ("a", "big")), names_all=False),
+    ]
+    lines = [{**line, SOURCE_PLACE: "0"} for line in lines]
+    lines[0][LOGGED_MICROS] = 100
+    chains = ChainCompleter((*CHANGE_COLUMNS, "ordering_key"), {}, {(TABLE, "a"): 100, (TABLE, "big"): 101})
+    (batch,) = chains(pa.Table.from_pylist(lines, LINES).to_batches())
+    assert batch.column("new_values").to_pylist() == ['{"a":1}']
+    assert batch.column("unavailable_columns").to_pylist() == [["big"]]
 
 
 def test_numbers_keep_their_digits() -> None:
