@@ -58,6 +58,17 @@ def test_a_row_that_moves_onto_a_freed_key_brings_its_own_value() -> None:
     assert expected == values_of(resolve(changes, stored))[-1]
 
 
+def test_a_row_that_moves_is_the_one_that_has_the_key() -> None:
+    """Where the half that leaves the key comes later, a row that had the key before gives nothing."""
+    changes = [
+        change(ModType.DELETE, 1),
+        change(ModType.INSERT, 1, {"a": 1, "big": "new"}),
+        change(ModType.INSERT, 2, {"a": 2}, unavailable=("big",), previous_key=key(1)),
+    ]
+    expected = {"a": 2, "big": "new"}
+    assert expected == values_of(resolve(changes, {(TABLE, key(1)): {"big": "dead"}}))[-1]
+
+
 def test_the_halves_of_a_key_change_may_be_in_two_batches() -> None:
     """No table has the row any more when the second half comes, and the log has its last values."""
     insert = change(ModType.INSERT, 1, {"a": 0, "big": "x"})
