@@ -107,7 +107,7 @@ class RowTracker:
     def _base(self, change: RowChange) -> _Row | None:
         """Return the row as it was before the change, under the key that it had then."""
         if change.previous_id is None:
-            # Who left the key before has got another one by now, or never will.
+            # A row that left the key earlier has its new key by now, or will never have one.
             self._departed.pop(change.row_id, None)
             return None if change.mod_type is ModType.INSERT else self._row(change.row_id)
         departed = self._departed.pop(change.previous_id, None)

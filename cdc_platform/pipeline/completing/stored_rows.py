@@ -69,7 +69,7 @@ class Lookup:
         return _lines(unresolved.groupBy(*ROW_ID).agg(columns), UNKNOWN, UNKNOWN_PLACE)
 
     def few(self, ids: Collection[RowId]) -> list[pa.Table]:
-        """Return lines of both kinds of few rows; one Spark job, and one more where a column is NULL."""
+        """Return stored and unknown lines of a few rows, by one Spark job, or two if a column is NULL."""
         frame = self.stored(ids_frame(self.spark, ids), {table for table, _ in ids})
         if frame is None:
             return []
