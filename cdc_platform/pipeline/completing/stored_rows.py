@@ -58,15 +58,15 @@ class Lookup:
         return reduce(DataFrame.unionByName, lines) if lines else None
 
     def unknown(self, stored: DataFrame) -> DataFrame:
-        """Return lines of the columns that rows of the tables have as NULL for want of a value.
+        """Return a line for each column that a row of the tables has as NULL for want of a value.
 
         Args:
             stored: `table_name` and `keys` of rows with a column that is NULL, distinct.
         """
         log = changes_of(read_log(self.pipeline, self.spark), stored, self.columns)
         unresolved = unresolved_values(log, known_through(self.pipeline, self.cycle).observed_since)
-        columns = F.collect_list("column_name").alias("unavailable_columns")
-        return _lines(unresolved.groupBy(*ROW_ID).agg(columns), UNKNOWN, UNKNOWN_PLACE)
+        columns = F.array("column_name").alias("unavailable_columns")
+        return _lines(unresolved.select(*ROW_ID, columns), UNKNOWN, UNKNOWN_PLACE)
 
     def few(self, ids: Collection[RowId]) -> list[pa.Table]:
         """Return stored and unknown lines of a few rows, by one Spark job, or two if a column is NULL."""
