@@ -63,7 +63,7 @@ def complete_changes(
         is_few=lacking.is_few(most_rows),
         has_replays=_has_replays(pipeline, cycle),
     )
-    asked = ordered.where(condition).select(*ROW_ID).dropna().distinct()
+    asked = ordered.where(condition).select(*ROW_ID).dropna()
     return completion.complete(asked).unionByName(unsound)
 
 

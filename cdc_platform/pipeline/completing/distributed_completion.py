@@ -58,12 +58,13 @@ class DistributedCompletion:
         """Return all changes, those of the rows completed; not in the order of the log any more.
 
         Args:
-            asked: `table_name` and `keys` of the rows, distinct.
+            asked: `table_name` and `keys` of the rows.
         """
         chains = self._key_chains(asked)
         if chains.names:
-            asked = asked.union(ids_frame(self.lookup.spark, chains.names)).distinct()
-        ids = self._hinted(asked)
+            asked = asked.union(ids_frame(self.lookup.spark, chains.names))
+        # Each table is asked for its rows.
+        ids = self._hinted(cache_frame(self.cache, asked.distinct()))
         completed = self._completed(ids, chains)
         # A row that the tables do not have under its former key may have left it in an earlier cycle.
         lost = ids_in(completed.where(_IS_LOST)) - chains.logged if chains.names else ()
@@ -96,7 +97,7 @@ class DistributedCompletion:
         changes = self.changes.where(f"NOT {IS_TRUNCATE}").join(ids, list(ROW_ID), "left_semi")
         lines = changes.withColumn(REST, F.when(F.expr(LACKS_VALUES), rest))
         chains_frame = key_chains_frame(self.lookup.spark, chains.names, chains.logged)
-        for stored in self._stored_lines(ids, chains_frame):
+        for stored in self._stored_lines(ids, chains):
             lines = lines.unionByName(stored, allowMissingColumns=True)
         lines = lines.join(chains_frame, list(ROW_ID), "left").withColumns(
             {
@@ -115,9 +116,12 @@ class DistributedCompletion:
         completed = in_order.mapInArrow(completer, self.changes.schema).sortWithinPartitions("ordinal")
         return cache_frame(self.cache, completed)
 
-    def _stored_lines(self, ids: DataFrame, chains: DataFrame) -> list[DataFrame]:
+    def _stored_lines(self, ids: DataFrame, chains: "_KeyChains") -> list[DataFrame]:
         """Return lines of what the tables have of rows, but those that are followed from the log."""
-        ids = self._hinted(ids.join(chains.where("is_logged"), list(ROW_ID), "left_anti"))
+        if chains.logged:
+            ids = self._hinted(
+                ids.join(ids_frame(self.lookup.spark, chains.logged), list(ROW_ID), "left_anti")
+            )
         stored = self.lookup.stored(ids, self.lookup.columns)
         if stored is None:
             return []
