@@ -78,7 +78,7 @@ class Database:
             return
         row = self.rows[new] = self.rows.pop(old)
         shipped, lacking = self.ship(row)
-        self.say(change(ModType.DELETE, old, may_move=True), None)
+        self.say(change(ModType.DELETE, old), None)
         self.say(
             change(ModType.INSERT, new, shipped, unavailable=lacking, previous_key=key(old)),
             row,

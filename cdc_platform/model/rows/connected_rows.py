@@ -4,14 +4,15 @@ from collections.abc import Collection, Iterable, Mapping
 
 from cdc_platform.model.rows.resolution import RowId
 
-
-def connected(row_ids: Collection[RowId], links: Iterable[tuple[RowId, RowId]]) -> frozenset[RowId]:
-    """Return some rows with all that changes of keys, whichever way, connect with them."""
-    return frozenset(key_chains_of(row_ids, links))
+Link = tuple[RowId, RowId]
+"""The ids of a row after and before a change of its key."""
 
 
-def key_chains_of(row_ids: Collection[RowId], links: Iterable[tuple[RowId, RowId]]) -> Mapping[RowId, str]:
-    """Return the same rows, each with the key of one: that one stands for all that are connected with it."""
+def key_chains_of(row_ids: Collection[RowId], links: Iterable[Link]) -> Mapping[RowId, str]:
+    """Return rows and all that changes of keys, whichever way, connect with them, each with its key chain.
+
+    A key chain is named by one of its keys.
+    """
     neighbours: dict[RowId, list[RowId]] = {}
     for row, other in links:
         neighbours.setdefault(row, []).append(other)

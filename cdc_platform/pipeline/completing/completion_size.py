@@ -1,129 +1,75 @@
-"""The number and size of changes that lack values, which decide whether workers complete them."""
+"""Number and size of the changes that lack values, which decide where they are completed."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.commits.commits import count_rows, head, number_of
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, UNSOUND
+from cdc_platform.spark.log.order import UNSOUND
+from cdc_platform.spark.log.unresolved import LACKS_VALUES
 
-_LACKED: Final = ("table_name", "unavailable_columns")
-
-
-@dataclass(frozen=True)
-class DriverBounds:
-    """Up to how much comes to the driver, where it is several times as large.
-
-    Args:
-        most_changes: changes of a batch.
-        most_bytes: their values and, by estimate, those of the stored rows that they are completed from;
-            also the keys of rows that lack values.
-        most_rows: rows that lack values, at most one a change, whose keys the driver hands to every task.
-    """
-
-    most_changes: int = SINGLE_TASK_RECORDS
-    most_bytes: int = 64 * 1024 * 1024
-    most_rows: int = 500_000
-
-
-DRIVER_BOUNDS: Final = DriverBounds()
+MOST_ROWS: Final = 500_000
+"""Most rows whose keys every task gets."""
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Most bytes of these keys; and of stored rows, by estimate, that come to the driver, where they are several
+times as large."""
 
 
 @dataclass(frozen=True)
 class Lacking:
-    """Changes of a batch: how many, how many of them go to quarantine, and what they lack.
+    """Changes of a batch that are to be completed.
 
     Args:
-        changes: how many there are.
-        unsound: how many go to quarantine.
-        lacking: how many lack values, by table; tables of which none does are left out.
-        columns: which columns they lack, by table.
-        value_bytes: of the values of all changes, as texts.
-        key_bytes: of the keys of those that lack values.
+        columns: which columns sound changes lack, by table; only tables of which a change is to be completed.
+        changes: how many are to be completed.
+        key_bytes: of their keys.
     """
 
-    changes: int
-    unsound: int
-    lacking: Mapping[str, int]
     columns: Mapping[str, frozenset[str]]
-    value_bytes: int
+    changes: int
     key_bytes: int
+
+    def is_few(self, most_rows: int) -> bool:
+        """Return whether each task may have the keys of all their rows, so that no table has to be moved."""
+        return self.changes <= most_rows and self.key_bytes <= _MOST_BYTES
 
 
 def measure_lacking(ordered: DataFrame, condition: str) -> Lacking:
     """Measure a batch; one Spark job.
 
     Args:
-        ordered: the result of `order_records`, best persisted.
+        ordered: the result of `order_events`, best persisted.
         condition: SQL of which changes are to be completed.
     """
-    lacking = F.expr(condition)
-    rows = (
-        ordered.groupBy("table_name")
-        .agg(
-            F.count(F.lit(1)).alias("changes"),
-            F.count_if(F.col(UNSOUND)).alias("unsound"),
-            F.count_if(lacking).alias("lacking"),
-            F.flatten(F.collect_set(F.when(lacking, F.col("unavailable_columns")))).alias("columns"),
-            F.coalesce(F.sum(F.octet_length("new_values")), F.lit(0)).alias("value_bytes"),
-            F.coalesce(F.sum(F.when(lacking, F.octet_length("keys"))), F.lit(0)).alias("key_bytes"),
-        )
-        .collect()
+    is_asked = F.expr(condition)
+    lacked = F.when(F.expr(f"NOT {UNSOUND} AND {LACKS_VALUES}"), F.col("unavailable_columns"))
+    measured = ordered.groupBy("table_name").agg(
+        F.count_if(is_asked).alias("changes"),
+        F.flatten(F.collect_set(lacked)).alias("columns"),
+        F.coalesce(F.sum(F.when(is_asked, F.octet_length("keys"))), F.lit(0)).alias("key_bytes"),
     )
+    rows = measured.where("changes > 0").collect()
     return Lacking(
+        columns={row["table_name"]: frozenset(row["columns"]) for row in rows},
         changes=sum(row["changes"] for row in rows),
-        unsound=sum(row["unsound"] for row in rows),
-        lacking={row["table_name"]: row["lacking"] for row in rows if row["lacking"]},
-        columns={row["table_name"]: frozenset(row["columns"]) for row in rows if row["lacking"]},
-        value_bytes=sum(row["value_bytes"] for row in rows),
         key_bytes=sum(row["key_bytes"] for row in rows),
     )
 
 
-def measure_lacking_rows(ordered: pa.Table, lacking: pa.Table) -> Lacking:
-    """Measure the rows that lack values in a batch that is in the memory of this process.
-
-    Args:
-        ordered: the changes of the batch.
-        lacking: the changes among them whose values have to be completed.
-    """
-    columns: defaultdict[str, set[str]] = defaultdict(set)
-    counts = Counter(lacking["table_name"].to_pylist())
-    for table, names in zip(*(lacking[name].to_pylist() for name in _LACKED), strict=True):
-        columns[table].update(names)
-    return Lacking(
-        changes=ordered.num_rows,
-        unsound=pc.sum(ordered[UNSOUND]).as_py() or 0,
-        lacking=dict(counts),
-        columns={table: frozenset(names) for table, names in columns.items()},
-        value_bytes=pc.sum(pc.binary_length(ordered["new_values"])).as_py() or 0,
-        key_bytes=pc.sum(pc.binary_length(lacking["keys"])).as_py() or 0,
-    )
-
-
-def has_few_rows(bounds: DriverBounds, lacking: Lacking) -> bool:
-    """Return whether the rows that lack values are few enough for each task to have all their keys."""
-    return sum(lacking.lacking.values()) <= bounds.most_rows and lacking.key_bytes <= bounds.most_bytes
-
-
-def is_within(bounds: DriverBounds, pipeline: Pipeline, lacking: Lacking) -> bool:
-    """Return whether the driver may take a batch whole.
+def fits_driver(pipeline: Pipeline, lacking: pa.Table) -> bool:
+    """Return whether the driver may have the stored rows of some changes.
 
     A stored row counts as the mean of its table's files has it, compressed as that is.
     """
-    if lacking.changes > bounds.most_changes or lacking.value_bytes > bounds.most_bytes:
-        return False
-    stored_bytes = sum(
-        changes * _mean_row_bytes(pipeline, table) for table, changes in lacking.lacking.items()
-    )
-    return lacking.value_bytes + stored_bytes <= bounds.most_bytes
+    changes = Counter(lacking["table_name"].to_pylist())
+    stored_bytes = sum(number * _mean_row_bytes(pipeline, table) for table, number in changes.items())
+    return stored_bytes <= _MOST_BYTES
 
 
 def _mean_row_bytes(pipeline: Pipeline, table: str) -> int:

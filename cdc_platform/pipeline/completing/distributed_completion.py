@@ -1,157 +1,165 @@
-"""Completing a large batch of changes: workers follow each key chain, after the rows of the tables."""
+"""Completion of any number of changes by Spark's tasks, each of which follows key chains of its own."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property
 from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
+from cdc_platform.model.rows.connected_rows import key_chains_of
+from cdc_platform.model.rows.resolution import RowId
 from cdc_platform.pipeline.completing.key_chains import (
     CHANGE_COLUMNS,
     KEY_CHAIN,
     LINE,
+    LINE_ORDER,
+    LOGGED_MICROS,
     REST,
-    STORED,
-    STORED_PLACE,
-    UNKNOWN,
-    UNKNOWN_PLACE,
+    SOURCE_PLACE,
     ChainCompleter,
 )
-from cdc_platform.pipeline.completing.stored_rows import LACKS, Lookup
+from cdc_platform.pipeline.completing.logged_rows import ids_in, late_rows, links_in, logged_lines
+from cdc_platform.pipeline.completing.stored_rows import Lookup
 from cdc_platform.pipeline.versions.lake_frames import read_log
-from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID
+from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID, ids_frame, key_chains_frame
 from cdc_platform.spark.frames.table_frames import cache_frame
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
 
-_IS_ASKED: Final = f"({LACKS_VALUES} AND table_name IS NOT NULL AND keys IS NOT NULL)"
-_BY_CHAIN: Final = ("table_name", KEY_CHAIN)
+_IS_LACKING: Final = f"({LACKS_VALUES} AND table_name IS NOT NULL AND keys IS NOT NULL)"
+_IS_LOST: Final = f"previous_keys IS NOT NULL AND {LACKS_VALUES}"
 
 
 @dataclass(frozen=True)
 class DistributedCompletion:
-    """The changes that workers complete.
+    """Completion of the changes of some rows, and of all rows that key changes connect with them.
+
+    Nothing of the size of the batch comes to the driver but the keys of rows whose keys change; and, where
+    they are few, of those that lack values.
 
     Args:
-        lookup: where values are looked for that the batch does not have; with all columns that changes lack.
+        lookup: where values are looked for that the batch does not have.
         cache: closed when nobody asks for the changes any more.
-        is_few: whether the rows that lack values are few enough for each task to have all their keys, so
-            that no table has to be moved.
-        moved: `table_name`, `keys` and `chain` of rows that take part in a change of key; None where none of
-            the changes that lack values belongs to such a row.
-        only_moved: whether changes of other rows stay as they are.
+        changes: the sound changes of the batch, persisted.
+        is_few: whether the rows are so few that each task gets all their keys.
+        has_replays: whether changes may be older than those in the log.
     """
 
     lookup: Lookup
     cache: ExitStack
+    changes: DataFrame
     is_few: bool
-    moved: DataFrame | None = None
-    only_moved: bool = False
+    has_replays: bool
+
+    def complete(self, asked: DataFrame) -> DataFrame:
+        """Return all changes, those of the rows completed; not in the order of the log any more.
+
+        Args:
+            asked: `table_name` and `keys` of the rows.
+        """
+        chains = self._key_chains(asked)
+        if chains.names:
+            asked = asked.union(ids_frame(self.lookup.spark, chains.names))
+        # Each table is asked for its rows.
+        ids = self._hinted(cache_frame(self.cache, asked.distinct()))
+        completed = self._completed(ids, chains)
+        # A row that the tables do not have under its former key may have left it in an earlier cycle.
+        lost = ids_in(completed.where(_IS_LOST)) - chains.logged if chains.names else ()
+        if lost:
+            names = _chains_with(lost, chains.names)
+            lost_ids = ids_frame(self.lookup.spark, names)
+            rest = completed.join(lost_ids, list(ROW_ID), "left_anti")
+            completed = rest.unionByName(self._completed(lost_ids, _KeyChains(names, frozenset(names))))
+        unchanged = self.changes.where(f"NOT {_IS_LACKING}")
+        if not self.lookup.pipeline.capabilities.completes_log:
+            lacking = self.changes.where(_IS_LACKING)
+            unchanged = unchanged.unionByName(lacking.join(ids, list(ROW_ID), "left_anti"))
+        return unchanged.unionByName(completed)
+
+    def _key_chains(self, asked: DataFrame) -> "_KeyChains":
+        links = links_in(self.changes)
+        late = late_rows(self._log, self.changes) if self.has_replays else frozenset()
+        if late:
+            links += links_in(self._log, {table for table, _ in late})
+        connected = late.union(*links)
+        if not connected:
+            return _KeyChains({}, late)
+        connected_ids = ids_frame(self.lookup.spark, connected)
+        names = key_chains_of(ids_in(asked.join(connected_ids, list(ROW_ID), "left_semi")), links)
+        return _KeyChains(names, frozenset(_chains_with(late, names)))
+
+    def _completed(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
+        """Return completed those changes of rows that lack values."""
+        rest = F.struct(*(name for name in self.changes.columns if name not in CHANGE_COLUMNS))
+        changes = self.changes.where(f"NOT {IS_TRUNCATE}").join(ids, list(ROW_ID), "left_semi")
+        lines = changes.withColumn(REST, F.when(F.expr(LACKS_VALUES), rest))
+        chains_frame = key_chains_frame(self.lookup.spark, chains.names, chains.logged)
+        for stored in self._stored_lines(ids, chains):
+            lines = lines.unionByName(stored, allowMissingColumns=True)
+        lines = lines.join(chains_frame, list(ROW_ID), "left").withColumns(
+            {
+                KEY_CHAIN: F.coalesce(KEY_CHAIN, "keys"),
+                SOURCE_PLACE: F.expr("if(is_logged, ordering_key, '')"),
+                LOGGED_MICROS: F.lit(None).cast("bigint"),
+            }
+        )
+        if chains.logged:
+            of_log = logged_lines(self._log, self.changes, chains_frame.where("is_logged"))
+            lines = lines.unionByName(of_log, allowMissingColumns=True)
+        valid_since = self.lookup.valid_since if chains.logged else {}
+        completer = ChainCompleter(tuple(self.changes.columns), self._truncates(), valid_since)
+        by_chain = lines.select(*LINE, REST).repartition("table_name", KEY_CHAIN)
+        in_order = by_chain.sortWithinPartitions(*LINE_ORDER)
+        completed = in_order.mapInArrow(completer, self.changes.schema).sortWithinPartitions("ordinal")
+        return cache_frame(self.cache, completed)
+
+    def _stored_lines(self, ids: DataFrame, chains: "_KeyChains") -> list[DataFrame]:
+        """Return lines of what the tables have of rows, but those that are followed from the log."""
+        if chains.logged:
+            ids = self._hinted(
+                ids.join(ids_frame(self.lookup.spark, chains.logged), list(ROW_ID), "left_anti")
+            )
+        stored = self.lookup.stored(ids, self.lookup.columns)
+        if stored is None:
+            return []
+        stored = cache_frame(self.cache, stored)
+        doubtful = stored.where("NOT is_whole_row").select(*ROW_ID)
+        return [stored] if doubtful.isEmpty() else [stored, self.lookup.unknown(doubtful)]
+
+    def _truncates(self) -> Mapping[str, Sequence[int]]:
+        """Return the ordinals of the truncates of the tables of which changes lack values."""
+        ordinals: defaultdict[str, list[int]] = defaultdict(list)
+        truncates = self.changes.where(IS_TRUNCATE).select("table_name", "ordinal")
+        for row in truncates.orderBy("ordinal").collect():
+            if row["table_name"] in self.lookup.columns:
+                ordinals[row["table_name"]].append(row["ordinal"])
+        return dict(ordinals)
+
+    @cached_property
+    def _log(self) -> DataFrame:
+        return read_log(self.lookup.pipeline, self.lookup.spark)
+
+    def _hinted(self, ids: DataFrame) -> DataFrame:
+        return F.broadcast(ids) if self.is_few else ids
 
 
-def complete_distributed(ordered: DataFrame, completion: DistributedCompletion) -> DataFrame:
-    """Return changes with the values that the source left out; not in the order of the log any more.
+@dataclass(frozen=True)
+class _KeyChains:
+    """The key chains of rows that do not have one each.
 
-    Nothing of the size of the batch comes to the driver but, where they are few, the keys of the rows.
+    Args:
+        names: the rows' key chains.
+        logged: the rows that are followed from the log, with all of their chains.
     """
-    lookup, cache = completion.lookup, completion.cache
-    lacking = ordered.where(_IS_ASKED)
-    ids = _ids(lacking, completion)
-    rest = [name for name in ordered.columns if name not in CHANGE_COLUMNS]
-    changes = ordered.where(f"NOT {IS_TRUNCATE}").join(ids, list(ROW_ID), "left_semi")
-    lines = changes.select("*", F.when(F.expr(LACKS_VALUES), F.struct(*rest)).alias(REST))
-    stored = _stored(lookup, ids, cache)
-    for further in (*_lines_of(lookup, stored), *_former(changes, stored, completion)):
-        lines = lines.unionByName(further, allowMissingColumns=True)
-    lines = _with_chains(lines, completion.moved).select(*LINE, REST)
-    chains = ChainCompleter(tuple(ordered.columns), _truncates(ordered, lookup.columns))
-    by_chain = lines.repartition(*_BY_CHAIN).sortWithinPartitions(*_BY_CHAIN, "ordinal")
-    completed = by_chain.mapInArrow(chains, ordered.schema).sortWithinPartitions("ordinal")
-    unchanged = ordered.where(f"NOT {_IS_ASKED}")
-    if completion.only_moved:
-        unchanged = unchanged.unionByName(lacking.join(ids, list(ROW_ID), "left_anti"))
-    return unchanged.unionByName(cache_frame(cache, completed))
+
+    names: Mapping[RowId, str]
+    logged: frozenset[RowId]
 
 
-def _ids(lacking: DataFrame, completion: DistributedCompletion) -> DataFrame:
-    """Return the rows that are followed."""
-    moved = [completion.moved.select(*ROW_ID)] if completion.moved is not None else []
-    single = [] if completion.only_moved else [lacking.select(*ROW_ID)]
-    ids = reduce(DataFrame.union, [*moved, *single]).distinct()
-    return F.broadcast(ids) if completion.is_few else ids
-
-
-def _with_chains(lines: DataFrame, moved: DataFrame | None) -> DataFrame:
-    if moved is None:
-        return lines.withColumn(KEY_CHAIN, F.col("keys"))
-    joined = lines.join(moved, list(ROW_ID), "left")
-    return joined.withColumn(KEY_CHAIN, F.coalesce(KEY_CHAIN, "keys"))
-
-
-def _truncates(ordered: DataFrame, tables: Collection[str]) -> Mapping[str, Sequence[int]]:
-    """Return the ordinals of the truncates of tables."""
-    ordinals: defaultdict[str, list[int]] = defaultdict(list)
-    for row in ordered.where(IS_TRUNCATE).select("table_name", "ordinal").orderBy("ordinal").collect():
-        if row["table_name"] in tables:
-            ordinals[row["table_name"]].append(row["ordinal"])
-    return dict(ordinals)
-
-
-def _stored(lookup: Lookup, ids: DataFrame, cache: ExitStack) -> DataFrame | None:
-    """Return what the tables have of rows; None where there is no table yet."""
-    frames = [lookup.rows(name, _keys_of(ids, name)) for name in sorted(lookup.columns)]
-    tables = [frame for frame in frames if frame is not None]
-    return cache_frame(cache, reduce(DataFrame.union, tables)) if tables else None
-
-
-def _lines_of(lookup: Lookup, rows: DataFrame | None) -> list[DataFrame]:
-    """Return lines of what the tables have of rows, and of what they have as NULL for want of a value."""
-    if rows is None:
-        return []
-    lines = _lines(rows.select(*ROW_ID, "new_values"), STORED, STORED_PLACE)
-    doubtful = rows.where(LACKS).select(*ROW_ID)
-    if doubtful.isEmpty():
-        return [lines]
-    unknown = lookup.unresolved(doubtful).groupBy(*ROW_ID)
-    columns = unknown.agg(F.collect_list("column_name").alias("unavailable_columns"))
-    return [lines, _lines(columns, UNKNOWN, UNKNOWN_PLACE)]
-
-
-def _former(
-    changes: DataFrame, stored: DataFrame | None, completion: DistributedCompletion
-) -> list[DataFrame]:
-    """Return lines of what the log has of rows that gave their keys up in an earlier cycle.
-
-    So it is where nothing shows that the halves of a key change belong together in one cycle.
-    """
-    if completion.moved is None:
-        return []
-    moves = changes.where(f"previous_keys IS NOT NULL AND {LACKS_VALUES}")
-    movers = moves.selectExpr(
-        "table_name", "previous_keys as keys", "ordinal as at", "ordering_key as placed"
-    )
-    if stored is not None:
-        movers = movers.join(stored.select(*ROW_ID), list(ROW_ID), "left_anti")
-    changed_rows = changes.selectExpr("table_name", "keys", "ordinal as named_at")
-    present = movers.join(changed_rows, list(ROW_ID)).where("named_at < at").select(*ROW_ID, "at")
-    movers = movers.join(present, [*ROW_ID, "at"], "left_anti").groupBy(*ROW_ID).agg(F.min("placed"))
-    movers = cache_frame(completion.cache, movers.toDF(*ROW_ID, "placed"))
-    if movers.isEmpty():
-        return []
-    lookup = completion.lookup
-    log = read_log(lookup.pipeline, lookup.spark)
-    emptied = log.where(IS_TRUNCATE).groupBy("table_name").agg(F.max("ordinal").alias("emptied_at"))
-    former = log.join(movers, list(ROW_ID)).where("ordering_key < placed")
-    living = former.join(emptied, "table_name", "left").where("ordinal > coalesce(emptied_at, -1)")
-    return [living.select(*CHANGE_COLUMNS).drop("previous_keys")]
-
-
-def _keys_of(ids: DataFrame, table: str) -> DataFrame:
-    return ids.where(F.col("table_name") == table).select("keys")
-
-
-def _lines(frame: DataFrame, kind: str, place: int) -> DataFrame:
-    return frame.select("*", F.lit(kind).alias("change_kind"), F.lit(place).cast("bigint").alias("ordinal"))
+def _chains_with(rows: Collection[RowId], names: Mapping[RowId, str]) -> Mapping[RowId, str]:
+    """Return the key chains that have any of some rows."""
+    chains = {(row_id[0], names[row_id]) for row_id in rows if row_id in names}
+    return {row_id: name for row_id, name in names.items() if (row_id[0], name) in chains}

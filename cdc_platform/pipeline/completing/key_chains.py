@@ -1,7 +1,11 @@
-"""Changes that lack values, completed by key chain: in order, after what the table has of their rows."""
+"""Lines of key chains, and the completion of the changes among them, in order, after what is stored.
+
+A line is a change, or what a table has of a row. All lines of rows that key changes connect form one chain;
+all other rows have one each.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,16 +17,21 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.json_codec import NULL, read_members, write_members
 
 STORED: Final = "stored"
-"""Kind of a line that has what the table has of the row."""
+"""Kind of a line that has what the table has of a row; no whole row where a column is NULL."""
 UNKNOWN: Final = "unknown"
 """Kind of a line whose unavailable columns are those that the table has as NULL for want of a value."""
 STORED_PLACE: Final = -2
 UNKNOWN_PLACE: Final = -1
 """Ordinals of such lines: below all of changes."""
+
 KEY_CHAIN: Final = "key_chain"
-"""Rows whose keys change belong to one key chain with those whose keys they have had; named by one key."""
+"""Column that names a key chain by one of its keys."""
+SOURCE_PLACE: Final = "source_place"
+"""Column with the ordering key of a change, in chains that are followed from the log; else empty."""
+LOGGED_MICROS: Final = "logged_micros"
+"""Column that says of changes of the log when they were committed; NULL in all other lines."""
 REST: Final = "rest"
-"""Further column of a line, a struct: all that the log is to have of a change that is completed."""
+"""Further column, a struct: all that the log is to have of a change that is completed."""
 
 CHANGE_COLUMNS: Final = (
     "table_name",
@@ -35,7 +44,8 @@ CHANGE_COLUMNS: Final = (
     "is_whole_row",
 )
 """Columns of the log that make up a change."""
-LINE: Final = (KEY_CHAIN, *CHANGE_COLUMNS)
+LINE: Final = (KEY_CHAIN, SOURCE_PLACE, LOGGED_MICROS, *CHANGE_COLUMNS)
+LINE_ORDER: Final = ("table_name", KEY_CHAIN, SOURCE_PLACE, "ordinal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,7 @@ class ChainChange:
 
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> "ChainChange":
-        """Return the change of a row of the log, of which `previous_keys` may be left out.
+        """Return the change of a row of the log.
 
         Raises:
             LakeDamaged: the row is none that the platform writes.
@@ -73,7 +83,7 @@ class ChainChange:
             mod_type=ModType(line["change_kind"].upper()),
             new_values=values,
             unavailable=unavailable,
-            previous_key=line.get("previous_keys"),
+            previous_key=line["previous_keys"],
             is_whole_row=line["is_whole_row"] or bool(unavailable),
         )
         return cls(change, nulls)
@@ -84,17 +94,67 @@ class ChainChange:
         return write_members({**(completed.new_values or {}), **nulls})
 
 
+@dataclass(frozen=True)
+class ChainCompleter:
+    """Completes Arrow batches of lines in `LINE_ORDER`; batches may divide a chain.
+
+    Takes columns `LINE` and `REST`, and returns the changes that have the latter, as the log has them.
+
+    Args:
+        columns: the columns of the log, in the order of the result.
+        truncates: ordinals of the truncates of each table, ascending; chains that are followed from the log
+            have lines of these.
+        valid_since: when columns came up or got another type, by table and column: of changes of the log,
+            values from before are none of the present column.
+    """
+
+    columns: tuple[str, ...]
+    truncates: Mapping[str, Sequence[int]]
+    valid_since: Mapping[tuple[str, str], int]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield a batch of completed changes for each batch, row after row."""
+        follower = _ChainFollower(self)
+        for batch in batches:
+            yield self._completed(batch, follower)
+
+    def _completed(self, batch: pa.RecordBatch, follower: "_ChainFollower") -> pa.RecordBatch:
+        lines = zip(*(batch.column(name).to_pylist() for name in LINE), strict=True)
+        is_asked = batch.column(REST).is_valid().to_pylist()
+        places, completions = list[int](), list[tuple[str, list[str]]]()
+        for place, line in enumerate(lines):
+            completion = follower.take(dict(zip(LINE, line, strict=True)))
+            if completion is not None and is_asked[place]:
+                places.append(place)
+                completions.append(completion)
+        return self._as_logged(batch.take(pa.array(places, pa.int64())), completions)
+
+    def _as_logged(
+        self, changes: pa.RecordBatch, completions: Sequence[tuple[str, list[str]]]
+    ) -> pa.RecordBatch:
+        rest = changes.column(REST)
+        arrays = {name: changes.column(name) for name in CHANGE_COLUMNS}
+        arrays |= dict(zip((field.name for field in rest.type), rest.flatten(), strict=True))
+        completed = {
+            "new_values": [values for values, _ in completions],
+            "unavailable_columns": [unresolved or None for _, unresolved in completions],
+            "is_whole_row": [not unresolved for _, unresolved in completions],
+        }
+        arrays |= {name: pa.array(values, arrays[name].type) for name, values in completed.items()}
+        return pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
+
+
 class _ChainFollower:
     """Follows one key chain after the other."""
 
-    def __init__(self, truncates: Mapping[str, Sequence[int]]) -> None:
-        self._truncates = truncates
+    def __init__(self, completer: ChainCompleter) -> None:
+        self._completer = completer
         self._current: tuple[str, str] | None = None
 
     def take(self, line: Mapping[str, Any]) -> tuple[str, list[str]] | None:
         """Return new values of a change that lacks some, and the columns that stay unresolved."""
         if (line["table_name"], line[KEY_CHAIN]) != self._current:
-            self._begin(line["table_name"], line[KEY_CHAIN])
+            self._begin(line)
         row_id = (line["table_name"], line["keys"])
         if line["change_kind"] == STORED:
             self._stored[row_id] = read_members(line["new_values"])
@@ -106,71 +166,31 @@ class _ChainFollower:
             return self._follow(line)
         return None
 
-    def _begin(self, table: str, chain: str) -> None:
-        self._current = table, chain
+    def _begin(self, line: Mapping[str, Any]) -> None:
+        self._current = line["table_name"], line[KEY_CHAIN]
         self._stored: dict[RowId, Values] = {}
         self._tracker = RowTracker(self._stored)
-        self._coming = list(reversed(self._truncates.get(table, ())))
+        truncates = () if line[SOURCE_PLACE] else self._completer.truncates.get(line["table_name"], ())
+        self._coming = list(reversed(truncates))
 
     def _follow(self, line: Mapping[str, Any]) -> tuple[str, list[str]] | None:
         while self._coming and self._coming[-1] < line["ordinal"]:
             self._coming.pop()
             self._tracker.take(RowChange(line["table_name"], "", ModType.TRUNCATE))
         logged = ChainChange.of(line)
-        completed = self._tracker.take(logged.change)
+        completed = self._tracker.take(self._as_of_now(logged.change, line[LOGGED_MICROS]))
         return (
             (logged.values_of(completed), list(completed.unavailable)) if logged.change.unavailable else None
         )
 
-
-@dataclass(frozen=True)
-class ChainCompleter:
-    """Completes Arrow batches of changes, sorted by table, key chain and ordinal; batches may divide a chain.
-
-    Takes columns `LINE` and `REST`, and returns the changes that have the latter, as the log has them.
-
-    Args:
-        columns: the columns of the log, in the order of the result.
-        truncates: ordinals of the truncates of each table, ascending.
-    """
-
-    columns: tuple[str, ...]
-    truncates: Mapping[str, Sequence[int]]
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield a batch of completed changes for each batch, row after row."""
-        follower = _ChainFollower(self.truncates)
-        for batch in batches:
-            yield self._completed(batch, follower)
-
-    def _completed(self, batch: pa.RecordBatch, follower: _ChainFollower) -> pa.RecordBatch:
-        lines = zip(*(batch.column(name).to_pylist() for name in LINE), strict=True)
-        completions = [follower.take(dict(zip(LINE, line, strict=True))) for line in lines]
-        is_asked = batch.column(REST).is_valid().to_pylist()
-        completed = [
-            (place, completed_changes)
-            for place, completed_changes in enumerate(completions)
-            if completed_changes is not None and is_asked[place]
-        ]
-        places, completed_changes = (
-            [place for place, _ in completed],
-            [completion for _, completion in completed],
-        )
-        changes = batch.take(pa.array(places, pa.int64()))
-        rest = changes.column(REST)
-        arrays = {name: changes.column(name) for name in CHANGE_COLUMNS}
-        arrays |= dict(zip((field.name for field in rest.type), rest.flatten(), strict=True))
-        arrays |= {
-            "new_values": _like(batch, "new_values", [values for values, _ in completed_changes]),
-            "unavailable_columns": _like(
-                batch, "unavailable_columns", [unresolved or None for _, unresolved in completed_changes]
-            ),
-            "is_whole_row": _like(
-                batch, "is_whole_row", [not unresolved for _, unresolved in completed_changes]
-            ),
+    def _as_of_now(self, change: RowChange, logged_micros: int | None) -> RowChange:
+        """Return a change of the log without values of columns that have another type now."""
+        if logged_micros is None or change.new_values is None:
+            return change
+        since = self._completer.valid_since
+        values = {
+            name: value
+            for name, value in change.new_values.items()
+            if since.get((change.table, name), 0) <= logged_micros
         }
-        return pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
-
-
-def _like(batch: pa.RecordBatch, name: str, values: list[Any]) -> pa.Array:
-    return pa.array(values, batch.schema.field(name).type)
+        return replace(change, new_values=values)

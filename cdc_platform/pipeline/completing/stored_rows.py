@@ -1,31 +1,33 @@
-"""Single rows of the tables as they were after a cycle, with their values as the log writes them."""
+"""Lines of single rows of the tables as they were after a cycle, with values as the log writes them."""
 
+import operator
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Final
+from functools import cached_property, reduce
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark
+from cdc_platform.model.rows.resolution import RowId
 from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
 from cdc_platform.model.schema.table_schema import ARRAY, ColumnType, TableSchema
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
+from cdc_platform.pipeline.completing.key_chains import STORED, STORED_PLACE, UNKNOWN, UNKNOWN_PLACE
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.evolve import known_through
 from cdc_platform.pipeline.schema.retyped_columns import NOTHING, replaced_columns
 from cdc_platform.pipeline.versions.branch import contains, finished_head
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
-from cdc_platform.spark.frames.some_rows import changes_of
+from cdc_platform.spark.frames.some_rows import ROW_ID, changes_of, ids_frame
 from cdc_platform.spark.log.unresolved import unresolved_values
 from cdc_platform.spark.tables.typed import ORDINAL, type_changes
-
-LACKS: Final = "lacks_values"
-"""Whether any of the columns that were asked for is NULL: of some the log tells that nobody knows them."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,54 @@ class Lookup:
     cycle: int
     columns: Mapping[str, Collection[str]]
 
-    def rows(self, table: str, keys: DataFrame) -> DataFrame | None:
-        """Return values of rows of one table; None where the table has no version of the cycle.
+    def stored(self, ids: DataFrame, tables: Collection[str]) -> DataFrame | None:
+        """Return lines of what tables have of rows; None where no table has a version of the cycle.
 
         Args:
-            table: the source table.
-            keys: the rows' `keys`, distinct; a table is not moved to those that are broadcast.
-
-        Returns:
-            `table_name`, `keys`, `new_values` (a JSON object of the columns that the table has) and
-            `lacks_values`; no row for one that the table does not have.
+            ids: the rows' `table_name` and `keys`, distinct; where they are broadcast, no table is moved.
+            tables: the tables.
         """
+        frames = [self._stored(name, ids.where(F.col("table_name") == name)) for name in sorted(tables)]
+        lines = [frame for frame in frames if frame is not None]
+        return reduce(DataFrame.unionByName, lines) if lines else None
+
+    def unknown(self, stored: DataFrame) -> DataFrame:
+        """Return a line for each column that a row of the tables has as NULL for want of a value.
+
+        Args:
+            stored: `table_name` and `keys` of rows with a column that is NULL, distinct.
+        """
+        log = changes_of(read_log(self.pipeline, self.spark), stored, self.columns)
+        unresolved = unresolved_values(log, known_through(self.pipeline, self.cycle).observed_since)
+        columns = F.array("column_name").alias("unavailable_columns")
+        return _lines(unresolved.select(*ROW_ID, columns), UNKNOWN, UNKNOWN_PLACE)
+
+    def few(self, ids: Collection[RowId]) -> list[pa.Table]:
+        """Return stored and unknown lines of a few rows, by one Spark job, or two if a column is NULL."""
+        frame = self.stored(ids_frame(self.spark, ids), {table for table, _ in ids})
+        if frame is None:
+            return []
+        stored = frame.toArrow()
+        doubtful = stored.filter(pc.invert(stored["is_whole_row"])).select(list(ROW_ID))
+        if not doubtful.num_rows:
+            return [stored]
+        return [stored, self.unknown(F.broadcast(self.spark.createDataFrame(doubtful))).toArrow()]
+
+    @cached_property
+    def valid_since(self) -> Mapping[tuple[str, str], int]:
+        """Moments since which changes of the log have values of the present types, by table and column."""
+        observed = known_through(self.pipeline, self.cycle).observed_since
+        replaced = ((table, name) for table, names in self._replaced.items() for name in names)
+        since = {**observed, **dict.fromkeys(replaced, sys.maxsize)}
+        return {column: micros for column, micros in since.items() if column[0] in self.columns}
+
+    @cached_property
+    def _replaced(self) -> Mapping[str, frozenset[str]]:
+        """Columns, by table, whose stored values are of another type than the changes at hand."""
+        return replaced_columns(self.pipeline, self.cycle)
+
+    def _stored(self, table: str, ids: DataFrame) -> DataFrame | None:
+        """Return lines of rows of one table; none for a row that the table does not have."""
         pipeline = self.pipeline
         is_present = any(schema.name == table for schema in pipeline.tables)
         version = version_at(pipeline, self.spark, table, self.cycle) if is_present else None
@@ -65,24 +104,13 @@ class Lookup:
         if keeps_deleted(schema):
             rows = rows.where(~F.col(DELETED))
         there = {case_key(name) for name in rows.columns}
-        names = {*self.columns[table]} - self.replaced.get(table, NOTHING)
+        names = {*self.columns[table]} - self._replaced.get(table, NOTHING)
         values = [
             column
             for column in schema.value_columns
             if column.source_name in names and case_key(column.name) in there
         ]
-        return _joined(rows, _typed_keys(keys, schema), schema, values)
-
-    @cached_property
-    def replaced(self) -> Mapping[str, frozenset[str]]:
-        """Columns, by table, whose stored values are of another type than the changes at hand."""
-        return replaced_columns(self.pipeline, self.cycle)
-
-    def unresolved(self, ids: DataFrame) -> DataFrame:
-        """Return those values of rows that nobody knows, as `table_name`, `keys` and `column_name`."""
-        log = read_log(self.pipeline, self.spark)
-        since = known_through(self.pipeline, self.cycle).observed_since
-        return unresolved_values(changes_of(log, ids, self.columns), since)
+        return _joined(rows, _typed_keys(ids.select("keys"), schema), schema, values)
 
 
 def version_at(pipeline: Pipeline, spark: SparkSession, table: str, cycle: int) -> Snapshot | None:
@@ -116,15 +144,18 @@ def _joined(
     stored = {column.source_name: F.col(quote_spark(column.name)) for column in values}
     texts = [_text(stored[column.source_name], column.type).alias(column.source_name) for column in values]
     json_text = F.to_json(F.struct(*texts), {"ignoreNullFields": "false"}) if texts else F.lit("{}")
-    lacks = F.lit(False)
-    for value in stored.values():
-        lacks |= value.isNull()
-    return rows.join(keys, same).select(
+    is_whole = reduce(operator.and_, (value.isNotNull() for value in stored.values()), F.lit(True))
+    lines = rows.join(keys, same).select(
         F.lit(schema.name).alias("table_name"),
         F.col(ORDINAL).alias("keys"),
         json_text.alias("new_values"),
-        lacks.alias(LACKS),
+        is_whole.alias("is_whole_row"),
     )
+    return _lines(lines, STORED, STORED_PLACE)
+
+
+def _lines(frame: DataFrame, kind: str, place: int) -> DataFrame:
+    return frame.select("*", F.lit(kind).alias("change_kind"), F.lit(place).cast("bigint").alias("ordinal"))
 
 
 def _typed_keys(keys: DataFrame, schema: TableSchema) -> DataFrame:

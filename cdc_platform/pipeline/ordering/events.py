@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
+from cdc_platform.pipeline.completing.complete import complete_changes, complete_few
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
-from cdc_platform.pipeline.completing.resolve import complete_changes, complete_few
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.addresses import call_waiting, tells_addresses, with_keys_by_address
 from cdc_platform.pipeline.ordering.key_shifts import with_shifted_keys

@@ -13,7 +13,9 @@ from cdc_platform.model.rows.resolution import RowId
 ROW_ID: Final = ("table_name", "keys")
 IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
 _IDS: Final = pa.schema([(name, pa.string()) for name in ROW_ID])
-_KEY_CHAINS: Final = pa.schema([(name, pa.string()) for name in (*ROW_ID, "key_chain")])
+_KEY_CHAINS: Final = pa.schema(
+    [*((name, pa.string()) for name in (*ROW_ID, "key_chain")), ("is_logged", pa.bool_())]
+)
 
 
 def ids_frame(spark: SparkSession, ids: Iterable[RowId]) -> DataFrame:
@@ -25,9 +27,18 @@ def ids_frame(spark: SparkSession, ids: Iterable[RowId]) -> DataFrame:
     return F.broadcast(spark.createDataFrame(pa.table([names, keys], schema=_IDS)))
 
 
-def key_chains_frame(spark: SparkSession, chains: Mapping[RowId, str]) -> DataFrame:
-    """Return rows' ids with the key chains that they belong to, as `key_chain`; each task gets all."""
-    columns = [*zip(*((*row_id, chains[row_id]) for row_id in sorted(chains)), strict=True)]
+def key_chains_frame(
+    spark: SparkSession, chains: Mapping[RowId, str], logged: Collection[RowId]
+) -> DataFrame:
+    """Return rows' ids with their key chains as `key_chain`, and as `is_logged`; each task gets all.
+
+    Args:
+        spark: session that gets the frame.
+        chains: the rows' key chains.
+        logged: the rows that are followed from the log.
+    """
+    rows = [(*row_id, chains[row_id], row_id in logged) for row_id in sorted(chains)]
+    columns = list(zip(*rows, strict=True)) or [()] * len(_KEY_CHAINS)
     return F.broadcast(spark.createDataFrame(pa.table(list(map(list, columns)), schema=_KEY_CHAINS)))
 
 

@@ -103,12 +103,16 @@ def lacking_rows(ordered: pa.Table, *, completes_log: bool) -> pa.Table:
         completes_log: whether every value that the source left out is completed; else only those of inserted
             rows and of rows whose keys change.
     """
-    lacks = pc.greater(pc.fill_null(pc.list_value_length(ordered["unavailable_columns"]), 0), 0)
-    lacking = ordered.filter(pc.and_(lacks, pc.invert(ordered[UNSOUND])))
+    lacking = ordered.filter(pc.and_(lack_values(ordered), pc.invert(ordered[UNSOUND])))
     if completes_log:
         return lacking
     is_insert = pc.equal(lacking["change_kind"], ChangeKind.INSERT.value)
     return lacking.filter(pc.or_(pc.is_valid(lacking["previous_keys"]), is_insert))
+
+
+def lack_values(changes: pa.Table) -> pa.ChunkedArray:
+    """Return of each change whether it lacks values that the source left out."""
+    return pc.greater(pc.fill_null(pc.list_value_length(changes["unavailable_columns"]), 0), 0)
 
 
 def _is_alone(row: _Row) -> bool:

@@ -1,37 +1,28 @@
 """Values that the source did not send are found where they were seen last, and nowhere else."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given, settings
 
-from cdc_platform.model.rows.resolution import (
-    Origin,
-    Resolution,
-    RowChange,
-    RowId,
-    Unresolved,
-    Values,
-    needed_rows,
-    resolve,
-)
+from cdc_platform.model.rows.resolution import RowChange, RowId, Values
 from cdc_platform.model.stream.records import ModType
 from cdc_platform_tests.support.played_rows import LARGE, SIZES, STEPS, TABLE, Database, change, key, play
+from cdc_platform_tests.support.resolved_rows import resolve
 
 
-def values_of(result: Resolution) -> list[Values | None]:
+def values_of(changes: Sequence[RowChange]) -> list[Values | None]:
     """Return the values of all changes."""
-    return [change.new_values for change in result.changes]
+    return [change.new_values for change in changes]
 
 
 def test_the_stored_row_has_what_an_update_lacks() -> None:
     """An update that leaves the large value alone gets it from the table."""
-    result = resolve(
+    changes = resolve(
         [change(ModType.UPDATE, 1, {"a": 2}, unavailable=("big",))], {(TABLE, key(1)): {"a": 1, "big": "x"}}
     )
     expected = [{"a": 2, "big": "x"}]
-    assert expected == values_of(result)
-    assert result.origins[Origin.STORED] == sum(result.origins.values())
+    assert expected == values_of(changes)
 
 
 def test_the_batch_knows_better_than_the_table() -> None:
@@ -41,9 +32,8 @@ def test_the_batch_knows_better_than_the_table() -> None:
         change(ModType.UPDATE, 1, {"a": 2}, unavailable=("big",)),
         change(ModType.UPDATE, 1, {"a": 3}, unavailable=("big",)),
     ]
-    result = resolve(changes, {(TABLE, key(1)): {"a": 0, "big": "old"}})
     expected = {"a": 3, "big": "new"}
-    assert expected == values_of(result)[-1]
+    assert expected == values_of(resolve(changes, {(TABLE, key(1)): {"a": 0, "big": "old"}}))[-1]
 
 
 def test_null_is_a_value() -> None:
@@ -52,36 +42,44 @@ def test_null_is_a_value() -> None:
         change(ModType.UPDATE, 1, {"big": None}),
         change(ModType.UPDATE, 1, {"a": 2}, unavailable=("big",)),
     ]
-    result = resolve(changes, {(TABLE, key(1)): {"big": "old"}})
     expected = {"a": 2, "big": None}
-    assert expected == values_of(result)[-1]
+    assert expected == values_of(resolve(changes, {(TABLE, key(1)): {"big": "old"}}))[-1]
 
 
 def test_a_row_that_moves_onto_a_freed_key_brings_its_own_value() -> None:
     """The row that was deleted under the key leaves nothing to the row that gets the key."""
     changes = [
         change(ModType.DELETE, 5001),
-        change(ModType.DELETE, 5002, may_move=True),
+        change(ModType.DELETE, 5002),
         change(ModType.INSERT, 5001, {"a": 1}, unavailable=("big",), previous_key=key(5002)),
     ]
     stored = {(TABLE, key(5001)): {"big": "victim's"}, (TABLE, key(5002)): {"big": "mover's"}}
-    result = resolve(changes, stored)
     expected = {"a": 1, "big": "mover's"}
-    assert expected == values_of(result)[-1]
-    assert not result.departed
+    assert expected == values_of(resolve(changes, stored))[-1]
+
+
+def test_a_row_that_moves_is_the_one_that_has_the_key() -> None:
+    """Where the half that leaves the key comes later, a row that had the key before gives nothing."""
+    changes = [
+        change(ModType.DELETE, 1),
+        change(ModType.INSERT, 1, {"a": 1, "big": "new"}),
+        change(ModType.INSERT, 2, {"a": 2}, unavailable=("big",), previous_key=key(1)),
+    ]
+    expected = {"a": 2, "big": "new"}
+    assert expected == values_of(resolve(changes, {(TABLE, key(1)): {"big": "dead"}}))[-1]
 
 
 def test_the_halves_of_a_key_change_may_be_in_two_batches() -> None:
-    """The first batch hands the row's last values on, and the second one finds them."""
-    first = resolve([change(ModType.DELETE, 1, may_move=True)], {(TABLE, key(1)): {"big": "x"}})
+    """No table has the row any more when the second half comes, and the log has its last values."""
+    insert = change(ModType.INSERT, 1, {"a": 0, "big": "x"})
+    first = resolve([change(ModType.DELETE, 1)], {(TABLE, key(1)): {"a": 0, "big": "x"}}, [insert])
     second = resolve(
         [change(ModType.INSERT, 2, {"a": 1}, unavailable=("big",), previous_key=key(1))],
         {(TABLE, key(1)): None},
-        first.departed,
+        [insert, *first],
     )
     expected = [{"a": 1, "big": "x"}]
     assert expected == values_of(second)
-    assert not second.departed
 
 
 def test_a_reinserted_row_has_nothing_of_the_one_before() -> None:
@@ -89,22 +87,22 @@ def test_a_reinserted_row_has_nothing_of_the_one_before() -> None:
     late = change(ModType.UPDATE, 1, {"a": 2}, unavailable=("big",))
     stored = {(TABLE, key(1)): {"big": "dead"}}
     for ending in (change(ModType.DELETE, 1), RowChange(TABLE, "{}", ModType.TRUNCATE)):
-        result = resolve([ending, late], stored)
-        assert (Unresolved(1, TABLE, key(1), ("big",)),) == result.unresolved
+        assert late == resolve([ending, late], stored)[-1]
 
 
 def test_what_nobody_knows_is_unresolved_until_it_comes() -> None:
     """A row that was never seen has no value, neither NULL nor a marker, until an event brings one."""
-    changes = [
-        change(ModType.UPDATE, 1, {"a": 1}, unavailable=("big",)),
-        change(ModType.UPDATE, 1, {"a": 2, "big": "healed"}),
-        change(ModType.UPDATE, 1, {"a": 3}, unavailable=("big",)),
-    ]
-    result = resolve(changes, {})
+    changes = resolve(
+        [
+            change(ModType.UPDATE, 1, {"a": 1}, unavailable=("big",)),
+            change(ModType.UPDATE, 1, {"a": 2, "big": "healed"}),
+            change(ModType.UPDATE, 1, {"a": 3}, unavailable=("big",)),
+        ],
+        {},
+    )
     expected = [{"a": 1}, {"a": 2, "big": "healed"}, {"a": 3, "big": "healed"}]
-    assert expected == values_of(result)
-    assert Unresolved(0, TABLE, key(1), ("big",)) == result.unresolved[0]
-    assert result.unresolved[0].columns == result.changes[0].unavailable
+    assert expected == values_of(changes)
+    assert [change.unavailable for change in changes] == [("big",), (), ()]
 
 
 def test_a_partial_update_leaves_the_other_columns_as_they_were() -> None:
@@ -128,17 +126,14 @@ def fold(table: dict[RowId, Values], change: RowChange) -> None:
 
 
 def read_in_batches(database: Database, sizes: Sequence[int], table: dict[RowId, Values]) -> list[RowChange]:
-    """Return all changes, resolved in batches of the sizes; only rows said to be needed are looked up."""
+    """Return all changes, resolved in batches of the sizes."""
     changes: list[RowChange] = []
-    departed: Mapping[RowId, Values] = {}
     while len(changes) < len(database.changes):
         size = sizes[len(changes) % len(sizes)]
         batch = database.changes[len(changes) : len(changes) + size]
-        result = resolve(batch, {row: table.get(row) for row in needed_rows(batch)}, departed)
-        departed = result.departed
-        for resolved in result.changes:
+        changes += resolve(batch, dict(table), changes)
+        for resolved in changes[-len(batch) :]:
             fold(table, resolved)
-        changes += result.changes
     return changes
 
 

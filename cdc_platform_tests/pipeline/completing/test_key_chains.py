@@ -9,13 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.model.rows.connected_rows import key_chains_of
-from cdc_platform.model.rows.resolution import RowChange, RowId, Values, resolve
+from cdc_platform.model.rows.resolution import RowChange, RowId, Values
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.completing.key_chains import (
     CHANGE_COLUMNS,
     KEY_CHAIN,
     LINE,
+    LINE_ORDER,
+    LOGGED_MICROS,
     REST,
+    SOURCE_PLACE,
     STORED,
     STORED_PLACE,
     UNKNOWN,
@@ -23,13 +26,16 @@ from cdc_platform.pipeline.completing.key_chains import (
     ChainCompleter,
 )
 from cdc_platform_tests.support.played_rows import LARGE, SIZES, STEPS, TABLE, key, play
+from cdc_platform_tests.support.resolved_rows import resolve
 
 Line = dict[str, Any]
-Told = tuple[int, Values, list[str] | None, bool, str]
+Completed = tuple[int, Values, list[str] | None, bool, str]
 
 LINES: Final = pa.schema(
     [
         (KEY_CHAIN, pa.string()),
+        (SOURCE_PLACE, pa.string()),
+        (LOGGED_MICROS, pa.int64()),
         ("table_name", pa.string()),
         ("keys", pa.string()),
         ("previous_keys", pa.string()),
@@ -54,7 +60,7 @@ def line_of(ordinal: int, change: RowChange, *, names_all: bool) -> Line:
     values = None if change.new_values is None else json.dumps({**change.new_values, **nulls})
     rest = {"ordering_key": f"place {ordinal}"} if change.unavailable else None
     place = (change.table, change.key, change.previous_key, ordinal)
-    values_of_line = (change.key, *place, change.mod_type.lower(), values, list(change.unavailable))
+    values_of_line = (change.key, "", None, *place, change.mod_type.lower(), values, list(change.unavailable))
     return {
         **dict(zip(LINE, values_of_line, strict=False)),
         "is_whole_row": not change.unavailable,
@@ -65,7 +71,7 @@ def line_of(ordinal: int, change: RowChange, *, names_all: bool) -> Line:
 def stored_lines(stored: Mapping[int, Any]) -> Iterator[Line]:
     """Yield what the workers are told of the table's rows."""
     for number, big in stored.items():
-        row = {"table_name": TABLE, "keys": key(number), KEY_CHAIN: key(number)}
+        row = {"table_name": TABLE, "keys": key(number), KEY_CHAIN: key(number), SOURCE_PLACE: ""}
         values = json.dumps({"a": 0, "big": None if big is ... else big})
         yield {**row, "ordinal": STORED_PLACE, "change_kind": STORED, "new_values": values}
         if big is ...:
@@ -82,11 +88,12 @@ def with_chains(lines: Sequence[Line]) -> list[Line]:
     return [{**line, KEY_CHAIN: chains.get((TABLE, line["keys"]), line[KEY_CHAIN])} for line in lines]
 
 
-def completed(lines: Sequence[Line], truncates: Sequence[int], most: int) -> list[Told]:
+def completed(lines: Sequence[Line], truncates: Sequence[int], most: int) -> list[Completed]:
     """Return the completed changes by ordinal, of lines that come in batches of so many at most."""
-    by_chain = sorted(with_chains(lines), key=lambda line: (line[KEY_CHAIN], line["ordinal"]))
-    batches = pa.Table.from_pylist(by_chain, LINES).to_batches(max_chunksize=most)
-    chains = ChainCompleter((*CHANGE_COLUMNS, "ordering_key"), {TABLE: truncates})
+    table = pa.Table.from_pylist(lines, LINES)
+    by_chain = table.sort_by([(name, "ascending") for name in LINE_ORDER])
+    batches = by_chain.to_batches(max_chunksize=most)
+    chains = ChainCompleter((*CHANGE_COLUMNS, "ordering_key"), {TABLE: truncates}, {})
     rows = [row for batch in chains(batches) for row in batch.to_pylist()]
     lines_completed = [
         (
@@ -101,7 +108,9 @@ def completed(lines: Sequence[Line], truncates: Sequence[int], most: int) -> lis
     return sorted(lines_completed, key=lambda row: row[0])
 
 
-def expected_of(changes: Sequence[RowChange], stored: Mapping[int, Any], *, names_all: bool) -> list[Told]:
+def expected_of(
+    changes: Sequence[RowChange], stored: Mapping[int, Any], *, names_all: bool
+) -> list[Completed]:
     """Return the same as the whole batch has it."""
     rows: dict[RowId, Values] = {
         (TABLE, key(number)): {"a": 0} if big is ... else {"a": 0, "big": big}
@@ -115,7 +124,7 @@ def expected_of(changes: Sequence[RowChange], stored: Mapping[int, Any], *, name
             not done.unavailable,
             f"place {ordinal}",
         )
-        for ordinal, (change, done) in enumerate(zip(changes, resolve(changes, rows).changes, strict=True))
+        for ordinal, (change, done) in enumerate(zip(changes, resolve(changes, rows), strict=True))
         if change.unavailable
     ]
 
@@ -144,7 +153,47 @@ def test_key_chains_alone_are_the_whole_batch(
         if change.mod_type is not ModType.TRUNCATE
     ]
     expected = expected_of(changes, stored, names_all=names_all)
-    assert expected == completed([*stored_lines(stored), *lines], truncates, sizes[0])
+    lines = with_chains([*stored_lines(stored), *lines])
+    assert expected == completed(lines, truncates, sizes[0])
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS, LOST, SIZES, st.sets(st.integers(0, 60)))
+def test_a_log_with_late_changes_is_followed_in_the_order_of_the_source(
+    steps: list[tuple[Any, ...]], lost: set[ModType], sizes: list[int], coming: set[int]
+) -> None:
+    """Changes of the batch get values from those before them, whichever of these the log had already."""
+    changes = [change for change in play(steps, {}).changes if change.mod_type not in lost]
+    lines = []
+    for place, change in enumerate(changes):
+        # The log numbers changes as they arrive.
+        ordinal = place + 1_000 if place in coming else place
+        line = line_of(ordinal, change, names_all=False)
+        is_of_batch = place in coming and line[REST] is not None
+        line |= {SOURCE_PLACE: f"{place:03d}", REST: line[REST] if is_of_batch else None}
+        line |= {KEY_CHAIN: "all", LOGGED_MICROS: None if place in coming else 1}
+        lines.append(line if change.mod_type is not ModType.TRUNCATE else {**line, "keys": None})
+    expected = [
+        (place + 1_000, *values[1:-1], f"place {place + 1_000}")
+        for values in expected_of(changes, {}, names_all=False)
+        for place in [values[0]]
+        if place in coming
+    ]
+    assert expected == completed(lines, [0], sizes[0])
+
+
+def test_values_of_a_former_type_are_none_of_the_column() -> None:
+    """A change of the log gives only values that its columns have had since they got their types."""
+    lines = [
+        line_of(0, RowChange(TABLE, key(1), ModType.INSERT, {"a": 1, "big": "old"}), names_all=False),
+        line_of(1, RowChange(TABLE, key(1), ModType.UPDATE, {}, ("a", "big")), names_all=False),
+    ]
+    lines = [{**line, SOURCE_PLACE: "0"} for line in lines]
+    lines[0][LOGGED_MICROS] = 100
+    chains = ChainCompleter((*CHANGE_COLUMNS, "ordering_key"), {}, {(TABLE, "a"): 100, (TABLE, "big"): 101})
+    (batch,) = chains(pa.Table.from_pylist(lines, LINES).to_batches())
+    assert batch.column("new_values").to_pylist() == ['{"a":1}']
+    assert batch.column("unavailable_columns").to_pylist() == [["big"]]
 
 
 def test_numbers_keep_their_digits() -> None:
@@ -153,7 +202,7 @@ def test_numbers_keep_their_digits() -> None:
     first["new_values"] = '{"a":1,"big":1.10}'
     second = line_of(1, RowChange(TABLE, key(1), ModType.UPDATE, {}, ("big",)), names_all=False)
     second["new_values"] = '{"a":12345678901234567890.50}'
-    chains = ChainCompleter((*CHANGE_COLUMNS, "ordering_key"), {})
+    chains = ChainCompleter((*CHANGE_COLUMNS, "ordering_key"), {}, {})
     (batch,) = chains(pa.Table.from_pylist([first, second], LINES).to_batches())
     expected = ['{"a":12345678901234567890.50,"big":1.10}']
     assert expected == batch.column("new_values").to_pylist()

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc_platform.model.rows.resolution import RowChange, RowId, Unresolved, Values, needed_rows, resolve
+from cdc_platform.model.rows.resolution import RowChange, RowId, Values
 from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.records import ModType
 from cdc_platform_tests.sources.debezium.captures_read import Truth
 from cdc_platform_tests.sources.debezium.postgres_texts import canonical
+from cdc_platform_tests.support.resolved_rows import resolve
 
 Tables = dict[RowId, Values]
 
@@ -24,7 +25,6 @@ def row_change(event: SourceEvent) -> RowChange:
         event.unavailable_columns,
         event.previous_keys,
         event.is_whole_row,
-        may_move=event.mod_type is ModType.DELETE,
     )
 
 
@@ -33,16 +33,14 @@ def row_change_of(record: Mapping[str, Any]) -> RowChange:
     (mod,) = record["mods"]
     new_values = None if mod["new_values"] is None else json.loads(mod["new_values"])
     unavailable = tuple(record["event"]["unavailable_columns"] or ())
-    mod_type = ModType(record["mod_type"])
     return RowChange(
         record["table_name"],
         mod["keys"],
-        mod_type,
+        ModType(record["mod_type"]),
         new_values,
         unavailable,
         record["event"]["previous_keys"],
         not unavailable,
-        may_move=mod_type is ModType.DELETE,
     )
 
 
@@ -52,21 +50,21 @@ class Lake:
 
     tables: Tables = field(default_factory=dict)
     log: list[RowChange] = field(default_factory=list)
-    unresolved: list[Unresolved] = field(default_factory=list)
-    departed: Mapping[RowId, Values] = field(default_factory=dict)
 
     def take(self, changes: Sequence[RowChange]) -> None:
         """Take the changes of a cycle, in their order."""
-        stored = {row_id: self.tables.get(row_id) for row_id in needed_rows(changes)}
-        result = resolve(changes, stored, self.departed)
-        self.departed = result.departed
-        self.unresolved += result.unresolved
-        self.log += result.changes
-        for change in result.changes:
+        resolved = resolve(changes, self.tables, self.log)
+        self.log += resolved
+        for change in resolved:
             _apply(self.tables, change)
 
+    @property
+    def unresolved(self) -> list[RowChange]:
+        """The changes of which some values are not known."""
+        return [change for change in self.log if change.unavailable]
 
-def fold(events: Sequence[SourceEvent], batch: int) -> tuple[Tables, list[Unresolved]]:
+
+def fold(events: Sequence[SourceEvent], batch: int) -> tuple[Tables, list[RowChange]]:
     """Return the rows after all changes, taken in batches, and what was unresolved on the way."""
     lake = Lake()
     for start in range(0, len(events), batch):

@@ -272,7 +272,7 @@ def test_a_half_whose_other_half_comes_too_late_lacks_its_values() -> None:
         cycles.append(logs.cycle())
     _, lake = lake_of(cycles)
     (unresolved,) = lake.unresolved
-    assert unresolved.columns == ("big",)
+    assert unresolved.unavailable == ("big",)
     assert DEFAULT_PLACEHOLDER not in str(lake.log)
 
 

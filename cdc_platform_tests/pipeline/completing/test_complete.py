@@ -1,24 +1,23 @@
-"""Batches of any size, no matter who completes them, come out as the model says."""
+"""Batches come out as the model says, no matter whether this process or Spark's tasks complete them."""
 
 import json
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.model.rows.connected_rows import connected
-from cdc_platform.model.rows.resolution import RowChange, RowId, resolve
+from cdc_platform.model.rows.connected_rows import key_chains_of
+from cdc_platform.model.rows.resolution import RowChange, RowId
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.pipeline.completing.completion_size import DriverBounds
+from cdc_platform.pipeline.completing.complete import complete_changes, complete_few
+from cdc_platform.pipeline.completing.completion_size import MOST_ROWS
 from cdc_platform.pipeline.completing.key_chains import ChainChange
-from cdc_platform.pipeline.completing.resolve import complete_changes
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
@@ -28,9 +27,10 @@ from cdc_platform.spark.frames.small import interpreted
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 from cdc_platform_tests.support.cycles import sync
 from cdc_platform_tests.support.played_rows import LARGE, Database
+from cdc_platform_tests.support.resolved_rows import resolve
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
 
@@ -72,13 +72,18 @@ def rows_before(table: str) -> Iterator[str]:
     yield line(envelope("d", source=place), {"id": DELETED}) + "\n"
 
 
-def pipeline_of(lake: LakeSettings, folder: Path, tables: Sequence[str], spark: "SparkSession") -> Pipeline:
-    """Return a pipeline whose tables have the rows, after one cycle; deleted ones of `still` stay."""
-    (folder / "events.jsonl").write_text("".join(text for table in tables for text in rows_before(table)))
-    columns = dict.fromkeys((f"public.{table}" for table in tables), COLUMNS)
+@pytest.fixture(scope="module")
+def pipeline(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path_factory: pytest.TempPathFactory
+) -> Pipeline:
+    """Provide a pipeline whose tables have the rows, after one cycle; deleted ones of `still` stay."""
+    folder = tmp_path_factory.mktemp("complete")
+    texts = (text for table in ("still", "moving") for text in rows_before(table))
+    (folder / "events.jsonl").write_text("".join(texts))
+    columns = dict.fromkeys((STILL, MOVING), COLUMNS)
     source_settings = settings_with(input=FilesInput(str(folder)), strategy="enrich", columns=columns)
     options = {STILL: TableOptions(soft_delete=True)}
-    settings = PipelineSettings("resolve", source_settings, lake, table_options=options)
+    settings = PipelineSettings("complete", source_settings, session_lake, table_options=options)
     return sync(open_pipeline(settings), spark)
 
 
@@ -126,26 +131,33 @@ def ordered_of(changes: Mapping[str, Sequence[RowChange]], dice: random.Random) 
     ]
 
 
-def bytes_of(row: Mapping[str, Any]) -> int:
-    """Return what the values of a change have; together with stored rows a batch has more."""
-    return len((row["new_values"] or "").encode())
-
-
-def completed(
-    pipeline: Pipeline, spark: "SparkSession", ordered: "DataFrame", bounds: DriverBounds
+def completed_locally(
+    pipeline: Pipeline, spark: "SparkSession", rows: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the changes of a batch, completed, in the order of the log."""
+    """Return the changes of a small batch, completed, in the order of the log."""
+    ordered = spark.createDataFrame(pa.Table.from_pylist(rows, ORDERED)).toArrow()
+    with interpreted(spark, when=True):
+        completed: list[dict[str, Any]] = complete_few(pipeline, spark, ordered, 1).to_pylist()
+    return completed
+
+
+def completed_by_tasks(
+    pipeline: Pipeline, spark: "SparkSession", rows: Sequence[dict[str, Any]], most_rows: int = MOST_ROWS
+) -> list[dict[str, Any]]:
+    """Return the changes of any batch, completed, in the order of the log."""
+    ordered = spark.createDataFrame(pa.Table.from_pylist(rows, ORDERED))
     with ExitStack() as cache, interpreted(spark, when=True):
-        done = complete_changes(pipeline, spark, ordered, 1, cache, bounds)
-        rows: list[dict[str, Any]] = done.orderBy("ordinal").toArrow().to_pylist()
-    return rows
+        frame = complete_changes(pipeline, spark, ordered, 1, cache, most_rows)
+        completed: list[dict[str, Any]] = frame.orderBy("ordinal").toArrow().to_pylist()
+    return completed
 
 
 def moving_rows(rows: Sequence[Mapping[str, Any]]) -> Collection[RowId]:
     """Return the rows that changes of keys connect, where any of these lacks values."""
     moves = [row for row in rows if row["previous_keys"]]
     links = [((row["table_name"], row["keys"]), (row["table_name"], row["previous_keys"])) for row in moves]
-    return connected({(row["table_name"], row["keys"]) for row in moves if row["unavailable_columns"]}, links)
+    lacking = {(row["table_name"], row["keys"]) for row in moves if row["unavailable_columns"]}
+    return key_chains_of(lacking, links).keys()
 
 
 def with_strategy(pipeline: Pipeline, strategy: Strategy) -> Pipeline:
@@ -163,9 +175,11 @@ def as_the_model(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         for table in (STILL, MOVING)
         for number in range(KEYS)
     }
+    log = [RowChange(*row_id, ModType.SNAPSHOT, values) for row_id, values in stored.items()]
+    deleted = MOVING, f'{{"id":{DELETED}}}'
+    log += [RowChange(*deleted, ModType.SNAPSHOT, whole), RowChange(*deleted, ModType.DELETE)]
     logged = [ChainChange.of(row) for row in rows]
-    departed = {(MOVING, f'{{"id":{DELETED}}}'): whole}
-    changes = resolve([item.change for item in logged], stored, departed).changes
+    changes = resolve([item.change for item in logged], stored, log)
     return [
         {
             **row,
@@ -179,43 +193,37 @@ def as_the_model(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def test_large_batches_are_completed_as_the_model_says(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
-) -> None:
-    """Values are found, or unresolved, and nothing else changes, on either path for rows whose keys change.
+def test_batches_are_completed_as_the_model_says(pipeline: Pipeline, spark: "SparkSession") -> None:
+    """Values are found, or unresolved, and nothing else changes, wherever that is done.
 
-    Where the log is not to be completed, only values of these rows are looked for.
+    Where the log is not to be completed, only values of rows whose keys change are looked for.
     """
     dice = random.Random(20261122)  # noqa: S311  a test's input, not a secret
-    pipeline = pipeline_of(session_lake, tmp_path, ["still", "moving"], spark)
     # The source has not told that the row is there again.
     lost = RowChange(STILL, json.dumps({"id": DELETED}), ModType.UPDATE, {"a": 1}, ("big",))
     # The first half of a key change was in the cycle before.
     parted = RowChange(MOVING, json.dumps({"id": MOVED}), ModType.INSERT, {"a": 2}, ("big",))
-    changes = {
-        STILL: [*played(dice, moves=False, truncates=True), lost],
-        MOVING: [*played(dice, moves=True, truncates=False), replace(parted, previous_key=lost.key)],
-    }
-    rows = ordered_of(changes, dice)
-    ordered = spark.createDataFrame(pa.Table.from_pylist(rows, ORDERED))
+    still, moving = (
+        [*played(dice, moves=False, truncates=True), lost],
+        played(dice, moves=True, truncates=False),
+    )
+    rows = ordered_of({STILL: still, MOVING: moving}, dice)
     expected = as_the_model(rows)
-    some, none = DriverBounds(most_bytes=sum(map(bytes_of, rows))), DriverBounds(0, 0, 0)
-    for bounds in (some, none):
-        assert expected == completed(pipeline, spark, ordered, bounds)
-    moving = moving_rows(rows)
+    assert expected == completed_locally(pipeline, spark, rows)
+    rows = ordered_of({STILL: still, MOVING: [*moving, replace(parted, previous_key=lost.key)]}, dice)
+    expected = as_the_model(rows)
+    assert expected == completed_locally(pipeline, spark, rows)
+    assert expected == completed_by_tasks(pipeline, spark, rows, most_rows=0)
+    moved = moving_rows(rows)
     expected = [
-        after if (before["table_name"], before["keys"]) in moving else before
+        after if (before["table_name"], before["keys"]) in moved else before
         for before, after in zip(rows, expected, strict=True)
     ]
-    assert expected == completed(with_strategy(pipeline, Strategy.OMIT), spark, ordered, none)
+    assert expected == completed_by_tasks(with_strategy(pipeline, Strategy.OMIT), spark, rows)
 
 
-@pytest.mark.parametrize("most_changes", [10, 0])
-def test_what_goes_to_quarantine_gives_no_value(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, most_changes: int
-) -> None:
+def test_what_goes_to_quarantine_gives_no_value(pipeline: Pipeline, spark: "SparkSession") -> None:
     """A value of a refused change gets into no other one, and a refused truncate takes no row away."""
-    pipeline = pipeline_of(session_lake, tmp_path, ["still"], spark)
     key = json.dumps({"id": 1})
     changes = [
         RowChange(STILL, key, ModType.UPDATE, {"id": 1, "a": 1, "big": "refused"}),
@@ -224,7 +232,7 @@ def test_what_goes_to_quarantine_gives_no_value(
     ]
     rows = ordered_of({STILL: changes}, random.Random(1))  # noqa: S311  one table is not mixed
     rows = [{**row, "unsound": not row["unavailable_columns"]} for row in rows]
-    ordered = spark.createDataFrame(pa.Table.from_pylist(rows, ORDERED))
-    actual = completed(pipeline, spark, ordered, DriverBounds(most_changes))
-    assert rows[:2] == actual[:2]
-    assert json.loads(actual[2]["new_values"])["big"] == LARGE[0]
+    for completed in (completed_locally, completed_by_tasks):
+        actual = completed(pipeline, spark, rows)
+        assert rows[:2] == actual[:2]
+        assert json.loads(actual[2]["new_values"])["big"] == LARGE[0]
