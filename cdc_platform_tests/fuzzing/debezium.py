@@ -134,7 +134,9 @@ def _released(reader: SplitReader, buffer: TransactionBuffer) -> list[dict[str, 
     versions = {event["origin"]: json.loads(event["metadata"]).get("version") for event in events}
     PassedUntil.of(versions[PASSED])
     DecoderState.from_json(versions[STATE])
-    return sound_rows(Release(opening, {"public.other": ""})(split.blocks()))
+    # Rows of a transaction that is not whole stay changes, each with its fault.
+    whole = replace(opening, faults={})
+    return sound_rows(Release(whole, {"public.other": ""})(split.blocks()))
 
 
 def _value_of(data: bytes) -> bytes:
