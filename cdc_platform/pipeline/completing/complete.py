@@ -12,7 +12,13 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.completing.completion_size import MOST_ROWS, fits_driver, measure_lacking
+from cdc_platform.pipeline.completing.completion_size import (
+    BOUNDS,
+    BY_TASKS,
+    Bounds,
+    measure_lacking,
+    stored_rows_fit,
+)
 from cdc_platform.pipeline.completing.distributed_completion import DistributedCompletion
 from cdc_platform.pipeline.completing.local_completion import complete_locally
 from cdc_platform.pipeline.completing.stored_rows import Lookup
@@ -30,7 +36,7 @@ def complete_changes(
     ordered: DataFrame,
     cycle: int,
     cache: ExitStack,
-    most_rows: int = MOST_ROWS,
+    bounds: Bounds = BOUNDS,
 ) -> DataFrame:
     """Return ordered changes with the values that the source left out, as far as they are known.
 
@@ -43,7 +49,7 @@ def complete_changes(
         ordered: the result of `order_events`, persisted.
         cycle: cycle of the log before these changes, which the tables must have reached.
         cache: ends when nobody asks for the changes any more.
-        most_rows: of so many rows every task gets the keys; for more, the tables are moved to them.
+        bounds: of what is quicker in this process, or with all keys in each task.
 
     Raises:
         CommitConflict: another run worked on the tables at the same time.
@@ -54,17 +60,20 @@ def complete_changes(
     lacking = measure_lacking(ordered, condition)
     if not lacking.changes:
         return ordered
+    has_replays = _has_replays(pipeline, cycle)
+    if lacking.fits_driver(bounds) and not has_replays:
+        rows = ordered.toArrow()
+        asked = lacking_rows(rows, completes_log=pipeline.capabilities.completes_log)
+        completed = _complete_here(pipeline, spark, rows, asked, cycle)
+        if completed is not None:
+            return spark.createDataFrame(completed)
     # What goes to quarantine did not happen, as far as other changes are concerned.
     sound, unsound = ordered.where(f"NOT {UNSOUND}"), ordered.where(UNSOUND)
-    completion = DistributedCompletion(
-        Lookup(pipeline, spark, cycle, lacking.columns),
-        cache,
-        sound,
-        is_few=lacking.is_few(most_rows),
-        has_replays=_has_replays(pipeline, cycle),
-    )
-    asked = ordered.where(condition).select(*ROW_ID).dropna()
-    return completion.complete(asked).unionByName(unsound)
+    lookup = Lookup(pipeline, spark, cycle, lacking.columns)
+    is_few = lacking.is_few(bounds)
+    completion = DistributedCompletion(lookup, cache, sound, is_few=is_few, has_replays=has_replays)
+    asked_ids = ordered.where(condition).select(*ROW_ID).dropna().distinct()
+    return completion.complete(asked_ids).unionByName(unsound)
 
 
 def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cycle: int) -> pa.Table:
@@ -83,16 +92,27 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cyc
     if not asked.num_rows:
         return ordered
     completed = None
-    if not _has_replays(pipeline, cycle) and fits_driver(pipeline, asked):
-        lookup = Lookup(pipeline, spark, cycle, _lacking_columns(ordered))
-        completed = complete_locally(lookup.few, ordered.filter(pc.invert(ordered[UNSOUND])), asked)
-    if completed is not None:
-        completed = pa.concat_tables([completed, ordered.filter(ordered[UNSOUND])], promote_options="default")
-    else:
+    if not _has_replays(pipeline, cycle):
+        completed = _complete_here(pipeline, spark, ordered, asked, cycle)
+    if completed is None:
         with ExitStack() as cache:
-            frame = complete_changes(pipeline, spark, spark.createDataFrame(ordered), cycle, cache)
+            frame = spark.createDataFrame(ordered)
+            frame = complete_changes(pipeline, spark, frame, cycle, cache, BY_TASKS)
             completed = frame.toArrow()
     return completed.sort_by("ordinal")
+
+
+def _complete_here(
+    pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, asked: pa.Table, cycle: int
+) -> pa.Table | None:
+    """Return a batch completed in this process; None where too much is stored, or the log must be read."""
+    if not stored_rows_fit(pipeline, asked):
+        return None
+    lookup = Lookup(pipeline, spark, cycle, _lacking_columns(ordered))
+    completed = complete_locally(lookup.few, ordered.filter(pc.invert(ordered[UNSOUND])), asked)
+    if completed is None:
+        return None
+    return pa.concat_tables([completed, ordered.filter(ordered[UNSOUND])], promote_options="default")
 
 
 def _lacking_columns(ordered: pa.Table) -> dict[str, set[str]]:

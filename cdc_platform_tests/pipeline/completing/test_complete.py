@@ -16,7 +16,7 @@ from cdc_platform.model.rows.resolution import RowChange, RowId
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.completing.complete import complete_changes, complete_few
-from cdc_platform.pipeline.completing.completion_size import MOST_ROWS
+from cdc_platform.pipeline.completing.completion_size import BY_TASKS, Bounds
 from cdc_platform.pipeline.completing.key_chains import ChainChange
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -142,12 +142,12 @@ def completed_locally(
 
 
 def completed_by_tasks(
-    pipeline: Pipeline, spark: "SparkSession", rows: Sequence[dict[str, Any]], most_rows: int = MOST_ROWS
+    pipeline: Pipeline, spark: "SparkSession", rows: Sequence[dict[str, Any]], bounds: Bounds = BY_TASKS
 ) -> list[dict[str, Any]]:
     """Return the changes of any batch, completed, in the order of the log."""
     ordered = spark.createDataFrame(pa.Table.from_pylist(rows, ORDERED))
     with ExitStack() as cache, interpreted(spark, when=True):
-        frame = complete_changes(pipeline, spark, ordered, 1, cache, most_rows)
+        frame = complete_changes(pipeline, spark, ordered, 1, cache, bounds)
         completed: list[dict[str, Any]] = frame.orderBy("ordinal").toArrow().to_pylist()
     return completed
 
@@ -213,7 +213,8 @@ def test_batches_are_completed_as_the_model_says(pipeline: Pipeline, spark: "Spa
     rows = ordered_of({STILL: still, MOVING: [*moving, replace(parted, previous_key=lost.key)]}, dice)
     expected = as_the_model(rows)
     assert expected == completed_locally(pipeline, spark, rows)
-    assert expected == completed_by_tasks(pipeline, spark, rows, most_rows=0)
+    assert expected == completed_by_tasks(pipeline, spark, rows, Bounds(0, 0))
+    assert expected == completed_by_tasks(pipeline, spark, rows, Bounds())
     moved = moving_rows(rows)
     expected = [
         after if (before["table_name"], before["keys"]) in moved else before
