@@ -11,6 +11,7 @@ from cdc_platform.commands.cuts import cuts
 from cdc_platform.commands.demo import demo
 from cdc_platform.commands.explain import explain
 from cdc_platform.commands.quarantine import quarantine
+from cdc_platform.commands.query import query
 from cdc_platform.commands.simulate import simulate
 from cdc_platform.commands.spark_server import spark_server
 from cdc_platform.commands.status import status
@@ -35,7 +36,8 @@ components.debezium.DebeziumPipeline, too:
   cdc-platform status examples/my_bank/defs.yaml
   cdc-platform check examples/my_bank/defs.yaml
 \b
-Ask how a row came to be, and which moments of the past can be read:
+Query the tables, ask how a row came to be, and which moments of the past can be read:
+  cdc-platform query examples/my_bank/defs.yaml "SELECT sum(balance) FROM accounts"
   cdc-platform explain examples/my_bank/defs.yaml accounts 42
   cdc-platform cuts examples/my_bank/defs.yaml
 \b
@@ -72,7 +74,7 @@ def main() -> None:
     """
 
 
-for command in (demo, simulate, sync, status, check, explain, cuts, quarantine, spark_server):
+for command in (demo, simulate, sync, status, check, explain, query, cuts, quarantine, spark_server):
     main.add_command(command)
 
 if __name__ == "__main__":

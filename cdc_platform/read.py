@@ -29,6 +29,7 @@ from pyiceberg.expressions.visitors import bind
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, Table
 
+from cdc_platform import duckdb_views
 from cdc_platform.errors import CutNotFound, LibraryMissing, SettingError, TableNotFound
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -150,9 +151,7 @@ class TablesAtCut:
             SettingError: `columns` names one that the table does not have at the cut, or `where` cannot be
                 read or does not fit its columns.
         """
-        stored = self.lake.table(table) if table in self.cut.tables else None
-        if stored is None:
-            raise self._no_such(table)
+        stored = self._stored(table)
         scan = _scan_as_then(stored, self.cut.tables[table])
         schema = scan.projection()
         selected = _known_columns(schema, table, columns)
@@ -183,7 +182,8 @@ class TablesAtCut:
     ) -> "duckdb.DuckDBPyConnection":
         """Return a DuckDB connection in which tables of the cut are views of the same names as at the source.
 
-        Their rows are read now, into memory; name the tables that are needed if some are large.
+        A query reads the files, columns and rows that it needs, and no more. Of a lake in an object store,
+        the rows of the tables are read now, into memory; name the tables that are needed if some are large.
 
         Args:
             connection: where the views are made; a new database in memory when None.
@@ -191,11 +191,17 @@ class TablesAtCut:
 
         Raises:
             TableNotFound: the cut has no such table.
-            LibraryMissing: DuckDB is not installed.
+            LibraryMissing: DuckDB or its Iceberg extension is not installed.
         """
-        database: duckdb.DuckDBPyConnection = connection or _library("duckdb").connect()
+        database = duckdb_views.connect() if connection is None else connection
+        duckdb_views.load_extensions(database)
         for name in self.names if tables is None else tables:
-            database.register(name, self.arrow(name))
+            stored = self._stored(name)
+            if duckdb_views.is_local(stored.metadata_location):
+                snapshot_id = self.cut.tables[name]
+                duckdb_views.create_view(database, name, stored.metadata_location, snapshot_id)
+            else:
+                database.register(name, self.arrow(name))
         return database
 
     def spark(self, session: "SparkSession", table: str) -> "DataFrame":
@@ -212,6 +218,12 @@ class TablesAtCut:
             raise self._no_such(table)
         reader = session.read.option("versionAsOf", str(self.cut.tables[table]))
         return reader.table(self.lake.spark_table(table))
+
+    def _stored(self, table: str) -> Table:
+        stored = self.lake.table(table) if table in self.cut.tables else None
+        if stored is None:
+            raise self._no_such(table)
+        return stored
 
     def _no_such(self, table: str) -> TableNotFound:
         names = ", ".join(self.names)

@@ -38,7 +38,9 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     "simulator": CORE,  # judges readers, so it shares no code with them
     "demo": STEPS | PRINTING | {"simulator"},
     **dict.fromkeys(DAGSTER_FILES, EVERYTHING - COMMAND_LINE),
-    "read": CORE | {"lake", "components.loading"},  # what readers install needs no step of a cycle
+    "duckdb_views": frozenset({"errors"}),
+    "read": CORE
+    | {"lake", "components.loading", "duckdb_views"},  # what readers install needs no step of a cycle
     "commands": EVERYTHING - {"cli"} | PRINTING | {"stopping"},
     "printing": frozenset({"visible"}),
     "stopping": frozenset({"errors"}),

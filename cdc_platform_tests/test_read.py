@@ -1,16 +1,19 @@
 """Reading at a cut: every way gives the same rows, and pinned cuts outlast everything else."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType
 
 from cdc_platform import read
+from cdc_platform.duckdb_views import load_extensions
 from cdc_platform.errors import CutNotFound, LibraryMissing, PipelineNotFound, SettingError, TableNotFound
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -26,6 +29,7 @@ from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.read import TablesAtCut, open_tables
+from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, expected_balances, feed_cycle
 from cdc_platform_tests.support.pipelines import START, found_table, run_steps
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
@@ -212,8 +216,61 @@ def test_a_choice_that_does_not_fit_is_an_error(
         one_table.arrow("accounts", **chosen)
 
 
+def test_duckdb_reads_a_cut_as_it_was(one_table: TablesAtCut) -> None:
+    """Columns have the names and values of the cut, and a query reads only what it asks for."""
+    connection = one_table.duckdb()
+    assert connection.sql("FROM accounts ORDER BY id").fetchall() == [(1, 90, "a"), (2, 110, "b")]
+    plan = connection.sql("EXPLAIN SELECT id FROM accounts WHERE balance > 100").fetchall()[0][1]
+    assert "ICEBERG_SCAN" in plan
+    assert "Filters: balance>100" in plan
+    assert "note" not in plan
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("csv", "id,balance\n1,100\n"),
+        ("json", '[\n\t{"id":1,"balance":100}\n]\n'),
+        ("table", "│     1 │     100 │"),
+    ],
+)
+def test_the_command_queries_a_cut(bank: Pipeline, tmp_path: Path, form: str, expected: str) -> None:
+    """`query` prints the rows of SQL at the cut that was asked for, in the form that was asked for."""
+    attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
+    sql = "SELECT id, balance FROM accounts ORDER BY id LIMIT 1"
+    code, output, errors = run("query", write_defs(tmp_path, attributes), sql, "--cut", "1", "--format", form)
+    assert code == 0
+    assert "cut 1 at" in errors
+    assert expected in output
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT balanse FROM accounts", 'Setting `SQL` cannot be run: .*"balanse" not found'),
+        ("FROM account", "Did you mean .*accounts"),
+        ("CREATE TABLE t (id INT)", "Setting `SQL` must be a query"),
+    ],
+)
+def test_sql_that_cannot_be_run_is_an_error(bank: Pipeline, tmp_path: Path, sql: str, message: str) -> None:
+    """What is wrong is told in DuckDB's words, without a traceback."""
+    attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
+    code, _, errors = run("query", write_defs(tmp_path, attributes), sql)
+    assert code == 1
+    assert re.search(message, errors)
+
+
+def test_an_extension_for_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB loads only extensions of its own version."""
+    monkeypatch.setattr(duckdb, "__version__", "0.0.1")
+    with pytest.raises(LibraryMissing, match=r"`avro` is not for DuckDB 0\.0\.1: pip install"):
+        load_extensions(duckdb.connect())
+
+
 def test_duckdb_has_tables_under_the_names_of_the_source(tmp_path: Path) -> None:
-    """Quoted, a name of any characters is found, such as that of a table in a named schema."""
+    """Quoted, a name of any characters is found; that of a table in a named schema needs no quotes."""
     lake = Lake(LakeSettings(str(tmp_path)), "bank")
     snapshots = {}
     for number, name in enumerate(("shop.orders", "order", "my table")):
@@ -226,6 +283,7 @@ def test_duckdb_has_tables_under_the_names_of_the_source(tmp_path: Path) -> None
     connection = TablesAtCut(lake, Cut(1, START, 1, snapshots, START)).duckdb()
     for number, name in enumerate(snapshots):
         assert [(number,)] == connection.sql(f'SELECT id FROM "{name}"').fetchall()
+    assert connection.sql("SELECT id FROM shop.orders").fetchall() == [(0,)]
 
 
 def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,79 @@
+"""`cdc-platform query`: SQL over all tables of one cut."""
+
+import sys
+from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from cdc_platform.commands.common import DEFS, NAME, examples
+from cdc_platform.errors import SettingError
+from cdc_platform.printing import print_text
+
+if TYPE_CHECKING:
+    import duckdb
+
+TABLE: Final = "table"
+_COPIES: Final = {"csv": "FORMAT csv, HEADER", "json": "FORMAT json, ARRAY", "parquet": "FORMAT parquet"}
+
+
+@click.command(
+    epilog=examples(
+        'query examples/my_bank/defs.yaml "SELECT sum(balance) FROM accounts"',
+        'query examples/my_bank/defs.yaml "FROM accounts" --cut 17 --format csv',
+        'query examples/my_bank/defs.yaml "FROM transfers" --at 2026-01-31T08:00:00Z --format parquet',
+    )
+)
+@DEFS
+@click.argument("sql")
+@NAME
+@click.option("--cut", type=int, metavar="N", help="Query cut N instead of the newest one.")
+@click.option("--at", "moment", metavar="TIME", help="Query the newest cut at or before TIME (RFC 3339).")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice((TABLE, *_COPIES)),
+    default=TABLE,
+    show_default=True,
+    help="Form of the rows; a table shows some of many.",
+)
+def query(defs: Path, sql: str, name: str | None, cut: int | None, moment: str | None, form: str) -> None:
+    """Run SQL over the tables of a pipeline in DEFS, all at one cut.
+
+    DuckDB runs it, without Spark or a JVM, and reads only the files, columns and rows that SQL asks for.
+    Tables have the names that they have at the source, such as `accounts` or `public.orders`. The pipeline
+    may run at the same time: what it publishes does not change the result.
+    """
+    from cdc_platform.read import open_tables
+
+    tables = open_tables(defs, name).at(cut, moment=moment)
+    click.echo(f"cut {tables.cut.cut} at {tables.position.isoformat()}", err=True)
+    _run(tables.duckdb(), sql, form)
+
+
+def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
+    """Run SQL, and print its rows.
+
+    Raises:
+        SettingError: DuckDB does not run it.
+    """
+    import duckdb
+
+    try:
+        rows: Any = connection.sql(sql)
+        if rows is None:
+            raise SettingError("SQL", "must be a query, such as `SELECT count(*) FROM accounts`")
+        if form == TABLE:
+            print_text(str(rows))
+            return
+        rows.create_view("rows_of_the_query")
+        with TemporaryDirectory() as folder:
+            # DuckDB would truncate what standard output is appended to.
+            file = Path(folder) / "rows"
+            connection.execute(f"COPY rows_of_the_query TO '{file}' ({_COPIES[form]})")
+            with file.open("rb") as copied:
+                copyfileobj(copied, sys.stdout.buffer)
+    except duckdb.Error as error:
+        raise SettingError("SQL", f"cannot be run: {error}") from error
