@@ -27,9 +27,9 @@ EVERYTHING: Final = STEPS | DAGSTER_FILES | COMMAND_LINE | {"simulator", "demo",
 
 LAYERS: Final[dict[str, frozenset[str]]] = {
     # a folder or file of the package: what else of the package it may import
-    **dict.fromkeys(("redaction", "visible"), frozenset()),
+    **dict.fromkeys(("redaction", "visible", "private_files"), frozenset()),
     "errors": frozenset({"redaction", "visible"}),
-    "private_files": frozenset(),
+    "duckdb_views": frozenset({"errors"}),
     "model": frozenset({"errors", "visible"}),
     "sources": CORE,
     "lake": CORE,
@@ -38,9 +38,7 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     "simulator": CORE,  # judges readers, so it shares no code with them
     "demo": STEPS | PRINTING | {"simulator"},
     **dict.fromkeys(DAGSTER_FILES, EVERYTHING - COMMAND_LINE),
-    "duckdb_views": frozenset({"errors"}),
-    "read": CORE
-    | {"lake", "components.loading", "duckdb_views"},  # what readers install needs no step of a cycle
+    "read": CORE | {"lake", "components.loading", "duckdb_views"},  # readers need no step of a cycle
     "commands": EVERYTHING - {"cli"} | PRINTING | {"stopping"},
     "printing": frozenset({"visible"}),
     "stopping": frozenset({"errors"}),
@@ -61,7 +59,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "sources.spanner": ("client", "copying", "stream"),
     "sources.datastream": ("values", "settings", "events", "files", "stream"),
     "sources.debezium": (
-        *("wire", "settings", "engine", "values", "rows", "transactions", "splits", "files", "kafka"),
+        ["wire", "settings", "engine", "values", "rows", "transactions", "splits", "files", "kafka"]
     ),
 }
 

@@ -32,7 +32,8 @@ class TopicLogs:
         settings: of the stream.
         kafka: of its topics.
         splits: how many splits the messages of a cycle are dealt out to.
-        rounds: how often the messages of each cycle were decoded, where they were dealt out.
+        rounds: how often the messages of each cycle were decoded.
+        dealt: how many splits had messages, in each round.
     """
 
     settings: DebeziumSettings
@@ -41,6 +42,7 @@ class TopicLogs:
     read_progress: dict[str, str] = field(default_factory=dict)
     splits: int = 1
     rounds: list[int] = field(default_factory=list)
+    dealt: list[int] = field(default_factory=list)
 
     def append(self, message: Mapping[str, Any], partitions: int) -> Place:
         """Put a message behind those of the partition that its key has; return the partition."""
@@ -72,8 +74,7 @@ class TopicLogs:
         inputs: dict[str, Any] = {"ranges": [asdict(first) for first in ranges]}
         inputs |= {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
         reading = TopicsReading(self.settings, self.kafka, 1, ReadPlan((PIECE,), json.dumps(inputs)))
-        released = reading.locally(batches) if self.splits == 1 else self._dealt(reading, list(batches))
-        rows = [row for batch in released for row in batch.to_pylist()]
+        rows = [row for batch in self._dealt(reading, list(batches)) for row in batch.to_pylist()]
         for row in rows:
             if row["kind"] == "file":
                 self.read_progress[row["event"]["origin"]] = json.loads(row["event"]["metadata"])["version"]
@@ -93,6 +94,7 @@ class TopicLogs:
             dealt = routed.select(MESSAGES.names).append_column(SPLIT, numbers)
             parts = [dealt.filter(pc.equal(numbers, number)).to_batches() for number in range(splits)]
             rows = [batch for part in parts for batch in reading.decoder(part)]
+            self.dealt.append(sum(any(batch.num_rows for batch in part) for part in parts))
             return LocalSplits(pa.Table.from_batches(rows, SPLIT_BLOCKS))
 
         cycle_rows = reading.read(decode, self.splits)
@@ -110,4 +112,5 @@ class TopicLogs:
 
 
 def _encoded(part: Any) -> bytes | None:
-    return None if part is None else json.dumps(part).encode()
+    """Return a part of a message as Kafka Connect's converter writes it."""
+    return None if part is None else json.dumps(part, separators=(",", ":")).encode()

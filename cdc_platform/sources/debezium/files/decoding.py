@@ -1,14 +1,15 @@
 """Decoding of splits of files, by tasks of Spark or by the pipeline's own process."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
-from cdc_platform.errors import SourceError
+from cdc_platform.errors import SourceUnreachable
 from cdc_platform.sources.debezium.files.event_files import event_files
-from cdc_platform.sources.debezium.files.segments import Segment, opened_lines
+from cdc_platform.sources.debezium.files.segments import GROW_ONLY, Segment, opened_lines
 from cdc_platform.sources.debezium.files.splits import FileSplit
 from cdc_platform.sources.debezium.splits.outcome import LinesTaken
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
@@ -50,20 +51,26 @@ class FileSplitDecoder:
         store = event_files(reader.settings)
         for segment in segments:
             _take(reader, store, segment)
-            if reader.failed:
-                break
         return reader.blocks(number)
 
 
 def _take(reader: SplitReader, store: FileStore, segment: Segment) -> None:
-    """Take the lines of a segment, up to where the file cannot be read."""
+    """Take the lines of a segment, which were there when it was planned.
+
+    Raises:
+        SourceError: the store does not give them now; the next cycle plans again and reports the file.
+    """
     path, ends = segment.file.path, list[int]()
+    planned = (segment.until_exclusive or 0) - segment.begun
     try:
-        with opened_lines(store, segment) as lines:
+        # A file that could not be read has no line, and is not opened again.
+        with opened_lines(store, segment) if planned else nullcontext(()) as lines:
             for position, line in enumerate(lines, start=segment.begun):
                 for event in reader.decoder.decode_line(decoded_line(line).text, position):
                     reader.collector.take(Arrival(event, path, position))
                 ends.append(line.read_bytes)
-    except (SourceError, FileDamaged) as error:
-        reader.failed[path] = f"{type(error).__name__}: {error}"
+    except FileDamaged as error:
+        raise SourceUnreachable(f"The file was changed while it was read: {path} ({error})") from error
+    if len(ends) < planned:
+        raise SourceUnreachable(f"The file was cut while it was read. {GROW_ONLY} File: {path}")
     reader.lines[path] = LinesTaken(segment.begun, segment.read_bytes, ends, is_cut=segment.is_cut)

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc_platform.model.stream.files import SourceFile, files_from_json
 from cdc_platform.model.stream.read_windows import ReadPlan
 from cdc_platform.sources.debezium.files.decoding import FileSplitDecoder
+from cdc_platform.sources.debezium.files.split_starts import SplitStarts
 from cdc_platform.sources.debezium.files.splits import FileSplit, FileSplitter, SplitSize
-from cdc_platform.sources.debezium.files.transaction_starts import TransactionStarts
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.splits.decoded_splits import LocalSplits, SparkSplits
@@ -108,14 +108,14 @@ class FilesReading:
         splits, enough = splitter.splits(), 1.0
         while taken := list(_up_to(splits, enough)):
             rounds.take(taken)
-            opening = rounds.outcome().opened(self._buffer, has_metadata=self._settings.tells_transactions)
-            if rounds.has_failed or self._advances(opening):
+            outcome = rounds.outcome()
+            opening = outcome.opened(self._buffer, has_metadata=self._settings.tells_transactions)
+            if opening.limit is not None:
+                outcome, opening = outcome.without_waiting(opening, rounds.free_rows())
+            if self._advances(opening):
                 break
             enough = _GROWTH - 1
-        outcome = rounds.outcome()
-        if opening.limit is not None:
-            outcome, opening = outcome.without_waiting(opening, rounds.free_rows())
-        reading = self._reading(outcome, opening, {**splitter.failed, **outcome.failed})
+        reading = self._reading(outcome, opening, splitter.failed)
         reports = report_batches(reading, outcome, opening, EventBatches(self._context.cycle), self._window)
         return CycleRows(list(rounds.blocks()), Release(opening), list(reports))
 
@@ -126,13 +126,15 @@ class FilesReading:
 
     def _splitter(self, most_tasks: int) -> FileSplitter:
         unread_bytes = sum(file.unread_bytes for file in self.files)
-        share_bytes = min(unread_bytes, MOST_BYTES) // most_tasks
+        # Each split of a gzip unpacks all that comes before it.
+        is_packed = any(file.path.endswith(".gz") for file in self.files)
+        share_bytes = MOST_BYTES if is_packed else min(unread_bytes, MOST_BYTES) // most_tasks
         split_bytes = min(max(share_bytes, LEAST_SPLIT_BYTES), MOST_SPLIT_BYTES)
         return FileSplitter(
             self._store,
             self.files,
             self._begun,
-            TransactionStarts(self._settings, DecoderState.from_json(self._state)),
+            SplitStarts(self._settings, DecoderState.from_json(self._state)),
             SplitSize(min(self._split_lines, MOST_LINES), split_bytes),
             self._settings.most_unpacked_bytes,
         )

@@ -1,6 +1,7 @@
 """Debezium's events in files, as the pipeline sees them."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -10,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from cdc_platform.errors import SourceError
+from cdc_platform.errors import SourceError, as_source_error
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile, files_to_json
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+_TASK_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): ([^\n]*)", re.ASCII)
+"""How Spark passes on an error of ours that a task has raised."""
 DESCRIBED_MESSAGES: Final = 10_000
 DESCRIBED_CHARACTERS: Final = 16_000_000
 """So many messages of each file say which tables there are, before anything has been read."""
@@ -187,8 +190,19 @@ class DebeziumSource(SourceOfArrivals):
 
     @contextmanager
     def _kept_frames(self) -> Iterator[None]:
+        """Keep decoded events, and raise what tasks fail of as an error of the source.
+
+        Raises:
+            SourceError: a file that could be read when the cycle was planned cannot be read now.
+        """
         with self._frames:
-            yield
+            try:
+                yield
+            except Exception as error:
+                failed = _TASK_ERROR.search(str(error))
+                if failed is None:
+                    raise
+                raise as_source_error(*failed.groups()) from error
 
     def read_here(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
         """Yield the raw records of the files of a plan, read by this process."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from cdc_platform.errors import SourceError
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.sources.debezium.files.segments import Segment, opened_lines
-from cdc_platform.sources.debezium.files.transaction_starts import TransactionStarts
-from cdc_platform.sources.debezium.wire.lines import RawLine, decoded_line
+from cdc_platform.sources.debezium.files.split_starts import SplitStarts
+from cdc_platform.sources.debezium.wire.lines import RawLine
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import FileDamaged
 
@@ -33,7 +33,7 @@ class FileSplit:
 
 @dataclass(frozen=True)
 class SplitSize:
-    """Size from which on a split ends where the next transaction begins."""
+    """Size from which on a split ends where the next one may begin."""
 
     lines: int
     text_bytes: int
@@ -48,6 +48,11 @@ class _Growing:
         self._segments: list[Segment] = []
         self._current: Segment | None = None
         self._line = 0
+
+    @property
+    def previous_text(self) -> bytes | None:
+        """The line before the next one; None at the beginning of a file."""
+        return None if self.previous is None else self.previous.text
 
     def open(self, segment: Segment) -> None:
         """Go on with the lines of another file."""
@@ -97,7 +102,7 @@ class FileSplitter:
     store: FileStore
     files: Sequence[SourceFile]
     begun: Mapping[str, int]
-    starts: TransactionStarts
+    starts: SplitStarts
     size: SplitSize
     most_unpacked_bytes: int
     failed: dict[str, str] = field(default_factory=dict)
@@ -119,18 +124,12 @@ class FileSplitter:
         yield growing.take()
 
     def _splits_of(self, segment: Segment, growing: _Growing) -> Iterator[FileSplit]:
-        is_looking = False
         with opened_lines(self.store, segment, self.most_unpacked_bytes) as lines:
             for line in lines:
-                if growing.lines >= self.size.lines or growing.text_bytes >= self.size.text_bytes:
-                    if not is_looking:
-                        self._look_at(growing.previous)
-                    is_looking = not self.starts.begins(decoded_line(line).text)
-                    if not is_looking:
-                        yield growing.take()
+                if self._is_full(growing) and self.starts.may_begin(line.text, growing.previous_text):
+                    yield growing.take()
+                self.starts.follow(line.text)
                 growing.add(line)
 
-    def _look_at(self, previous: RawLine | None) -> None:
-        self.starts.forget()
-        if previous is not None:
-            self.starts.begins(decoded_line(previous).text)
+    def _is_full(self, growing: _Growing) -> bool:
+        return growing.lines >= self.size.lines or growing.text_bytes >= self.size.text_bytes

@@ -28,7 +28,11 @@ ARRIVED: Final = "arrived"
 ROUTE: Final = "route"
 """Text that messages share which must be in one split."""
 ROUTED: Final = pa.schema([*MESSAGES, (ARRIVED, pa.int64()), (ROUTE, pa.string())])
-_TRANSACTION: Final = r'"(?:__(?:source_)?)?txId":(?P<change>[0-9]+)|"id":"(?P<boundary>[0-9]+):[0-9]+"'
+_TRANSACTION: Final = (
+    r'"source":\{[^{}]*"txId":(?P<change>[0-9]+)'
+    r'|"__(?:source_)?txId":(?P<flat>[0-9]+)'
+    r'|"status":"(?:BEGIN|END)","id":"(?P<boundary>[0-9]+):'
+)
 _SNAPSHOT_ROW: Final = r'"snapshot":"(?:true|first|last|first_in_data_collection|last_in_data_collection)"'
 _TOGETHER: Final = 5_000
 """Offsets of a partition whose snapshot rows go to one split."""
@@ -64,9 +68,11 @@ class MessageRouter:
     def _routes(self, batch: pa.RecordBatch) -> pa.Array:
         values = pc.cast(batch.column("value"), pa.large_binary())
         found = pc.extract_regex(values, _TRANSACTION)
-        change, boundary = (pc.struct_field(found, name) for name in ("change", "boundary"))
-        is_change = pc.fill_null(pc.not_equal(change, b""), False)
-        routes = pc.cast(pc.fill_null(pc.if_else(is_change, change, boundary), b""), pa.string())
+        groups = [
+            pc.cast(pc.fill_null(pc.struct_field(found, name), b""), pa.string())
+            for name in ("change", "flat", "boundary")
+        ]
+        routes = pc.binary_join_element_wise(*groups, "")
         if not self.spreads_snapshots:
             return routes
         is_row = pc.fill_null(pc.match_substring_regex(values, _SNAPSHOT_ROW), False)

@@ -88,9 +88,16 @@ class TopicsSource(DebeziumSource):
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
         """Return the raw records of the messages of a plan, which tasks decode before this returns."""
         from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
-        from cdc_platform.sources.debezium.splits.spark_reading import decoded_by_tasks, raw_records
+        from cdc_platform.sources.debezium.splits.spark_reading import (
+            decoded_by_tasks,
+            raw_records,
+            reports_frame,
+        )
 
         reading = self._reading(cycle, plan)
+
+        if not reading.ranges:
+            return reports_frame(spark, reading.locally(()))
 
         def decode(splits: int) -> "SparkSplits":
             messages = read_messages(spark, self.kafka, reading.ranges, reading.router(splits))

@@ -189,7 +189,7 @@ class Decoder:
         self._check_owner(table, label)
         event = self._with_key(event, table)
         self._check_identity(event, table)
-        self.state.pairer.remember(event)
+        self.state.remember(event)
         changes = list(self.rows.decode(event, table, self._is_full(event, table)))
         check_key(self.state.keys, event, table)
         is_replaced = self.settings.snapshots == SnapshotPolicy.REPLACE or any(

@@ -40,7 +40,7 @@ def joined_state(before: DecoderState, start: DecoderState, end: DecoderState) -
     return DecoderState(
         {server: max(before.floors.get(server, 0), floor) for server, floor in end.floors.items()}
         | {server: floor for server, floor in before.floors.items() if server not in end.floors},
-        _joined_pairer(before.pairer, start.pairer, end.pairer),
+        _joined_pairer(before.pairer, end),
         (before.full - use.names) | (end.full & use.names),
         (before.unusable - use.names) | (end.unusable & use.names),
         {**before.flat_deletes, **told},
@@ -75,12 +75,11 @@ def _joined_facts(
     return {**before, **learned}
 
 
-def _joined_pairer(before: Pairer, start: Pairer, end: Pairer) -> Pairer:
-    """Return the rows that were deleted of late, in their order; halves of a key change are in one split."""
-    known = {tuple(row[:4]) for row in start.to_fields()}
-    return Pairer.from_fields(
-        [*before.to_fields(), *(row for row in end.to_fields() if tuple(row[:4]) not in known)]
-    )
+def _joined_pairer(before: Pairer, end: DecoderState) -> Pairer:
+    """Return the rows that were deleted last, in their order; halves of a key change are in one split."""
+    deleted = end.use.deleted
+    kept = [row for row in before.to_fields() if tuple(row[:4]) not in deleted]
+    return Pairer.from_fields([*kept, *(row for row in end.pairer.to_fields() if tuple(row[:4]) in deleted)])
 
 
 def _joined_snapshots(before: _Servers, start: _Servers, end: DecoderState) -> _Servers | None:

@@ -30,16 +30,18 @@ class Pairer:
     _deleted: dict[Identity, Mapping[str, Any]] = field(default_factory=dict)
     _orders: dict[tuple[str, int], set[int]] = field(default_factory=dict)
 
-    def remember(self, event: DataEvent) -> None:
-        """Take note of an event, and of the row that it deletes."""
+    def remember(self, event: DataEvent) -> Identity | None:
+        """Take note of an event, and return the identity of the row that it deletes, if it does."""
         identity = identity_of(event)
         if identity is None or _has_headers(event):
-            return
+            return None
         if event.total_order is not None:
             self._orders.setdefault((identity[0], identity[2]), set()).add(event.total_order)
         if event.op is Op.DELETE and event.key is not None:
             self._deleted.pop(identity, None)
             self._deleted[identity] = event.key
+            return identity
+        return None
 
     def old_key(self, event: DataEvent) -> Mapping[str, Any] | None:
         """Return the key that an inserted row had before; None where none is known."""

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cdc_platform.model.base.stored_texts import parse_stored
-from cdc_platform.sources.debezium.rows.pairing import DeletedRow, Pairer
+from cdc_platform.sources.debezium.rows.pairing import DeletedRow, Identity, Pairer
 from cdc_platform.sources.debezium.rows.snapshots import ServerSnapshots, SnapshotWatch
-from cdc_platform.sources.debezium.wire.envelope import SourceInfo
+from cdc_platform.sources.debezium.wire.envelope import DataEvent, SourceInfo
 from cdc_platform.sources.debezium.wire.positions import is_snapshot, needs_floor
 
 
@@ -23,6 +23,7 @@ class StateUse:
         lowest_floors: lowest position of a snapshot that an ordering key has depended on, by server.
         asked_topics: topics whose last deleted key an earlier message has, and a tombstone was compared with.
         told_topics: topics whose last deleted key was told.
+        deleted: rows that were deleted.
     """
 
     names: set[str] = field(default_factory=set)
@@ -32,6 +33,7 @@ class StateUse:
     lowest_floors: dict[str, int] = field(default_factory=dict)
     asked_topics: set[str] = field(default_factory=set)
     told_topics: set[str] = field(default_factory=set)
+    deleted: set[Identity] = field(default_factory=set)
 
     def see(self, source: SourceInfo) -> None:
         """Take note of a data event."""
@@ -76,6 +78,12 @@ class DecoderState:
             lowest = self.use.lowest_floors.get(source.server, floor)
             self.use.lowest_floors[source.server] = min(lowest, floor)
         return floor
+
+    def remember(self, event: DataEvent) -> None:
+        """Take note of an event whose other half may come."""
+        deleted = self.pairer.remember(event)
+        if deleted is not None:
+            self.use.deleted.add(deleted)
 
     def tell_delete(self, topic: str, key: str) -> None:
         """Take note of the key that a flattened topic reports as deleted, empty for none."""

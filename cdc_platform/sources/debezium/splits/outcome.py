@@ -69,7 +69,6 @@ class SplitOutcome:
         state: what the decoder knows in the end.
         use: what it has used of the state that it began with.
         lines: lines that were read, by file.
-        failed: why a file could not be read on, by path.
     """
 
     transactions: Mapping[str, Transaction]
@@ -83,7 +82,6 @@ class SplitOutcome:
     state: str
     use: StateUse
     lines: Mapping[str, LinesTaken] = field(default_factory=dict)
-    failed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def end(self) -> DecoderState:
@@ -157,7 +155,6 @@ def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
         last.state,
         last.use,
         lines,
-        last.failed,
     )
 
 

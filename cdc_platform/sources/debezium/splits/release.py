@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, Generic, TypeVar
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from cdc_platform.model.base.schemas import EVENT, RAW_EVENT_RECORDS
 from cdc_platform.sources.debezium.splits.marked_rows import ORDER, TRANSACTION, from_octets
 from cdc_platform.sources.debezium.splits.outcome import ROWS
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Opening
+from cdc_platform.sources.sound_rows import escaped
 
 Rows = TypeVar("Rows")
 
@@ -46,12 +48,15 @@ class Release:
             yield pa.RecordBatch.from_arrays(columns, schema=RAW_EVENT_RECORDS)
 
     def _passes(self, batch: pa.RecordBatch) -> pa.Array:
-        excluded = pa.array(self.opening.excluded, pa.string())
-        passes = pc.invert(pc.is_in(batch.column(TRANSACTION), value_set=excluded))
+        passes = pc.invert(pc.is_in(batch.column(TRANSACTION), value_set=self._excluded))
         if self.opening.limit is None:
             return passes
         must_wait = pc.fill_null(pc.greater_equal(batch.column(ORDER), self.opening.limit), False)
         return pc.and_(passes, pc.invert(must_wait))
+
+    @cached_property
+    def _excluded(self) -> pa.Array:
+        return pa.array(map(escaped, self.opening.excluded), pa.string())
 
     def _events(self, rows: pa.RecordBatch) -> pa.Array:
         events = rows.column("event")
@@ -80,5 +85,5 @@ class CycleRows(Generic[Rows]):
 
 def _looked_up(names: pa.Array, texts: Mapping[str, str]) -> pa.Array:
     """Return the text of each name, null where there is none."""
-    places = pc.index_in(names, value_set=pa.array(texts.keys(), pa.string()))
-    return pa.array(texts.values(), pa.string()).take(places)
+    places = pc.index_in(names, value_set=pa.array(map(escaped, texts.keys()), pa.string()))
+    return pa.array(map(escaped, texts.values()), pa.string()).take(places)

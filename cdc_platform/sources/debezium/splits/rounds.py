@@ -1,13 +1,16 @@
-"""Decoding of splits beside each other, repeated for those that depend on what another one shows."""
+"""Decoding of splits in parallel, repeated for those that depend on what another one shows."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from itertools import count, permutations
+from typing import Final, Generic, Protocol, TypeVar
 
 from cdc_platform.sources.debezium.rows.joined_states import joined_state
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.splits.outcome import FreeRow, SplitOutcome, combined_outcome
 
+MOST_ROUNDS: Final = 4
+"""Rounds in which splits are decoded in parallel; each decodes again what depends on the one before."""
 Split = TypeVar("Split")
 Rows = TypeVar("Rows")
 Rows_co = TypeVar("Rows_co", covariant=True)
@@ -46,10 +49,10 @@ class SplitRounds(Generic[Split, Rows]):
 
     All splits of a round begin with what is known before its first one. Nearly always none of them uses what
     another one shows; a split that does is decoded again, with all behind it, in another round. Splits that
-    turn out to share a transaction become one.
+    turn out to share a transaction become one. After a few rounds, what is left is decoded as one split.
 
     Args:
-        decode: decodes splits beside each other, each from the same state, as text.
+        decode: decodes splits in parallel, each from the same state, as text.
         merge: returns consecutive splits as one.
         state: what earlier readings have shown, as text; None at the beginning of a stream.
     """
@@ -64,47 +67,60 @@ class SplitRounds(Generic[Split, Rows]):
         self._merge = merge
         self._state = state
         self._entries: list[_Entry[Split, Rows]] = []
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the last split could not be read to its end, so that none may follow it."""
-        return bool(self._entries) and bool(self._entries[-1].outcome.failed)
+        self._place_by_name: dict[str, int] = {}
 
     def take(self, splits: Sequence[Split]) -> None:
-        """Decode the splits that follow next; after one that fails the others are left out."""
+        """Decode the splits that follow next."""
         pending = list(splits)
-        while pending and not self.has_failed:
+        for rounds in count(1):
+            if not pending:
+                return
+            if rounds > MOST_ROUNDS:
+                pending = [self._merge(pending)]
             text = self._entries[-1].state.to_json() if self._entries else self._state
-            pending = self._take(pending, self._decode(pending, text), DecoderState.from_json(text))
+            decoded = self._decode(pending, text)
+            pending = self._take(pending, decoded, DecoderState.from_json(text))
 
     def _take(
         self, splits: Sequence[Split], decoded: DecodedSplits[Rows], start: DecoderState
     ) -> list[Split]:
         """Take the splits of a round as far as they count, and return those of the next round."""
-        for number, (split, outcome) in enumerate(zip(splits, decoded.outcomes, strict=True)):
-            shared = self._first_sharing(outcome)
-            if shared is not None:
-                merged = self._merge([*(entry.split for entry in self._entries[shared:]), split])
-                del self._entries[shared:]
-                return [merged, *splits[number + 1 :]]
+        outcomes = decoded.outcomes
+        shared = self._shared(outcomes)
+        if shared is not None:
+            first, last = shared
+            earlier = [entry.split for entry in self._entries[first:]]
+            self._drop(first)
+            begun = len(self._entries) + len(earlier)
+            together = [*earlier, *splits[max(0, first - begun) : last + 1]]
+            return [*splits[: max(0, first - begun)], self._merge(together), *splits[last + 1 :]]
+        for number, (split, outcome) in enumerate(zip(splits, outcomes, strict=True)):
             before = self._entries[-1].state if self._entries else start
             state = joined_state(before, start, outcome.end) if number else outcome.end
             if state is None:
                 return list(splits[number:])
             outcome.come_behind(sum(entry.outcome.taken for entry in self._entries))
+            self._place_by_name |= dict.fromkeys(outcome.names, len(self._entries))
             self._entries.append(_Entry(split, decoded, number, outcome, state))
-            if outcome.failed:
-                break
         return []
 
-    def _first_sharing(self, outcome: SplitOutcome) -> int | None:
-        """Return the place of the first split that has a transaction of another one."""
-        places = (
-            place
-            for place, entry in enumerate(self._entries)
-            if not outcome.names.isdisjoint(entry.outcome.names)
-        )
-        return next(places, None)
+    def _shared(self, outcomes: Sequence[SplitOutcome]) -> tuple[int, int] | None:
+        """Return the places from the first to the last split that have transactions of each other.
+
+        The first is counted from the first split of all, the last from the first one of the round.
+        """
+        places, first, last = dict(self._place_by_name), None, 0
+        for number, outcome in enumerate(outcomes):
+            known = [places[name] for name in outcome.names & places.keys()]
+            if known:
+                first, last = min(*known, known[0] if first is None else first), number
+            places |= dict.fromkeys(outcome.names - places.keys(), len(self._entries) + number)
+        return None if first is None else (first, last)
+
+    def _drop(self, first: int) -> None:
+        """Forget the splits from a place on."""
+        del self._entries[first:]
+        self._place_by_name = {name: place for name, place in self._place_by_name.items() if place < first}
 
     def outcome(self) -> SplitOutcome:
         """Return the outcome of all splits."""
@@ -133,15 +149,20 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
         outcomes: of splits that were decoded from one state.
         state: that state, as text.
     """
-    start = known = DecoderState.from_json(state)
-    names: set[str] = set()
-    for number, outcome in enumerate(outcomes):
-        end = outcome.end
-        joined = joined_state(known, start, end) if number else end
-        # A flattened stream's tombstones follow their deletes.
-        is_flattened = len(outcomes) > 1 and bool(end.use.told_topics)
-        if joined is None or is_flattened or not names.isdisjoint(outcome.names):
+    start, ends = DecoderState.from_json(state), [outcome.end for outcome in outcomes]
+    # A flattened stream's tombstones follow their deletes.
+    is_flattened = len(outcomes) > 1 and any(end.use.told_topics for end in ends)
+    names = sum(len(outcome.names) for outcome in outcomes)
+    is_sharing = names > len(frozenset().union(*(outcome.names for outcome in outcomes)))
+    if not outcomes or is_flattened or is_sharing:
+        return None
+    # Either of two may have come before the other.
+    if any(joined_state(before, start, end) is None for before, end in permutations(ends, 2)):
+        return None
+    known = ends[0]
+    for end in ends[1:]:
+        joined = joined_state(known, start, end)
+        if joined is None:
             return None
         known = joined
-        names |= outcome.names
-    return replace(combined_outcome(outcomes), state=known.to_json()) if outcomes else None
+    return replace(combined_outcome(outcomes), state=known.to_json())

@@ -27,4 +27,9 @@ def raw_records(spark: SparkSession, rows: CycleRows[DataFrame]) -> DataFrame:
     """Return the raw records of a cycle."""
     splits = reduce(DataFrame.unionAll, rows.splits)
     released = splits.mapInArrow(rows.release, from_arrow_schema(RAW_EVENT_RECORDS))
-    return released.unionAll(spark.createDataFrame(pa.Table.from_batches(rows.reports, RAW_EVENT_RECORDS)))
+    return released.unionAll(reports_frame(spark, rows.reports))
+
+
+def reports_frame(spark: SparkSession, reports: Iterable[pa.RecordBatch]) -> DataFrame:
+    """Return the few raw records that report on a cycle."""
+    return spark.createDataFrame(pa.Table.from_batches(reports, RAW_EVENT_RECORDS))

@@ -29,6 +29,7 @@ from cdc_platform.sources.debezium.splits.outcome import (
 from cdc_platform.sources.debezium.transactions.collector import Collector
 from cdc_platform.sources.debezium.transactions.finalise import settled
 from cdc_platform.sources.event_batches import EventBatches, FileCounts, Released
+from cdc_platform.sources.sound_rows import escaped
 
 Event = SourceEvent | FaultyEvent
 
@@ -73,7 +74,6 @@ class SplitReader:
         self.decoder = Decoder(self.settings, DecoderState.from_json(state))
         self.collector = Collector(is_one_stream=context.is_one_stream)
         self.lines: dict[str, LinesTaken] = {}
-        self.failed: dict[str, str] = {}
         self._context = context
         self._files = files
         self._counts: defaultdict[str, defaultdict[str, FileCounts]] = defaultdict(
@@ -86,7 +86,7 @@ class SplitReader:
         batches, marks = EventBatches(self._context.cycle), list[tuple[str, str | None]]()
         for placed in self._settled():
             batches.add_whole(placed.released, self._context.window, self._files[placed.origin])
-            marks.append((placed.name, placed.order))
+            marks.append((escaped(placed.name), placed.order))
             self._count(placed)
             if batches.is_full:
                 yield from self._blocks(split, batches, marks)
@@ -165,7 +165,6 @@ class SplitReader:
             self.decoder.state.to_json(),
             self.decoder.state.use,
             self.lines,
-            self.failed,
         )
 
 

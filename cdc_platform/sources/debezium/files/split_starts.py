@@ -1,0 +1,91 @@
+"""Lines of a stream at which a split may begin: nothing that they tell depends on the lines before."""
+
+from typing import Final
+
+from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.stream.events import FaultyEvent
+from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, SnapshotPolicy
+from cdc_platform.sources.debezium.wire.envelope import (
+    DataEvent,
+    EnvelopeContent,
+    TransactionBegin,
+    TransactionEnd,
+    read_envelope,
+)
+from cdc_platform.sources.debezium.wire.flattened import read_flattened
+from cdc_platform.sources.debezium.wire.messages import parse_line
+from cdc_platform.sources.debezium.wire.positions import INCREMENTAL, is_snapshot
+
+_BOUNDARIES: Final = (b'BEGIN"', b'END"', b'BEGIN\\"', b'END\\"')
+"""What lines that begin or end a transaction have, also where the value is a text within the line."""
+
+
+class SplitStarts:
+    """Follows the lines of a stream, and finds those at which a split may begin.
+
+    With transaction metadata that is any line outside of a transaction. Without it, a line that is not of the
+    same transaction as the line before. Rows of a snapshot that replaces their table belong together.
+
+    Args:
+        settings: of the stream.
+        state: what earlier messages tell.
+    """
+
+    def __init__(self, settings: DebeziumSettings, state: DecoderState) -> None:
+        self._settings = settings
+        self._first_snapshots = {server: known.first for server, known in state.snapshots.seen.items()}
+        self._is_open = False
+        self._newest: tuple[bytes, EnvelopeContent | None] = (b"", None)
+
+    def follow(self, text: bytes) -> None:
+        """Take a line; only those that begin or end a transaction matter here, and few others look so."""
+        if any(word in text for word in _BOUNDARIES):
+            content = _content_of(text)
+            if isinstance(content, TransactionBegin | TransactionEnd):
+                self._is_open = isinstance(content, TransactionBegin)
+
+    def may_begin(self, text: bytes, previous: bytes | None) -> bool:
+        """Return whether a split may begin with a line.
+
+        Args:
+            text: the line, which was not followed yet.
+            previous: the line before; None at the beginning of a file.
+        """
+        if self._settings.tells_transactions and self._is_open:
+            return False
+        newest_text, newest = self._newest
+        before = newest if previous == newest_text else _content_of(previous or b"")
+        content = _content_of(text)
+        self._newest = text, content
+        if isinstance(before, DataEvent) and before.new_key is not None:
+            # The other half of the key change comes right behind it, even if it cannot be read.
+            return False
+        if isinstance(content, DataEvent):
+            return self._is_apart(content, before)
+        return content is None or isinstance(content, TransactionBegin)
+
+    def _is_apart(self, event: DataEvent, before: EnvelopeContent | None) -> bool:
+        """Return whether an event does not belong to the transaction or snapshot of the line before."""
+        source = event.source
+        if is_snapshot(source):
+            first = self._first_snapshots.get(source.server, source.lsn)
+            is_kept = self._settings.snapshots is not SnapshotPolicy.REPLACE and bool(event.key)
+            return source.snapshot == INCREMENTAL or source.lsn == first or is_kept
+        if self._settings.tells_transactions or not event.transaction_id:
+            return True
+        return isinstance(before, DataEvent) and (
+            before.source.server,
+            before.transaction_id,
+        ) != (source.server, event.transaction_id)
+
+
+def _content_of(text: bytes) -> EnvelopeContent | None:
+    """Return what a line tells; None if it cannot be read."""
+    message = parse_line(text.decode(errors="surrogateescape"), 0)
+    if isinstance(message, FaultyEvent):
+        return None
+    try:
+        return read_envelope(message) or read_flattened(message)
+    except MALFORMED:
+        return None
