@@ -59,7 +59,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "sources.spanner": ("client", "copying", "stream"),
     "sources.datastream": ("values", "settings", "events", "files", "stream"),
     "sources.debezium": (
-        ["wire", "settings", "engine", "values", "rows", "transactions", "splits", "files", "kafka"]
+        *("wire", "settings", "engine", "values", "rows", "transactions", "splits", "files", "kafka"),
     ),
 }
 
