@@ -31,7 +31,7 @@ ROUTED: Final = pa.schema([*MESSAGES, (ARRIVED, pa.int64()), (ROUTE, pa.string()
 _TRANSACTION: Final = (
     r'"source":\{[^{}]*"txId":(?P<change>[0-9]+)'
     r'|"__(?:source_)?txId":(?P<flat>[0-9]+)'
-    r'|"status":"(?:BEGIN|END)","id":"(?P<boundary>[0-9]+):'
+    r'|(?:^\{|"payload":\{)"status":"(?:BEGIN|END)","id":"(?P<boundary>[0-9]+):'
 )
 _SNAPSHOT_ROW: Final = r'"snapshot":"(?:true|first|last|first_in_data_collection|last_in_data_collection)"'
 _TOGETHER: Final = 5_000

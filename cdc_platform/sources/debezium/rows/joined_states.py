@@ -1,4 +1,4 @@
-"""The state after a split of a stream, which was decoded beside those before it, as if it came after them."""
+"""State behind a split of a stream that was decoded in parallel with those before it."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -20,7 +20,7 @@ DeletedRow = tuple[str, str, int, int, dict[str, Any]]
 
 @dataclass(slots=True)
 class Pairer:
-    """Remembers rows that were deleted of late; a row inserted by the same record of the log is such a row.
+    """Remembers rows that were deleted recently; a row inserted by the same record of the log is such a row.
 
     An UPDATE that changes a key is one record of the database's log, and nothing else writes a delete and
     an insert of one table at one position. The delete is the event before the insert in their transaction,

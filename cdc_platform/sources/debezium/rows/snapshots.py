@@ -56,7 +56,7 @@ class ServerSnapshots:
     def see(self, source: SourceInfo, *, is_buffered: bool) -> tuple[int, ...]:
         """Take an event, and return the snapshots that it shows to have ended, by their positions.
 
-        ``is_held`` means that it is of a table that its snapshot replaces; others are nothing to end.
+        ``is_buffered`` means that its snapshot replaces its table: its rows wait for the snapshot to end.
         """
         ended = []
         lsn = position_of(source)

@@ -49,7 +49,7 @@ class DecoderState:
 
     Args:
         floors: position of the last snapshot, by server.
-        pairer: rows that were deleted of late.
+        pairer: rows that were deleted recently.
         full: tables whose replica identity was seen to be FULL, by `SCHEMA.TABLE`.
         unusable: tables whose replica identity was seen to be an index other than the key.
         snapshots: the snapshots of each server.

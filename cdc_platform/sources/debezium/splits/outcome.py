@@ -90,10 +90,10 @@ class SplitOutcome:
         state.use = self.use
         return state
 
-    def come_behind(self, taken: int) -> None:
+    def shift_places(self, taken: int) -> None:
         """Count so many messages of earlier splits before those of this one."""
         for transaction in self.transactions.values():
-            transaction.come_behind(taken)
+            transaction.shift_places(taken)
 
     def to_bytes(self) -> bytes:
         """Return the octets that `from_bytes` reads; they live no longer than the cycle."""
@@ -144,17 +144,17 @@ def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
             lines[path] = _joined_lines(lines[path], part) if path in lines else part
     last = outcomes[-1]
     return SplitOutcome(
-        transactions,
-        frozenset(),
-        counts,
-        [truncate for outcome in outcomes for truncate in outcome.truncates],
-        notes,
-        sum(outcome.taken for outcome in outcomes),
-        max(outcome.newest_micros for outcome in outcomes),
-        earliest(outcome.resume for outcome in outcomes),
-        last.state,
-        last.use,
-        lines,
+        transactions=transactions,
+        names=frozenset(transactions),
+        counts=counts,
+        truncates=[truncate for outcome in outcomes for truncate in outcome.truncates],
+        notes=notes,
+        taken=sum(outcome.taken for outcome in outcomes),
+        newest_micros=max(outcome.newest_micros for outcome in outcomes),
+        resume=earliest(outcome.resume for outcome in outcomes),
+        state=last.state,
+        use=last.use,
+        lines=lines,
     )
 
 

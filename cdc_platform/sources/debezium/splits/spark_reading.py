@@ -1,4 +1,4 @@
-"""Splits that tasks of Spark decode beside each other, and the raw records that they come to."""
+"""Splits that tasks of Spark decode in parallel, and the raw records that they become."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack

@@ -154,17 +154,17 @@ class SplitReader:
         collector, half = self.collector, self.collector.first_half
         is_kept = half is not None and not self.settings.tells_transactions
         return SplitOutcome(
-            collector.transactions if self.settings.tells_transactions else {},
-            frozenset(collector.transactions),
-            {name: dict(by_origin) for name, by_origin in self._counts.items()},
-            list(self._truncates()),
-            dict(collector.notes),
-            collector.taken,
-            collector.newest_micros,
-            {half[1]: half[2]} if half is not None and is_kept else {},
-            self.decoder.state.to_json(),
-            self.decoder.state.use,
-            self.lines,
+            transactions=collector.transactions if self.settings.tells_transactions else {},
+            names=frozenset(collector.transactions),
+            counts={name: dict(by_origin) for name, by_origin in self._counts.items()},
+            truncates=list(self._truncates()),
+            notes=dict(collector.notes),
+            taken=collector.taken,
+            newest_micros=collector.newest_micros,
+            resume={half[1]: half[2]} if half is not None and is_kept else {},
+            state=self.decoder.state.to_json(),
+            use=self.decoder.state.use,
+            lines=self.lines,
         )
 
 

@@ -51,7 +51,7 @@ class Transaction:
             return self.commit_lsn
         return -1 if self.first_order is None else commit_of(self.first_order)
 
-    def come_behind(self, taken: int) -> None:
+    def shift_places(self, taken: int) -> None:
         """Count so many messages before the first of those that had arrived."""
         self.last_taken += taken
         self.bounded_at += taken if self.bounded_at else 0

@@ -38,7 +38,6 @@ class RawLine(NamedTuple):
 
     text: bytes
     read_bytes: int
-    is_ended: bool
 
 
 def read_lines(stream: BinaryIO, read_bytes: int = 0) -> Iterator[Line]:
@@ -64,9 +63,8 @@ def raw_lines(stream: BinaryIO, first: bytes, read_bytes: int) -> Iterator[RawLi
         if number == 0 and read_bytes:
             _check_end(text)
             continue
-        line = RawLine(
-            text.removeprefix(BYTE_ORDER_MARK) if number == 0 else text, 0 if is_gzip else end_bytes, is_ended
-        )
+        whole = text.removeprefix(BYTE_ORDER_MARK) if number == 0 else text
+        line = RawLine(whole, 0 if is_gzip else end_bytes)
         if is_ended or (line.text if is_gzip else _is_object(decoded_line(line).text)):
             yield line
 
