@@ -104,6 +104,42 @@ def test_a_cut_is_found_by_number_or_moment(bank: Pipeline) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("csv", "id,balance\n1,100\n"),
+        ("json", '[\n\t{"id":1,"balance":100}\n]\n'),
+        ("table", "│     1 │     100 │"),
+    ],
+)
+def test_the_command_queries_a_cut(bank: Pipeline, tmp_path: Path, form: str, expected: str) -> None:
+    """`query` prints the rows of SQL at the cut that was asked for, in the form that was asked for."""
+    attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
+    sql = "SELECT id, balance FROM accounts ORDER BY id LIMIT 1"
+    code, output, errors = run("query", write_defs(tmp_path, attributes), sql, "--cut", "1", "--format", form)
+    assert code == 0
+    assert "cut 1 at" in errors
+    assert expected in output
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT balanse FROM accounts", 'Setting `SQL` cannot be run: .*"balanse" not found'),
+        ("FROM account", "Did you mean .*accounts"),
+        ("CREATE TABLE t (id INT)", "Setting `SQL` must be a query"),
+    ],
+)
+def test_sql_that_cannot_be_run_is_an_error(bank: Pipeline, tmp_path: Path, sql: str, message: str) -> None:
+    """What is wrong is told in DuckDB's words, without a traceback."""
+    attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
+    code, _, errors = run("query", write_defs(tmp_path, attributes), sql)
+    assert code == 1
+    assert re.search(message, errors)
+
+
+@pytest.mark.integration
 def test_a_pinned_cut_outlasts_expiry_and_compaction(
     spark: "SparkSession", session_lake: LakeSettings, bank: Pipeline
 ) -> None:
@@ -224,42 +260,6 @@ def test_duckdb_reads_a_cut_as_it_was(one_table: TablesAtCut) -> None:
     assert "ICEBERG_SCAN" in plan
     assert "Filters: balance>100" in plan
     assert "note" not in plan
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(
-    ("form", "expected"),
-    [
-        ("csv", "id,balance\n1,100\n"),
-        ("json", '[\n\t{"id":1,"balance":100}\n]\n'),
-        ("table", "│     1 │     100 │"),
-    ],
-)
-def test_the_command_queries_a_cut(bank: Pipeline, tmp_path: Path, form: str, expected: str) -> None:
-    """`query` prints the rows of SQL at the cut that was asked for, in the form that was asked for."""
-    attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
-    sql = "SELECT id, balance FROM accounts ORDER BY id LIMIT 1"
-    code, output, errors = run("query", write_defs(tmp_path, attributes), sql, "--cut", "1", "--format", form)
-    assert code == 0
-    assert "cut 1 at" in errors
-    assert expected in output
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(
-    ("sql", "message"),
-    [
-        ("SELECT balanse FROM accounts", 'Setting `SQL` cannot be run: .*"balanse" not found'),
-        ("FROM account", "Did you mean .*accounts"),
-        ("CREATE TABLE t (id INT)", "Setting `SQL` must be a query"),
-    ],
-)
-def test_sql_that_cannot_be_run_is_an_error(bank: Pipeline, tmp_path: Path, sql: str, message: str) -> None:
-    """What is wrong is told in DuckDB's words, without a traceback."""
-    attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
-    code, _, errors = run("query", write_defs(tmp_path, attributes), sql)
-    assert code == 1
-    assert re.search(message, errors)
 
 
 def test_an_extension_for_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
