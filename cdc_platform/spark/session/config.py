@@ -39,8 +39,6 @@ SESSION: Final = {
     "spark.sql.autoBroadcastJoinThreshold": "256MB",
     # Persisted net changes live for a second: compressing it costs more than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    # Spark would get the line of this code that made each expression, in several messages apiece.
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.dataFrameQueryContext.enabled": "false",
 }
 """What each session may set for itself, on a server as well."""
@@ -48,6 +46,8 @@ SESSION: Final = {
 PROCESS: Final = {
     "spark.app.name": "cdc_platform",
     "spark.sql.extensions": EXTENSIONS,
+    # Spark would get the line of this code that made each expression, in several messages apiece.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # With its UI off, Spark still keeps the plans and metrics of a thousand past queries on the heap.
