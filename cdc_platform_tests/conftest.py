@@ -40,6 +40,5 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let workers begin with what takes longest, so that both end at about the same time."""
     if hasattr(config, "workerinput"):
-        items.sort(
-            key=lambda item: [item.get_closest_marker(name) is None for name in ("long", "integration")]
-        )
+        first = ("forks", "long", "integration")
+        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in first])

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from cdc_platform_tests.fuzzing.bounds import Target, bounded, check_in_child
 
+pytestmark = pytest.mark.forks
+
 MIB = 1024**2
 
 
