@@ -1,19 +1,19 @@
 """Tables of a cut as DuckDB's views, which its Iceberg extension reads when a query asks for them.
 
-The extension and the one it needs for Avro come from PyPI: DuckDB would else fetch them while a query runs.
+The extension and the one it needs for Avro come from PyPI: otherwise a query would wait for their download.
 """
 
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import LibraryMissing
+from cdc_platform.model.base.libraries import install_command, optional_library
 
 if TYPE_CHECKING:
     import duckdb
 
 EXTENSIONS: Final = ("avro", "iceberg")
-INSTALL: Final = "pip install 'cdc_platform[duckdb]'"
+EXTRA: Final = "duckdb"
 _LOCAL: Final = "file:"
 
 
@@ -28,13 +28,14 @@ def load_extensions(connection: "duckdb.DuckDBPyConnection") -> None:
     Raises:
         LibraryMissing: it is not installed, or for another version of DuckDB.
     """
-    version = _imported("duckdb").__version__
+    version = optional_library("duckdb", EXTRA).__version__
     for name in EXTENSIONS:
-        package = Path(_imported(f"duckdb_extension_{name}").__file__).parent
+        package = Path(optional_library(f"duckdb_extension_{name}", EXTRA).__file__).parent
         file = package / "extensions" / f"v{version}" / f"{name}.duckdb_extension"
         if not file.exists():
             raise LibraryMissing(
-                f"The installed DuckDB extension `{name}` is not for DuckDB {version}: {INSTALL}"
+                f"The installed DuckDB extension `{name}` is not for DuckDB {version}: "
+                f"{install_command(EXTRA)}"
             )
         connection.load_extension(str(file))
 
@@ -67,15 +68,8 @@ def connect() -> "duckdb.DuckDBPyConnection":
     Raises:
         LibraryMissing: DuckDB is not installed.
     """
-    connection: duckdb.DuckDBPyConnection = _imported("duckdb").connect()
+    connection: duckdb.DuckDBPyConnection = optional_library("duckdb", EXTRA).connect()
     return connection
-
-
-def _imported(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise LibraryMissing(f"`{name}` is not installed: {INSTALL}") from error
 
 
 def _quoted(name: str) -> str:

@@ -17,10 +17,8 @@ Everything that is read through one cut shows the same transactions, whatever is
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -30,12 +28,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, Table
 
 from cdc_platform import duckdb_views
-from cdc_platform.errors import CutNotFound, LibraryMissing, SettingError, TableNotFound
+from cdc_platform.errors import CutNotFound, SettingError, TableNotFound
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cut_states import CutState, cut_state, cut_states, require_readable
 from cdc_platform.lake.state.cuts import Cut, find_cut, newest_cut
 from cdc_platform.lake.state.quarantine import describe_next_step
+from cdc_platform.model.base.libraries import optional_library
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
 
@@ -171,7 +170,8 @@ class TablesAtCut:
             SettingError: `columns` or `where` cannot be used, as with `arrow`.
             LibraryMissing: Polars is not installed.
         """
-        frame: pl.DataFrame = _library("polars").from_arrow(self.arrow(table, columns=columns, where=where))
+        rows = self.arrow(table, columns=columns, where=where)
+        frame: pl.DataFrame = optional_library("polars", "polars").from_arrow(rows)
         return frame
 
     def duckdb(
@@ -283,10 +283,3 @@ def _as_micros(moment: str | datetime | None) -> int | None:
         return from_datetime(moment) if isinstance(moment, datetime) else from_rfc3339(moment)
     except ValueError as error:
         raise SettingError("moment", f"is not a timestamp with an offset: {moment}") from error
-
-
-def _library(name: str) -> ModuleType | Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise LibraryMissing(f"`{name}` is not installed: pip install 'cdc_platform[{name}]'") from error

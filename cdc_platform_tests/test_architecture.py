@@ -29,7 +29,7 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     # a folder or file of the package: what else of the package it may import
     **dict.fromkeys(("redaction", "visible", "private_files"), frozenset()),
     "errors": frozenset({"redaction", "visible"}),
-    "duckdb_views": frozenset({"errors"}),
+    "duckdb_views": frozenset({"errors", "model"}),
     "model": frozenset({"errors", "visible"}),
     "sources": CORE,
     "lake": CORE,

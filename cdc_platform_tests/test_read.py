@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType
 
-from cdc_platform import read
 from cdc_platform.duckdb_views import load_extensions
 from cdc_platform.errors import CutNotFound, LibraryMissing, PipelineNotFound, SettingError, TableNotFound
 from cdc_platform.lake.catalog.lake import Lake
@@ -23,6 +22,7 @@ from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expenda
 from cdc_platform.lake.state.cut_states import cut_states
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.lake.state.pins import pin_cut, unpin_cut
+from cdc_platform.model.base.libraries import optional_library
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_options import TableOptions
@@ -290,7 +290,7 @@ def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
     """Without Polars or DuckDB the error says what to install."""
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(LibraryMissing, match=r"pip install 'cdc_platform\[polars\]'"):
-        read._library("polars")  # noqa: SLF001  what all ways with an extra share
+        optional_library("polars", "polars")
 
 
 def test_reading_imports_neither_spark_nor_dagster() -> None:

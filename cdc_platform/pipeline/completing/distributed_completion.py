@@ -58,13 +58,13 @@ class DistributedCompletion:
         """Return all changes, those of the rows completed; not in the order of the log any more.
 
         Args:
-            asked: `table_name` and `keys` of the rows.
+            asked: `table_name` and `keys` of the rows, distinct.
         """
         chains = self._key_chains(asked)
         if chains.names:
-            asked = asked.union(ids_frame(self.lookup.spark, chains.names))
+            asked = asked.union(ids_frame(self.lookup.spark, chains.names)).distinct()
         # Each table is asked for its rows.
-        ids = self._hinted(cache_frame(self.cache, asked.distinct()))
+        ids = self._hinted(cache_frame(self.cache, asked))
         completed = self._completed(ids, chains)
         # A row that the tables do not have under its former key may have left it in an earlier cycle.
         lost = ids_in(completed.where(_IS_LOST)) - chains.logged if chains.names else ()

@@ -89,7 +89,7 @@ class Lookup:
 
     @cached_property
     def _replaced(self) -> Mapping[str, frozenset[str]]:
-        """Columns, by table, whose stored values are of another type than the changes at hand."""
+        """Columns, by table, whose stored values are of another type than the changes of the batch."""
         return replaced_columns(self.pipeline, self.cycle)
 
     def _stored(self, table: str, ids: DataFrame) -> DataFrame | None:

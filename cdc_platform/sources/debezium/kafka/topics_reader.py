@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -93,13 +94,17 @@ class TopicsReading:
     def most_splits(self, most_tasks: int) -> int:
         """Return in how many splits the messages are worth to be decoded."""
         # Of a flattened stream, a tombstone belongs to the delete before it.
-        is_flattened = bool(DecoderState.from_json(self._state).flat_deletes)
+        is_flattened = bool(self._start.flat_deletes)
         messages = sum(item.end_exclusive - item.start for item in self.ranges)
         return 1 if is_flattened else max(1, min(most_tasks, messages // LEAST_SPLIT_MESSAGES))
 
     def router(self, splits: int) -> MessageRouter:
         """Return what deals the messages out to splits; a snapshot that replaces tables is a transaction."""
-        return MessageRouter(splits, spreads_snapshots=not DecoderState.from_json(self._state).snapshots.seen)
+        return MessageRouter(splits, spreads_snapshots=not self._start.snapshots.seen)
+
+    @cached_property
+    def _start(self) -> DecoderState:
+        return DecoderState.from_json(self._state)
 
     def locally(self, batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
         """Yield the raw records of messages, which are in the order of arrival, decoded by this process."""

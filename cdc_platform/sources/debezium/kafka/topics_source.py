@@ -17,7 +17,7 @@ from cdc_platform.sources.debezium.files.source import (
 )
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka.kafka_failures import broker_failures
-from cdc_platform.sources.debezium.kafka.topic_ranges import TopicRange, plan_ranges
+from cdc_platform.sources.debezium.kafka.topic_ranges import plan_ranges
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
@@ -82,8 +82,9 @@ class TopicsSource(DebeziumSource):
             return None
         from cdc_platform.sources.debezium.kafka.local_topics import poll_messages
 
-        messages = poll_messages(self.client, _ranges_of(plan))
-        return None if messages is None else self._reading(cycle, plan).locally(messages.to_batches())
+        reading = self._reading(cycle, plan)
+        messages = poll_messages(self.client, reading.ranges)
+        return None if messages is None else reading.locally(messages.to_batches())
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
         """Return the raw records of the messages of a plan, which tasks decode before this returns."""
@@ -95,7 +96,6 @@ class TopicsSource(DebeziumSource):
         )
 
         reading = self._reading(cycle, plan)
-
         if not reading.ranges:
             return reports_frame(spark, reading.locally(()))
 
@@ -120,7 +120,3 @@ class TopicsSource(DebeziumSource):
         """Forget the connection."""
         self.__dict__.pop("client", None)
         super().close()
-
-
-def _ranges_of(plan: ReadPlan) -> list[TopicRange]:
-    return [TopicRange(**fields) for fields in json.loads(plan.inputs)["ranges"]]

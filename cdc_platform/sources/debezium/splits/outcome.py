@@ -1,4 +1,4 @@
-"""Report of a task on the split that it has decoded, beside the rows that it has made."""
+"""Report of a task on the split that it has decoded."""
 
 import pickle
 from collections import defaultdict

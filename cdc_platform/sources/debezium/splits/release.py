@@ -58,14 +58,22 @@ class Release:
     def _excluded(self) -> pa.Array:
         return pa.array(map(escaped, self.opening.excluded), pa.string())
 
+    @cached_property
+    def _faults(self) -> "_Texts":
+        return _Texts.by_name(self.opening.faults)
+
+    @cached_property
+    def _truncates(self) -> "_Texts":
+        return _Texts.by_name(self.truncated)
+
     def _events(self, rows: pa.RecordBatch) -> pa.Array:
         events = rows.column("event")
         if not (self.opening.faults or self.truncated):
             return events
         fields = dict(zip(EVENT.names, events.flatten(), strict=True))
-        of_transaction = _looked_up(rows.column(TRANSACTION), self.opening.faults)
+        of_transaction = self._faults.of(rows.column(TRANSACTION))
         fault = pc.coalesce(of_transaction, fields["fault"])
-        last_truncate = _looked_up(rows.column("table_name"), self.truncated)
+        last_truncate = self._truncates.of(rows.column("table_name"))
         is_gone = pc.and_(
             pc.and_(pc.is_null(fault), pc.is_valid(rows.column("mod_type"))),
             pc.fill_null(pc.less(rows.column("record_order"), last_truncate), False),
@@ -83,7 +91,19 @@ class CycleRows(Generic[Rows]):
     reports: Sequence[pa.RecordBatch]
 
 
-def _looked_up(names: pa.Array, texts: Mapping[str, str]) -> pa.Array:
-    """Return the text of each name, null where there is none."""
-    places = pc.index_in(names, value_set=pa.array(map(escaped, texts.keys()), pa.string()))
-    return pa.array(map(escaped, texts.values()), pa.string()).take(places)
+@dataclass(frozen=True)
+class _Texts:
+    """Texts by name, as Arrow looks them up."""
+
+    names: pa.Array
+    texts: pa.Array
+
+    @classmethod
+    def by_name(cls, texts: Mapping[str, str]) -> "_Texts":
+        """Return texts by the names that rows have."""
+        names, values = (pa.array(map(escaped, part), pa.string()) for part in (texts.keys(), texts.values()))
+        return cls(names, values)
+
+    def of(self, names: pa.Array) -> pa.Array:
+        """Return the text of each name, null where there is none."""
+        return self.texts.take(pc.index_in(names, value_set=self.names))

@@ -89,11 +89,10 @@ class SplitRounds(Generic[Split, Rows]):
         shared = self._shared(outcomes)
         if shared is not None:
             first, last = shared
-            earlier = [entry.split for entry in self._entries[first:]]
+            everything = [*(entry.split for entry in self._entries), *splits]
             self._drop(first)
-            begun = len(self._entries) + len(earlier)
-            together = [*earlier, *splits[max(0, first - begun) : last + 1]]
-            return [*splits[: max(0, first - begun)], self._merge(together), *splits[last + 1 :]]
+            apart = everything[len(self._entries) : first]
+            return [*apart, self._merge(everything[first : last + 1]), *everything[last + 1 :]]
         for number, (split, outcome) in enumerate(zip(splits, outcomes, strict=True)):
             before = self._entries[-1].state if self._entries else start
             state = joined_state(before, start, outcome.end) if number else outcome.end
@@ -105,17 +104,13 @@ class SplitRounds(Generic[Split, Rows]):
         return []
 
     def _shared(self, outcomes: Sequence[SplitOutcome]) -> tuple[int, int] | None:
-        """Return the places from the first to the last split that have transactions of each other.
-
-        The first is counted from the first split of all, the last from the first one of the round.
-        """
-        places, first, last = dict(self._place_by_name), None, 0
-        for number, outcome in enumerate(outcomes):
-            known = [places[name] for name in outcome.names & places.keys()]
-            if known:
-                first, last = min(*known, known[0] if first is None else first), number
-            places |= dict.fromkeys(outcome.names - places.keys(), len(self._entries) + number)
-        return None if first is None else (first, last)
+        """Return the places of the first and the last split that have transactions of each other."""
+        place_by_name, sharing = dict(self._place_by_name), set[int]()
+        for place, outcome in enumerate(outcomes, start=len(self._entries)):
+            known = outcome.names & place_by_name.keys()
+            sharing |= {place_by_name[name] for name in known} | ({place} if known else set())
+            place_by_name |= dict.fromkeys(outcome.names - known, place)
+        return (min(sharing), max(sharing)) if sharing else None
 
     def _drop(self, first: int) -> None:
         """Forget the splits from a place on."""

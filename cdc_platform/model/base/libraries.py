@@ -1,0 +1,23 @@
+"""Libraries that only some users install."""
+
+from importlib import import_module
+from typing import Any
+
+from cdc_platform.errors import LibraryMissing
+
+
+def optional_library(name: str, extra: str) -> Any:
+    """Return a library that an extra of the package brings.
+
+    Raises:
+        LibraryMissing: it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise LibraryMissing(f"`{name}` is not installed: {install_command(extra)}") from error
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra of the package."""
+    return f"pip install 'cdc_platform[{extra}]'"
