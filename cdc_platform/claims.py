@@ -23,7 +23,7 @@ PROOF_TAG: Final = "cdc/proof"
 """Says whether a run looks at everything, and not only at what is new since the last one."""
 
 START_TIMEOUT_S: Final = 90
-"""A run that has not claimed its turn by then has lost its process while it started."""
+"""A run that has not claimed its turn after this time has lost its process while it started."""
 WAIT_S: Final = 0.5
 
 LAUNCHED: Final = (

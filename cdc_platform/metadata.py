@@ -107,7 +107,7 @@ def table_schema(schema: TableSchema) -> dg.TableSchema:
 
 
 def describe_read(read: "ReadOutcome", lineage: Lineage) -> Metadata:
-    """Tell what a cycle has read, by kind of record, and how far behind the source's clock it is."""
+    """Report what a cycle has read, by kind of record, and how far behind the source's clock it is."""
     watermark = watermark_micros(lineage)
     lag = {"watermark_lag_s": seconds_between(watermark, read.clock_micros)} if watermark is not None else {}
     return visible(
@@ -214,7 +214,7 @@ def _partition_table(partitions: Sequence[Partition]) -> dg.TableMetadataValue:
 
 
 def describe_order(order: "OrderOutcome", clock_micros: int, rows: int | None) -> Metadata:
-    """Tell what a step has added to the log, and how far the log reaches."""
+    """Report what a step has added to the log, and how far the log reaches."""
     reach: Metadata = {}
     if order.watermark_micros is not None:
         reach = {
@@ -264,7 +264,7 @@ def _copy_table(outcome: "CopyOutcome") -> dg.TableMetadataValue:
 
 
 def describe_merge(merge: "MergeOutcome", schema: TableSchema, rows: int | None) -> Metadata:
-    """Tell what a step did to a table."""
+    """Report what a step did to a table."""
     return {
         "cycle": merge.cycle,
         "rows_appended": merge.appended,
@@ -278,14 +278,14 @@ def describe_merge(merge: "MergeOutcome", schema: TableSchema, rows: int | None)
 
 
 def describe_history(merge: "MergeOutcome", schema: TableSchema, rows: int | None) -> Metadata:
-    """Tell what a step did to a history."""
+    """Report what a step did to a history."""
     described = describe_merge(merge, schema, rows)
     renamed = {"versions_appended": merge.appended, "versions_ended": merge.updated}
     return {key: value for key, value in described.items() if not key.startswith("rows_")} | renamed
 
 
 def describe_cut(cut: Cut | None, clock_micros: int) -> Metadata:
-    """Tell what readers see now."""
+    """Report what readers see now."""
     if cut is None:
         return {"cut": 0}
     return {

@@ -62,8 +62,8 @@ def stop_signals(quieten: Callable[[], None] = lambda: None) -> Iterator[Stop]:
         quieten: called at the first signal; makes others silent who would report the end at length.
 
     Raises:
-        CdcError: the step at hand failed for a reason that the platform knows, and that is no consequence.
-        SystemExit: the step at hand was broken off.
+        CdcError: the current step failed for a reason that the platform knows, and that is no consequence.
+        SystemExit: the current step was broken off.
     """
     before = sys.stderr
     stop = Stop(quieten, _own_stream())

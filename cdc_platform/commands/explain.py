@@ -20,7 +20,7 @@ WIDEST: Final = 60
 
 
 _NUMBER: Final = re.compile(r"-(\.?\d|Infinity$)", re.ASCII)
-"""How a negative number begins, and no option."""
+"""Beginning of a negative number, which no option has."""
 
 
 class _CommandOfKey(click.Command):

@@ -41,7 +41,7 @@ def build_pipeline(
     Args:
         settings: the pipeline's.
         running: how Dagster runs it.
-        upstream: what is shown of its source beside what it reads.
+        upstream: assets of the source that are shown besides what it reads.
     """
     tables = find_tables(settings)
     histories = find_histories(settings, tables)

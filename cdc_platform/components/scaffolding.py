@@ -48,7 +48,7 @@ attributes:
     database: my-database
     change_stream: my_change_stream
     # Where the stream begins the very first time; without it at the source's present, after which the
-    # rows that the tables hold by then are copied.
+    # rows that the tables hold at that time are copied.
     # start_timestamp: "2026-01-31T08:00:00Z"
     # An emulator instead of Spanner; the variable SPANNER_EMULATOR_HOST does the same.
     # emulator_host: localhost:9010

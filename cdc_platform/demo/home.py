@@ -60,7 +60,7 @@ class DemoHome:
 
     @property
     def bank(self) -> Path:
-        """What the simulator needs to go on with the bank's history."""
+        """Settings with which the simulator resumes the bank's history."""
         return self.folder / "bank.json"
 
     @property

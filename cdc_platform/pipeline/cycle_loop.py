@@ -14,7 +14,7 @@ from cdc_platform.pipeline.cycle import CycleOutcome, finish_cycle, run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 PAUSE_S: Final = 0.1
-"""How often a pause looks whether it should go on."""
+"""Interval at which a pause checks whether it should go on."""
 LONGEST_BACKOFF_S: Final = 30.0
 
 
@@ -33,7 +33,7 @@ class _Failures:
 
     @property
     def backoff_s(self) -> float:
-        """How long to wait before the next try."""
+        """Time to wait before the next attempt."""
         return min(2.0**self.count, LONGEST_BACKOFF_S)
 
     def add(self, error: CdcError) -> None:

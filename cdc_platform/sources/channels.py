@@ -1,4 +1,4 @@
-"""Channels of gRPC beside processes that fork."""
+"""Channels of gRPC in processes that fork."""
 
 import os
 

@@ -85,7 +85,7 @@ _CHANGE: Final = frozenset(
         *("previous_keys", "unavailable_columns", "fault", "text"),
     }
 )
-"""What a fault does not have of a change."""
+"""Columns of a change that a fault lacks."""
 
 
 def _batch(cycle: int, rows: Sequence[ChangeRow]) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ from typing import Final
 from cdc_platform.errors import PartitionStuck, SourceError
 
 MOST_RESTARTS: Final = 1
-"""How often a read asks a silent partition again; the next cycle asks again."""
+"""Number of times that a read queries a silent partition again; the next cycle starts over."""
 
 
 @dataclass

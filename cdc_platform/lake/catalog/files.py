@@ -23,7 +23,7 @@ class LakeFile(PyArrowFile):
 
 
 def read_metadata_file(file: InputFile) -> bytes:
-    """Return the JSON of a metadata file, whose name tells whether it is compressed."""
+    """Return the JSON of a metadata file; its name shows whether it is compressed."""
     compressor = Compressor.get_compressor(file.location)
     with file.open() as stream, compressor.stream_decompressor(stream) as text:
         return text.read()

@@ -157,6 +157,6 @@ def count_rows(snapshot: Snapshot | None) -> int | None:
 
 
 def has_at_most(snapshot: Snapshot | None, most_rows: int) -> bool:
-    """Return whether a snapshot's summary tells that it has no more rows."""
+    """Return whether a snapshot's summary shows that it has at most so many rows."""
     rows = count_rows(snapshot)
     return rows is not None and rows <= most_rows

@@ -68,7 +68,7 @@ class MatchedRows:
 
 
 class KeyIndex:
-    """Tells which of some keys a row has; NULL is a value like others, as in Spark's `<=>`."""
+    """Finds which of some keys a row has; NULL equals NULL, as in Spark's `<=>`."""
 
     def __init__(self, keys: pa.Table) -> None:
         """Index keys, each a row of key columns, all different."""

@@ -1,6 +1,6 @@
 """A table of format version 3 that this process changes without Spark; the door to this folder.
 
-All of it goes when pyiceberg writes version 3: setup.cfg names the changes beside the version of pyiceberg.
+All of it goes when pyiceberg writes version 3: setup.cfg names the upstream changes.
 """
 
 from collections.abc import Mapping, Sequence

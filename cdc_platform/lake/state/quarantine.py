@@ -125,7 +125,7 @@ def mark_replayed(lake: Lake, marks: Mapping[tuple[int, str], ReplayMark]) -> No
     if not marks:
         return
     newest = read_mark(lake.system_table(LOG)).cycle
-    # A cycle that is being ordered may write its rows again: a file must not hold them beside older ones.
+    # A cycle that is being ordered may write its rows again: a file must not mix them with older ones.
     is_touched = all_of(at_most("cycle", newest), is_any("record_id", {record_id for _, record_id in marks}))
     for _ in range(_TRIES):
         table = lake.system_table(QUARANTINED)

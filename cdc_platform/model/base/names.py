@@ -17,9 +17,9 @@ RESERVED_COLUMNS: Final = frozenset(
     {
         # Columns that Iceberg gives every table: one of the same name cannot be made or read.
         *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
-        # Columns that tables of the lake have beside those of their source.
+        # Columns that tables of the lake have besides those of their source.
         *("__deleted", "__deleted_at", "__ordering_key", "__copy"),
-        # Columns that changes, net changes and histories have on their way, beside those of their table.
+        # Columns that changes, net changes and histories have on their way, besides those of their table.
         *("__kind", "__ordinal", "__key_text", "__row", "__committed", "__transaction"),
         *("__action", "__newest", "__inserted", "__row_event", "__more", "__is_back", "__back", "__unseen"),
         *(

@@ -205,7 +205,7 @@ def _retype(
     if case_key(old.lake_name) == case_key(new.name):
         table = _claim_name(table, new.name, new.since)
         return replace(table, versions=(*table.versions, new))
-    # It stands beside another column of its name, and goes on to do so.
+    # It shares its name with another column, and goes on to do so.
     ended = replace(old, until=new.since)
     table = replace(table, versions=(*table.versions[:place], ended, *table.versions[place + 1 :]))
     return _append_beside(table, new)

@@ -92,7 +92,7 @@ def describe_findings(
     Args:
         history: what is known of the source's schema.
         options: names of the tables that have options.
-        refused: what the lake cannot have beside other tables.
+        refused: what the lake cannot have because of other tables.
     """
     stream = (
         f"{reason[0].upper()}{reason[1:]}: the changes that it leaves out are missing in the tables."

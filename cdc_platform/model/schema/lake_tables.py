@@ -59,7 +59,7 @@ def contested(tables: Iterable[LakeTable]) -> tuple[LakeTable, ...]:
 
 
 def find_refused(lake_tables: Iterable[LakeTable], holders: Mapping[str, LakeTable]) -> Refusals:
-    """Return the tables that cannot be had beside others; a refused table has no history either.
+    """Return the tables that collide with others; a refused table has no history either.
 
     Args:
         lake_tables: the result of `asked_for`.

@@ -1,4 +1,4 @@
-"""Options of a table: a history beside it, and deleted rows that stay in it."""
+"""Options of a table: its history, and deleted rows that stay in it."""
 
 import re
 from collections.abc import Iterable

@@ -204,7 +204,7 @@ class ColumnLife:
 class Column:
     """A column of a source table; `ordinal` is its position in the key for key columns of a table schema.
 
-    ``life`` is None where all changes at hand know the column, under its own name.
+    ``life`` is None where all given changes know the column, under its own name.
     """
 
     name: str
@@ -243,7 +243,7 @@ class TableSchema:
 
     @property
     def is_evolving(self) -> bool:
-        """Whether some of the changes at hand do not know all columns, or know them under other types."""
+        """Whether some of the given changes lack columns, or have them under other types."""
         return any(column.life is not None for column in self.columns)
 
     @property

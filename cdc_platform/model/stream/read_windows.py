@@ -56,7 +56,7 @@ class ReadPlan:
 
     @property
     def end_micros(self) -> int:
-        """Where the last of the windows ends."""
+        """End of the last window."""
         return max(planned.end_inclusive_micros for planned in self.windows)
 
 

@@ -107,6 +107,6 @@ def _is_small(lake: Lake) -> bool:
             *(table for table in stored_tables if table is not None),
         ]
     except LakeDamaged:
-        # Each check tells what it cannot read.
+        # Each check reports what it cannot read.
         return False
     return all(has_at_most(head(table), SMALL_LAKE_ROWS) for table in tables)

@@ -30,7 +30,7 @@ FINDINGS: Final = {
     "null_or_default": "values that may be NULL, since they are the column's default",
     "in_snapshot": "changes of rows without a key may have been in a snapshot already, and count twice",
 }
-"""What sources note in the metadata of events, as lists: of columns, or of what may count twice."""
+"""Lists that sources keep in the metadata of events: of columns, or of changes that may count twice."""
 PAYS_FROM: Final = 0.5
 """Share of incomplete updates of a table from which sending all values is worth it."""
 PAYS_FROM_UPDATES: Final = 100

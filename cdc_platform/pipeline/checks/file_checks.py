@@ -9,7 +9,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.unread_files import list_unread
 
 NAMED_FILES: Final = 5
-"""How many files a warning names."""
+"""Number of files that a warning names."""
 
 
 def check_files(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:

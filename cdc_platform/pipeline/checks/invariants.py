@@ -161,7 +161,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "schema_changes",
         "cut",
-        "The source's schema has not changed, and nothing of it is left out: a warning tells "
+        "The source's schema has not changed, and nothing of it is left out: a warning names "
         "what changed, and what keeps tables from equalling the source.",
         every_cycle=True,
         run=check_schema,

@@ -22,7 +22,7 @@ from cdc_platform.spark.log.event_order import RECORD_ID
 from cdc_platform.spark.log.repeats import seconds_before
 
 _IDENTITY: Final = ("record_id", "mod_ordinal")
-"""What tells a change of the log from every other one."""
+"""Columns that identify a change of the log."""
 
 
 def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:

@@ -24,7 +24,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
 
 NAMED_KEYS: Final = 10
-"""How many differing keys a failed proof names."""
+"""Number of differing keys that a failed reconciliation names."""
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def describe_proof(proof: Proof) -> str:
 
 
 def check_schema(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> CheckResult:
-    """Tell what has changed in the source's schema, and what keeps tables from equalling the source."""
+    """Report changes of the source's schema, and what keeps tables from equalling the source."""
     events = [
         event
         for event in list_schema_events(pipeline.lake)

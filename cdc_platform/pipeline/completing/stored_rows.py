@@ -159,7 +159,7 @@ def _lines(frame: DataFrame, kind: str, place: int) -> DataFrame:
 
 
 def _typed_keys(keys: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return the key columns of key texts, each beside its text."""
+    """Return the key columns of key texts, each with its text."""
     nothing = F.lit(None).cast("string")
     log = keys.select(
         "keys",

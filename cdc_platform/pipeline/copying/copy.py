@@ -51,7 +51,7 @@ PARALLEL_RATIO: Final = 1.5
 """A larger batch that takes less than this many times as long as the one before was copied in parallel."""
 
 PLANNERS: Final = 8
-"""How many tables are planned at a time: the source answers several small questions about each."""
+"""Number of tables planned at a time: the source answers several small queries about each."""
 
 _SOURCE_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): (.*)")
 

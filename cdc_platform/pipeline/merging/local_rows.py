@@ -86,7 +86,7 @@ def new_rows(
         net_changes: the net changes.
         matched: the net change of each of the table's rows.
         old: the needed columns of the table's rows.
-        extra_columns: columns of `old` that stay beside them.
+        extra_columns: columns of `old` that stay besides them.
     """
     stays = _acts(matched, UPDATE, APPEND)
     matched, old = matched.filter(stays), old.filter(stays)

@@ -58,7 +58,7 @@ class Status:
     cut: Cut | None
     quarantined: int
     findings: tuple[str, ...]
-    """What keeps tables from equalling the source by design."""
+    """Reasons why tables differ from the source by design."""
     copies: Mapping[str, CopyStatus] = field(default_factory=dict)
     stuck_partitions: tuple[StuckPartition, ...] = ()
     """Partitions of which the source sends nothing; they hold the watermark."""

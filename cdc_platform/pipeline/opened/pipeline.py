@@ -44,7 +44,7 @@ class Pipeline:
 
     @property
     def capabilities(self) -> SourceCapabilities:
-        """What the source promises of its changes."""
+        """Guarantees of the source about its changes."""
         return self.settings.capabilities
 
     @property
@@ -87,7 +87,7 @@ class Pipeline:
 
     @cached_property
     def schema_history(self) -> SchemaHistory:
-        """How the source's schema has changed, as far as the lake knows; see `pipeline/schema/evolve.py`."""
+        """Changes of the source's schema that the lake knows; see `pipeline/schema/evolve.py`."""
         return load_history(self.lake)
 
     @property
@@ -164,7 +164,7 @@ class Pipeline:
 
     @cached_property
     def refused(self) -> Refusals:
-        """What the lake does not have of known tables, since it has others in their places."""
+        """Known tables that the lake does not have, since others have taken their names."""
         return self._refused(self.schema_history, self.schema_history.tables)
 
     def findings(self, history: SchemaHistory) -> tuple[str, ...]:
@@ -191,7 +191,7 @@ class Pipeline:
 
     @property
     def lake_tables(self) -> Mapping[str, str]:
-        """What a cut names: each table and each history, with the source table whose changes fill it."""
+        """Tables and histories that a cut names, each with the source table whose changes fill it."""
         tables = {table.name: table.name for table in self.tables}
         return tables | {history_name(table.name): table.name for table in self.histories}
 

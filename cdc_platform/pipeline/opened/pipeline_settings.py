@@ -188,5 +188,5 @@ class PipelineSettings:
 
     @property
     def capabilities(self) -> SourceCapabilities:
-        """What the source promises of its changes."""
+        """Guarantees of the source about its changes."""
         return self.source.capabilities

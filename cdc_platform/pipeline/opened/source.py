@@ -23,7 +23,7 @@ class SourceSettings(Protocol):
 
     @property
     def capabilities(self) -> SourceCapabilities:
-        """What the source promises of its changes."""
+        """Guarantees of the source about its changes."""
         ...
 
     @property
@@ -42,7 +42,7 @@ class SourceSettings(Protocol):
 
 
 ReadProgress = Callable[[], Mapping[str, str]]
-"""What has been read of a source that hands out events: path or partition, and which version or offset.
+"""Read progress of an event source: a path or partition, with the version or offset that was read.
 
 The version of a file that is to be read once more is `READ_AGAIN`.
 """
@@ -65,7 +65,7 @@ class Source(Protocol):
 
     @property
     def settings(self) -> SourceSettings:
-        """Where the source is, and how it is read."""
+        """Location of the source, and how it is read."""
         ...
 
     def describe(self) -> Description:

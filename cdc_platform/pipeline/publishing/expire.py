@@ -15,7 +15,7 @@ from cdc_platform.pipeline.opened.pipeline_settings import KEPT_SNAPSHOTS_MIN
 from cdc_platform.pipeline.versions.branch import load_table
 
 READING_S: Final = 600
-"""How long every snapshot of the platform's own tables stays: what is being read must not be deleted."""
+"""Time for which every snapshot of the platform's own tables stays: a reader may still need it."""
 GLANCED_TABLES: Final = (CUT, LINEAGE)
 """Own tables that are small, and read at a glance."""
 GLANCE_S: Final = 60
@@ -64,7 +64,7 @@ def _old_of_merged(
 
 
 def age_of_merged(pipeline: Pipeline, table: Table, now_micros: int) -> float:
-    """Return how many snapshots of a merged table may certainly expire, beside those that pay for it."""
+    """Return the ratio of a merged table's snapshots that certainly may expire to those worth an expiry."""
     old = _old_of_merged(pipeline, table, now_micros)
     if not old:
         return 0
@@ -90,7 +90,7 @@ def _old_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) ->
 
 
 def age_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> float:
-    """Return how many snapshots of an own table may expire, beside those that pay for it."""
+    """Return the ratio of the snapshots of an own table that may expire to those worth an expiry."""
     old = len(_old_of_own(pipeline, name, table, now_micros))
     if name in GLANCED_TABLES:
         return old / min(GLANCED_SNAPSHOTS, pipeline.settings.maintenance.expire_every_cycles)
@@ -98,7 +98,7 @@ def age_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> 
 
 
 def _enough(pipeline: Pipeline, kept: int) -> int:
-    """Return how many old snapshots pay for an expiry: it reads the manifests of all that are kept."""
+    """Return how many old snapshots are worth an expiry, which reads the manifests of all that are kept."""
     return max(pipeline.settings.maintenance.expire_every_cycles, kept // 2)
 
 

@@ -47,7 +47,7 @@ EVENT_ROLLING_TABLES: Final = (READ, DELETION_MARKERS)
 """The same of a source that hands out events."""
 
 ROLLING_PATIENCE: Final = 4
-"""How many times as many cycles these wait for a compaction: they are read less than merged tables."""
+"""Factor by which these wait longer for a compaction: they are read less often than merged tables."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Upkeep:
 class Chore:
     """The maintenance of one table.
 
-    ``urgency`` is the cycles since the last one beside those that it may wait for: at 1 it is due.
+    ``urgency`` is the ratio of cycles since the last one to those that it may wait for: at 1 it is due.
     """
 
     table: str
@@ -231,7 +231,7 @@ def _compact_deleted(pipeline: Pipeline, spark: SparkSession, table: str, *, tho
 
 
 def _deleted(pipeline: Pipeline, table: Table) -> float:
-    """Return the share of deleted rows in a table's files, beside the one at which they are rewritten."""
+    """Return the ratio of a table's share of deleted rows to the share at which its files are rewritten."""
     snapshot = head(table)
     names = ("total-records", "total-position-deletes")
     total, deleted = ((number_of(snapshot, name) or 0) if snapshot is not None else 0 for name in names)

@@ -87,7 +87,7 @@ class ReadOutcome:
 
 
 def newest_known_micros(pipeline: Pipeline) -> int:
-    """Return up to when the source is known to have something, beside which a lag is measured.
+    """Return up to when the source is known to have something, from which a lag is measured.
 
     That is its clock; of a source that hands out events it is the moment of the cycle that last found some,
     since a source that has nothing to read is nothing to be behind of.

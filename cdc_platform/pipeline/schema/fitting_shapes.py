@@ -1,4 +1,4 @@
-"""Events whose values need no look before they enter the log, since their types tell that they fit."""
+"""Events whose values enter the log unchecked, since their types show that they fit."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -17,7 +17,7 @@ def fitting_shapes(pipeline: Pipeline, shapes: Iterable[Shape]) -> list[Shape]:
 
     Args:
         pipeline: the pipeline.
-        shapes: those of the events at hand.
+        shapes: those of the given events.
     """
     if not pipeline.capabilities.values_fit:
         return []

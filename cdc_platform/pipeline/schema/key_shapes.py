@@ -1,4 +1,4 @@
-"""Events whose key is not that of their table: their rows would stand beside its own, or take their place."""
+"""Events whose key is not that of their table: their rows would be added to its own, or replace them."""
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping

@@ -1,7 +1,7 @@
 """Runs the attempts of one cycle: several tables at a time, first as the source's word has it, then without.
 
 Each snapshot of an attempt carries its token. The session marks all commits alike while threads commit to
-different tables, so what tells that a table is whole has the table's name in it (see `branch.py`).
+different tables, so the mark of a whole table has the table's name in it (see `branch.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from cdc_platform.spark.frames.small import interpreted
 from cdc_platform.spark.tables.typed import unfit_values
 
 PARALLEL_TABLES: Final = 4
-"""How many tables are built at a time; planning a merge takes longer than a small one itself."""
+"""Number of tables built at a time; planning a small merge takes longer than running it."""
 
 CONFLICT: Final = "Another run wrote to the same tables; nothing was published, the next cycle goes on."
 

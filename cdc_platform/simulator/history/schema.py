@@ -104,7 +104,7 @@ class SimTable:
 class Schema:
     """All tables from a moment on, and what the change stream captures of them.
 
-    `watches_all` tells that it watches every table, also those to come.
+    `watches_all` means that it watches every table, also those to come.
     """
 
     from_micros: int

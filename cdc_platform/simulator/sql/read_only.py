@@ -43,7 +43,7 @@ MOST_SECONDS: Final = 20.0
 """For one query, whatever its instructions take; none of them takes more than a second or two."""
 MOST_ANSWER_BYTES: Final = 256 * 1024 * 1024
 _OBJECT_BYTES: Final = 56
-"""Memory of a row or a cell beside its characters."""
+"""Memory of a row or a cell besides its characters."""
 MOST_VALUE_BYTES: Final = 64 * 1024 * 1024
 """Of a value or a row; a cell of Spanner's has up to 10 MB."""
 MOST_HEAP_BYTES: Final = 1024 * 1024 * 1024

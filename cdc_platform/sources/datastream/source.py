@@ -58,7 +58,7 @@ class DatastreamSource(SourceOfArrivals, SparkSource):
     def __init__(self, settings: DatastreamSettings) -> None:
         self.settings = settings
         self._listed: Sequence[SourceFile] | None = None
-        """What the newest plan has found."""
+        """Result of the newest plan."""
         self._offered: dict[str, Offers] = {}
         """Files of it that tell the columns of a `schema_key`, as far as they have been looked for."""
 
@@ -88,7 +88,7 @@ class DatastreamSource(SourceOfArrivals, SparkSource):
             # A delete may tell its key only by metadata, and so no column.
             yield from {table.name: table for table in tables if table.key_columns}.values()
         except CdcError:
-            # Anyone who reads the file tells what is wrong with it.
+            # Reading the file reports what is wrong with it.
             return
 
     def start_micros(self) -> int:

@@ -69,7 +69,7 @@ class SpannerSource(SparkSource):
         return decode_again(cycle, token, sequence, record_text)
 
     def read_schema(self, micros: int) -> SchemaRead:
-        """Return the schema at a timestamp, or the present one where the source no longer tells that."""
+        """Return the schema at a timestamp, or the present one if the source no longer has that."""
         try:
             description = describe_stream(self.client, micros, may_watch_nothing=True)
         except RetentionExpired:

@@ -144,7 +144,7 @@ class SpannerSettings:
 
     @property
     def capabilities(self) -> SourceCapabilities:
-        """What a change stream promises of its changes."""
+        """Guarantees of a change stream about its changes."""
         return CHANGE_STREAM
 
     @property

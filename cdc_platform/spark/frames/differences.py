@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.model.base.names import quote_spark
 
 MORE: Final = "__more"
-"""How often the left frame has a row beyond those of the right one."""
+"""Number of times that the left frame has a row more often than the right one."""
 
 
 def count_differing(left: DataFrame, right: DataFrame) -> int:

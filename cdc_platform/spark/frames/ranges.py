@@ -12,7 +12,7 @@ ROWS_PER_RANGE: Final = 50_000
 _SAMPLED_PER_RANGE: Final = 1_000
 
 Place = tuple[int, str]
-"""Where a row stands, by the first two columns of its order: microseconds and a text."""
+"""Position of a row, by the first two columns of its order: microseconds and a text."""
 
 
 def sort_in_ranges(

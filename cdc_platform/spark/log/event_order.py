@@ -1,7 +1,7 @@
 """From raw records of sources that hand out events to changes in the order of the log.
 
 Such a source tells the order of its changes itself, and its transactions are whole when they come here, or
-it has none. So no change has to be looked at beside others, but for what came twice; and changes are sorted
+it has none. So no change has to be compared with others, but for what came twice; and changes are sorted
 while they are still few columns of text, before their values are looked at.
 """
 
@@ -29,7 +29,7 @@ from cdc_platform.spark.log.order import (
 )
 
 IDENTITY: Final = ("server_transaction_id", "record_sequence")
-"""What duplicates of an event share."""
+"""Columns that duplicates of an event share."""
 RECORD_ID: Final = f"concat_ws('/', {', '.join(IDENTITY)})"
 EVENT_PARTS: Final = (
     "event.previous_keys as previous_keys",
@@ -124,7 +124,7 @@ def _distinct(records: DataFrame, capabilities: SourceCapabilities) -> DataFrame
 
 
 def with_whole_transactions(ordered: DataFrame) -> DataFrame:
-    """Return ordered changes, of which none is sound beside an unsound one of its transaction.
+    """Return ordered changes; an unsound one makes all of its transaction unsound.
 
     Args:
         ordered: the result of `order_events`, persisted.

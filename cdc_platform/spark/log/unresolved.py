@@ -34,7 +34,7 @@ def unresolved_values(
     Args:
         log: rows of the change log; of a row all changes, or none.
         since: when columns came up, by table and name, or got another type to which no values were carried;
-            what was told before is no value of theirs.
+            what was sent before is no value of theirs.
         comes_in_order: whether the order of the log is that of the source; else ordering keys have it.
 
     Returns:

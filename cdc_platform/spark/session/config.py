@@ -41,7 +41,7 @@ SESSION: Final = {
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.sql.dataFrameQueryContext.enabled": "false",
 }
-"""What each session may set for itself, on a server as well."""
+"""Settings that each session may set for itself, on a server as well."""
 
 PROCESS: Final = {
     "spark.app.name": "cdc_platform",
@@ -66,7 +66,7 @@ PROCESS: Final = {
     # what refers to it: pages of 32 MiB, the default of this heap, would take hundreds of MiB.
     "spark.buffer.pageSize": "2m",
 }
-"""What a Spark process is started with."""
+"""Settings with which a Spark process is started."""
 
 LOOPBACK: Final = {
     "spark.driver.bindAddress": "127.0.0.1",

@@ -67,7 +67,7 @@ class SparkSettings:
 
     @property
     def address(self) -> str:
-        """Where Spark is, for people: a remote address without its parameters, which may hold a token."""
+        """Location of Spark, for people: a remote address without its parameters, which may hold a token."""
         return self.master if self.remote is None else self.remote.partition(";")[0]
 
     @property

@@ -25,7 +25,7 @@ NEWEST, INSERTED, ROW_EVENT = "__newest", "__inserted", "__row_event"
 APPEND, UPDATE, REMOVE, NOTHING = "append", "update", "delete", "none"
 
 FIXED_BYTES = 16
-"""What a value takes at most, beside its text."""
+"""Most bytes that a value takes besides its text."""
 BOUNDED_TYPES = frozenset({"bigint", "string", "date", "timestamp"})
 
 
@@ -144,7 +144,7 @@ def _net_value_names(table: TableSchema) -> list[str]:
 
 
 def _ordering_key(table: TableSchema) -> list[Column]:
-    """Where rows tell it, the order of changes is that of their ordering keys."""
+    """If rows have ordering keys, changes are ordered by them."""
     return [F.max(ORDINAL).alias(ORDER_KEY)] if keeps_order(table) else []
 
 

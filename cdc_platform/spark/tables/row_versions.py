@@ -27,7 +27,7 @@ _GONE: Final = "__gone"
 _EPOCH: Final = "__epoch"
 _SINCE: Final = "__since"
 _MOMENT: Final = "__moment"
-"""How often the table was recreated before a change."""
+"""Number of times that the table was recreated before a change."""
 _BEFORE: Final = -1
 """Ordinal of what a key was before the changes."""
 

@@ -62,7 +62,7 @@ class LogWords:
         position = "ordinal" if capabilities.comes_in_order and not is_late else "ordering_key"
         if not capabilities.hands_out_events:
             return cls(position, "commit_timestamp", "change_kind")
-        # An event with a whole row tells that the row exists, whatever was known of it.
+        # An event with a whole row shows that the row exists, whatever was known of it.
         is_whole = f"change_kind = '{ChangeKind.UPDATE.value}' AND is_whole_row"
         # What a truncate does to a row is a deletion, see `with_truncated_rows`.
         kind = (
@@ -105,7 +105,7 @@ def type_changes(
             table may.
         has_origin: whether it matters which transaction made a change, and when.
         words: what the order of the changes is taken from.
-        further: columns of the log that stay beside them.
+        further: columns of the log that stay besides them.
 
     Returns:
         `__kind`, `__ordinal`, the further columns, with origin `__committed`, `__transaction` and
@@ -161,7 +161,7 @@ def key_parts(table: TableSchema) -> list[str]:
 
 
 def with_key_parts(changes: DataFrame, table: TableSchema) -> DataFrame:
-    """Return changes of one table with the typed columns of their keys beside their own; see `with_row`."""
+    """Return changes of one table with the typed columns of their keys added; see `with_row`."""
     parts = {"k": _texts("keys", table), KEY_TEXT: F.col("keys")}
     if table.is_evolving:
         parts["committed"] = F.unix_micros("commit_timestamp")

@@ -35,7 +35,7 @@ NOTE: Final = "_note"
 """In the metadata of an event that contradicts itself: what was made of it."""
 
 _READ: Final = "READ"
-"""What MongoDB's backfill may call a document that it read."""
+"""Change types that MongoDB's backfill may give a document that it read."""
 _REMOVALS: Final = frozenset({"DELETE", "UPDATE-DELETE"})
 _WRITES: Final[Mapping[str, ModType]] = {
     "": ModType.INSERT,
@@ -50,7 +50,7 @@ _TELL_THE_OLD_ROW: Final = frozenset({SourceKind.MYSQL, SourceKind.ORACLE, Sourc
 
 
 class Interpreter:
-    """Tells what events mean, by the settings of one pipeline; it remembers layouts and nothing else.
+    """Interprets events by the settings of one pipeline; it remembers layouts and nothing else.
 
     What it makes of an event depends on the event and the settings alone, so a replay of the same event gives
     the same change, and the order in which events come does not matter.

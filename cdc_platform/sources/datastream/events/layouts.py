@@ -22,7 +22,7 @@ from cdc_platform.sources.datastream.values.rows import Columns
 DOCUMENT_ID: Final = "_id"
 """Key of MongoDB's documents."""
 _DOCUMENTS: Final = (("data", "data"),)
-"""Where MongoDB's documents are; one that is gone when its update is read comes without, and the delete
+"""Location of MongoDB's documents; one that is gone when its update is read comes without, and the delete
 follows."""
 
 ROWID: Final = "ROWID"

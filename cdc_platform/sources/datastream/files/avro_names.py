@@ -7,7 +7,7 @@ Schema = Any
 """An Avro schema as `json.loads` returns it: a text, a list or an object."""
 DEFINITIONS: Final = ("record", "error", "enum", "fixed")
 PARTS: Final = ("type", "items", "values", "fields")
-"""Where a schema has other schemas."""
+"""Attributes of a schema that contain other schemas."""
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _PRIVATE: Final = "__"
 """Begins what Avro's library notes in a schema that it has parsed, and believes."""

@@ -99,7 +99,7 @@ def _columns(record: Mapping[str, Any], names: Mapping[str, Schema]) -> Fields:
 
 
 def _field_type(schema: Schema, names: Mapping[str, Schema], field: Mapping[str, Any]) -> FieldType:
-    """Return the type of a schema; the oldest files have the logical type beside it, at the field."""
+    """Return the type of a schema; the oldest files have the logical type at the field instead."""
     schema = resolved(_only_branch(schema), names)
     if isinstance(schema, list):
         return _OTHER

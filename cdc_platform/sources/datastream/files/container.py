@@ -38,7 +38,7 @@ DAMAGE: Final = (
     *(RecursionError, struct.error),
     *(zlib.error, lzma.LZMAError, OSError, SchemaParseException),
 )
-"""What a damaged file may raise in Avro's library or in that of its codec."""
+"""Errors that Avro's library, or that of its codec, raises for a damaged file."""
 _MAX_VARINT_BYTES: Final = 10
 _GOES_ON: Final = b"\x80"
 

@@ -51,7 +51,7 @@ class _WrittenEvent(msgspec.Struct):
 
 
 Parsed = JsonEvent | dict[str, Any] | EventFaulty
-"""What a line is: an event, an object that is another one or none at all, or no object."""
+"""Content of a line: an event, an object that is another one or none at all, or no object."""
 
 _typed: Final = msgspec.json.Decoder(JsonEvent, float_hook=JsonNumber).decode
 _written: Final = msgspec.json.Decoder(_WrittenEvent).decode

@@ -210,7 +210,7 @@ class DatastreamSettings:
 
     @property
     def bounds(self) -> Bounds:
-        """What the reading of a file may ask for."""
+        """Services that the reading of a file may use."""
         return Bounds(self.most_depth, self.most_digits, self.most_values, self.most_block_bytes)
 
     @property
@@ -225,7 +225,7 @@ class DatastreamSettings:
 
     @property
     def capabilities(self) -> SourceCapabilities:
-        """What files promise of the changes in them: nothing about their order."""
+        """Guarantees of files about the changes in them: none about their order."""
         return SourceCapabilities(
             hands_out_events=True,
             keeps_transactions=False,

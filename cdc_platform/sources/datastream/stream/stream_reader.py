@@ -28,7 +28,7 @@ PAGE_SIZE: Final = 1000
 
 _LOCAL_CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),
-    # An emulator is on this machine or beside it; a proxy of the environment is not meant for it.
+    # An emulator is on this machine or near it; a proxy of the environment is not meant for it.
     ("grpc.enable_http_proxy", 0),
     # One channel a client: shared ones keep the back-off of a server that was down before.
     ("grpc.use_local_subchannel_pool", 1),

@@ -144,7 +144,7 @@ class StreamStatus:
 
     @property
     def concern(self) -> Concern:
-        """How much the status should trouble a reader of the tables."""
+        """Severity of the status for readers of the tables."""
         if self.state in _FAILURES:
             return Concern.FAILURE
         is_whole = self.state is StreamState.RUNNING and not self.errors and not self.troubled_objects
@@ -152,7 +152,7 @@ class StreamStatus:
 
     @property
     def advice(self) -> str:
-        """What the status means for the tables, and what to do."""
+        """Meaning of the status for the tables, and what to do."""
         if self.state is not StreamState.RUNNING:
             return _ADVICE[self.state]
         return _RUNNING_ADVICE if self.concern is Concern.NONE else _TROUBLE_ADVICE

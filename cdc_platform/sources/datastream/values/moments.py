@@ -12,7 +12,7 @@ from typing import Final
 MICROS_PER_SECOND: Final = 10**6
 MICROS_PER_DAY: Final = 86_400 * MICROS_PER_SECOND
 INFINITY_MICROS: Final = 9_223_372_036_825_200_000
-"""What Datastream writes for PostgreSQL's infinity; there is no greater moment but other infinities."""
+"""Datastream's text for PostgreSQL's infinity; only other infinities are not earlier."""
 MINUS_INFINITY_MICROS: Final = -9_223_372_036_832_400_000
 INFINITY: Final = "infinity"
 MINUS_INFINITY: Final = "-infinity"

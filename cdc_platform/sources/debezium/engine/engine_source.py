@@ -1,4 +1,4 @@
-"""The engine's own look at the source, through Java's driver: what is wrong is told before it starts."""
+"""The engine's check of its source, through Java's driver: mistakes are reported before it starts."""
 
 import time
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ def emit_marker(settings: EngineInput, marker: str) -> None:
         about = connection.getMetaData()
         if int(about.getDatabaseMajorVersion()) < OLDEST_WITH_MARKERS:
             raise ReplicationRefused(
-                "The engine can only tell that it has caught up where the server hands out logical messages, "
+                "The engine can only see that it has caught up where the server hands out logical messages, "
                 f"from version {OLDEST_WITH_MARKERS} on: let it run on instead. Version: "
                 f"{about.getDatabaseProductVersion()}"
             )

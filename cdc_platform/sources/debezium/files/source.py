@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TASK_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): ([^\n]*)", re.ASCII)
-"""How Spark passes on an error of ours that a task has raised."""
+"""Form in which Spark passes on an error of the platform that a task has raised."""
 DESCRIBED_MESSAGES: Final = 10_000
 DESCRIBED_CHARACTERS: Final = 16_000_000
 """So many messages of each file say which tables there are, before anything has been read."""
@@ -96,7 +96,7 @@ class DebeziumSource(SourceOfArrivals):
 
     @cached_property
     def capture(self) -> Capture | None:
-        """What fills the folder, where that is our own engine."""
+        """Engine that fills the folder, None if it is not the embedded one."""
         own_input = self.settings.input
         if not isinstance(own_input, EngineInput) or not self.settings.captures:
             return None

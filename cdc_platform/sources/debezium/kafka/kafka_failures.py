@@ -12,7 +12,7 @@ _NO_RECORD: Final = re.compile(r"Cannot fetch record for offset [^\n]*")
 _LOST: Final = re.compile(
     r"KafkaIllegalStateException: .*?\bReason:\s+(.+?)\s+with consumer group", re.DOTALL
 )
-"""How Spark's source says that messages are gone (`failOnDataLoss`)."""
+"""Texts by which Spark's source reports that messages are gone (`failOnDataLoss`)."""
 _DENIED: Final = re.compile(r"Authentication|Authorization", re.ASCII)
 _AWAY: Final = frozenset(
     {

@@ -20,7 +20,7 @@ MESSAGES: Final = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
-"""What the reading takes of each message, in the order of arrival."""
+"""Columns that are read of each message, in the order of arrival."""
 
 
 ARRIVED: Final = "arrived"

@@ -36,7 +36,7 @@ class TopicPartition:
 
     @property
     def origin(self) -> str:
-        """What the read progress calls it."""
+        """Name in the read progress."""
         return f"{self.topic}/{self.partition}"
 
     def first(self, most: int) -> "TopicRange":
@@ -89,7 +89,7 @@ class TopicRange:
 
     @property
     def origin(self) -> str:
-        """What the read progress calls the partition."""
+        """Name of the partition in the read progress."""
         return f"{self.topic}/{self.partition}"
 
     @property

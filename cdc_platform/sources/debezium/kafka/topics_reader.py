@@ -88,7 +88,7 @@ class TopicsReading:
 
     @property
     def decoder(self) -> TopicSplitDecoder:
-        """What decodes splits of the messages."""
+        """Reader that decodes splits of the messages."""
         return TopicSplitDecoder(self._context, self._state, self.ranges)
 
     def most_splits(self, most_tasks: int) -> int:

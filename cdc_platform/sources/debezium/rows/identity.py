@@ -9,7 +9,7 @@ from cdc_platform.sources.debezium.wire.envelope import DataEvent, Op, Unreadabl
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
 ADVICE: Final = (
-    "The table's replica identity is an index beside its primary key, so that deletes and key changes name a "
+    "The table's replica identity is an index other than its primary key: deletes and key changes name a "
     "key that is made up (0) and rows cannot be told apart. Run ALTER TABLE ... REPLICA IDENTITY FULL (or "
     "DEFAULT), let the connector take a new snapshot of the table, and start the table over"
 )

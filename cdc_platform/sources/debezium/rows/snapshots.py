@@ -1,7 +1,7 @@
 """Repeated snapshots: which rows are of one, where it ends, and what it does to tables that it replaces.
 
 Where transactions are whole, a snapshot that replaces a table counts as one that begins by truncating the
-table, so that no cut shows the half of it. What is told of it then does not depend on what was told before:
+table, so that no cut shows the half of it. What it reports then does not depend on earlier reports:
 messages that are held back are decoded again. Without transactions nothing is held back, and the first row
 of a table that comes truncates it.
 

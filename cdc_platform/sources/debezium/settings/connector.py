@@ -9,7 +9,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import Described, check_members
 
 DEFAULT_PLACEHOLDER: Final = "__debezium_unavailable_value"
-"""What stands for a value that was not sent, unless the connector is configured with another text."""
+"""Placeholder for a value that was not sent, unless the connector is configured with another text."""
 
 
 class DecimalMode(StrEnum):
@@ -117,7 +117,7 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "hstore": "hstore.handling.mode",
     "placeholder": "unavailable.value.placeholder",
 }
-"""What the connector itself calls each of its modes."""
+"""The connector's own name for each of its modes."""
 
 
 def modes_of(properties: Mapping[str, str]) -> dict[str, str]:

@@ -177,7 +177,7 @@ class DebeziumSettings:
 
     @property
     def capabilities(self) -> SourceCapabilities:
-        """What the connector promises: one order, and whole transactions where it provides their metadata."""
+        """Guarantees of the connector: one order, and whole transactions where it provides their metadata."""
         return SourceCapabilities(
             hands_out_events=True,
             keeps_transactions=self.tells_transactions,
@@ -198,12 +198,12 @@ class DebeziumSettings:
 
     @property
     def folder(self) -> str:
-        """Where the files of events are."""
+        """Location of the event files."""
         return self.input.spool if isinstance(self.input, EngineInput) else getattr(self.input, "path", "")
 
     @property
     def most_unpacked_bytes(self) -> int:
-        """How many bytes of text a gzip has at most."""
+        """Most bytes of text in a gzip file."""
         return self.input.most_unpacked_bytes if isinstance(self.input, FilesInput) else MOST_UNPACKED_BYTES
 
     @property

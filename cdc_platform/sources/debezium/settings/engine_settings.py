@@ -160,7 +160,7 @@ _DEFAULTS: Final = {
     # Without heartbeats a slot stands still, and the server keeps its log, while other tables are busy.
     "heartbeat.interval.ms": "10000",
     "publication.autocreate.mode": "filtered",
-    # A snapshot has no event of a table without rows; its notifications tell that it has looked at it.
+    # A snapshot has no event of a table without rows; its notifications show that it has looked at it.
     "notification.enabled.channels": "sink",
     # Without PostgreSQL's types an array of texts does not state whether null is NULL or a value not sent.
     "column.propagate.source.type": ".*",

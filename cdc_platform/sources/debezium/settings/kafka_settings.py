@@ -12,7 +12,7 @@ from cdc_platform.model.base.declared_settings import Described, check_filled
 TIMEOUT_S: Final = 30.0
 """The time that brokers may take to answer a request."""
 SPARK_PREFIX: Final = "kafka."
-"""What Spark's source hands on to Kafka's client begins with it."""
+"""Prefix of options that Spark's source passes on to Kafka's client."""
 OURS: Final = frozenset(
     {"assign", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "includeHeaders"}
 )
@@ -93,7 +93,7 @@ class KafkaInput:
 
     @property
     def isolation(self) -> str:
-        """Which messages count, by Kafka's own words; those of transactions that were aborted do not."""
+        """Kafka's isolation level; messages of aborted transactions do not count."""
         return self.options.get(f"{SPARK_PREFIX}isolation.level", "read_committed")
 
     def spark_options(self) -> dict[str, str]:

@@ -85,7 +85,7 @@ class SplitOutcome:
 
     @property
     def end(self) -> DecoderState:
-        """What the decoder knows in the end, with what it has used."""
+        """Final state of the decoder, with what it has used."""
         state = DecoderState.from_json(self.state)
         state.use = self.use
         return state

@@ -88,7 +88,7 @@ def _with_truncates(opening: Opening, outcome: SplitOutcome) -> PassedUntil:
 
 
 def _enters(name: str, ordering_key: str, opening: Opening, counts: Counts) -> bool:
-    """Return whether a truncate enters the log; one beside a faulty event does not."""
+    """Return whether a truncate enters the log; one in a transaction with a faulty event does not."""
     if not name:
         return not opening.holds_back(ordering_key)
     is_faulty = name in opening.faults or any(count.faults for count in counts.get(name, {}).values())

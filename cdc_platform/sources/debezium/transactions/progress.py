@@ -9,7 +9,7 @@ from cdc_platform.model.base.stored_texts import READ_PROGRESS_TABLE, read_store
 from cdc_platform.model.stream.files import SourceFile
 
 STATE: Final = "decoder state"
-"""What the read progress has besides files: what the decoder knows, as its version."""
+"""Entry of the read progress besides files: the decoder's state, as its version."""
 
 PASSED: Final = "transactions passed"
 """The same for the transaction buffer: up to which place in the order of commits transactions have passed."""

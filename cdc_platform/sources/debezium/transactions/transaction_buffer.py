@@ -10,12 +10,12 @@ from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
 from cdc_platform.sources.debezium.transactions.transactions import Boundaries, Transaction
 
 _CLOCKS_DIFFER_MS = 86_400_000
-"""How far the clock of a source may be ahead of the platform's."""
+"""Time by which the clock of a source may be ahead of the platform's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What may enter the log of that which has arrived.
+    """Arrived transactions that may enter the log.
 
     Args:
         until: how far transactions have passed, ever.

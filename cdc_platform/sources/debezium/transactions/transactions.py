@@ -1,4 +1,4 @@
-"""What is known of a transaction whose events have arrived, and whether it is whole."""
+"""A transaction as far as its events have arrived, and whether it is whole."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
@@ -32,7 +32,7 @@ class Transaction:
     has_events: bool = False
     has_sound_events: bool = False
     has_metadata: bool = False
-    """Whether its boundaries, or its events' orders in it, were told: they are from a moment on, if ever."""
+    """Whether its boundaries, or its events' orders in it, were sent: from some moment on, or never."""
 
     @property
     def is_whole(self) -> bool:

@@ -79,7 +79,7 @@ def _may_be_another(name: str, declared: Encoding | None, version: Version, mode
 
 
 def _block_modes(field: Mapping[str, Any], modes: ConnectorModes) -> ConnectorModes:
-    """Return the modes under which the block tells what it tells; settings may not say them, or others."""
+    """Return the modes that the schema block implies; the settings may lack them, or state others."""
     item = field["items"] if field["type"] == "array" else field
     kind, name = item["type"], item.get("name") or ""
     times = _TIMES.get(name, TimeMode.ISOSTRING if name.endswith("Date") else modes.times)

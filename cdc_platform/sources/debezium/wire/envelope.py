@@ -174,7 +174,7 @@ _SEQUENCE: Final = re.compile(r'\[(?:null|"(\d+)"),"(\d+)"\]', re.ASCII)
 _LONG_BITS: Final = 64
 _SHOWN: Final = 100
 ADDED_PREFIX: Final = "__"
-"""How the columns are called that a flattening transform puts beside those of the row."""
+"""Names of the columns that a flattening transform adds to those of the row."""
 OLD_KEY: Final = "__debezium.oldkey"
 NEW_KEY: Final = "__debezium.newkey"
 

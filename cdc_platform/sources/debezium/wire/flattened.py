@@ -83,7 +83,7 @@ def read_flattened(message: Message) -> DataEvent:
 def _check_found(metadata: Mapping[str, Any], row: Mapping[str, Any]) -> None:
     if not any(name.startswith(ADDED_PREFIX) for name in row):
         raise Unreadable(
-            "The value is neither an event of Debezium nor a row with order fields beside its columns, so "
+            "The value is neither an event of Debezium nor a row with order fields besides its columns, so "
             f"nothing shows which change came first. {ADVICE}."
         )
     if "sequence" not in metadata and "lsn" not in metadata:

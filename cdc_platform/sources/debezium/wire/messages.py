@@ -108,7 +108,7 @@ def _is_message(fields: Mapping[str, Any]) -> bool:
     """Return whether an object is a message, and not the row that a flattened value is."""
     if fields.keys() <= _MEMBERS:
         return True
-    # Further members that some tools write; a flattened row has fields of the connector beside its columns.
+    # Further members that some tools write; a flattened row has fields of the connector besides its columns.
     return "topic" in fields and not any(name.startswith("__") for name in fields)
 
 

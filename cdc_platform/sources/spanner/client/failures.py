@@ -61,7 +61,7 @@ _REFUSED_ADVICE: Final = "Spanner refused the read"
 
 _EARLIEST: Final = re.compile(r"earliest read timestamp: ([0-9T:.+-]+Z?)")
 _CLOCK_SLACK_S: Final = 60
-"""How far the earliest start that Spanner names may be from the one that the retention period implies."""
+"""Distance between the earliest start in Spanner's error and the one that the retention period implies."""
 
 MEANINGS: Final = (
     StatusMeaning("OUT_OF_RANGE", "too far in the past", RetentionExpired, _RETENTION_ADVICE),

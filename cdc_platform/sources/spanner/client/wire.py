@@ -20,7 +20,7 @@ BOOL_TAG: Final = 0x20
 LIST_TAG: Final = 0x32
 
 MISSHAPEN: Final = (*MALFORMED, SyntaxError, MemoryError, struct.error)
-"""What a value of another shape than the documented one may raise in decoders, those of Arrow included."""
+"""Errors that decoders, including Arrow's, raise for a value of an undocumented shape."""
 
 _MOST_BITS: Final = 64
 _CONTINUES: Final = 0x80

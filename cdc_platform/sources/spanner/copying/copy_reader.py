@@ -23,12 +23,12 @@ from cdc_platform.sources.spanner.copying.snapshot import ROWS_PER_BATCH, rows_t
 
 BYTES_PER_BATCH: Final = 16 * 1024 * 1024
 BUFFERED_BATCHES: Final = 4
-"""How many batches of rows wait for a resume token that covers them; an emulator sends none."""
+"""Number of batches of rows that wait for a resume token that covers them; an emulator sends none."""
 CALL_S: Final = 600.0
 """Longest single call; a chunk that takes longer goes on with another one."""
 
 _TOKEN_SIGNS: Final = ("session", "transaction", "partition_token", "partition token")
-"""What an error of a partition token names when session, transaction or token are gone."""
+"""Texts in the error of a partition token whose session, transaction or token is gone."""
 
 
 @dataclass

@@ -44,7 +44,7 @@ class RecordBatchBuilder:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """How far the read has come: it grows with every record that is new."""
+        """Progress of the read: it grows with every new record."""
         return self.complete_micros, self.counts.total() + len(self._rows)
 
     @property

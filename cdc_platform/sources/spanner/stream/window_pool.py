@@ -20,7 +20,7 @@ AT_ONCE: Final = 8
 WAITING_BATCHES: Final = 2
 """Bounds the memory: each reader holds one batch, and so many lie ready."""
 LOOK_S: Final = 0.2
-"""How often a reader that cannot hand its batch over looks whether anybody still wants it."""
+"""Interval at which a reader that cannot hand over its batch checks whether it is still wanted."""
 
 ReadOneWindow: TypeAlias = Callable[[ReadWindow], Generator[pa.RecordBatch, None, PartitionEnd | None]]
 

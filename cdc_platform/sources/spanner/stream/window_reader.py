@@ -22,7 +22,7 @@ TEXT_BYTES_PER_BATCH: Final = 4 * 1024 * 1024
 """A task reads several windows at a time, and each has a batch of its own."""
 
 RecordForm = tuple[Callable[[Any], None], Callable[[bytes], list[RecordRow]]]
-"""How the columns of a query's result are checked, and how the records of a row are taken from it."""
+"""Functions that check the columns of a query's result, and that take the records from a row."""
 RECORD_FORMS: Final[dict[Dialect, RecordForm]] = {
     Dialect.GOOGLESQL: (check_layout, decode_change_record),
     Dialect.POSTGRESQL: (check_json_layout, decode_json_record),
@@ -71,7 +71,7 @@ def _report(builder: RecordBatchBuilder, window: ReadWindow, error: SourceError 
 def _read_to_end(
     client: SpannerClient, builder: RecordBatchBuilder, window: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
-    """Ask until a record tells that the window is whole, or until asking again brings nothing new.
+    """Query until a record shows that the window is whole, or until a query brings nothing new.
 
     A stream may end with OK before its time, which looks like a partition that has been quiet since.
 
