@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Identifier
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from cdc_platform.lake.catalog.files import read_metadata_file
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
@@ -25,6 +25,12 @@ SHARED: Final = (
     *("schemas", "partition_specs", "sort_orders"),
 )
 """Parts of a table's metadata whose items are never changed, only added and left out."""
+LOCATION: Final = select(IcebergTables.metadata_location).where(
+    IcebergTables.catalog_name == bindparam("catalog"),
+    IcebergTables.table_namespace == bindparam("namespace"),
+    IcebergTables.table_name == bindparam("table"),
+)
+"""Asked some thirty times a cycle: made once, since SQLAlchemy takes longer to make it than to run it."""
 
 
 class LakeSqlCatalog(Version3Metadata, SqlCatalog):
@@ -66,14 +72,13 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
         return table
 
     def _location(self, identifier: str | Identifier) -> str | None:
-        namespace = Catalog.namespace_to_string(Catalog.namespace_from(identifier))
-        query = select(IcebergTables.metadata_location).where(
-            IcebergTables.catalog_name == self.name,
-            IcebergTables.table_namespace == namespace,
-            IcebergTables.table_name == Catalog.table_name_from(identifier),
-        )
+        parameters = {
+            "catalog": self.name,
+            "namespace": Catalog.namespace_to_string(Catalog.namespace_from(identifier)),
+            "table": Catalog.table_name_from(identifier),
+        }
         with self.engine.connect() as connection:
-            return connection.scalar(query)
+            return connection.scalar(LOCATION, parameters)
 
 
 class _Shared(list[Any]):
