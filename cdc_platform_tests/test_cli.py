@@ -34,7 +34,7 @@ def test_the_first_page_names_all_commands() -> None:
 
 @pytest.mark.parametrize("command", ["status", "check", "cuts", "explain accounts 1"])
 def test_reading_makes_no_lake(tmp_path: Path, command: str) -> None:
-    """Where no lake is, readers learn what to do, and nothing is made."""
+    """Without a lake, commands that read say what to do, and create nothing."""
     verb, *arguments = command.split()
     code, output, errors = run(verb, write_defs(tmp_path), *arguments)
     assert (code, output) == (1, "")
@@ -89,8 +89,8 @@ def test_help_imports_no_library_that_takes_long() -> None:
         ("simulate", "--port", "-1"),
     ],
 )
-def test_a_number_that_is_none_is_named(command: str, option: str, value: str) -> None:
-    """A number that an option cannot have is refused by the option's name, before anything starts."""
+def test_a_value_that_an_option_does_not_accept_is_refused(command: str, option: str, value: str) -> None:
+    """A value that an option does not accept is refused with the option's name, before anything starts."""
     code, _, errors = run(command, option, value)
     assert code == 2
     assert f"Invalid value for '{option}'" in errors

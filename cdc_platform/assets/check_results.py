@@ -48,7 +48,7 @@ def describe_check_result(
 def check_log(
     context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Make the checks of every cycle before something is published, unless the run makes them as its own.
+    """Run the checks of every cycle before something is published, unless the run makes them as its own.
 
     What an earlier run refused to publish is not published by one that leaves the log and its checks out.
 

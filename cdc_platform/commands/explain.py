@@ -49,7 +49,7 @@ class _CommandOfKey(click.Command):
 @NAME
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -> None:
-    """Tell how the row KEY of the source table TABLE came to be.
+    """Show how the row KEY of the source table TABLE came to be.
 
     Prints its changes in order: which columns each set, from what to what, the transaction, the partition
     of the source and the record that it came from, and the first cut that showed it. Then the row as it is

@@ -39,7 +39,7 @@ def test_every_command_has_examples(name: str) -> None:
 
 @pytest.mark.parametrize("line", EXAMPLES)
 def test_examples_are_taken(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An example can be typed as it stands, where the files that it names are there."""
+    """An example runs as written if the files that it names exist."""
     monkeypatch.chdir(tmp_path)
     for defs in map(Path, DEFS.findall(line)):
         defs.parent.mkdir(parents=True, exist_ok=True)

@@ -38,7 +38,7 @@ class Guard:
         self._due = dict.fromkeys(checks, time.monotonic())
 
     def run_due(self) -> None:
-        """Make the checks for which it is time.
+        """Run the checks that are due.
 
         Raises:
             CheckFailed: one that blocks has failed; all that were due have been made.

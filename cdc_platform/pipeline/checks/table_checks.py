@@ -105,13 +105,13 @@ def check_keys(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckR
     }
     duplicates = {name: [str(row[0]) for row in keys.collect()] for name, keys in repeated.items()}
     summary = "; ".join(
-        f"{len(keys)} keys of `{name}` are there more than once, such as {keys[0]}"
+        f"duplicate keys in `{name}`: {len(keys)}, such as {keys[0]}"
         for name, keys in duplicates.items()
         if keys
     )
     facts = {name: len(keys) for name, keys in duplicates.items()}
     return CheckResult(
-        not summary, summary or f"cut {cut.cut}: every key of {len(duplicates)} tables is there once", facts
+        not summary, summary or f"cut {cut.cut}: no key occurs twice in {len(duplicates)} tables", facts
     )
 
 
@@ -147,6 +147,6 @@ def check_histories(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> C
     versions = sum(history_faults.versions for history_faults in faults.values())
     return CheckResult(
         total == 0,
-        f"cut {cut.cut}: {versions} versions in {len(schemas)} histories, {total} of them wrong",
+        f"cut {cut.cut}: {total} wrong versions of {versions} in {len(schemas)} histories",
         facts,
     )

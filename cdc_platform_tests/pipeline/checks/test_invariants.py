@@ -206,7 +206,7 @@ def test_checks_pass_on_a_sound_lake_and_fail_on_damage(
         assert not check_named(name).run(pipeline, spark, EVERYTHING).passed, f"damage {number}: {name}"
         undo_damage(pipeline, spark, heads)
     keys_result = check_named("keys_unique").run(pipeline, spark, EVERYTHING)
-    assert keys_result.summary == '1 keys of `transfers` are there more than once, such as {"tid":"same"}'
+    assert keys_result.summary == 'duplicate keys in `transfers`: 1, such as {"tid":"same"}'
     assert keys_result.facts == {"accounts": 0, "transfers": 1}
 
 
