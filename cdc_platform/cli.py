@@ -76,7 +76,19 @@ def main() -> None:
     """
 
 
-COMMANDS: Final = (demo, simulate, sync, status, dashboard, check, explain, query, cuts, quarantine, spark_server)
+COMMANDS: Final = (
+    demo,
+    simulate,
+    sync,
+    status,
+    dashboard,
+    check,
+    explain,
+    query,
+    cuts,
+    quarantine,
+    spark_server,
+)
 
 for command in COMMANDS:
     main.add_command(command)

@@ -131,7 +131,9 @@ def serve(watch: "Watch", host: str, port: int, options: "PageOptions") -> None:
     Raises:
         SettingError: nothing can listen there.
     """
+    import signal
     import socket
+    from contextlib import suppress
 
     import uvicorn
 
@@ -154,5 +156,7 @@ def serve(watch: "Watch", host: str, port: int, options: "PageOptions") -> None:
     app = build_app(watch, host, options)
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
     server = uvicorn.Server(config)
-    with listener:
+    # Once it has closed its connections, uvicorn raises the signal again that has ended it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with listener, suppress(KeyboardInterrupt):
         server.run(sockets=[listener])

@@ -40,20 +40,24 @@ class RecentChanges:
 
 
 def load_change_rates(log: Table, history: CutHistory, span: TimeSpan) -> ChangeRates:
-    """Return the changes that the cuts of a history have published, a second."""
-    counts = np.zeros(COLUMNS)
+    """Return the changes that the cuts of a history have published, a second.
+
+    Those of a cut are spread over the time since the cut before; that of the first one is not known.
+    """
     if not len(history.cycle):
-        return ChangeRates(counts, is_exact=True)
+        return ChangeRates(np.zeros(COLUMNS), is_exact=True)
     scan = log.scan(
         f"cycle >= {history.cycle[0]} and cycle <= {history.cycle[-1]}", selected_fields=("cycle",)
     )
     files = [task.file for task in scan.plan_files()]
     is_exact = sum(file.record_count for file in files) <= COUNTED_ROWS
     cycles, changes = _count(scan) if is_exact else _spread(log, files)
-    moments = history.moments_of(cycles)
-    inside = (moments >= span.start_micros) & (moments <= span.end_micros)
-    np.add.at(counts, span.column_of(moments[inside]), changes[inside])
-    return ChangeRates(counts / span.column_s, is_exact)
+    inside = (cycles >= history.cycle[0]) & (cycles <= history.cycle[-1])
+    cuts = np.searchsorted(history.cycle, cycles[inside])
+    of_cuts = np.bincount(cuts, changes[inside], minlength=len(history.cycle))
+    edges = np.append(span.start_micros, span.ends)
+    published = np.interp(edges, history.published, np.cumsum(of_cuts))
+    return ChangeRates(np.diff(published) / span.column_s, is_exact)
 
 
 def _count(scan: DataScan) -> tuple[Micros, Values]:

@@ -20,10 +20,11 @@ WIDTH: Final = 1000
 HEIGHT: Final = 100
 _COLUMN: Final = WIDTH / COLUMNS
 _NICE: Final = (1, 2, 5, 10)
+_NICE_SECONDS: Final = (10, 20, 30, 60, 120, 240, 600, 1200, 1800, 3600, 7200, 14_400, 43_200, 86_400)
 TICKS: Final = (0.0, 0.5, 1.0)
-_LANE: Final = 10
+_LANE: Final = 14
 """Height of a lane of partitions, and of it the bar's share."""
-_BAR: Final = 6
+_BAR: Final = 8
 _LEAST: Final = 2.0
 """Width of a bar that would else not be seen."""
 
@@ -59,16 +60,19 @@ class Chart:
     is_empty: bool
 
 
-def draw_chart(values: Values, span: TimeSpan, describe: Callable[[float], str]) -> Chart:
+def draw_chart(
+    values: Values, span: TimeSpan, describe: Callable[[float], str], find_top: Callable[[float], float]
+) -> Chart:
     """Return a chart of one value for each column.
 
     Args:
         values: not negative; NaN where there is none.
         span: the time that they cover.
         describe: returns the text of a value.
+        find_top: returns the top of the axis for the highest value.
     """
     known = values[~np.isnan(values)]
-    top = nice_top(float(known.max(initial=0.0)))
+    top = find_top(float(known.max(initial=0.0)))
     heights = values / top * HEIGHT
     runs = list(_runs(heights))
     return Chart(
@@ -89,6 +93,13 @@ def nice_top(highest: float) -> float:
         return 1.0
     power = 10.0 ** math.floor(math.log10(highest))
     return float(next(factor * power for factor in _NICE if factor * power >= highest * (1 - 1e-9)))
+
+
+def nice_seconds(longest: float) -> float:
+    """Return the top of an axis of durations: whole seconds, minutes, hours or days."""
+    days = nice_top(longest / _NICE_SECONDS[-1]) * _NICE_SECONDS[-1]
+    wholes = (float(seconds) for seconds in _NICE_SECONDS if seconds >= longest)
+    return nice_top(longest) if longest < _NICE_SECONDS[0] else next(wholes, days)
 
 
 def time_ticks(span: TimeSpan) -> tuple[Tick, ...]:

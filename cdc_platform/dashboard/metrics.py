@@ -16,7 +16,7 @@ _Samples = Callable[[PipelineFacts], Sequence[tuple[Sequence[str], float | None]
 """Returns values of the labels beside `pipeline`, and the value; None makes no sample."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PipelineCollector(Collector):
     """The metrics of some pipelines, by their names."""
 

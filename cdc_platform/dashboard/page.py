@@ -12,7 +12,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from cdc_platform.dashboard.charts import draw_chart, draw_partition_chart, draw_reads
+from cdc_platform.dashboard.charts import draw_chart, draw_partition_chart, draw_reads, nice_seconds, nice_top
 from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, Unreadable
 from cdc_platform.dashboard.texts import as_count, as_duration, as_moment, as_number, as_time
 from cdc_platform.model.base.names import lake_table_name
@@ -104,9 +104,9 @@ def _draw(history: PipelineHistory, *, is_silence: bool) -> dict[str, Any]:
     reads = history.reads
     lag_title = "Time from reading to publication" if is_silence else "Lag of the newest cut"
     return {
-        "lag": draw_chart(history.lag, history.span, as_duration),
+        "lag": draw_chart(history.lag, history.span, as_duration, nice_seconds),
         "lag_title": lag_title,
-        "rates": draw_chart(history.rates.per_second, history.span, _as_rate),
+        "rates": draw_chart(history.rates.per_second, history.span, _as_rate, nice_top),
         "is_exact": history.rates.is_exact,
         "partitions": draw_partition_chart(history.partitions) if history.partitions is not None else None,
         "reads": [(lane, draw_reads(lane, history.span)) for lane in reads.lanes]

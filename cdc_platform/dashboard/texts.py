@@ -18,7 +18,7 @@ def as_duration(seconds: float) -> str:
             rest = int(seconds % size // smaller_size)
             whole = f"{int(seconds // size)} {unit}"
             return f"{whole} {rest} {smaller_unit}" if rest else whole
-    return f"{max(0.0, seconds):.1f} s" if seconds < _FRACTIONS_BELOW else f"{seconds:.0f} s"
+    return f"{as_number(max(0.0, seconds))} s"
 
 
 def as_number(number: float) -> str:
@@ -26,7 +26,7 @@ def as_number(number: float) -> str:
     if number >= _EXACT_BELOW:
         return f"{number / _MILLION:,.1f} M"
     if number != int(number) and number < _FRACTIONS_BELOW:
-        return f"{number:.1f}" if number >= 0.1 else f"{number:.2g}"  # noqa: PLR2004  two digits of small rates
+        return f"{number:.2g}"
     return f"{number:,.0f}"
 
 

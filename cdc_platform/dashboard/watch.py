@@ -3,21 +3,19 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
 from cdc_platform.dashboard.check_history import CheckHistory
-from cdc_platform.dashboard.facts import PipelineFacts, Unreadable, WatchedPipeline
+from cdc_platform.dashboard.facts import PipelineFacts, WatchedPipeline
 from cdc_platform.dashboard.metrics import PipelineCollector
 from cdc_platform.dashboard.page import PageOptions, PipelineView, write_page
 
 KEPT_S: Final = 2.0
 """For so long what was read is shown again, so that many readers cost no more than one."""
-
-Facts = dict[str, PipelineFacts | Unreadable]
 
 
 @dataclass
@@ -45,18 +43,16 @@ class Watch:
                 self._kept[key] = (time.monotonic(), text)
             return text
 
-    def _read(self) -> Facts:
-        return {watched.name: watched.read_facts(self.checks) for watched in self.pipelines}
-
     def _write_page(self, options: PageOptions) -> str:
         views = []
         for watched in self.pipelines:
             facts = watched.read_facts(self.checks)
             history = watched.read_history(facts, options.hours) if isinstance(facts, PipelineFacts) else None
             views.append(PipelineView(watched.name, facts, history))
-        return write_page(views, time.time_ns() // 1000, replace(options))
+        return write_page(views, time.time_ns() // 1000, options)
 
     def _write_metrics(self) -> str:
         registry = CollectorRegistry()
-        registry.register(PipelineCollector(self._read()))
+        facts = {watched.name: watched.read_facts(self.checks) for watched in self.pipelines}
+        registry.register(PipelineCollector(facts))
         return generate_latest(registry).decode()

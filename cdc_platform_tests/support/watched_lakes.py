@@ -1,4 +1,4 @@
-"""Lakes with a history, written by the platform's own commits and without Spark, for what only reads lakes."""
+"""Lakes with a history, made by the platform's own commits without Spark, for what only reads lakes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -62,14 +62,18 @@ class WatchedLake:
             published_micros: when the cut is published; right at its position when None.
         """
         self.cycle += 1
-        append_raw(self.pipeline, self.cycle, self._raw_rows(position_micros, children or {}), position_micros)
+        append_raw(
+            self.pipeline, self.cycle, self._raw_rows(position_micros, children or {}), position_micros
+        )
         trace_lineage(self.pipeline)
         self._append_log(position_micros, changes)
         for table, count in changes.items():
             self._append_rows(table, count)
         self.cuts += 1
         published = position_micros if published_micros is None else published_micros
-        append_cut(self.pipeline.lake, Cut(self.cuts, position_micros, self.cycle, dict(self.snapshots), published))
+        append_cut(
+            self.pipeline.lake, Cut(self.cuts, position_micros, self.cycle, dict(self.snapshots), published)
+        )
         self.position_micros = position_micros
 
     def _raw_rows(self, position_micros: int, children: Mapping[str, Sequence[str]]) -> list[RawRow]:
@@ -82,12 +86,20 @@ class WatchedLake:
             )
             for part in live
         ]
-        return [*rows, *(_announcement(token, parents, position_micros) for token, parents in children.items())]
+        return [
+            *rows,
+            *(_announcement(token, parents, position_micros) for token, parents in children.items()),
+        ]
 
     def _append_log(self, position_micros: int, changes: Mapping[str, int]) -> None:
         tables = [table for table, count in changes.items() for _ in range(count)]
         rows = [
-            {"cycle": self.cycle, "ordinal": self.ordinal + number, "table_name": table, "commit_timestamp": to_datetime(position_micros)}
+            {
+                "cycle": self.cycle,
+                "ordinal": self.ordinal + number,
+                "table_name": table,
+                "commit_timestamp": to_datetime(position_micros),
+            }
             for number, table in enumerate(tables)
         ]
         self.ordinal += len(tables)
@@ -97,7 +109,9 @@ class WatchedLake:
             NEXT_ORDINAL: str(self.ordinal),
             STATS: json.dumps({table: [count, 0, 0] for table, count in changes.items()}),
         }
-        self.pipeline.lake.system_table(LOG).append(pa.Table.from_pylist(rows, CHANGE_LOG), snapshot_properties=properties)
+        self.pipeline.lake.system_table(LOG).append(
+            pa.Table.from_pylist(rows, CHANGE_LOG), snapshot_properties=properties
+        )
 
     def _append_rows(self, name: str, count: int) -> None:
         identifier = f"{self.pipeline.name}.{lake_table_name(name)}"
