@@ -45,7 +45,7 @@ def load_change_rates(log: Table, history: CutHistory, span: TimeSpan) -> Change
     Those of a cut are spread over the time since the cut before; that of the first one is not known.
     """
     if not len(history.cycle):
-        return ChangeRates(np.zeros(COLUMNS), is_exact=True)
+        return ChangeRates(np.full(COLUMNS, np.nan), is_exact=True)
     scan = log.scan(
         f"cycle >= {history.cycle[0]} and cycle <= {history.cycle[-1]}", selected_fields=("cycle",)
     )

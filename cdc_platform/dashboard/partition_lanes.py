@@ -8,7 +8,7 @@ from cdc_platform.dashboard.time_span import TimeSpan
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.lineage import Lineage, Partition
 
-SHOWN: Final = 160
+SHOWN: Final = 120
 """Most partitions that are drawn: the newest ones, and always the one that holds the watermark."""
 
 
