@@ -10,6 +10,7 @@ import json
 import shutil
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -127,13 +128,13 @@ def write_partitions(lake: WatchedLake, partitions: int, start_micros: int) -> N
 def measure(report: Report, name: str, lake: WatchedLake, cycles: int, changes: int) -> None:
     """Report the seconds of the page and of the metrics, read by a new process's first reader each time."""
     defs = Path(report.options.work) / "dashboard" / name / "defs.yaml"
-    pages, metrics = [], []
+    pages, metrics, options = [], [], PageOptions(HOURS)
     for _ in range(report.options.rounds):
         # A watch that has read nothing yet; the lineage is kept by its snapshot, which a cycle replaces.
         lake.run_cycle(time.time_ns() // 1000 - SECOND, {TABLE: changes})
         watched = WatchedPipeline.of(load_settings(defs), late_after_s=3600)
         watch = Watch([watched], CheckHistory())
-        pages.append(timed(lambda watch=watch: watch.page(PageOptions(HOURS))))
+        pages.append(timed(partial(watch.page, options)))
         metrics.append(timed(watch.metrics))
     facts = watched.read_facts(CheckHistory())
     assert isinstance(facts, PipelineFacts)
@@ -143,7 +144,7 @@ def measure(report: Report, name: str, lake: WatchedLake, cycles: int, changes: 
         lake.cuts, facts.status.cut.cut if facts.status.cut is not None else None, "number of the newest cut"
     )
     must_equal(changes * cycles <= 5_000_000, history.rates.is_exact, "whether every cycle is counted")
-    page = len(watch.page(PageOptions(HOURS)))
+    page = len(watch.page(options))
     best = {"best": round(min(pages), 3), "at_most": 1.0, "reached": statistics.median(pages) <= 1.0}
     report.note(f"page, {name}", statistics.median(pages), "s (median)", **best, kilobytes=page // 1000)
     report.note(f"metrics, {name}", statistics.median(metrics), "s (median)")

@@ -31,8 +31,7 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     "errors": frozenset({"redaction", "visible"}),
     "duckdb_views": frozenset({"errors", "model"}),
     "model": frozenset({"errors", "visible"}),
-    "sources": CORE,
-    "lake": CORE,
+    **dict.fromkeys(("sources", "lake"), CORE),
     "spark": CORE | {"lake.catalog.lake_settings"},  # a session is configured for one lake
     "pipeline": ENGINES,
     "simulator": CORE,  # judges readers, so it shares no code with them

@@ -61,8 +61,10 @@ def load_change_rates(log: Table, history: CutHistory, span: TimeSpan) -> Change
 
 
 def _count(scan: DataScan) -> tuple[Micros, Values]:
-    cycles, changes = np.unique(scan.to_arrow()["cycle"].to_numpy(), return_counts=True)
-    return cycles.astype(np.int64), changes.astype(np.float64)
+    cycles = scan.to_arrow()["cycle"].to_numpy()
+    first = int(cycles.min()) if len(cycles) else 0
+    changes = np.bincount(cycles - first)
+    return first + np.arange(len(changes), dtype=np.int64), changes.astype(np.float64)
 
 
 def _spread(log: Table, files: Sequence[DataFile]) -> tuple[Micros, Values]:

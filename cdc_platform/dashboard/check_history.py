@@ -1,7 +1,7 @@
 """The last results of a pipeline's checks, as Dagster's instance has them."""
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -94,7 +94,7 @@ def _find_instance() -> DagsterInstance | None:
         raise SettingError(HOME, f"names no Dagster instance: {error}") from error
 
 
-def _keys_of(definitions: dg.Definitions) -> Iterable[dg.AssetCheckKey]:
+def _keys_of(definitions: dg.Definitions) -> Collection[dg.AssetCheckKey]:
     return tuple(definitions.resolve_asset_graph().asset_check_keys)
 
 

@@ -48,7 +48,7 @@ def draw_partitions(lineage: Lineage, now_micros: int) -> PartitionLanes:
     """Return the newest partitions in lanes: a child goes on in the lane of a parent where that is free."""
     everything = [part for part in lineage.partitions.values() if part.token != ROOT_TOKEN]
     unfinished = [part for part in everything if not part.is_finished]
-    holder = min(unfinished, key=lambda part: (part.position_micros, part.key), default=None)
+    holder = min(unfinished, key=lambda part: (part.position_micros, part.token), default=None)
     shown = _newest(everything, holder)
     first_micros = min((part.start_micros for part in shown), default=now_micros)
     span = TimeSpan.before(now_micros, hours=24 * 365).since(first_micros)
@@ -68,7 +68,7 @@ def draw_partitions(lineage: Lineage, now_micros: int) -> PartitionLanes:
 
 
 def _newest(partitions: Sequence[Partition], holder: Partition | None) -> list[Partition]:
-    newest = sorted(partitions, key=lambda part: (part.start_micros, part.key))[-SHOWN:]
+    newest = sorted(partitions, key=lambda part: (part.start_micros, part.token))[-SHOWN:]
     return newest if holder is None or holder in newest else [holder, *newest[1:]]
 
 
