@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cdc_platform.commands.common import FiniteRange, examples
+from cdc_platform.commands.common import FiniteRange, examples, write_file
 from cdc_platform.errors import SettingError
 from cdc_platform.printing import print_line
 
@@ -73,7 +73,7 @@ def dashboard(
     watch = open_watch(defs, late_after)
     dagster_url = os.environ.get(DAGSTER_URL)
     if html is not None:
-        write_file(html, watch.page(PageOptions(hours, dagster_url=dagster_url)))
+        write_file("--html", html, watch.page(PageOptions(hours, dagster_url=dagster_url)))
     else:
         serve(watch, host, port, PageOptions(hours, REFRESH_S, dagster_url))
 
@@ -110,19 +110,6 @@ def open_watch(defs: "Sequence[Path]", late_after_s: float) -> "Watch":
         definitions = {name: defined for path in files for name, defined in load_definitions(path).items()}
         checks = open_check_history(definitions)
     return Watch(watched, checks)
-
-
-def write_file(path: Path, page: str) -> None:
-    """Write the page.
-
-    Raises:
-        SettingError: no file can be written there.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise SettingError("--html", f"names a file that cannot be written: {error}") from error
 
 
 def serve(watch: "Watch", host: str, port: int, options: "PageOptions") -> None:

@@ -1,5 +1,6 @@
 """What is read of a lake for the status page."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +18,12 @@ from cdc_platform.dashboard.read_lanes import load_read_lanes
 from cdc_platform.dashboard.time_span import TimeSpan
 from cdc_platform.lake.catalog.lake import LOG, READ, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyPlan, save_plans
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.model.base.schemas import FILES
 from cdc_platform.model.stream.unread import unread_path
 from cdc_platform.pipeline.on_demand.status import Status
-from cdc_platform_tests.support.watched_lakes import SECOND, WatchedLake
+from cdc_platform_tests.support.watched_lakes import ROWS, SECOND, WatchedLake
 from cdc_platform_tests.yaml_files import write_defs
 
 START = 1_800_000_000_000_000
@@ -104,6 +106,26 @@ def test_files_are_shown_by_folder(tmp_path: Path) -> None:
     span = TimeSpan(START, START + 60 * SECOND)
     lanes = load_read_lanes(lake, load_cut_history(lake, span, newest_cut(lake)), span)
     assert [(lane.name, lane.reads) for lane in lanes.lanes] == [("orders", 2), ("users", 4)]
+
+
+def test_a_copy_shows_its_rate(tmp_path: Path) -> None:
+    """While a table is copied, its chunks and rows, the rows a second and the time left are known."""
+    defs = write_defs(tmp_path)
+    lake = WatchedLake.begin(defs, START).pipeline.lake
+    save_plans(lake, [CopyPlan("accounts", 1, START, START, "{}", ("a", "b", "c", "d"))])
+    table = lake.catalog.create_table("bank.accounts", ROWS)
+    table.append(ROWS.empty_table())
+    base = table.metadata.current_snapshot_id or -1
+    table.manage_snapshots().create_branch(base, COPY_BRANCH).commit()
+    batch = ChunkBatch(1, base, frozenset({0}), own=1, begun_micros=time.time_ns() // 1000 - 10 * SECOND)
+    rows = pa.table({"id": range(50), "balance": [0] * 50}, ROWS)
+    table.append(rows, snapshot_properties={COPY: batch.to_text()}, branch=COPY_BRANCH)
+    facts = facts_of(WatchedPipeline.of(load_settings(defs), late_after_s=60))
+    (copy,) = facts.copies
+    assert (copy.table, copy.chunks, copy.copied_chunks, copy.copied_rows) == ("accounts", 4, 1, 50)
+    assert (pytest.approx(copy.rows_per_s, rel=0.5), pytest.approx(copy.left_s, rel=0.5)) == (5, 30)
+    assert facts.health.word is Word.COPYING
+    assert "initial copy of accounts" in facts.health.reasons
 
 
 def failed(name: str, *, is_warning: bool) -> CheckFact:
