@@ -139,7 +139,7 @@ class WatchedPipeline:
         if is_events:
             return PipelineHistory(span, lag, rates, reads=load_read_lanes(lake, cuts, span))
         lineage = load_lineage(lake)
-        drawn = draw_partitions(lineage, facts.now_micros) if lineage is not None else None
+        drawn = draw_partitions(lineage) if lineage is not None else None
         return PipelineHistory(span, lag, rates, partitions=drawn)
 
 

@@ -47,7 +47,8 @@ class PageOptions:
 
 
 def write_page(views: Sequence[PipelineView], now_micros: int, options: PageOptions) -> str:
-    """Return the page."""
+    """Return the page; pipelines that need a look come first."""
+    views = sorted(views, key=lambda view: view.facts.health.is_healthy)
     amber = [view for view in views if not view.facts.health.is_healthy]
     return (
         _environment()

@@ -44,14 +44,16 @@ class PartitionLanes:
     known: int
 
 
-def draw_partitions(lineage: Lineage, now_micros: int) -> PartitionLanes:
+def draw_partitions(lineage: Lineage) -> PartitionLanes:
     """Return the newest partitions in lanes: a child goes on in the lane of a parent where that is free."""
     everything = [part for part in lineage.partitions.values() if part.token != ROOT_TOKEN]
     unfinished = [part for part in everything if not part.is_finished]
     holder = min(unfinished, key=lambda part: (part.position_micros, part.token), default=None)
     shown = _newest(everything, holder)
-    first_micros = min((part.start_micros for part in shown), default=now_micros)
-    span = TimeSpan.before(now_micros, hours=24 * 365).since(first_micros)
+    # Time in which nothing was read would push all bars to the left.
+    last_micros = max((part.position_micros for part in shown), default=0)
+    first_micros = min((part.start_micros for part in shown), default=0)
+    span = TimeSpan(first_micros, max(last_micros, first_micros + 1))
     lanes = _lanes_of(shown)
     bars = {
         part.token: Bar(

@@ -98,8 +98,7 @@ def test_a_child_goes_on_in_the_lane_of_its_parent() -> None:
             partition("d", ("b",), 20, 30),
             partition("e", ("c", "d"), 30, 90, ended=False),
             partition("f", ("",), 0, 80, ended=False),
-        ),
-        100 * SECOND,
+        )
     )
     assert {bar.partition.token: bar.lane for bar in drawn.bars} == {
         "a": 0,
@@ -118,7 +117,7 @@ def test_of_many_partitions_the_newest_are_drawn() -> None:
     """However many there are, a bounded number is drawn, and the one that holds the watermark."""
     old = partition("old", ("",), 0, 1, ended=False)
     many = (partition(f"{number:04}", ("",), number, number + 1) for number in range(1, 1000))
-    drawn = draw_partitions(lineage(old, *many), 1001 * SECOND)
+    drawn = draw_partitions(lineage(old, *many))
     assert (len(drawn.bars), drawn.known) == (SHOWN, 1000)
     assert [bar.partition.token for bar in drawn.bars if bar.holds_watermark] == ["old"]
 
