@@ -13,11 +13,11 @@ from cdc_platform.printing import print_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cdc_platform.dashboard.page import PageOptions
     from cdc_platform.dashboard.watch import Watch
 
 PORT: Final = 3030
 REFRESH_S: Final = 10
+OPEN_TO_OTHERS: Final = "Anyone who reaches this address can read the page: it has no login."
 DAGSTER_URL: Final = "CDC_PLATFORM_DAGSTER_URL"
 """Environment variable with the address of Dagster's UI, which the page links to."""
 
@@ -69,13 +69,19 @@ def dashboard(
     DAGSTER_HOME to show them.
     """
     from cdc_platform.dashboard.page import PageOptions
+    from cdc_platform.dashboard.server import address_of, build_app, is_loopback, listen, serve
 
     watch = open_watch(defs, late_after)
     dagster_url = os.environ.get(DAGSTER_URL)
     if html is not None:
         write_file("--html", html, watch.page(PageOptions(hours, dagster_url=dagster_url)))
     else:
-        serve(watch, host, port, PageOptions(hours, REFRESH_S, dagster_url))
+        listener = listen(host, port)
+        address = address_of(listener)
+        print_line(f"Status page: {address}   metrics: {address}/metrics   (Ctrl-C ends it)")
+        if not is_loopback(host):
+            print_line(OPEN_TO_OTHERS, fg="yellow", err=True)
+        serve(build_app(watch, host, PageOptions(hours, REFRESH_S, dagster_url)), listener)
 
 
 def open_watch(defs: "Sequence[Path]", late_after_s: float) -> "Watch":
@@ -110,40 +116,3 @@ def open_watch(defs: "Sequence[Path]", late_after_s: float) -> "Watch":
         definitions = {name: defined for path in files for name, defined in load_definitions(path).items()}
         checks = open_check_history(definitions)
     return Watch(watched, checks)
-
-
-def serve(watch: "Watch", host: str, port: int, options: "PageOptions") -> None:
-    """Serve the page until a signal ends it.
-
-    Raises:
-        SettingError: nothing can listen there.
-    """
-    import signal
-    import socket
-    from contextlib import suppress
-
-    import uvicorn
-
-    from cdc_platform.dashboard.server import build_app, is_loopback
-
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise SettingError(
-            "--port", f"cannot be listened on, {host}:{port}: {error.strerror or error}"
-        ) from error
-    shown = f"[{host}]" if family is socket.AF_INET6 else host
-    address = f"http://{shown}:{listener.getsockname()[1]}"
-    print_line(f"Status page: {address}   metrics: {address}/metrics   (Ctrl-C ends it)")
-    if not is_loopback(host):
-        print_line(
-            "Anyone who reaches this address can read the page: it has no login.", fg="yellow", err=True
-        )
-    app = build_app(watch, host, options)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
-    server = uvicorn.Server(config)
-    # Once it has closed its connections, uvicorn raises the signal again that has ended it.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with listener, suppress(KeyboardInterrupt):
-        server.run(sockets=[listener])
