@@ -18,6 +18,7 @@ from cdc_platform.dashboard.read_lanes import load_read_lanes
 from cdc_platform.dashboard.time_span import TimeSpan
 from cdc_platform.lake.catalog.lake import LOG, READ, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyPlan, save_plans
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.model.base.schemas import FILES
@@ -76,6 +77,20 @@ def test_recent_changes_are_those_of_the_logs_snapshots(watched: WatchedPipeline
     """The last minutes are known by table without reading data."""
     recent = facts_of(watched).recent
     assert recent.by_table == {"accounts": 7 * CYCLES, "transfers": 3 * CYCLES}
+
+
+def test_compaction_is_no_change(tmp_path: Path) -> None:
+    """A table was changed last by the newest cycle that committed to it, whatever maintenance did since."""
+    defs = write_defs(tmp_path)
+    lake = WatchedLake.begin(defs, START)
+    lake.run_cycle(START + SECOND, {"accounts": 2})
+    table = lake.pipeline.lake.table("accounts")
+    assert table is not None
+    changed = head(table)
+    table.append(ROWS.empty_table())
+    state = facts_of(WatchedPipeline.of(load_settings(defs), late_after_s=60)).status.tables["accounts"]
+    assert changed is not None
+    assert (changed.timestamp_ms * 1000, 2) == (state.changed_micros, state.rows)
 
 
 def test_reading_makes_nothing(watched: WatchedPipeline, tmp_path: Path) -> None:
