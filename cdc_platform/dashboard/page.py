@@ -38,7 +38,7 @@ class PageOptions:
     Args:
         hours: hours that it shows.
         refresh_s: seconds after which the browser loads it again; None for a file.
-        dagster_url: address of Dagster's UI, to which checks are linked.
+        dagster_url: address of Dagster's UI, which the page links to.
     """
 
     hours: float
