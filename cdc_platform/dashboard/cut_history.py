@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.table import Table
 
 from cdc_platform.dashboard.time_span import COLUMNS, Micros, TimeSpan, Values
 from cdc_platform.lake.catalog.lake import CUT, Lake
@@ -34,19 +35,21 @@ class CutHistory:
 
 
 def load_cut_history(lake: Lake, span: TimeSpan, newest: Cut | None) -> CutHistory:
-    """Return the cuts that were published in a span; at least the newest one, if there is any.
+    """Return the cuts that were published in a span, and the one that was the newest when it began.
 
     The tables of the cuts, which are most of what a cut holds, are not read.
     """
     if newest is None:
         return CutHistory(*(np.empty(0, np.int64) for _ in range(3)))
-    since = to_datetime(span.start_micros).isoformat()
-    rows = lake.system_table(CUT).scan(f"published_at >= '{since}'", selected_fields=_COLUMNS).to_arrow()
-    rows = rows.sort_by("cut")
-    if not len(rows):
-        moments = (newest.published_micros, newest.position_micros, newest.cycle)
-        return CutHistory(*(np.array([value], np.int64) for value in moments))
+    table, since = lake.system_table(CUT), to_datetime(span.start_micros).isoformat()
+    later = _scan(table, f"published_at >= '{since}'")
+    before = int(later["cut"][0].as_py()) - 1 if len(later) else newest.cut
+    rows = pa.concat_tables([_scan(table, f"cut = {before}"), later])
     return CutHistory(_micros(rows["published_at"]), _micros(rows["position"]), _micros(rows["cycle"]))
+
+
+def _scan(table: Table, row_filter: str) -> pa.Table:
+    return table.scan(row_filter, selected_fields=_COLUMNS).to_arrow().sort_by("cut")
 
 
 def _micros(column: pa.ChunkedArray) -> Micros:
@@ -64,11 +67,13 @@ def lag_by_column(history: CutHistory, span: TimeSpan) -> Values:
         return lags
     # The lag is longest right before a cut takes the place of the one before.
     before = np.append(history.position[:1], history.position[:-1])
-    np.fmax.at(lags, span.column_of(history.published), (history.published - before) / 1e6)
+    inside = history.published >= span.start_micros
+    longest = ((history.published - before) / 1e6)[inside]
+    np.fmax.at(lags, span.column_of(history.published[inside]), longest)
     newest = np.searchsorted(history.published, span.ends, side="right") - 1
     at_end = np.where(newest >= 0, (span.ends - history.position[newest]) / 1e6, np.nan)
-    longest: Values = np.fmax(lags, at_end)
-    return longest
+    by_column: Values = np.fmax(lags, at_end)
+    return by_column
 
 
 def publication_by_column(history: CutHistory, span: TimeSpan) -> Values:

@@ -33,6 +33,13 @@ def test_the_lag_grows_until_the_next_cut() -> None:
     assert lags[-1] == COLUMNS - 19
 
 
+def test_an_outage_before_the_span_is_seen() -> None:
+    """The lag of the cut that was the newest when the span began goes on until the next one."""
+    lags = lag_by_column(history((-100, -101), (50, 49)), SPAN)
+    assert list(lags[:2]) == [102.0, 103.0]
+    assert list(lags[48:51]) == [150.0, 151.0, 2.0]
+
+
 def test_events_have_no_lag_while_nothing_comes() -> None:
     """Of files and topics each cut shows how long it took, and there is nothing between cuts."""
     seconds = publication_by_column(history((10, 8), (20, 19)), SPAN)
