@@ -8,6 +8,7 @@ import click
 from cdc_platform.commands.check import check
 from cdc_platform.commands.common import as_known
 from cdc_platform.commands.cuts import cuts
+from cdc_platform.commands.dashboard import dashboard
 from cdc_platform.commands.demo import demo
 from cdc_platform.commands.explain import explain
 from cdc_platform.commands.quarantine import quarantine
@@ -34,6 +35,7 @@ components.debezium.DebeziumPipeline, too:
   dg scaffold defs cdc_platform.components.spanner.SpannerPipeline my_bank
   cdc-platform sync examples/my_bank/defs.yaml --until-caught-up
   cdc-platform status examples/my_bank/defs.yaml
+  cdc-platform dashboard examples/my_bank/defs.yaml
   cdc-platform check examples/my_bank/defs.yaml
 \b
 Query the tables, ask how a row came to be, and which moments of the past can be read:
@@ -74,7 +76,21 @@ def main() -> None:
     """
 
 
-for command in (demo, simulate, sync, status, check, explain, query, cuts, quarantine, spark_server):
+COMMANDS: Final = (
+    demo,
+    simulate,
+    sync,
+    status,
+    dashboard,
+    check,
+    explain,
+    query,
+    cuts,
+    quarantine,
+    spark_server,
+)
+
+for command in COMMANDS:
     main.add_command(command)
 
 if __name__ == "__main__":

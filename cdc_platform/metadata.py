@@ -1,5 +1,6 @@
 """Metadata of runs in the UI; every key is spelled here and nowhere else."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,9 @@ Metadata = Mapping[str, Any]
 ROW_COUNT: Final = "dagster/row_count"
 COLUMN_SCHEMA: Final = "dagster/column_schema"
 TABLE_NAME: Final = "dagster/table_name"
+STATUS_PAGE: Final = "status_page"
+DASHBOARD_URL: Final = "CDC_PLATFORM_DASHBOARD_URL"
+"""Environment variable with the address of `cdc-platform dashboard`, to which the page of a cut links."""
 
 SHOWN_PARTITIONS: Final = 200
 """Most partitions that the tree and the table of the lineage show: the newest ones."""
@@ -55,6 +59,12 @@ def _visible(value: Any) -> Any:
     if isinstance(value, Mapping):
         return visible(value)
     return value
+
+
+def status_page(pipeline: str) -> dg.UrlMetadataValue | None:
+    """Return the link to a pipeline on the status page, None where nobody has said where the page is."""
+    address = os.environ.get(DASHBOARD_URL)
+    return dg.MetadataValue.url(f"{address.rstrip('/')}/#{pipeline}") if address else None
 
 
 def seconds_between(earlier_micros: int, later_micros: int) -> float:

@@ -23,7 +23,7 @@ DAGSTER_FILES: Final = frozenset(
 )
 COMMAND_LINE: Final = frozenset({"cli", "commands"})
 PRINTING: Final = frozenset({"printing"})
-EVERYTHING: Final = STEPS | DAGSTER_FILES | COMMAND_LINE | {"simulator", "demo", "read"}
+EVERYTHING: Final = STEPS | DAGSTER_FILES | COMMAND_LINE | {"simulator", "demo", "read", "dashboard"}
 
 LAYERS: Final[dict[str, frozenset[str]]] = {
     # a folder or file of the package: what else of the package it may import
@@ -31,13 +31,13 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     "errors": frozenset({"redaction", "visible"}),
     "duckdb_views": frozenset({"errors", "model"}),
     "model": frozenset({"errors", "visible"}),
-    "sources": CORE,
-    "lake": CORE,
+    **dict.fromkeys(("sources", "lake"), CORE),
     "spark": CORE | {"lake.catalog.lake_settings"},  # a session is configured for one lake
     "pipeline": ENGINES,
     "simulator": CORE,  # judges readers, so it shares no code with them
     "demo": STEPS | PRINTING | {"simulator"},
     **dict.fromkeys(DAGSTER_FILES, EVERYTHING - COMMAND_LINE),
+    "dashboard": STEPS,
     "read": CORE | {"lake", "components.loading", "duckdb_views"},  # readers need no step of a cycle
     "commands": EVERYTHING - {"cli"} | PRINTING | {"stopping"},
     "printing": frozenset({"visible"}),
@@ -70,7 +70,7 @@ DOORS: Final[dict[str, frozenset[str]]] = {
 
 FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
     # a library: the only parts of the package that may import it
-    "dagster": DAGSTER_FILES | COMMAND_LINE | {"demo"},
+    "dagster": DAGSTER_FILES | COMMAND_LINE | {"demo", "dashboard.check_history"},
     "dagster_pyspark": DAGSTER_FILES | COMMAND_LINE,
     "google": frozenset({"sources.spanner", "sources.datastream", "simulator", "demo"}),
     "grpc": frozenset({"sources.spanner", "sources.datastream", "simulator", "demo"}),

@@ -4,7 +4,7 @@ import dagster as dg
 import pytest
 
 from cdc_platform.errors import CdcError, RecordUnreadable, SettingError, SourceError
-from cdc_platform.metadata import visible
+from cdc_platform.metadata import DASHBOARD_URL, status_page, visible
 from cdc_platform_tests.control_characters import NASTY, SHOWN
 
 
@@ -26,3 +26,13 @@ def test_metadata_holds_no_controls() -> None:
     assert (metadata["text"], metadata["note"].md_str, metadata["rows"]) == (SHOWN, SHOWN, 5)
     assert [record.data for record in metadata["table"].records] == [{"name": SHOWN, "rows": 1}]
     assert metadata["table"].schema == table.schema
+
+
+def test_a_cut_links_to_the_status_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the environment names the status page, a pipeline's link leads to its part of it."""
+    monkeypatch.delenv(DASHBOARD_URL, raising=False)
+    assert status_page("bank") is None
+    monkeypatch.setenv(DASHBOARD_URL, "http://127.0.0.1:3030/")
+    link = status_page("bank")
+    assert link is not None
+    assert link.url == "http://127.0.0.1:3030/#bank"

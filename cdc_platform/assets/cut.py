@@ -46,6 +46,7 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
             **{
                 metadata.COLUMN_SCHEMA: metadata.arrow_schema(CUTS),
                 metadata.TABLE_NAME: f"lake.{assets.pipeline}__cdc.{CUT}",
+                metadata.STATUS_PAGE: metadata.status_page(assets.pipeline),
             },
         ),
         deps=[assets.log, *assets.all_tables],

@@ -19,8 +19,8 @@ from cdc_platform.commands.common import (
     print_name,
     share_spark,
     start_spark,
+    write_file,
 )
-from cdc_platform.errors import SettingError
 from cdc_platform.printing import join_lines, print_line
 from cdc_platform.stopping import stop_signals
 
@@ -59,7 +59,7 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     if junit is not None:
         # A place that takes no file shows before the checks take their time. An interrupted run leaves an
         # empty file, which is no valid JUnit.
-        write_report(junit, "")
+        write_file("--junit", junit, "")
     results: dict[str, Results] = {}
     with stop_signals(SPARK_IS_QUIET.set) as stop:
         session = start_spark(chosen[0])
@@ -71,7 +71,7 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     if not stop.is_not_asked():
         sys.exit(stop.exit_code)
     if junit is not None:
-        write_report(junit, as_junit(results))
+        write_file("--junit", junit, as_junit(results))
     sys.exit(0 if len(results) == len(chosen) and all(map(all_passed, results.values())) else 1)
 
 
@@ -114,19 +114,6 @@ def _error_text(error: Exception) -> str:
     described = as_known(error)
     said = str(described) if described is not None else next(iter(str(error).splitlines()), "")
     return f"{type(described or error).__name__}: {said}"
-
-
-def write_report(path: Path, text: str) -> None:
-    """Write a report, and the folders that it lies in.
-
-    Raises:
-        SettingError: no file can be written there.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SettingError("--junit", f"names a file that cannot be written: {error}") from error
 
 
 def as_junit(results_by_pipeline: "Mapping[str, Results]") -> str:

@@ -123,6 +123,19 @@ def open_existing_of(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
     return pipelines
 
 
+def write_file(option: str, path: Path, text: str) -> None:
+    """Write the file that an option names, and the folders that it lies in.
+
+    Raises:
+        SettingError: no file can be written there.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SettingError(option, f"names a file that cannot be written: {error}") from error
+
+
 def as_known(error: Exception) -> CdcError | None:
     """Return an error whose message is all that a user needs, None for one that needs a traceback."""
     return error if isinstance(error, CdcError) else find_full(error) or find_damage(error)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 VIEW_EVERY_S: Final = 2.0
 UI_WITHIN_S: Final = 120.0
+DASHBOARD_PORT: Final = 3030
 CATCH_UP_WITHIN_S: Final = 900.0
 
 
@@ -149,34 +150,42 @@ def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:
 
 
 def _start_dagster(stage: Stage, remote: str) -> None:
-    port = free_port() if answers(stage.options.port) else stage.options.port
-    command = [sys.executable, "-m", "dagster", "dev", "-w", str(stage.home.workspace)]
+    port, page_port = _choose_port(stage.options.port), _choose_port(DASHBOARD_PORT)
+    address, page_address = (f"http://{LOOPBACK}:{number}" for number in (port, page_port))
     environment = {
         "DAGSTER_HOME": str(stage.home.dagster),
         "CDC_PLATFORM_DEFS": str(stage.home.defs),
+        "CDC_PLATFORM_DAGSTER_URL": address,
+        "CDC_PLATFORM_DASHBOARD_URL": page_address,
         REMOTE_VARIABLE: remote,
     }
+    command = [sys.executable, "-m", "dagster", "dev", "-w", str(stage.home.workspace)]
     stage.children.start("dagster", [*command, "-h", LOOPBACK, "-p", str(port)], environment)
-    address = f"http://{LOOPBACK}:{port}"
-    click.echo("Starting Dagster ...")
-    _wait_for_ui(stage, address)
+    page = [sys.executable, "-m", "cdc_platform.cli", "dashboard", str(stage.home.defs)]
+    stage.children.start("dashboard", [*page, "--host", LOOPBACK, "--port", str(page_port)], environment)
+    click.echo("Starting Dagster and the status page ...")
+    _wait_for(stage, "dashboard", f"{page_address}/metrics")
+    click.secho(f"Status page: {page_address}", bold=True)
+    _wait_for(stage, "dagster", f"{address}/server_info")
     click.secho(f"Dagster's UI: {address}   (logs: {stage.home.logs})", bold=True)
 
 
-def _wait_for_ui(stage: Stage, address: str) -> None:
+def _choose_port(wanted: int) -> int:
+    return free_port() if answers(wanted) else wanted
+
+
+def _wait_for(stage: Stage, name: str, address: str) -> None:
     deadline = time.monotonic() + UI_WITHIN_S
     while time.monotonic() < deadline and stage.wants_more():
         stage.children.check()
         try:
-            urlopen(f"{address}/server_info", timeout=2).close()  # noqa: S310  our own address on loopback
+            urlopen(address, timeout=10).close()  # noqa: S310  our own address on loopback
         except (URLError, OSError):
             time.sleep(0.3)
         else:
             return
     if stage.wants_more():
-        raise SetupError(
-            f"Dagster did not answer within {UI_WITHIN_S:.0f} s: {stage.children.log_of('dagster')}"
-        )
+        raise SetupError(f"{name} did not answer within {UI_WITHIN_S:.0f} s: {stage.children.log_of(name)}")
 
 
 def _finish(stage: Stage, pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[], bool]) -> bool:

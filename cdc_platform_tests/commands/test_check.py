@@ -7,7 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from cdc_platform.commands.check import all_passed, as_junit, run_checks, write_report
+from cdc_platform.commands.check import all_passed, as_junit, run_checks
+from cdc_platform.commands.common import write_file
 from cdc_platform.errors import SettingError, SourceUnreachable
 from cdc_platform.pipeline.checks.check_result import Check, CheckResult
 
@@ -89,10 +90,10 @@ def test_junit_names_what_failed() -> None:
 
 def test_a_report_is_written_wherever_it_can_be(tmp_path: Path) -> None:
     """Its folder is made; where that cannot be, the option is named."""
-    write_report(tmp_path / "new" / "checks.xml", "<testsuite/>")
+    write_file("--junit", tmp_path / "new" / "checks.xml", "<testsuite/>")
     assert (tmp_path / "new" / "checks.xml").read_text(encoding="utf-8") == "<testsuite/>"
     with pytest.raises(SettingError, match="`--junit` names a file that cannot be written"):
-        write_report(tmp_path / "new" / "checks.xml" / "inside", "")
+        write_file("--junit", tmp_path / "new" / "checks.xml" / "inside", "")
 
 
 def test_a_report_is_xml_whatever_a_name_holds() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_platform.lake.catalog.lake import RAW
-from cdc_platform.lake.commits.commits import count_rows, head, read_mark
+from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, count_rows, fact, head, read_mark
 from cdc_platform.lake.state.control import load_lineage, load_stuck
 from cdc_platform.lake.state.copies import load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import Cut, newest_cut
@@ -20,10 +20,11 @@ from cdc_platform.pipeline.reading.unread_files import UnreadFile, list_unread
 
 @dataclass(frozen=True)
 class TableStatus:
-    """Rows and snapshot of one table as readers see it now."""
+    """Rows and snapshot of one table as readers see it now, and when a cycle changed it last."""
 
     rows: int | None
     snapshot_id: int | None
+    changed_micros: int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,11 @@ class Status:
                 for stuck in self.stuck_partitions
             ],
             "tables": {
-                name: {"rows": table.rows, "snapshot_id": table.snapshot_id}
+                name: {
+                    "rows": table.rows,
+                    "snapshot_id": table.snapshot_id,
+                    "changed": _moment(table.changed_micros),
+                }
                 for name, table in self.tables.items()
             },
             "cut": self.cut.cut if self.cut is not None else None,
@@ -156,7 +161,13 @@ def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
 def _table_status(pipeline: Pipeline, name: str) -> TableStatus:
     table = pipeline.lake.table(name)
     snapshot = head(table) if table is not None else None
-    return TableStatus(count_rows(snapshot), snapshot.snapshot_id if snapshot is not None else None)
+    if table is None or snapshot is None:
+        return TableStatus(count_rows(snapshot), None)
+    # Compaction makes snapshots, too, that change nothing.
+    cycles = (other for other in ancestors_of(table, snapshot) if fact(other, CYCLE) is not None)
+    changed = next(cycles, None)
+    changed_micros = changed.timestamp_ms * 1000 if changed is not None else None
+    return TableStatus(count_rows(snapshot), snapshot.snapshot_id, changed_micros)
 
 
 def _moment(micros: int | None) -> str | None:

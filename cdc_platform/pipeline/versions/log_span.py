@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import (
@@ -110,6 +111,16 @@ def _stats(text: str) -> Mapping[str, tuple[int, int, int]]:
 
 def _names(text: str) -> list[str]:
     return parse_stored(text, list[str])
+
+
+def changes_by_table(snapshot: Snapshot) -> Mapping[str, int]:
+    """Return how many changes of each source table a snapshot of the log has added, as it reports.
+
+    Raises:
+        LakeDamaged: its summary has other statistics than the platform writes.
+    """
+    stats = read_fact(snapshot, STATS, _stats) or {}
+    return {table: changes for table, (changes, _, _) in stats.items()}
 
 
 def stats_after(log: Table, table: str, after_exclusive: int) -> list[CycleStats] | None:

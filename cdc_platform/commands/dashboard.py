@@ -1,0 +1,118 @@
+"""`cdc-platform dashboard`: the status page of pipelines, and their metrics."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from cdc_platform.commands.common import FiniteRange, examples, write_file
+from cdc_platform.errors import SettingError
+from cdc_platform.printing import print_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cdc_platform.dashboard.watch import Watch
+
+PORT: Final = 3030
+REFRESH_S: Final = 10
+OPEN_TO_OTHERS: Final = "Anyone who reaches this address can read the page: it has no login."
+DAGSTER_URL: Final = "CDC_PLATFORM_DAGSTER_URL"
+"""Environment variable with the address of Dagster's UI, which the page links to."""
+
+
+@click.command(
+    epilog=examples(
+        "dashboard examples/my_bank/defs.yaml",
+        "dashboard examples/my_bank examples/datastream --port 8080",
+        "dashboard examples/my_bank/defs.yaml --html status.html",
+    )
+)
+@click.argument("defs", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port; 0: a free one."
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. Anyone who reaches an address other than loopback sees the page.",
+)
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the page as one file that works offline, and serve nothing.",
+)
+@click.option(
+    "--hours",
+    type=FiniteRange(min=0.01, max=24 * 366),
+    default=24,
+    show_default=True,
+    help="Hours of history.",
+)
+@click.option(
+    "--late-after",
+    type=FiniteRange(min=0),
+    default=300,
+    show_default=True,
+    help="Seconds of lag after which a change stream is late.",
+)
+def dashboard(
+    defs: tuple[Path, ...], port: int, host: str, html: Path | None, hours: float, late_after: float
+) -> None:
+    """Serve a status page of the pipelines in DEFS, which are files, or folders with files of pipelines.
+
+    It shows lag, changes a second, the newest cut, quarantine, the last results of checks, tables and
+    partitions, and refreshes by itself. `/metrics` has the numbers for Prometheus. Everything is read from
+    the lake, without Spark, and the source may be down. Results of checks are in Dagster's instance: set
+    DAGSTER_HOME to show them.
+    """
+    from cdc_platform.dashboard.page import PageOptions
+    from cdc_platform.dashboard.server import address_of, build_app, is_loopback, listen, serve
+
+    watch = open_watch(defs, late_after)
+    dagster_url = os.environ.get(DAGSTER_URL)
+    if html is not None:
+        write_file("--html", html, watch.page(PageOptions(hours, dagster_url=dagster_url)))
+    else:
+        listener = listen(host, port)
+        address = address_of(listener)
+        print_line(f"Status page: {address}   metrics: {address}/metrics   (Ctrl-C ends it)")
+        if not is_loopback(host):
+            print_line(OPEN_TO_OTHERS, fg="yellow", err=True)
+        serve(build_app(watch, host, PageOptions(hours, REFRESH_S, dagster_url)), listener)
+
+
+def open_watch(defs: "Sequence[Path]", late_after_s: float) -> "Watch":
+    """Return the pipelines of files and folders.
+
+    Raises:
+        SettingError: a file or one of its values cannot be used, a place has no pipeline, or two pipelines
+            have one name.
+    """
+    from cdc_platform.components.loading import find_pipelines, load_definitions, load_each
+    from cdc_platform.dashboard.check_history import CheckHistory, names_instance, open_check_history
+    from cdc_platform.dashboard.facts import WatchedPipeline
+    from cdc_platform.dashboard.watch import Watch
+
+    files = {}
+    for place in defs:
+        found = find_pipelines(place)
+        if not found:
+            raise SettingError("DEFS", f"names a folder without a pipeline's file: {place}")
+        files.update(dict.fromkeys(path.resolve() for path in found))
+    places: dict[str, Path] = {}
+    watched = []
+    for path in files:
+        for settings in load_each(path):
+            if settings.name in places:
+                both = f"{places[settings.name]} and {path}"
+                raise SettingError("DEFS", f"declares the pipeline `{settings.name}` twice, in {both}")
+            places[settings.name] = path
+            watched.append(WatchedPipeline.of(settings, late_after_s))
+    checks = CheckHistory()
+    if names_instance():
+        definitions = {name: defined for path in files for name, defined in load_definitions(path).items()}
+        checks = open_check_history(definitions)
+    return Watch(watched, checks)

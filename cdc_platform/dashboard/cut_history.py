@@ -1,0 +1,85 @@
+"""The cuts of a span of time, as columns, and the lag that readers saw meanwhile."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from cdc_platform.dashboard.time_span import COLUMNS, Micros, TimeSpan, Values
+from cdc_platform.lake.catalog.lake import CUT, Lake
+from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.timestamps import to_datetime
+
+_COLUMNS = ("cut", "position", "cycle", "published_at")
+
+
+@dataclass(frozen=True)
+class CutHistory:
+    """Cuts in their order: when each was published, its position, and the cycle of the log that it has."""
+
+    published: Micros
+    position: Micros
+    cycle: Micros
+
+    @property
+    def first_micros(self) -> int | None:
+        """When the first of them was published, None where there is none."""
+        return int(self.published[0]) if len(self.published) else None
+
+    def moments_of(self, cycles: Micros) -> Micros:
+        """Return when each cycle was published; a cycle without a cut yet is as late as can be."""
+        later = np.append(self.published, np.iinfo(np.int64).max)
+        moments: Micros = later[np.searchsorted(self.cycle, cycles)]
+        return moments
+
+
+def load_cut_history(lake: Lake, span: TimeSpan, newest: Cut | None) -> CutHistory:
+    """Return the cuts that were published in a span, and the one that was the newest when it began.
+
+    The tables of the cuts, which are most of what a cut holds, are not read.
+    """
+    if newest is None:
+        return CutHistory(*(np.empty(0, np.int64) for _ in range(3)))
+    table, since = lake.system_table(CUT), to_datetime(span.start_micros).isoformat()
+    later = _scan(table, f"published_at >= '{since}'")
+    before = int(later["cut"][0].as_py()) - 1 if len(later) else newest.cut
+    rows = pa.concat_tables([_scan(table, f"cut = {before}"), later])
+    return CutHistory(_micros(rows["published_at"]), _micros(rows["position"]), _micros(rows["cycle"]))
+
+
+def _scan(table: Table, row_filter: str) -> pa.Table:
+    return table.scan(row_filter, selected_fields=_COLUMNS).to_arrow().sort_by("cut")
+
+
+def _micros(column: pa.ChunkedArray) -> Micros:
+    micros: Micros = column.cast(pa.int64()).to_numpy()
+    return micros
+
+
+def lag_by_column(history: CutHistory, span: TimeSpan) -> Values:
+    """Return the longest lag of the newest cut in each column, in seconds; NaN before the first cut.
+
+    The lag is the present minus the position of the newest cut: it grows until the next cut is published.
+    """
+    lags = np.full(COLUMNS, np.nan)
+    if not len(history.published):
+        return lags
+    # The lag is longest right before a cut takes the place of the one before.
+    before = np.append(history.position[:1], history.position[:-1])
+    inside = history.published >= span.start_micros
+    longest = ((history.published - before) / 1e6)[inside]
+    np.fmax.at(lags, span.column_of(history.published[inside]), longest)
+    newest = np.searchsorted(history.published, span.ends, side="right") - 1
+    at_end = np.where(newest >= 0, (span.ends - history.position[newest]) / 1e6, np.nan)
+    by_column: Values = np.fmax(lags, at_end)
+    return by_column
+
+
+def publication_by_column(history: CutHistory, span: TimeSpan) -> Values:
+    """Return the longest time from the reading of events to their cut in each column, in seconds."""
+    seconds = np.full(COLUMNS, np.nan)
+    taken = (history.published - history.position) / 1e6
+    inside = history.published >= span.start_micros
+    np.fmax.at(seconds, span.column_of(history.published[inside]), taken[inside])
+    return seconds

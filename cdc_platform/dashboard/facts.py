@@ -1,0 +1,163 @@
+"""Facts about a pipeline that the page and the metrics show, from the lake's own tables: no Spark, no JVM."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from cdc_platform.dashboard.change_rates import ChangeRates, RecentChanges, load_change_rates, recent_changes
+from cdc_platform.dashboard.check_history import CheckFact, CheckHistory
+from cdc_platform.dashboard.copy_rates import CopyRate, load_copy_rates
+from cdc_platform.dashboard.cut_history import (
+    lag_by_column,
+    load_cut_history,
+    publication_by_column,
+)
+from cdc_platform.dashboard.health import Health, Word, judge
+from cdc_platform.dashboard.partition_lanes import PartitionLanes, draw_partitions
+from cdc_platform.dashboard.read_lanes import ReadLanes, load_read_lanes
+from cdc_platform.dashboard.time_span import TimeSpan, Values
+from cdc_platform.errors import CdcError
+from cdc_platform.lake.catalog.lake import LOG, RAW
+from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, count_rows, head, number_of
+from cdc_platform.lake.state.control import load_lineage
+from cdc_platform.pipeline.on_demand.status import Status, read_status
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+
+
+@dataclass(frozen=True)
+class PipelineFacts:
+    """State of a pipeline at a moment.
+
+    Args:
+        status: as `cdc-platform status` shows it.
+        now_micros: the moment.
+        health: its health.
+        checks: the last results of its checks; None where no Dagster instance is named.
+        recent: changes of the last minutes.
+        changes: changes in the log since the pipeline began, None where the log does not report it.
+        cycle_s: seconds from the commit of the newest cut's records to the cut, None where there is no cut.
+        copies: initial copies that are going on.
+    """
+
+    status: Status
+    now_micros: int
+    health: Health
+    checks: tuple[CheckFact, ...] | None
+    recent: RecentChanges
+    changes: int | None
+    cycle_s: float | None
+    copies: tuple[CopyRate, ...]
+
+    @property
+    def cut_lag_s(self) -> float | None:
+        """This machine's clock minus the position of the newest cut, None where there is none."""
+        return cut_lag_s(self.status, self.now_micros)
+
+
+@dataclass(frozen=True)
+class PipelineHistory:
+    """History of a pipeline over a span of time, for charts.
+
+    ``lag`` is the lag of the newest cut; of a source that hands out events it is the time from reading to
+    publication. ``partitions`` are those of a change stream, ``reads`` what was read of files and topics.
+    """
+
+    span: TimeSpan
+    lag: Values
+    rates: ChangeRates
+    partitions: PartitionLanes | None = None
+    reads: ReadLanes | None = None
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A pipeline of which nothing is known, and why."""
+
+    problem: str
+    health: Health = field(default_factory=lambda: Health(Word.UNKNOWN))
+
+
+@dataclass(frozen=True)
+class WatchedPipeline:
+    """A pipeline that is only read: nothing in the lake is made or changed."""
+
+    pipeline: Pipeline
+    late_after_s: float
+
+    @classmethod
+    def of(cls, settings: PipelineSettings, late_after_s: float) -> "WatchedPipeline":
+        """Return the pipeline of these settings; its lake need not be there yet."""
+        pipeline = open_pipeline(settings)
+        return cls(replace(pipeline, lake=replace(pipeline.lake, is_reader=True)), late_after_s)
+
+    @property
+    def name(self) -> str:
+        """Name of the pipeline."""
+        return self.pipeline.name
+
+    def read_facts(self, checks: CheckHistory) -> PipelineFacts | Unreadable:
+        """Return its present state, or why it cannot be known."""
+        try:
+            return self._read_facts(checks.latest(self.name))
+        except Exception as error:  # noqa: BLE001  what one lake answers must not hide the others
+            return unreadable(error)
+
+    def _read_facts(self, checks: Sequence[CheckFact] | None) -> PipelineFacts:
+        pipeline = self.pipeline
+        # Columns and tables may be new since the last time.
+        pipeline.forget_tables()
+        status = read_status(pipeline)
+        now_micros = time.time_ns() // 1000
+        log = pipeline.lake.system_table(LOG)
+        behind_s = None if status.is_silence else cut_lag_s(status, now_micros)
+        return PipelineFacts(
+            status=status,
+            now_micros=now_micros,
+            health=judge(status, behind_s, checks, self.late_after_s),
+            checks=tuple(checks) if checks is not None else None,
+            recent=recent_changes(log, now_micros),
+            changes=count_rows(head(log)),
+            cycle_s=_cycle_s(pipeline, status),
+            copies=load_copy_rates(pipeline, status),
+        )
+
+    def read_history(self, facts: PipelineFacts, hours: float) -> PipelineHistory | Unreadable:
+        """Return its history of the last hours, or of as many as there are, or why it cannot be known."""
+        try:
+            return self._read_history(facts, hours)
+        except Exception as error:  # noqa: BLE001  as above
+            return unreadable(error)
+
+    def _read_history(self, facts: PipelineFacts, hours: float) -> PipelineHistory:
+        lake, is_events = self.pipeline.lake, facts.status.is_silence
+        span = TimeSpan.before(facts.now_micros, hours)
+        cuts = load_cut_history(lake, span, facts.status.cut)
+        span = span.since(cuts.first_micros if cuts.first_micros is not None else facts.now_micros)
+        lag = publication_by_column(cuts, span) if is_events else lag_by_column(cuts, span)
+        rates = load_change_rates(lake.system_table(LOG), cuts, span)
+        if is_events:
+            return PipelineHistory(span, lag, rates, reads=load_read_lanes(lake, cuts, span))
+        lineage = load_lineage(lake)
+        drawn = draw_partitions(lineage) if lineage is not None else None
+        return PipelineHistory(span, lag, rates, partitions=drawn)
+
+
+def unreadable(error: Exception) -> Unreadable:
+    """Return what an error says about a pipeline that cannot be read."""
+    text = str(error) if isinstance(error, CdcError) else f"{type(error).__name__}: {error}"
+    return Unreadable(text)
+
+
+def cut_lag_s(status: Status, now_micros: int) -> float | None:
+    """Return the lag of the newest cut behind this machine's clock, None where there is no cut."""
+    return (now_micros - status.cut.position_micros) / 1e6 if status.cut is not None else None
+
+
+def _cycle_s(pipeline: Pipeline, status: Status) -> float | None:
+    """Return the seconds from the commit of the raw records of the newest cut to its publication."""
+    raw = pipeline.lake.system_table(RAW)
+    for snapshot in ancestors_of(raw, head(raw)) if status.cut is not None else ():
+        if status.cut is not None and number_of(snapshot, CYCLE) == status.cut.cycle:
+            return status.cut.published_micros / 1e6 - snapshot.timestamp_ms / 1e3
+    return None

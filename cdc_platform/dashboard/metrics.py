@@ -1,0 +1,157 @@
+"""The metrics of pipelines for Prometheus; docs/dashboard.md lists their names."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from cdc_platform.dashboard.facts import PipelineFacts, Unreadable
+
+PREFIX: Final = "cdc_platform_"
+
+_Read = Callable[[PipelineFacts], float | None]
+_Samples = Callable[[PipelineFacts], Sequence[tuple[Sequence[str], float | None]]]
+"""Returns values of the labels beside `pipeline`, and the value; None makes no sample."""
+
+
+@dataclass(frozen=True, eq=False)
+class PipelineCollector(Collector):
+    """The metrics of some pipelines, by their names."""
+
+    facts: Mapping[str, PipelineFacts | Unreadable]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric; one that a pipeline knows nothing of has no sample of it."""
+        readable = {name: facts for name, facts in self.facts.items() if isinstance(facts, PipelineFacts)}
+        up = GaugeMetricFamily(
+            f"{PREFIX}up", "1 if the pipeline can be read in its lake.", labels=["pipeline"]
+        )
+        healthy = GaugeMetricFamily(
+            f"{PREFIX}healthy", "1 if the status page calls the pipeline healthy.", labels=["pipeline"]
+        )
+        for name, facts in self.facts.items():
+            up.add_metric([name], float(name in readable))
+            healthy.add_metric([name], float(facts.health.is_healthy))
+        yield from (up, healthy)
+        for name, described, read in _GAUGES:
+            yield _filled(
+                GaugeMetricFamily(PREFIX + name, described, labels=["pipeline"]), readable, _once(read)
+            )
+        for name, described, read in _COUNTERS:
+            yield _filled(
+                CounterMetricFamily(PREFIX + name, described, labels=["pipeline"]), readable, _once(read)
+            )
+        for name, described, labels, samples in _LABELLED:
+            family = GaugeMetricFamily(PREFIX + name, described, labels=["pipeline", *labels])
+            yield _filled(family, readable, samples)
+
+
+def _once(read: _Read) -> _Samples:
+    return lambda facts: [((), read(facts))]
+
+
+def _filled(
+    family: GaugeMetricFamily | CounterMetricFamily, readable: Mapping[str, PipelineFacts], samples: _Samples
+) -> Metric:
+    for pipeline, facts in readable.items():
+        for labels, value in samples(facts):
+            if value is not None:
+                family.add_metric([pipeline, *labels], float(value))
+    return family
+
+
+_GAUGES: Final[tuple[tuple[str, str, _Read], ...]] = (
+    (
+        "lag_seconds",
+        "This machine's clock minus the position of the newest cut; change streams only.",
+        lambda facts: None if facts.status.is_silence else facts.cut_lag_s,
+    ),
+    (
+        "watermark_lag_seconds",
+        "This machine's clock minus the watermark; change streams only.",
+        lambda facts: None if facts.status.is_silence else facts.status.lag_s,
+    ),
+    (
+        "silence_seconds",
+        "Seconds since the source last had something to read; files and topics only.",
+        lambda facts: facts.status.lag_s if facts.status.is_silence else None,
+    ),
+    (
+        "cut_published_timestamp_seconds",
+        "When the newest cut was published, in seconds since the epoch.",
+        lambda facts: facts.status.cut.published_micros / 1e6 if facts.status.cut is not None else None,
+    ),
+    (
+        "cycle_seconds",
+        "Seconds from the commit of the newest cut's records to the publication of the cut.",
+        lambda facts: facts.cycle_s,
+    ),
+    ("quarantined_records", "Open records in quarantine.", lambda facts: facts.status.quarantined),
+    ("unread_files", "Files that could not be read.", lambda facts: len(facts.status.unread_files)),
+    (
+        "stuck_partitions",
+        "Partitions that hold the watermark although they were asked to go on.",
+        lambda facts: len(facts.status.stuck_partitions),
+    ),
+)
+
+_COUNTERS: Final[tuple[tuple[str, str, _Read], ...]] = (
+    ("cycles", "Cycles that have read something.", lambda facts: facts.status.cycle),
+    (
+        "cuts",
+        "Cuts that have been published.",
+        lambda facts: facts.status.cut.cut if facts.status.cut is not None else 0,
+    ),
+    ("changes", "Changes in the change log.", lambda facts: facts.changes),
+)
+
+_CHECK_LABELS: Final = ("check", "asset", "severity")
+
+_LABELLED: Final[tuple[tuple[str, str, Sequence[str], _Samples], ...]] = (
+    (
+        "table_rows",
+        "Rows of a table as readers see it.",
+        ("table",),
+        lambda facts: [((name,), table.rows) for name, table in facts.status.tables.items()],
+    ),
+    (
+        "partitions",
+        "Partitions of the source by state; finished ones are kept for a week.",
+        ("state",),
+        lambda facts: [
+            (("live",), len(facts.status.live_partitions)),
+            (("waiting",), len(facts.status.waiting_partitions)),
+            (("finished",), facts.status.finished_partitions),
+        ],
+    ),
+    (
+        "check_passed",
+        "1 if a check passed when it was last made.",
+        _CHECK_LABELS,
+        lambda facts: [
+            ((check.name, check.asset, check.severity), float(check.passed)) for check in facts.checks or ()
+        ],
+    ),
+    (
+        "check_timestamp_seconds",
+        "When a check was last made, in seconds since the epoch.",
+        _CHECK_LABELS,
+        lambda facts: [
+            ((check.name, check.asset, check.severity), check.at_s) for check in facts.checks or ()
+        ],
+    ),
+    (
+        "copy_chunks",
+        "Chunks of an initial copy that is going on.",
+        ("table",),
+        lambda facts: [((copy.table,), copy.chunks) for copy in facts.copies],
+    ),
+    (
+        "copy_copied_chunks",
+        "Chunks that an initial copy has copied.",
+        ("table",),
+        lambda facts: [((copy.table,), copy.copied_chunks) for copy in facts.copies],
+    ),
+)

@@ -1,0 +1,102 @@
+"""Partitions of a change stream as bars over time, in lanes, with lines from parents to children."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cdc_platform.dashboard.time_span import TimeSpan
+from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.stream.lineage import Lineage, Partition
+
+SHOWN: Final = 120
+"""Most partitions that are drawn: the newest ones, and always the one that holds the watermark."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A partition from its start to its position; both are shares of the chart's width."""
+
+    partition: Partition
+    lane: int
+    start: float
+    end: float
+    holds_watermark: bool
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A line from the end of a parent to the start of its child, in another lane."""
+
+    start: float
+    start_lane: int
+    end: float
+    end_lane: int
+
+
+@dataclass(frozen=True)
+class PartitionLanes:
+    """What is drawn of the partitions, the span of time of it, and how many partitions there are in all."""
+
+    bars: tuple[Bar, ...]
+    branches: tuple[Branch, ...]
+    lanes: int
+    span: TimeSpan
+    known: int
+
+
+def draw_partitions(lineage: Lineage) -> PartitionLanes:
+    """Return the newest partitions in lanes: a child goes on in the lane of a parent where that is free."""
+    everything = [part for part in lineage.partitions.values() if part.token != ROOT_TOKEN]
+    unfinished = [part for part in everything if not part.is_finished]
+    holder = min(unfinished, key=lambda part: (part.position_micros, part.token), default=None)
+    shown = _newest(everything, holder)
+    # Time in which nothing was read would push all bars to the left.
+    last_micros = max((part.position_micros for part in shown), default=0)
+    first_micros = min((part.start_micros for part in shown), default=0)
+    span = TimeSpan(first_micros, max(last_micros, first_micros + 1))
+    lanes = _lanes_of(shown)
+    bars = {
+        part.token: Bar(
+            part,
+            lanes[part.token],
+            _share(span, part.start_micros),
+            _share(span, part.position_micros),
+            part is holder,
+        )
+        for part in shown
+    }
+    lane_count = max(lanes.values(), default=-1) + 1
+    return PartitionLanes(tuple(bars.values()), tuple(_branches(bars)), lane_count, span, len(everything))
+
+
+def _newest(partitions: Sequence[Partition], holder: Partition | None) -> list[Partition]:
+    newest = sorted(partitions, key=lambda part: (part.start_micros, part.token))[-SHOWN:]
+    return newest if holder is None or holder in newest else [holder, *newest[1:]]
+
+
+def _share(span: TimeSpan, micros: int) -> float:
+    return min(1.0, max(0.0, span.share_of(micros)))
+
+
+def _lanes_of(partitions: Iterable[Partition]) -> dict[str, int]:
+    """Return the lane of each partition, by token; partitions come in the order of their starts."""
+    lanes: dict[str, int] = {}
+    free_from: list[int | None] = []
+    """When each lane ends; None where its partition goes on."""
+    for part in partitions:
+        free = [lane for lane, end in enumerate(free_from) if end is not None and end <= part.start_micros]
+        of_parents = [lanes[token] for token in part.parent_tokens if token in lanes]
+        lane = next((lane for lane in of_parents if lane in free), free[0] if free else len(free_from))
+        if lane == len(free_from):
+            free_from.append(None)
+        free_from[lane] = part.position_micros if part.is_finished else None
+        lanes[part.token] = lane
+    return lanes
+
+
+def _branches(bars: dict[str, Bar]) -> Iterable[Branch]:
+    for child in bars.values():
+        parents = (bars[token] for token in child.partition.parent_tokens if token in bars)
+        for parent in parents:
+            if parent.lane != child.lane:
+                yield Branch(parent.end, parent.lane, child.start, child.lane)

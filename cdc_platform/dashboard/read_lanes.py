@@ -1,0 +1,61 @@
+"""What cycles have read of files and topics, over time: one lane for each folder or topic."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from cdc_platform.dashboard.cut_history import CutHistory
+from cdc_platform.dashboard.time_span import COLUMNS, TimeSpan
+from cdc_platform.lake.catalog.lake import READ, Lake
+from cdc_platform.model.stream.unread import UNREAD
+
+SHOWN: Final = 12
+"""Most lanes that are drawn: those that were read last."""
+
+
+@dataclass(frozen=True)
+class ReadLane:
+    """A folder of files, or a topic: how often something of it was read in each column, and in all."""
+
+    name: str
+    columns: tuple[int, ...]
+    reads: int
+
+
+@dataclass(frozen=True)
+class ReadLanes:
+    """The lanes that were read last, and the number of all that were read in the span."""
+
+    lanes: tuple[ReadLane, ...]
+    known: int
+
+
+def load_read_lanes(lake: Lake, history: CutHistory, span: TimeSpan) -> ReadLanes:
+    """Return what the cycles of a history have read."""
+    if not len(history.cycle):
+        return ReadLanes((), 0)
+    rows = lake.system_table(READ).scan(f"cycle >= {history.cycle[0]}", selected_fields=("cycle", "path"))
+    read = rows.to_arrow()
+    read = read.filter(pc.invert(pc.starts_with(read["path"], UNREAD)))
+    places = np.array([place_of(path) for path in read["path"].to_pylist()], dtype=object)
+    moments = history.moments_of(read["cycle"].to_numpy())
+    inside = (moments >= span.start_micros) & (moments <= span.end_micros)
+    places, columns = places[inside], span.column_of(moments[inside])
+    lanes = [_lane(name, columns[places == name]) for name in sorted(set(places))]
+    newest = sorted(lanes, key=lambda lane: -max(np.flatnonzero(lane.columns), default=0))[:SHOWN]
+    return ReadLanes(tuple(sorted(newest, key=lambda lane: lane.name)), len(lanes))
+
+
+def _lane(name: str, columns: np.ndarray) -> ReadLane:
+    counts = np.bincount(columns, minlength=COLUMNS)
+    return ReadLane(name, tuple(int(count) for count in counts), len(columns))
+
+
+def place_of(path: str) -> str:
+    """Return the topic or folder of what was read, without folders of years, months, days and the like."""
+    parts = path.split("/")[:-1]
+    while parts and parts[-1].isdigit():
+        parts.pop()
+    return "/".join(parts) or "files"

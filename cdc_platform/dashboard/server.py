@@ -1,0 +1,96 @@
+"""The server of the page and the metrics: it answers GET, changes nothing, and has no login."""
+
+import ipaddress
+import signal
+import socket
+from contextlib import suppress
+from typing import Final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from cdc_platform.dashboard.page import SPANS, PageOptions
+from cdc_platform.dashboard.watch import Watch
+from cdc_platform.errors import SettingError
+
+LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1", "[::1]")
+METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+HEADERS: Final = {
+    # The page has neither scripts nor anything from elsewhere, and nothing may put some into it.
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only programs of this machine reach a host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def build_app(watch: Watch, host: str, options: PageOptions) -> Starlette:
+    """Return the application that serves the page at `/` and the metrics at `/metrics`.
+
+    On loopback only requests to names of loopback are answered: another page in the browser could else have a
+    name of its own resolved to this machine, and read the answer (DNS rebinding).
+    """
+
+    def page(request: Request) -> Response:
+        chosen = _hours(request, options.hours)
+        return HTMLResponse(
+            watch.page(PageOptions(chosen, options.refresh_s, options.dagster_url)), headers=HEADERS
+        )
+
+    def metrics(_request: Request) -> Response:
+        return PlainTextResponse(watch.metrics(), headers=HEADERS, media_type=METRICS_TYPE)
+
+    names = [host, *LOOPBACK_NAMES] if is_loopback(host) else ["*"]
+    return Starlette(
+        routes=[Route("/", page, methods=["GET"]), Route("/metrics", metrics, methods=["GET"])],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)],
+    )
+
+
+def _hours(request: Request, default: float) -> float:
+    """Return the hours that a request asks for: one of those that the page offers."""
+    offered = {f"{hours:.0f}": hours for hours in SPANS.values()}
+    return offered.get(request.query_params.get("hours", ""), default)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at an address, which belongs to one server at a time.
+
+    Raises:
+        SettingError: nothing can listen there.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        problem = f"cannot be listened on, {host}:{port}: {error.strerror or error}"
+        raise SettingError("--port", problem) from error
+
+
+def address_of(listener: socket.socket) -> str:
+    """Return the address of the page."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if listener.family is socket.AF_INET6 else f"http://{host}:{port}"
+
+
+def serve(app: Starlette, listener: socket.socket) -> None:
+    """Serve until a signal ends it."""
+    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
+    # Once it has closed its connections, uvicorn raises the signal again that has ended it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with listener, suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])

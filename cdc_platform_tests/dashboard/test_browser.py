@@ -1,0 +1,170 @@
+"""The status page as its readers see it: served, in a headless browser, on a desk and on a phone."""
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import dagster as dg
+import pytest
+import yaml
+
+from cdc_platform.components.loading import load_definitions
+from cdc_platform_tests import programs
+from cdc_platform_tests.commands.invoking import begin, run
+from cdc_platform_tests.support.browser import open_browser
+from cdc_platform_tests.support.watched_lakes import SECOND, WatchedLake
+from cdc_platform_tests.yaml_files import bank_attributes, write_defs
+
+pytestmark = pytest.mark.integration
+
+WITHIN_S: Final = 120.0
+WIDTHS: Final = (1280, 390)
+SCHEMES: Final = {"light": "rgb(245, 246, 248)", "dark": "rgb(13, 16, 21)"}
+"""The colour of the page in each scheme."""
+HOUR_S: Final = 3600
+FINDING: Final = "Two rows have the key 7."
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """A dashboard that runs: the folder of its pipelines, its address, and its log."""
+
+    folder: Path
+    address: str
+    program: programs.Program
+
+
+def write_history(folder: Path, name: str, ended_s_ago: float = 0) -> Path:
+    """Make a pipeline with a few cycles, whose partitions split and merge, and return its file."""
+    folder.mkdir()
+    defs = write_defs(folder, bank_attributes(name=name))
+    end_micros = time.time_ns() // 1000 - int(ended_s_ago * SECOND)
+    moments = [end_micros - seconds * SECOND for seconds in (50, 40, 30, 20, 10, 0)]
+    lake = WatchedLake.begin(defs, moments[0] - SECOND)
+    lake.run_cycle(moments[0], {}, children={"a": [""], "b": [""]})
+    lake.run_cycle(moments[1], {"accounts": 4, "transfers": 2}, children={"a1": ["a"], "a2": ["a"]})
+    lake.run_cycle(moments[2], {"accounts": 6}, children={"c": ["a2", "b"]})
+    for micros in moments[3:]:
+        lake.run_cycle(micros, {"accounts": 5, "transfers": 1})
+    return defs
+
+
+def report_failure(home: Path, defs: Path, pipeline: str) -> None:
+    """Let Dagster's instance have a check that passed, and one that failed."""
+    home.mkdir()
+    (home / "dagster.yaml").write_text(yaml.safe_dump({"telemetry": {"enabled": False}}), encoding="utf-8")
+    keys = load_definitions(defs)[pipeline].resolve_asset_graph().asset_check_keys
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        for name, passed in (("keys_unique", False), ("exactly_once", True)):
+            key = next(key for key in keys if key.name == name)
+            evaluation = dg.AssetCheckEvaluation(
+                asset_key=key.asset_key,
+                check_name=name,
+                passed=passed,
+                metadata={},
+                severity=dg.AssetCheckSeverity.ERROR,
+                description="" if passed else FINDING,
+            )
+            instance.report_runless_asset_event(evaluation)
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    """A dashboard of four pipelines: a healthy one, a late one, one with a failed check, and an empty one."""
+    folder = tmp_path_factory.mktemp("pipelines")
+    home = tmp_path_factory.mktemp("instance") / "dagster"
+    write_history(folder / "bank", "bank")
+    write_history(folder / "orders", "orders", ended_s_ago=HOUR_S)
+    report_failure(home, write_history(folder / "shop", "shop"), "shop")
+    (folder / "stock").mkdir()
+    begin(write_defs(folder / "stock", bank_attributes(name="stock")))
+    environment = {**programs.ENVIRONMENT, "DAGSTER_HOME": str(home)}
+    arguments = ("dashboard", folder, "--port", "0", "--late-after", "1800")
+    log = tmp_path_factory.mktemp("log") / "dashboard.log"
+    with programs.start(log, programs.COMMAND_LINE, *arguments, environment=environment) as program:
+        program.wait_for("Status page: ", WITHIN_S)
+        match = re.search(r"Status page: (http://\S+)", program.said())
+        assert match is not None
+        yield Dashboard(folder, match[1], program)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless browser."""
+    with open_browser() as opened:
+        yield opened
+
+
+def section_of(page: Any, pipeline: str) -> str:
+    """Return the text of a pipeline on the page."""
+    return str(page.inner_text(f"#{pipeline}"))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_page_fits_its_reader(dashboard: Dashboard, browser: Any, width: int, scheme: str) -> None:
+    """On a desk and on a phone, by day and by night, nothing is cut off and nothing comes from elsewhere."""
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    requests: list[str] = []
+    problems: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda message: problems.append(message.text))
+    page.goto(dashboard.address)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == SCHEMES[scheme]
+    assert [f"{dashboard.address}/"] == [url for url in requests if not url.startswith("data:")]
+    assert problems == []
+    page.close()
+
+
+def test_one_word_and_a_reason(dashboard: Dashboard, browser: Any) -> None:
+    """Each pipeline has its word, and the reason beside it; the page begins with how many need a look."""
+    page = browser.new_page()
+    page.goto(dashboard.address)
+    assert page.inner_text("h1") == "▲ 3 of 4 pipelines need a look"
+    words = {name: page.inner_text(f"#{name} .badge") for name in ("bank", "orders", "shop", "stock")}
+    assert words == {"bank": "✓ Healthy", "orders": "▲ Late", "shop": "▲ Failing", "stock": "▲ Starting"}
+    assert "the newest cut is 1 h" in page.inner_text("#orders .reason")
+    assert page.inner_text("#shop .reason") == "check keys_unique failed"
+    assert page.inner_text("#stock .reason") == "no cut has been published yet"
+    page.close()
+
+
+def test_what_the_page_shows_of_a_pipeline(dashboard: Dashboard, browser: Any) -> None:
+    """Lag, rate, cut, checks, quarantine, both charts, tables with their rows, and partitions are there."""
+    page = browser.new_page()
+    page.goto(dashboard.address)
+    bank = section_of(page, "bank")
+    for part in (
+        "Lag of the newest cut",
+        "Changes a second",
+        "Last cut\n6",
+        "none made yet",
+        "Quarantine\n0",
+    ):
+        assert part in bank, bank
+    rows = [row.inner_text().split("\t")[:3] for row in page.query_selector_all("#bank tbody tr")]
+    assert rows == [["accounts", "25", "25"], ["transfers", "5", "5"]]
+    kinds = [bar.get_attribute("class") for bar in page.query_selector_all("#bank svg.partitions rect")]
+    assert sorted(kinds) == ["finished", "finished", "finished", "live", "watermark"]
+    assert page.get_attribute("#bank .branches", "d").count("M") == 2
+    shop = section_of(page, "shop")
+    assert FINDING in shop, shop
+    assert "1 failed" in shop, shop
+    page.close()
+
+
+def test_the_file_is_the_same_page(dashboard: Dashboard, browser: Any, tmp_path: Path) -> None:
+    """`--html` writes one file that a browser shows without a server, and that does not load itself again."""
+    file = tmp_path / "status.html"
+    code, _, problems = run("dashboard", dashboard.folder / "bank", "--html", file)
+    assert (code, problems) == (0, "")
+    page = browser.new_page()
+    page.goto(file.as_uri())
+    assert page.inner_text("h1") == "✓ bank is healthy"
+    assert "not known here" in section_of(page, "bank")
+    assert "refresh" not in file.read_text(encoding="utf-8")
+    page.close()

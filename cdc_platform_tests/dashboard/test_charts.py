@@ -1,0 +1,169 @@
+"""The numbers behind the charts: lag, rates, lanes, axes and texts."""
+
+import numpy as np
+import pytest
+
+from cdc_platform.dashboard.charts import draw_chart, nice_seconds, nice_top
+from cdc_platform.dashboard.copy_rates import CopyRate, estimate
+from cdc_platform.dashboard.cut_history import CutHistory, lag_by_column, publication_by_column
+from cdc_platform.dashboard.partition_lanes import SHOWN, draw_partitions
+from cdc_platform.dashboard.read_lanes import place_of
+from cdc_platform.dashboard.texts import as_count, as_duration, as_number
+from cdc_platform.dashboard.time_span import COLUMNS, TimeSpan
+from cdc_platform.lake.state.copies import Batch
+from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState
+
+SECOND = 1_000_000
+SPAN = TimeSpan(0, COLUMNS * SECOND)
+"""A span whose columns are seconds."""
+
+
+def history(*cuts: tuple[float, float]) -> CutHistory:
+    """Return cuts by the seconds when each was published and of its position."""
+    published, positions = (np.array(seconds) * SECOND for seconds in zip(*cuts, strict=True))
+    return CutHistory(published.astype(np.int64), positions.astype(np.int64), np.arange(1, len(cuts) + 1))
+
+
+def test_the_lag_grows_until_the_next_cut() -> None:
+    """A column has the longest lag in it: right before a cut, it is that of the cut before."""
+    lags = lag_by_column(history((10, 8), (20, 19)), SPAN)
+    assert np.isnan(lags[:9]).all()
+    assert list(lags[9:12]) == [2, 3, 4]
+    assert list(lags[18:21]) == [11, 12, 2]
+    assert lags[-1] == COLUMNS - 19
+
+
+def test_an_outage_before_the_span_is_seen() -> None:
+    """The lag of the cut that was the newest when the span began goes on until the next one."""
+    lags = lag_by_column(history((-100, -101), (50, 49)), SPAN)
+    assert list(lags[:2]) == [102.0, 103.0]
+    assert list(lags[48:51]) == [150.0, 151.0, 2.0]
+
+
+def test_events_have_no_lag_while_nothing_comes() -> None:
+    """Of files and topics each cut shows how long it took, and there is nothing between cuts."""
+    seconds = publication_by_column(history((10, 8), (20, 19)), SPAN)
+    assert {int(column): seconds[column] for column in np.flatnonzero(~np.isnan(seconds))} == {
+        9: 2.0,
+        19: 1.0,
+    }
+
+
+def test_a_span_begins_with_its_data() -> None:
+    """A chart begins no earlier than its pipeline, and covers a minute at least."""
+    day = TimeSpan.before(10**15, hours=24)
+    assert TimeSpan(10**15 - 600 * SECOND, 10**15) == day.since(10**15 - 600 * SECOND)
+    assert TimeSpan(10**15 - 60 * SECOND, 10**15) == day.since(10**15 - SECOND)
+    assert day == day.since(0)
+
+
+def test_a_gap_is_no_line() -> None:
+    """What is not known is not drawn, and a single value is seen all the same."""
+    values = np.full(COLUMNS, np.nan)
+    values[0], values[10:12] = 5, 10
+    chart = draw_chart(values, SPAN, as_duration, nice_seconds)
+    assert chart.line.count("M") == 2
+    assert [column.title for column in chart.columns] == ["00:00:01: 5 s", "00:00:11: 10 s", "00:00:12: 10 s"]
+    assert [tick.text for tick in chart.y_ticks] == ["0 s", "5 s", "10 s"]
+    assert draw_chart(np.full(COLUMNS, np.nan), SPAN, as_duration, nice_seconds).is_empty
+
+
+@pytest.mark.parametrize(("highest", "top"), [(0, 1), (0.03, 0.05), (1, 1), (7, 10), (450, 500)])
+def test_axes_end_at_round_numbers(highest: float, top: float) -> None:
+    """The top of an axis is the next of 1, 2 and 5 times a power of ten."""
+    assert top == pytest.approx(nice_top(highest))
+
+
+@pytest.mark.parametrize(
+    ("longest", "text"), [(0.4, "0.5 s"), (12, "20 s"), (170, "4 min"), (4000, "2 h"), (200_000, "5 d")]
+)
+def test_axes_of_durations_end_at_round_durations(longest: float, text: str) -> None:
+    """The top of an axis of durations is a round number of seconds, minutes, hours or days."""
+    assert text == as_duration(nice_seconds(longest))
+
+
+def partition(
+    token: str, parents: tuple[str, ...], start_s: int, end_s: int, *, ended: bool = True
+) -> Partition:
+    """Return a partition that has been read from one second to another."""
+    state = PartitionState.FINISHED if ended else PartitionState.RUNNING
+    return Partition(token, parents, state, start_s * SECOND, end_s * SECOND, 1, 1, 2 if ended else None)
+
+
+def lineage(*partitions: Partition) -> Lineage:
+    """Return partitions as a lineage."""
+    return Lineage({part.token: part for part in partitions}, 1)
+
+
+def test_a_child_goes_on_in_the_lane_of_its_parent() -> None:
+    """A move stays in its lane, a split and a merge are lines to other lanes; one bar holds the watermark."""
+    drawn = draw_partitions(
+        lineage(
+            partition("a", ("",), 0, 10),
+            partition("b", ("a",), 10, 20),
+            partition("c", ("b",), 20, 30),
+            partition("d", ("b",), 20, 30),
+            partition("e", ("c", "d"), 30, 90, ended=False),
+            partition("f", ("",), 0, 80, ended=False),
+        )
+    )
+    assert {bar.partition.token: bar.lane for bar in drawn.bars} == {
+        "a": 0,
+        "b": 0,
+        "c": 0,
+        "d": 2,
+        "e": 0,
+        "f": 1,
+    }
+    assert [(branch.start_lane, branch.end_lane) for branch in drawn.branches] == [(0, 2), (2, 0)]
+    assert [bar.partition.token for bar in drawn.bars if bar.holds_watermark] == ["f"]
+    assert (drawn.lanes, drawn.known) == (3, 6)
+
+
+def test_of_many_partitions_the_newest_are_drawn() -> None:
+    """However many there are, a bounded number is drawn, and the one that holds the watermark."""
+    old = partition("old", ("",), 0, 1, ended=False)
+    many = (partition(f"{number:04}", ("",), number, number + 1) for number in range(1, 1000))
+    drawn = draw_partitions(lineage(old, *many))
+    assert (len(drawn.bars), drawn.known) == (SHOWN, 1000)
+    assert [bar.partition.token for bar in drawn.bars if bar.holds_watermark] == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("public_users/2026/11/26/10/05/part-1.avro", "public_users"),
+        ("bank.public.accounts/3", "bank.public.accounts"),
+        ("events.jsonl", "files"),
+        ("a/b/c.jsonl", "a/b"),
+    ],
+)
+def test_what_was_read_has_a_place(path: str, place: str) -> None:
+    """Files are shown by folder, without those of days and hours, and topic partitions by topic."""
+    assert place == place_of(path)
+
+
+def test_the_time_left_of_a_copy() -> None:
+    """The last batches say how fast a copy is, and so how long the chunks take that are left."""
+    copy = CopyRate("accounts", chunks=100, copied_chunks=40, copied_rows=4000)
+    expected = CopyRate("accounts", 100, 40, 4000, rows_per_s=100, left_s=60)
+    assert expected == estimate(copy, (Batch(6, 0, 6.0), Batch(4, 0, 4.0)))
+    assert copy == estimate(copy, ())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (0.42, "0.42 s"), (9.96, "10 s"), (61, "1 min 1 s"), (3600, "1 h"), (90_000, "1 d 1 h")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    """A duration has its two largest units."""
+    assert text == as_duration(seconds)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0"), (0.25, "0.25"), (9, "9"), (1234.6, "1,235"), (12_345_678, "12.3 M")]
+)
+def test_numbers(number: float, text: str) -> None:
+    """A number has as many digits as can be read at a glance."""
+    assert text == as_number(number)
+    assert as_count(1, "file") == "1 file"

@@ -1,0 +1,177 @@
+"""What is read of a lake for the status page."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cdc_platform.components.loading import load_settings
+from cdc_platform.dashboard import change_rates
+from cdc_platform.dashboard.check_history import CheckFact, CheckHistory
+from cdc_platform.dashboard.cut_history import load_cut_history
+from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, Unreadable, WatchedPipeline
+from cdc_platform.dashboard.health import Word, judge
+from cdc_platform.dashboard.read_lanes import load_read_lanes
+from cdc_platform.dashboard.time_span import TimeSpan
+from cdc_platform.lake.catalog.lake import LOG, READ, Lake
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits.commits import head
+from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyPlan, save_plans
+from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
+from cdc_platform.model.base.schemas import FILES
+from cdc_platform.model.stream.unread import unread_path
+from cdc_platform.pipeline.on_demand.status import Status
+from cdc_platform_tests.support.watched_lakes import ROWS, SECOND, WatchedLake
+from cdc_platform_tests.yaml_files import write_defs
+
+START = 1_800_000_000_000_000
+CYCLES = 16
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> WatchedPipeline:
+    """A pipeline with a cycle each ten seconds, whose change log has ten changes a cycle."""
+    defs = write_defs(tmp_path_factory.mktemp("bank"))
+    lake = WatchedLake.begin(defs, START)
+    for number in range(1, CYCLES + 1):
+        lake.run_cycle(START + number * 10 * SECOND, {"accounts": 7, "transfers": 3})
+    return WatchedPipeline.of(load_settings(defs), late_after_s=60)
+
+
+def facts_of(watched: WatchedPipeline) -> PipelineFacts:
+    """Return the facts of a pipeline that can be read."""
+    facts = watched.read_facts(CheckHistory())
+    assert isinstance(facts, PipelineFacts)
+    return facts
+
+
+def test_changes_a_second(watched: WatchedPipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes are counted by cycle; of very many, those of each file are spread over its cycles."""
+    lake, end = watched.pipeline.lake, START + CYCLES * 10 * SECOND
+    span = TimeSpan(START + 10 * SECOND, end)
+    cuts = load_cut_history(lake, TimeSpan(START, end), newest_cut(lake))
+    log = lake.system_table(LOG)
+    counted = change_rates.load_change_rates(log, cuts, span)
+    assert counted.is_exact
+    assert np.allclose(counted.per_second, 1.0)
+    monkeypatch.setattr(change_rates, "COUNTED_ROWS", 1)
+    spread = change_rates.load_change_rates(log, cuts, span)
+    assert not spread.is_exact
+    assert np.allclose(counted.per_second, spread.per_second)
+
+
+def test_a_span_has_its_own_cuts(watched: WatchedPipeline) -> None:
+    """Only cuts of the span are read, and the one before: its lag lasts into the span."""
+    lake = watched.pipeline.lake
+    newest = newest_cut(lake)
+    last = load_cut_history(lake, TimeSpan(START + 145 * SECOND, START + 200 * SECOND), newest)
+    assert list(last.cycle) == [14, 15, 16]
+    later = load_cut_history(lake, TimeSpan(START + 1000 * SECOND, START + 2000 * SECOND), newest)
+    assert list(later.cycle) == [CYCLES]
+
+
+def test_recent_changes_are_those_of_the_logs_snapshots(watched: WatchedPipeline) -> None:
+    """The last minutes are known by table without reading data."""
+    recent = facts_of(watched).recent
+    assert recent.by_table == {"accounts": 7 * CYCLES, "transfers": 3 * CYCLES}
+
+
+def test_compaction_is_no_change(tmp_path: Path) -> None:
+    """A table was changed last by the newest cycle that committed to it, whatever maintenance did since."""
+    defs = write_defs(tmp_path)
+    lake = WatchedLake.begin(defs, START)
+    lake.run_cycle(START + SECOND, {"accounts": 2})
+    table = lake.pipeline.lake.table("accounts")
+    assert table is not None
+    changed = head(table)
+    table.append(ROWS.empty_table())
+    state = facts_of(WatchedPipeline.of(load_settings(defs), late_after_s=60)).status.tables["accounts"]
+    assert changed is not None
+    assert (changed.timestamp_ms * 1000, 2) == (state.changed_micros, state.rows)
+
+
+def test_reading_makes_nothing(watched: WatchedPipeline, tmp_path: Path) -> None:
+    """A pipeline that has never run is reported, and its lake is not made."""
+    facts = WatchedPipeline.of(load_settings(write_defs(tmp_path)), late_after_s=60).read_facts(
+        CheckHistory()
+    )
+    assert isinstance(facts, Unreadable)
+    assert "There is no lake" in facts.problem
+    assert facts.health.word is Word.UNKNOWN
+    assert not (tmp_path / "lake").exists()
+    assert isinstance(watched.read_history(facts_of(watched), hours=1), PipelineHistory)
+
+
+def test_files_are_shown_by_folder(tmp_path: Path) -> None:
+    """What cycles have read of files and topics is counted by place; failed reads are not."""
+    lake = Lake(LakeSettings(str(tmp_path / "lake")), "files", hands_out_events=True)
+    paths = (
+        "users/2026/11/26/1.avro",
+        "users/2026/11/26/2.avro",
+        "orders/1.avro",
+        unread_path("orders/2.avro"),
+    )
+    for number in (1, 2):
+        append_cut(lake, Cut(number, START, number, {}, START + number * SECOND))
+        rows = [{"cycle": number, "path": path, "version": "1"} for path in paths]
+        lake.system_table(READ).append(pa.Table.from_pylist(rows, FILES))
+    span = TimeSpan(START, START + 60 * SECOND)
+    lanes = load_read_lanes(lake, load_cut_history(lake, span, newest_cut(lake)), span)
+    assert [(lane.name, lane.reads) for lane in lanes.lanes] == [("orders", 2), ("users", 4)]
+
+
+def test_a_copy_shows_its_rate(tmp_path: Path) -> None:
+    """While a table is copied, its chunks and rows, the rows a second and the time left are known."""
+    defs = write_defs(tmp_path)
+    lake = WatchedLake.begin(defs, START).pipeline.lake
+    save_plans(lake, [CopyPlan("accounts", 1, START, START, "{}", ("a", "b", "c", "d"))])
+    table = lake.catalog.create_table("bank.accounts", ROWS)
+    table.append(ROWS.empty_table())
+    base = table.metadata.current_snapshot_id or -1
+    table.manage_snapshots().create_branch(base, COPY_BRANCH).commit()
+    batch = ChunkBatch(1, base, frozenset({0}), own=1, begun_micros=time.time_ns() // 1000 - 10 * SECOND)
+    rows = pa.table({"id": range(50), "balance": [0] * 50}, ROWS)
+    table.append(rows, snapshot_properties={COPY: batch.to_text()}, branch=COPY_BRANCH)
+    facts = facts_of(WatchedPipeline.of(load_settings(defs), late_after_s=60))
+    (copy,) = facts.copies
+    assert (copy.table, copy.chunks, copy.copied_chunks, copy.copied_rows) == ("accounts", 4, 1, 50)
+    assert pytest.approx(5, rel=0.5) == copy.rows_per_s
+    assert pytest.approx(30, rel=0.5) == copy.left_s
+    assert facts.health.word is Word.COPYING
+    assert "initial copy of accounts" in facts.health.reasons
+
+
+def failed(name: str, *, is_warning: bool) -> CheckFact:
+    """Return a check that has failed."""
+    return CheckFact(name, "bank__cdc/cut", passed=False, is_warning=is_warning, at_s=0, summary="")
+
+
+@pytest.mark.parametrize(
+    ("changes", "lag_s", "checks", "word", "reasons"),
+    [
+        ({}, 59, [], Word.HEALTHY, 0),
+        # Warnings are shown, and are no reason to get up.
+        ({}, 59, [failed("schema_changes", is_warning=True)], Word.HEALTHY, 0),
+        ({}, 61, [], Word.LATE, 1),
+        # Files and topics that are silent are not late.
+        ({}, None, [], Word.HEALTHY, 0),
+        ({"quarantined": 2}, 61, [failed("keys_unique", is_warning=False)], Word.FAILING, 3),
+        ({"quarantined": 2}, 1, [], Word.INCOMPLETE, 1),
+        ({"cut": None}, None, [], Word.STARTING, 1),
+    ],
+)
+def test_the_gravest_reason_is_the_word(
+    watched: WatchedPipeline,
+    changes: dict[str, int | None],
+    lag_s: float | None,
+    checks: list[CheckFact],
+    word: Word,
+    reasons: int,
+) -> None:
+    """A failed check comes before lateness, and both before records in quarantine; all reasons are kept."""
+    status: Status = replace(facts_of(watched).status, **changes)  # type: ignore[arg-type]
+    health = judge(status, lag_s, checks, late_after_s=60)
+    assert (word, reasons) == (health.word, len(health.reasons))
