@@ -30,6 +30,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.read import TablesAtCut, open_tables
 from cdc_platform_tests.commands.invoking import run
+from cdc_platform_tests.docs.code_blocks import BANK, Block, blocks_in
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, expected_balances, feed_cycle
 from cdc_platform_tests.support.pipelines import START, found_table, run_steps
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
@@ -80,6 +81,29 @@ def test_all_ways_of_reading_agree_at_every_cut(spark: "SparkSession", bank: Pip
             assert expected == sorted(map(repr, cut.spark(spark, name).toArrow().to_pylist()))
         counted = cut.duckdb().sql(COUNTS).fetchall()
         assert [(300, number - 1, cut.arrow("accounts__history").num_rows)] == counted
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("block", blocks_in(BANK), ids=lambda block: block.place)
+def test_what_pages_show_runs(
+    spark: "SparkSession",
+    bank: Pipeline,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    block: Block,
+) -> None:
+    """The Python and the SQL of pages about reading run as they stand, on other cuts and another name."""
+    (tmp_path / "examples" / "my_bank").mkdir(parents=True)
+    attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
+    write_defs(tmp_path / "examples" / "my_bank", attributes)
+    monkeypatch.chdir(tmp_path)
+    if block.language == "sql":
+        sql = block.text.replace("bank.", "")
+        open_tables(bank.settings.lake, bank.name).at().duckdb().sql(sql).fetchall()
+        return
+    text = block.text.replace("at(17)", "at(2)").replace('"bank.', f'"{bank.name}.')
+    text = re.sub(r'moment="[^"]+"', f'moment="{to_rfc3339(START + 3 * SECOND)}"', text)
+    exec(text, {"session": spark})  # noqa: S102  the project's own pages
 
 
 @pytest.mark.integration

@@ -88,7 +88,7 @@ def check_python(words: Sequence[str]) -> None:
 def check_scaffold(words: Sequence[str]) -> None:
     """Look for the component whose file is written."""
     *command, component, _name = words
-    assert ["scaffold", "defs"] == command
+    assert command == ["scaffold", "defs"]
     assert component in COMPONENTS
 
 
@@ -96,7 +96,7 @@ def check_dagster(words: Sequence[str]) -> None:
     """Let Dagster parse the command, with the file that it names."""
     from dagster._cli import create_dagster_cli
 
-    command: click.Command = create_dagster_cli()
+    command: click.Command = create_dagster_cli()  # type: ignore[no-untyped-call]  # Dagster gives no types
     arguments = list(words)
     while isinstance(command, click.Group):
         command = command.commands[arguments.pop(0)]

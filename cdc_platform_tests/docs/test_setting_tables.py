@@ -75,7 +75,7 @@ class Sample:
 
 def test_a_table_shows_values_and_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     """Defaults are written as in the YAML, with the unit that people use; a bar ends no cell."""
-    monkeypatch.setitem(GROUPS, "sample", (Sample,))  # type: ignore[arg-type]  # it is a dict
+    monkeypatch.setitem(GROUPS, "sample", (Sample,))
     assert table_of("sample").splitlines()[2:] == [
         "| `path` | text | required | A \\| B. |",
         "| `names` | list of text | `a`, `b` | Names. |",
