@@ -4,6 +4,7 @@ It needs Chromium on the PATH, and the extra `test`. Look at the pictures before
 """
 
 import argparse
+import os
 import re
 import shutil
 import signal
@@ -22,11 +23,11 @@ BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 ADDRESS: Final = re.compile(r"Dagster's UI: (http://\S+)")
 CUT: Final = re.compile(r"\bcut (\d+)\b")
 CUTS: Final = 12
-"""Plots need some points, and the checks of a run come after its first cuts."""
+"""Plots need some points."""
 DEMO_WITHIN_S: Final = 900.0
 ENDS_WITHIN_S: Final = 120.0
 SHOWN_WITHIN_MS: Final = 120_000
-SETTLED_MS: Final = 4000
+SETTLED_MS: Final = 6000
 """Dagster's pages move while their parts arrive, and nothing says when the last one has."""
 
 
@@ -39,29 +40,33 @@ class Shot:
         path: of the page.
         size: width and height of the window, in pixels.
         expected: a text that the page shows once it is there.
+        click: what is clicked then, as a selector of Playwright.
         keys: what is pressed then.
-        click: a text that is clicked then; a regular expression.
     """
 
     name: str
     path: str
     size: tuple[int, int]
     expected: str
-    keys: str | None = None
     click: str | None = None
+    keys: str | None = None
 
 
 SYSTEM: Final = "/assets/bank__cdc"
+PANEL: Final = "[aria-label=panel_show_right]"
+"""The button that hides the list of assets beside the graph."""
+NARROW: Final = "localStorage.setItem('dagster-nav-collapsed', 'true')"
+"""Leaves only the symbols of Dagster's navigation."""
 SHOTS: Final = (
-    Shot("asset-graph", "/asset-groups", (1660, 760), "bank", keys="Alt+KeyE"),
-    Shot("table", "/assets/bank/accounts", (1200, 1260), "account_id", click="^Plots$"),
-    Shot("checks", f"{SYSTEM}/change_log?view=checks", (1500, 1000), "exactly_once", click="^exactly_once$"),
+    Shot("asset-graph", "/asset-groups", (1660, 760), "bank", f"button:has({PANEL})", "Alt+KeyE"),
+    Shot("table", "/assets/bank/accounts", (1200, 1260), "account_id", "text=/^Plots$/"),
+    Shot("checks", f"{SYSTEM}/change_log?view=checks", (1500, 1000), "Passed", "text=/^exactly_once$/"),
     Shot(
         "partitions",
         f"{SYSTEM}/raw_change_records?view=partitions",
         (1500, 900),
         "Partitions Selected",
-        click=r"^\d{8}T\d{6}Z-\w+$",
+        r"text=/^\d{8}T\d{6}Z-\w+$/",
     ),
     Shot("lineage", f"{SYSTEM}/partition_lineage", (1125, 1425), "partition_token"),
 )
@@ -76,9 +81,15 @@ def running_demo(port: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as home:
         command = [program, "demo", "--home", f"{home}/demo", "--port", str(port)]
         demo = subprocess.Popen(
-            command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command,
+            cwd=home,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
         )
-        late = threading.Timer(DEMO_WITHIN_S, demo.kill)
+        # Dagster and Spark are in its group, too.
+        late = threading.Timer(DEMO_WITHIN_S, os.killpg, (demo.pid, signal.SIGKILL))
         late.start()
         try:
             yield find_address(iter(demo.stdout or ()))
@@ -114,7 +125,9 @@ def browser_page() -> Iterator[Any]:
     with sync_playwright() as playwright:
         # As root, which containers often are, Chromium has no sandbox.
         opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        yield opened.new_page()
+        page = opened.new_page()
+        page.add_init_script(NARROW)
+        yield page
         opened.close()
 
 
@@ -125,10 +138,10 @@ def take(page: Any, address: str, shot: Shot, folder: Path) -> Path:
     page.goto(f"{address}{shot.path}", wait_until="domcontentloaded")
     page.get_by_text(shot.expected).first.wait_for(timeout=SHOWN_WITHIN_MS)
     page.wait_for_timeout(SETTLED_MS)
+    if shot.click is not None:
+        page.locator(shot.click).first.click(timeout=SHOWN_WITHIN_MS)
     if shot.keys is not None:
         page.keyboard.press(shot.keys)
-    if shot.click is not None:
-        page.get_by_text(re.compile(shot.click)).first.click(timeout=SHOWN_WITHIN_MS)
     page.wait_for_timeout(SETTLED_MS)
     file = folder / f"{shot.name}.png"
     page.screenshot(path=file)
