@@ -10,6 +10,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyiceberg.types import LongType
 
 from cdc_platform.duckdb_views import load_extensions
@@ -81,6 +82,23 @@ def test_all_ways_of_reading_agree_at_every_cut(spark: "SparkSession", bank: Pip
             assert expected == sorted(map(repr, cut.spark(spark, name).toArrow().to_pylist()))
         counted = cut.duckdb().sql(COUNTS).fetchall()
         assert [(300, number - 1, cut.arrow("accounts__history").num_rows)] == counted
+
+
+@pytest.mark.integration
+def test_engines_on_their_own_read_the_newest_cut(bank: Pipeline) -> None:
+    """pyiceberg, Polars and DuckDB see what a cut shows when they open the table by themselves."""
+    table = load_catalog("lake", **bank.settings.lake.pyiceberg_properties()).load_table(
+        f"{bank.name}.accounts"
+    )
+    expected = balances_at(open_tables(bank.settings.lake, bank.name).at())
+    names = ("id", "balance")
+    assert expected == dict(pl.scan_iceberg(table).select(names).collect().iter_rows())
+    rows = table.scan(selected_fields=names).to_arrow().to_pylist()
+    assert expected == {row["id"]: row["balance"] for row in rows}
+    with duckdb.connect() as connection:
+        load_extensions(connection)
+        scan = f"SELECT id, balance FROM iceberg_scan('{table.metadata_location}')"
+        assert expected == dict(connection.sql(scan).fetchall())
 
 
 @pytest.mark.integration

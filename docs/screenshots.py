@@ -22,9 +22,11 @@ FOLDER: Final = Path(__file__).parent
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 ADDRESS: Final = re.compile(r"Dagster's UI: (http://\S+)")
 CUT: Final = re.compile(r"\bcut (\d+)\b")
+OPTIONS: Final = ("--rate", "50")
+"""Enough for pictures, and little enough for a busy machine."""
 CUTS: Final = 12
 """Plots need some points."""
-DEMO_WITHIN_S: Final = 900.0
+DEMO_WITHIN_S: Final = 1200.0
 ENDS_WITHIN_S: Final = 120.0
 SHOWN_WITHIN_MS: Final = 120_000
 SETTLED_MS: Final = 6000
@@ -79,7 +81,7 @@ def running_demo(port: int) -> Iterator[str]:
     if program is None:
         sys.exit("`cdc-platform` is not on the PATH: pip install -e '.[test]'")
     with tempfile.TemporaryDirectory() as home:
-        command = [program, "demo", "--home", f"{home}/demo", "--port", str(port)]
+        command = [program, "demo", "--home", f"{home}/demo", "--port", str(port), *OPTIONS]
         demo = subprocess.Popen(
             command,
             cwd=home,
