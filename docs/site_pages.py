@@ -15,8 +15,11 @@ OUTSIDE: Final = "repository"
 
 _KIND: Final = re.compile(r"^## (.+)$")
 _ENTRY: Final = re.compile(r"^- \[([^\]]+)\]\(([^)]+\.md)\)")
-_LINK: Final = re.compile(r"(?<=\]\()(?!\w+:|#)([^()\s#]+)")
-_CODE: Final = re.compile(r"(^```.*?^```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
+_PARTS: Final = re.compile(
+    r"^```.*?^```|\[(?P<text>[^\[\]\n]*)\]\((?P<target>[^()\s]+)\)|`[^`\n]*`", re.MULTILINE | re.DOTALL
+)
+"""Code, which stays as it is, and links."""
+_ELSEWHERE: Final = re.compile(r"\w+:|#")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -43,26 +46,26 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Point the links of a page to where the site has their targets."""
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Point the links of a page to where the site has their targets.
+
+    A file of the repository that is no page leaves the text of its link.
+    """
     here = page.file.src_uri
     inside = here.removeprefix(f"{OUTSIDE}/")
-    place = inside if inside != here else f"docs/{here}"
-    parts = _CODE.split(markdown)
-    parts[::2] = [_LINK.sub(lambda link: _link(link[1], place, here), part) for part in parts[::2]]
-    return "".join(parts)
+    folder = posixpath.dirname(inside if inside != here else f"docs/{here}")
 
+    def link(part: re.Match[str]) -> str:
+        target, hash_sign, anchor = (part["target"] or "#").partition("#")
+        if _ELSEWHERE.match(part["target"] or "#"):
+            return part[0]
+        path = posixpath.relpath(posixpath.join(folder, target), "docs")
+        if files.get_file_from_path(_in_site(path)) is None and Path(config.docs_dir, path).exists():
+            return part["text"]
+        place = posixpath.relpath(_in_site(path), posixpath.dirname(here))
+        return f"[{part['text']}]({place}{hash_sign}{anchor})"
 
-def _link(target: str, place: str, here: str) -> str:
-    """Return a link of a page to another.
-
-    Args:
-        target: the link as the repository has it.
-        place: the page in the repository.
-        here: the page in the site.
-    """
-    path = posixpath.relpath(posixpath.join(posixpath.dirname(place), target), "docs")
-    return posixpath.relpath(_in_site(path), posixpath.dirname(here))
+    return _PARTS.sub(link, markdown)
 
 
 def _in_site(path: str) -> str:
