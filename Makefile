@@ -1,13 +1,13 @@
 PYTHON ?= python3
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint types licenses audit test test-fast demo bench
+.PHONY: help install lint types docs licenses audit test test-fast demo bench
 
 help:  ## Show the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install:  ## Install the platform and what its tests and benchmarks need.
-	$(PYTHON) -m pip install -e '.[test,dev]'
+	$(PYTHON) -m pip install -e '.[test,docs,dev]'
 
 lint:  ## Check style and format.
 	ruff check
@@ -15,6 +15,9 @@ lint:  ## Check style and format.
 
 types:  ## Check types.
 	mypy
+
+docs:  ## Build the site of docs/ into build/site, and check its links.
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
 licenses:  ## List the licences of the installed libraries.
 	pip-licenses --order=license

@@ -8,7 +8,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = "cdc_platform"
-CODE: Final = (PACKAGE, f"{PACKAGE}_tests", "benchmarks")
+CODE: Final = (PACKAGE, f"{PACKAGE}_tests", "benchmarks", "docs")
 MACHINE_PATH: Final = re.compile(r"(?<![\w.$}/:-])/(?:root|home|Users|work|mnt|private)/\w")
 TEXT_SUFFIXES: Final = frozenset({".py", ".md", ".toml", ".cfg", ".yaml", ".yml", ".properties", ""})
 LINES_PER_FILE: Final = 400

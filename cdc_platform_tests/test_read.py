@@ -10,6 +10,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyiceberg.types import LongType
 
 from cdc_platform.duckdb_views import load_extensions
@@ -30,6 +31,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.read import TablesAtCut, open_tables
 from cdc_platform_tests.commands.invoking import run
+from cdc_platform_tests.docs.code_blocks import BANK, Block, blocks_in
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, expected_balances, feed_cycle
 from cdc_platform_tests.support.pipelines import START, found_table, run_steps
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
@@ -80,6 +82,46 @@ def test_all_ways_of_reading_agree_at_every_cut(spark: "SparkSession", bank: Pip
             assert expected == sorted(map(repr, cut.spark(spark, name).toArrow().to_pylist()))
         counted = cut.duckdb().sql(COUNTS).fetchall()
         assert [(300, number - 1, cut.arrow("accounts__history").num_rows)] == counted
+
+
+@pytest.mark.integration
+def test_engines_on_their_own_read_the_newest_cut(bank: Pipeline) -> None:
+    """pyiceberg, Polars and DuckDB see what a cut shows when they open the table by themselves."""
+    table = load_catalog("lake", **bank.settings.lake.pyiceberg_properties()).load_table(
+        f"{bank.name}.accounts"
+    )
+    expected = balances_at(open_tables(bank.settings.lake, bank.name).at())
+    names = ("id", "balance")
+    assert expected == dict(pl.scan_iceberg(table).select(names).collect().iter_rows())
+    rows = table.scan(selected_fields=names).to_arrow().to_pylist()
+    assert expected == {row["id"]: row["balance"] for row in rows}
+    with duckdb.connect() as connection:
+        load_extensions(connection)
+        scan = f"SELECT id, balance FROM iceberg_scan('{table.metadata_location}')"
+        assert expected == dict(connection.sql(scan).fetchall())
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("block", blocks_in(BANK), ids=lambda block: block.place)
+def test_what_pages_show_runs(
+    spark: "SparkSession",
+    bank: Pipeline,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    block: Block,
+) -> None:
+    """The Python and the SQL of pages about reading run as they stand, on other cuts and another name."""
+    (tmp_path / "examples" / "my_bank").mkdir(parents=True)
+    attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
+    write_defs(tmp_path / "examples" / "my_bank", attributes)
+    monkeypatch.chdir(tmp_path)
+    if block.language == "sql":
+        sql = block.text.replace("bank.", "")
+        open_tables(bank.settings.lake, bank.name).at().duckdb().sql(sql).fetchall()
+        return
+    text = block.text.replace("at(17)", "at(2)").replace('"bank.', f'"{bank.name}.')
+    text = re.sub(r'moment="[^"]+"', f'moment="{to_rfc3339(START + 3 * SECOND)}"', text)
+    exec(text, {"session": spark})  # noqa: S102  the project's own pages
 
 
 @pytest.mark.integration

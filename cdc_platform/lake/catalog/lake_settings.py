@@ -18,6 +18,9 @@ CATALOG: Final = "lake"
 KINDS: Final = frozenset({"sql", "rest", "hive", "glue"})
 """Types of catalogs that both Spark and pyiceberg have, and in which pyiceberg can write version 3."""
 
+TABLE_FORMATS: Final = (2, 3)
+"""Iceberg's format versions that have row-level deletes, which merges need."""
+
 BUSY_TIMEOUT_S: Final = 60
 """Time that a writer waits for the SQLite catalog: a locked catalog delays and never fails."""
 
@@ -74,8 +77,17 @@ class LakeSettings:
         ),
     ] = field(default_factory=dict, repr=False)
     table_format_version: Annotated[
-        int, Described("Iceberg format version of the merged tables: 3 has deletion vectors.")
+        int,
+        Described(
+            "Iceberg format version of merged tables that are created from now on: 3, whose merges stay "
+            "quick by deletion vectors, or 2, for engines that cannot read them."
+        ),
     ] = 3
+
+    def __post_init__(self) -> None:
+        if self.table_format_version not in TABLE_FORMATS:
+            problem = f"must be 2 or 3, but is: {self.table_format_version}"
+            raise SettingError("lake.table_format_version", problem)
 
     @property
     def warehouse(self) -> str:

@@ -35,6 +35,13 @@ def test_a_folder_is_called_as_it_is_called(tmp_path: Path) -> None:
         LakeSettings(f"{tmp_path}/100%#1").pyiceberg_properties()
 
 
+@pytest.mark.parametrize("version", [1, 4])
+def test_a_format_version_without_row_level_deletes_is_refused(version: int) -> None:
+    """Tables are merged, which takes version 2 or 3; an unknown version is named."""
+    with pytest.raises(SettingError, match=f"`lake.table_format_version` must be 2 or 3, but is: {version}"):
+        LakeSettings("lake", table_format_version=version)
+
+
 @pytest.mark.parametrize(
     ("catalog", "expected"),
     [

@@ -50,9 +50,7 @@ class DatastreamSettings:
     ]
     source: Annotated[
         SourceKind | None,
-        Described(
-            "What the stream reads; empty: each event's read method and metadata are asked, which one it is."
-        ),
+        Described("What the stream reads; empty: detected from the read method and metadata of each event."),
     ] = None
     stream: Annotated[
         str | None,
@@ -64,14 +62,15 @@ class DatastreamSettings:
     datastream_host: Annotated[
         str | None,
         Described(
-            "HOST:PORT of an emulator of Datastream's API, asked without credentials; empty: Google's."
+            "HOST:PORT of an emulator of Datastream's API, asked without credentials; empty: "
+            "Google's. Only with `stream`."
         ),
     ] = None
     table_name: Annotated[
         str | None,
         Described(
-            "How a table is called, from {database}, {schema} and {table}; without {database}, the shards of "
-            "a table become one. Empty: as the source has it."
+            "Name of a table in the lake, made of {database}, {schema} and {table}; must contain "
+            "{table}. Without {database}, the shards of a table become one. Empty: as at the source."
         ),
     ] = None
     keys: Annotated[
@@ -83,8 +82,9 @@ class DatastreamSettings:
     keyless: Annotated[
         Mapping[str, KeylessPolicy],
         Described(
-            "What becomes of tables without a key, per table: `append` (each event is a row), `row_hash` "
-            "(equal rows are one), or `refuse` (they go to quarantine)."
+            "What becomes of tables without a key, per table: `append` (each event is a row), "
+            "`row_hash` (equal rows are one), or `refuse` (they go to quarantine); `append` where "
+            "nothing is said."
         ),
     ] = field(default_factory=dict)
     sequence_columns: Annotated[
@@ -112,7 +112,9 @@ class DatastreamSettings:
     order_by: Annotated[
         OrderBy,
         Described(
-            "What comes first in the order of PostgreSQL and SQL Server: position in the log, or timestamp."
+            "What comes first in the order of PostgreSQL and SQL Server: position in the log, or "
+            "timestamp. A timestamp survives a restore that starts the log over, but not a clock that "
+            "goes back."
         ),
     ] = OrderBy.POSITION
     null_means_unchanged: Annotated[
@@ -125,11 +127,17 @@ class DatastreamSettings:
     ] = field(default_factory=dict)
     schema_policy: Annotated[
         Mapping[str, SchemaPolicy],
-        Described("What happens when a table's schema changes: `evolve`, `freeze` or `quarantine`."),
+        Described(
+            "What happens when a table's schema changes, per table: `evolve`, `freeze` or "
+            "`quarantine`; `evolve` where nothing is said."
+        ),
     ] = field(default_factory=dict)
     deletion_marker_retention_s: Annotated[
         float,
-        Described("Seconds for which a deleted row is remembered, so that no late event brings it back."),
+        Described(
+            "Seconds for which a deleted row is remembered after its deletion was read, so that no "
+            "late event brings it back; at least `late_files_s`."
+        ),
     ] = 7 * DAY_S
     late_files_s: Annotated[
         float,
@@ -144,22 +152,30 @@ class DatastreamSettings:
     most_depth: Annotated[
         int,
         Described(
-            "How deep lists and objects of an Avro schema lie in each other at most, and arrays of a value."
+            "Maximum nesting of lists and objects in an Avro schema, and of arrays in a value; beyond "
+            "it, the file or record is a fault."
         ),
     ] = DEFAULT_BOUNDS.most_depth
-    most_digits: Annotated[int, Described("Digits of a decimal, before and after the point, at most.")] = (
-        DEFAULT_BOUNDS.most_digits
-    )
-    most_values: Annotated[int, Described("Values of an event, fields and items of arrays, at most.")] = (
-        DEFAULT_BOUNDS.most_values
-    )
+    most_digits: Annotated[
+        int, Described("Maximum digits of a decimal in an Avro schema, before and after the point.")
+    ] = DEFAULT_BOUNDS.most_digits
+    most_values: Annotated[
+        int,
+        Described(
+            "Maximum number of values in an event: fields, and items of arrays; an event with more is "
+            "a fault."
+        ),
+    ] = DEFAULT_BOUNDS.most_values
     most_block_bytes: Annotated[
         int,
-        Described("Bytes of a line of JSON, and of a block of Avro once it is decompressed, at most."),
+        Described(
+            "Maximum bytes of a JSON line, and of a decompressed Avro block; anything longer is a fault."
+        ),
     ] = DEFAULT_BOUNDS.most_block_bytes
-    deadline_s: Annotated[float, Described("Seconds within which the store has to give a first answer.")] = (
-        DEADLINE_S
-    )
+    deadline_s: Annotated[
+        float,
+        Described("Seconds within which the store must give a first answer; a sensor waits at most 10 s."),
+    ] = DEADLINE_S
 
     def __post_init__(self) -> None:
         if not self.path.strip():

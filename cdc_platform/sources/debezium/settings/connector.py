@@ -85,7 +85,8 @@ class ConnectorModes:
     )
     hstore: Annotated[HstoreMode, Described("The connector's `hstore.handling.mode`.")] = HstoreMode.JSON
     placeholder: Annotated[
-        str, Described("The connector's `unavailable.value.placeholder`, as it is set there.")
+        str,
+        Described("The connector's `unavailable.value.placeholder`, as it is set there, `hex:` included."),
     ] = DEFAULT_PLACEHOLDER
 
     def __post_init__(self) -> None:

@@ -78,7 +78,11 @@ class FilesInput:
         ),
     ]
     most_unpacked_bytes: Annotated[
-        int, Described("Bytes of text that a gzip has at most; a file is held in memory.")
+        int,
+        Described(
+            "Maximum bytes of text of a gzip file, because the platform holds a file in memory; the "
+            "check `files_readable` names a larger one as unread."
+        ),
     ] = MOST_UNPACKED_BYTES
 
     def __post_init__(self) -> None:
@@ -140,18 +144,33 @@ class DebeziumSettings:
     full_identity: Annotated[
         tuple[str, ...], Described("Tables whose replica identity is FULL, where events cannot tell.")
     ] = ()
-    strategy: Annotated[Strategy, Described("What becomes of values that the source did not send.")] = (
-        Strategy.OMIT
-    )
+    strategy: Annotated[
+        Strategy,
+        Described(
+            "What happens to values that the source did not send: the stored value stays (`omit`), "
+            "the log marks it and the table keeps its value (`veto`), or the log itself is completed "
+            "(`enrich`)."
+        ),
+    ] = Strategy.OMIT
     has_transaction_topic: Annotated[
         bool,
-        Described("Whether the connector provides transaction metadata, so that transactions stay whole."),
+        Described(
+            "Whether the connector provides transaction metadata, so that transactions stay whole; "
+            "the engine always does."
+        ),
     ] = False
     snapshots: Annotated[
-        SnapshotPolicy, Described("What a repeated snapshot does to rows that it does not have.")
+        SnapshotPolicy,
+        Described(
+            "What a repeated snapshot does to rows that it lacks: they stay and are reported "
+            "(`merge`), or go (`replace`)."
+        ),
     ] = SnapshotPolicy.MERGE
     table_name: Annotated[
-        str, Described("How a table is called in the lake, from {database}, {schema} and {table}.")
+        str,
+        Described(
+            "Name of a table in the lake, made of {database}, {schema} and {table}; must contain {table}."
+        ),
     ] = "{schema}.{table}"
     partitions: Annotated[
         Mapping[str, str],
@@ -160,7 +179,9 @@ class DebeziumSettings:
     signal_table: Annotated[
         str | None, Described("SCHEMA.TABLE of the connector's signals, which never becomes a table.")
     ] = None
-    dedup_window_s: Annotated[float, Described("Seconds for which an event may come again.")] = DAY_S
+    dedup_window_s: Annotated[
+        float, Described("Seconds for which an event may be sent again; at most 31 days.")
+    ] = DAY_S
     captures: bool = True
     """Whether an engine is started where one is asked for; one that only reads the lake does without."""
 

@@ -42,17 +42,26 @@ class KafkaInput:
     # Without a representation: they may hold credentials, and settings may end up in a traceback.
     options: Annotated[
         Mapping[str, str],
-        Described("Further options of Spark's source, such as `kafka.security.protocol`."),
+        Described(
+            "Further options of Spark's source. Options of Kafka's client begin with `kafka.`, such "
+            "as `kafka.security.protocol`; `kafka.isolation.level`, by default `read_committed`, "
+            "applies to both clients."
+        ),
     ] = field(default_factory=dict, repr=False)
     client: Annotated[
         Mapping[str, str],
         Described(
-            "Properties of librdkafka, which lists topics and offsets and reads few messages, where its "
-            "names are not those of Java's client, such as `ssl.ca.location`."
+            "Properties of librdkafka, which lists topics and offsets and reads few messages, where "
+            "its names are not those of Java's client, such as `ssl.ca.location`. Protocol, "
+            "mechanism, and name and password of `kafka.sasl.jaas.config` come from `options`."
         ),
     ] = field(default_factory=dict, repr=False)
     most_messages: Annotated[
-        int, Described("Most new messages that one cycle reads, of all partitions together.")
+        int,
+        Described(
+            "Maximum number of new messages per cycle, over all partitions; up to `read_tasks` tasks "
+            "decode them, or the process that runs the cycle if they are few."
+        ),
     ] = 100_000
     transaction_patience_s: Annotated[
         float,

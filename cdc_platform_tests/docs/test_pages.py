@@ -1,33 +1,20 @@
 """Targets of links in the pages exist: programs, files and headings."""
 
 import re
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from cdc_platform.components.loading import load_each
-from cdc_platform.model.base.declared_settings import is_group, settings_of
 from cdc_platform.pipeline.checks.invariants import CHECKS
-from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
-from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-
-ROOT: Final = Path(__file__).parents[1]
-PAGES: Final = (
-    ROOT / "README.md",
-    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "examples").glob("*/README.md")),
-)
+from cdc_platform_tests.docs.code_blocks import PAGES, ROOT
 
 FENCE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 INLINE_CODE: Final = re.compile(r"`[^`\n]*`")
 HEADING: Final = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 LINK: Final = re.compile(r"\]\((?P<target>[^()\s]+)\)")
 ELSEWHERE: Final = ("https://", "http://", "mailto:")
-DECLARED: Final = re.compile(r"^```yaml\n(type: .*?)^```", re.MULTILINE | re.DOTALL)
 MODULE: Final = re.compile(r"\bpython3? -m ([\w.]+)")
 
 
@@ -64,35 +51,6 @@ def test_programs_that_pages_start_exist(page: Path) -> None:
     assert [name for name in named if find_spec(name) is None] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_pipelines_that_pages_declare_are_taken(page: Path, tmp_path: Path) -> None:
-    """Every whole file that a page shows can be loaded as it stands."""
-    for number, text in enumerate(DECLARED.findall(page.read_text(encoding="utf-8"))):
-        defs = tmp_path / f"{number}.yaml"
-        defs.write_text(text, encoding="utf-8")
-        assert load_each(defs)
-
-
-def described(kind: type) -> Iterator[str]:
-    """Yield the names of the settings that a dataclass declares for the YAML, and of those below them."""
-    for name, setting in settings_of(kind).items():
-        if setting.description is not None:
-            yield name
-            for group in (setting.kind, *setting.choices.values()):
-                if is_group(group):
-                    yield from described(group)
-
-
-@pytest.mark.parametrize(
-    ("page", "kind"),
-    [("datastream-settings.md", DatastreamSettings), ("debezium-settings.md", DebeziumSettings)],
-)
-def test_every_setting_is_on_its_page(page: str, kind: type) -> None:
-    """The page of a source has a row for each setting that its dataclass declares."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    assert [name for name in described(kind) if f"`{name}`" not in text and f".{name}`" not in text] == []
-
-
 def test_every_check_is_on_its_page() -> None:
     """The page of the UI has a row for each check, with its asset."""
     text = (ROOT / "docs" / "dagster.md").read_text(encoding="utf-8")
@@ -100,9 +58,11 @@ def test_every_check_is_on_its_page() -> None:
 
 
 def test_every_page_is_linked_from_the_first() -> None:
-    """Anyone who reads the README finds all pages."""
-    linked = set(LINK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
-    assert set() == {str(page.relative_to(ROOT)) for page in PAGES[1:]} - linked
+    """Anyone who reads the first page of docs/ finds all others, and the README leads there."""
+    first = ROOT / "docs" / "README.md"
+    linked = {(first.parent / link).resolve() for link in LINK.findall(first.read_text(encoding="utf-8"))}
+    assert {ROOT / "README.md", first} == set(PAGES) - linked
+    assert "docs/README.md" in LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
 
 
 def test_broken_links_are_found(tmp_path: Path) -> None:

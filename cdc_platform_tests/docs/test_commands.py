@@ -1,0 +1,157 @@
+"""Commands that pages show have the options that they show."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from configparser import ConfigParser
+from contextlib import chdir
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import click
+import pytest
+
+from cdc_platform.cli import main
+from cdc_platform.components.loading import COMPONENTS
+from cdc_platform_tests.docs.code_blocks import ROOT, Block, blocks_of
+
+PLACEHOLDERS: Final = {"N": "1"}
+"""What stands for a value in a synopsis, where the value must be of some form."""
+ASSIGNMENT: Final = re.compile(r"[A-Z_]+=")
+OPTION: Final = re.compile(r"--[a-z-]+")
+EXTRAS: Final = re.compile(r"\[([\w,]+)\]")
+
+
+def lines_of(block: Block) -> Iterator[str]:
+    """Yield the command lines of a block; those of a console have a prompt, and output between them."""
+    for line in block.text.replace("\\\n", " ").splitlines():
+        if block.language == "bash":
+            yield line
+        elif line.startswith("$ "):
+            yield line.removeprefix("$ ")
+
+
+def commands_of(block: Block) -> Iterator[list[str]]:
+    """Yield the words of each command of a block, without comments and variables in front."""
+    for line in lines_of(block):
+        for part in line.split(" && "):
+            is_synopsis = " [--" in part
+            words = shlex.split(re.sub(r"[\[\]]", "", part) if is_synopsis else part, comments=True)
+            while words and ASSIGNMENT.match(words[0]):
+                words.pop(0)
+            if words:
+                yield [PLACEHOLDERS.get(word, word) if is_synopsis else word for word in words]
+
+
+def check_platform(words: Sequence[str]) -> None:
+    """Parse a command of `cdc-platform`; files that it names are made where it runs."""
+    command: click.Command = main
+    arguments = list(words)
+    while isinstance(command, click.Group) and arguments and arguments[0] in command.commands:
+        command = command.commands[arguments.pop(0)]
+    assert not isinstance(command, click.Group), words
+    for word in arguments:
+        if word.endswith(".yaml"):
+            Path(word).parent.mkdir(parents=True, exist_ok=True)
+            Path(word).touch()
+    command.make_context(command.name, arguments)
+
+
+def check_pip(words: Sequence[str]) -> None:
+    """Look for the extras that are installed."""
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    named = {extra for word in words for names in EXTRAS.findall(word) for extra in names.split(",")}
+    assert set() == named - set(setup["options.extras_require"])
+
+
+def check_python(words: Sequence[str]) -> None:
+    """Look for the module, and for its options in its help."""
+    flag, module, *arguments = words
+    assert flag == "-m"
+    assert find_spec(module) is not None
+    help_page = subprocess.run(
+        [sys.executable, "-m", module, "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+    assert [word for word in arguments if OPTION.match(word) and word not in help_page] == []
+
+
+def check_scaffold(words: Sequence[str]) -> None:
+    """Look for the component whose file is written."""
+    *command, component, _name = words
+    assert command == ["scaffold", "defs"]
+    assert component in COMPONENTS
+
+
+def check_dagster(words: Sequence[str]) -> None:
+    """Let Dagster parse the command, with the file that it names."""
+    from dagster._cli import create_dagster_cli
+
+    command: click.Command = create_dagster_cli()  # type: ignore[no-untyped-call]  # Dagster gives no types
+    arguments = list(words)
+    while isinstance(command, click.Group):
+        command = command.commands[arguments.pop(0)]
+    with chdir(ROOT):  # the file is the project's own
+        command.make_context(command.name, arguments)
+
+
+def check_pytest(words: Sequence[str]) -> None:
+    """Look for the files and the marks that it names."""
+    marks = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for flag, mark in pairwise(words):
+        assert flag != "-m" or f'"{mark.removeprefix("not ")}:' in marks
+    assert [word for word in words if "/" in word and not (ROOT / word).exists()] == []
+
+
+def check_anything(words: Sequence[str]) -> None:
+    """Leave the programs of others alone that have no options here."""
+    assert [word for word in words if word.startswith("-")] == []
+
+
+CHECKS: Final[dict[str, Callable[[Sequence[str]], None]]] = {
+    "cdc-platform": check_platform,
+    "pip": check_pip,
+    "python": check_python,
+    "dg": check_scaffold,
+    "dagster": check_dagster,
+    "pytest": check_pytest,
+    "pre-commit": check_anything,
+}
+
+
+@pytest.mark.parametrize("block", blocks_of("bash", "console"), ids=lambda block: block.place)
+def test_commands_parse(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command of a block is one of a program that is known here, with options that it has."""
+    monkeypatch.chdir(tmp_path)
+    commands = list(commands_of(block))
+    assert commands
+    for program, *words in commands:
+        CHECKS[program](words)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cdc-platform sync defs.yaml --for-ever",  # no such option
+        "cdc-platform quarantine list defs.yaml --cycle soon",  # no number
+        "cdc-platform synch defs.yaml",  # no such command
+        "pip install 'cdc_platform[oracle]'",  # no such extra
+        "pytest -m 'not slow'",  # no such mark
+        "dg scaffold defs cdc_platform.components.oracle.OraclePipeline my_shop",  # no such component
+    ],
+)
+def test_a_wrong_command_is_found(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that its program would refuse fails the test."""
+    monkeypatch.chdir(tmp_path)
+    program, *words = shlex.split(line)
+    with pytest.raises((AssertionError, click.UsageError)):
+        CHECKS[program](words)

@@ -1,0 +1,170 @@
+"""Take the pictures of docs/ from a demo: `python docs/screenshots.py` runs one, `--url` uses a running one.
+
+It needs Chromium on the PATH, and the extra `test`. Look at the pictures before you commit them.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+FOLDER: Final = Path(__file__).parent
+BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
+ADDRESS: Final = re.compile(r"Dagster's UI: (http://\S+)")
+CUT: Final = re.compile(r"\bcut (\d+)\b")
+OPTIONS: Final = ("--rate", "50")
+"""Enough for pictures, and little enough for a busy machine."""
+CUTS: Final = 12
+"""Plots need some points."""
+DEMO_WITHIN_S: Final = 1200.0
+ENDS_WITHIN_S: Final = 120.0
+SHOWN_WITHIN_MS: Final = 120_000
+SETTLED_MS: Final = 6000
+"""Dagster's pages move while their parts arrive, and nothing says when the last one has."""
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A picture.
+
+    Args:
+        name: of its file, without the suffix.
+        path: of the page.
+        size: width and height of the window, in pixels.
+        expected: a text that the page shows once it is there.
+        click: what is clicked then, as a selector of Playwright.
+        keys: what is pressed then.
+    """
+
+    name: str
+    path: str
+    size: tuple[int, int]
+    expected: str
+    click: str | None = None
+    keys: str | None = None
+
+
+SYSTEM: Final = "/assets/bank__cdc"
+PANEL: Final = "[aria-label=panel_show_right]"
+"""The button that hides the list of assets beside the graph."""
+NARROW: Final = "localStorage.setItem('dagster-nav-collapsed', 'true')"
+"""Leaves only the symbols of Dagster's navigation."""
+SHOTS: Final = (
+    Shot("asset-graph", "/asset-groups", (1660, 760), "bank", f"button:has({PANEL})", "Alt+KeyE"),
+    Shot("table", "/assets/bank/accounts", (1200, 1260), "account_id", "text=/^Plots$/"),
+    Shot("checks", f"{SYSTEM}/change_log?view=checks", (1500, 1000), "Passed", "text=/^exactly_once$/"),
+    Shot(
+        "partitions",
+        f"{SYSTEM}/raw_change_records?view=partitions",
+        (1500, 900),
+        "Partitions Selected",
+        r"text=/^\d{8}T\d{6}Z-\w+$/",
+    ),
+    Shot("lineage", f"{SYSTEM}/partition_lineage", (1500, 1800), "partition_token"),
+)
+
+
+@contextmanager
+def running_demo(port: int) -> Iterator[str]:
+    """Run a demo in a folder of its own until it has published some cuts, and give the address of its UI."""
+    program = shutil.which("cdc-platform")
+    if program is None:
+        sys.exit("`cdc-platform` is not on the PATH: pip install -e '.[test]'")
+    with tempfile.TemporaryDirectory() as home:
+        command = [program, "demo", "--home", f"{home}/demo", "--port", str(port), *OPTIONS]
+        demo = subprocess.Popen(
+            command,
+            cwd=home,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        # Dagster and Spark are in its group, too.
+        late = threading.Timer(DEMO_WITHIN_S, os.killpg, (demo.pid, signal.SIGKILL))
+        late.start()
+        try:
+            yield find_address(iter(demo.stdout or ()))
+        finally:
+            late.cancel()
+            demo.send_signal(signal.SIGINT)
+            demo.communicate(timeout=ENDS_WITHIN_S)
+
+
+def find_address(lines: Iterator[str]) -> str:
+    """Return the address of the UI once the demo prints a late enough cut; what it prints goes on."""
+    address = None
+    for line in lines:
+        print(line, end="", file=sys.stderr)
+        found, cut = ADDRESS.search(line), CUT.search(line)
+        address = found[1] if found else address
+        if address is not None and cut is not None and int(cut[1]) >= CUTS:
+            # Somebody has to read what the demo goes on to say.
+            threading.Thread(target=list, args=(lines,), daemon=True).start()
+            return address
+    sys.exit("The demo has ended, or has not published enough cuts in time; see above")
+
+
+@contextmanager
+def browser_page() -> Iterator[Any]:
+    """Open a page of a headless browser."""
+    from playwright.sync_api import sync_playwright
+
+    found = (shutil.which(name) for name in BROWSERS)
+    browser = next((path for path in found if path is not None), None)
+    if browser is None:
+        sys.exit("No Chromium was found on the PATH: install the package `chromium`")
+    with sync_playwright() as playwright:
+        # As root, which containers often are, Chromium has no sandbox.
+        opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        page = opened.new_page()
+        page.add_init_script(NARROW)
+        yield page
+        opened.close()
+
+
+def take(page: Any, address: str, shot: Shot, folder: Path) -> Path:
+    """Take a picture and return its file."""
+    width, height = shot.size
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto(f"{address}{shot.path}", wait_until="domcontentloaded")
+    page.get_by_text(shot.expected).first.wait_for(timeout=SHOWN_WITHIN_MS)
+    page.wait_for_timeout(SETTLED_MS)
+    if shot.click is not None:
+        page.locator(shot.click).first.click(timeout=SHOWN_WITHIN_MS)
+    if shot.keys is not None:
+        page.keyboard.press(shot.keys)
+    page.wait_for_timeout(SETTLED_MS)
+    file = folder / f"{shot.name}.png"
+    page.screenshot(path=file)
+    return file
+
+
+def main() -> None:
+    """Take the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--url", help="address of the UI of a demo that runs already")
+    parser.add_argument("--port", type=int, default=3000, help="port of the UI of the demo that is run")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="folder of the pictures")
+    parser.add_argument("--only", choices=[shot.name for shot in SHOTS], help="take this picture alone")
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        address = (options.url or stack.enter_context(running_demo(options.port))).rstrip("/")
+        page = stack.enter_context(browser_page())
+        for shot in SHOTS:
+            if options.only in {None, shot.name}:
+                print(take(page, address, shot, options.folder))
+
+
+if __name__ == "__main__":
+    main()
