@@ -35,7 +35,7 @@ class CutHistory:
 
 
 def load_cut_history(lake: Lake, span: TimeSpan, newest: Cut | None) -> CutHistory:
-    """Return the cuts that were published in a span, and the one that was the newest when it began.
+    """Return the cuts that were published in a span, and the one before where its lag would be seen.
 
     The tables of the cuts, which are most of what a cut holds, are not read.
     """
@@ -44,7 +44,9 @@ def load_cut_history(lake: Lake, span: TimeSpan, newest: Cut | None) -> CutHisto
     table, since = lake.system_table(CUT), to_datetime(span.start_micros).isoformat()
     later = _scan(table, f"published_at >= '{since}'")
     before = int(later["cut"][0].as_py()) - 1 if len(later) else newest.cut
-    rows = pa.concat_tables([_scan(table, f"cut = {before}"), later])
+    first_micros = int(_micros(later["published_at"])[0]) if len(later) else span.end_micros
+    is_seen = before > 0 and first_micros - span.start_micros > span.column_s * 1e6
+    rows = pa.concat_tables([_scan(table, f"cut = {before}"), later]) if is_seen else later
     return CutHistory(_micros(rows["published_at"]), _micros(rows["position"]), _micros(rows["cycle"]))
 
 
