@@ -67,11 +67,13 @@ class Running:
 
 @dataclass(frozen=True)
 class RunSelection:
-    """Selection of a sensor's run: all assets, the checks of every run, and at times the reconciliations."""
+    """Selection of a sensor's run: all assets, and the checks that are steps of it.
+
+    The pipeline's own checks are none: they run within the steps, so that their last results stay in view.
+    """
 
     assets: PipelineAssets
-    checks: tuple[dg.AssetCheckKey, ...]
-    proofs: tuple[dg.AssetCheckKey, ...]
+    checks: tuple[dg.AssetCheckKey, ...] = ()
 
 
 def build_sensor(
@@ -156,7 +158,7 @@ def _request(
     with_proof = _is_proof_due(instance, assets.pipeline, running.prove_every_s)
     request = dg.RunRequest(
         asset_selection=assets.all_keys,
-        asset_check_keys=[*selection.checks, *(selection.proofs if with_proof else ())],
+        asset_check_keys=list(selection.checks),
         run_config=_run_config(assets, running),
         tags={
             PIPELINE_TAG: assets.pipeline,

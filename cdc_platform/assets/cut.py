@@ -7,19 +7,19 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_platform import metadata
-from cdc_platform.assets.check_results import check_log, describe_check_result
+from cdc_platform.assets.check_results import check_log, evaluate, prove_cut
+from cdc_platform.assets.data_versions import DataVersions, cut_version
 from cdc_platform.assets.events import cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import CUT
 from cdc_platform.model.base.schemas import CUTS
-from cdc_platform.partitions import add_live_partitions
+from cdc_platform.partitions import level_partitions
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
 from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.publishing.publish import publish_cut
-from cdc_platform.pipeline.reading.read import newest_known_micros
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.resources import PipelineRun, find_run
 from cdc_platform.visible import visible_text
@@ -41,20 +41,18 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
     @dg.asset(
         **assets.arguments(
             assets.cut,
-            "cut",
             {"python", "iceberg"},
             **{
-                metadata.COLUMN_SCHEMA: metadata.arrow_schema(CUTS),
+                metadata.COLUMN_SCHEMA: metadata.own_schema(CUT, CUTS),
                 metadata.TABLE_NAME: f"lake.{assets.pipeline}__cdc.{CUT}",
             },
         ),
-        deps=[assets.log, *assets.all_tables],
         description="The newest consistent point: a source position, and the snapshot of every table.\n\n"
         "Materialising it lets all readers of the tables see them at that position, and not before: a failed "
         "check of a layer above keeps it from happening; a run without these layers makes the checks first. "
         "With `follow_s` the run goes on with whole cycles, each of which is logged as a materialisation of "
         "every asset that it changed; every `check_every_s` the checks look at what is new in the log, and "
-        "one that fails ends the run.",
+        "one that fails ends the run. Its data version is the number of the cut.",
     )
     def cut(
         context: dg.AssetExecutionContext, config: CutConfig
@@ -63,14 +61,11 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
         yield from check_log(context, assets, run)
         yield from _merge_newcomers(context, assets, run)
         published = publish_cut(run.pipeline, run.spark)
+        described = metadata.describe_cut(published)
+        yield dg.MaterializeResult(metadata=described, data_version=cut_version(published))
+        yield from prove_cut(context, assets, run)
         if config.follow_s > 0:
-            yield dg.AssetMaterialization(
-                assets.cut, metadata=metadata.describe_cut(published, newest_known_micros(run.pipeline))
-            )
             yield from _follow(context, assets, run, config.follow_s)
-            published = publish_cut(run.pipeline, run.spark)
-        clock_micros = newest_known_micros(run.pipeline)
-        yield dg.MaterializeResult(metadata=metadata.describe_cut(published, clock_micros))
 
     return cut
 
@@ -90,7 +85,7 @@ def _merge_newcomers(
     merges = merge_tables(run.pipeline, run.spark, newcomers)
     with_history = [table for table in newcomers if run.pipeline.options(table.name).history]
     for merge in merges + extend_histories(run.pipeline, run.spark, with_history):
-        yield merge_event(assets, run.pipeline, merge)
+        yield merge_event(DataVersions(assets, context.instance), run.pipeline, merge)
 
 
 def _follow(
@@ -104,15 +99,16 @@ def _follow(
         run.spark,
         wants_more,
         error_listener=lambda error: context.log.warning(visible_text(str(error))),
-        check_listener=lambda *result: evaluations.append(describe_check_result(assets, *result)),
+        check_listener=lambda *result: evaluations.extend(evaluate(assets, *result)),
     )
+    versions = DataVersions(assets, context.instance)
     try:
         for outcome in outcomes:
             yield from evaluations
             evaluations.clear()
             lineage = trace_lineage(run.pipeline)
-            add_live_partitions(context.instance, assets.pipeline, lineage)
-            yield from cycle_events(assets, run.pipeline, outcome, lineage)
+            level_partitions(context.instance, assets.pipeline, lineage)
+            yield from cycle_events(versions, run.pipeline, outcome, lineage)
     except CheckFailed:
         yield from evaluations
         raise

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 import dagster as dg
 
 from cdc_platform import metadata
+from cdc_platform.assets.data_versions import FOLLOWED
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PROOF_TAG
 from cdc_platform.partitions import change_stream_partitions
@@ -19,12 +20,10 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
     @dg.asset(
         **assets.arguments(
             assets.raw,
-            "raw",
-            {"pyspark", "iceberg"} | (set() if assets.capabilities.hands_out_events else {"spanner"}),
-            **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(assets.own_schema(assets.raw))},
+            {"pyspark", "iceberg"},
+            **assets.own_columns(assets.raw),
         ),
         partitions_def=change_stream_partitions(assets.pipeline),
-        deps=list(assets.upstream),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description="Change records as the source sent them, with the control records and one row for each "
         "window and each file.\n\nA partition is a live partition of the source: one of a change stream, "
@@ -40,11 +39,12 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         is_chosen = context.has_partition_key or context.has_partition_key_range
         keys = context.partition_keys if is_chosen else None
         read = read_partitions(run.pipeline, run.spark, keys, ends_pauses=ends_pauses)
-        lineage = trace_lineage(run.pipeline)
         if keys is not None:
-            tokens = {partition.token: partition.key for partition in lineage.partitions.values()}
+            partitions = trace_lineage(run.pipeline).partitions.values()
+            tokens = {partition.token: partition.key for partition in partitions}
             _add_window_metadata(context, read, tokens, set(keys))
-        return dg.MaterializeResult(metadata=metadata.describe_read(read, lineage))
+        # What is said of the result would be said of each of its partitions.
+        return dg.MaterializeResult(data_version=FOLLOWED)
 
     return raw_change_records
 

@@ -17,8 +17,8 @@ from cdc_platform.assets.lineage import build_partition_lineage
 from cdc_platform.assets.maintenance import build_maintenance
 from cdc_platform.assets.raw import build_raw_change_records
 from cdc_platform.assets.tables import build_table
-from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
-from cdc_platform.checks.invariants import build_checks, cycle_checks, proofs
+from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream, build_source
+from cdc_platform.checks.invariants import build_checks
 from cdc_platform.claims import PIPELINE_TAG
 from cdc_platform.errors import CdcError, PipelineNotFound
 from cdc_platform.model.schema.lake_tables import LakeTable
@@ -55,7 +55,7 @@ def build_pipeline(
         upstream.keys,
         settings.fail_on_quarantine,
     )
-    selection = RunSelection(assets, (*upstream.check_keys, *cycle_checks(assets)), proofs(assets))
+    selection = RunSelection(assets, upstream.check_keys)
     job = dg.define_asset_job(
         f"{settings.name}_sync",
         selection=dg.AssetSelection.assets(*assets.all_keys)
@@ -67,6 +67,7 @@ def build_pipeline(
     return dg.Definitions(
         assets=[
             *upstream.assets,
+            build_source(assets, settings.source.title, upstream.kinds),
             _build_raw(assets),
             build_partition_lineage(assets),
             build_change_log(assets),
