@@ -16,7 +16,7 @@ from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import save_lineage
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState
-from cdc_platform.partitions import change_stream_partitions
+from cdc_platform.partitions import change_stream_partitions, level_partitions
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running, RunSelection, evaluate_pipeline
@@ -234,6 +234,23 @@ def test_a_stream_that_ended_is_a_reason_to_wait(
     """When no partition is left, there is nothing to ask for."""
     save(settings, partition("done", PartitionState.FINISHED, 1))
     assert "ended" in reason(evaluate_pipeline(instance, settings, Running(), WANTED))
+
+
+def test_a_run_that_goes_on_keeps_the_partitions_level(instance: dg.DagsterInstance) -> None:
+    """What has ended leaves with the cycle that read its end, and its children take its place."""
+    lineage = Lineage(
+        {
+            token: partition(token, state, seconds)
+            for token, state, seconds in (
+                ("ended", PartitionState.FINISHED, 1),
+                ("child", PartitionState.SCHEDULED, 2),
+            )
+        },
+        cycle=3,
+    )
+    instance.add_dynamic_partitions(PARTITIONS, [lineage.partitions["ended"].key])
+    level_partitions(instance, "bank", lineage)
+    assert instance.get_dynamic_partitions(PARTITIONS) == [lineage.partitions["child"].key]
 
 
 def test_partitions_are_named_after_the_pipeline() -> None:

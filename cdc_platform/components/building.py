@@ -18,6 +18,7 @@ from cdc_platform.assets.maintenance import build_maintenance
 from cdc_platform.assets.raw import build_raw_change_records
 from cdc_platform.assets.tables import build_table
 from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream, build_source
+from cdc_platform.checks.freshness import build_freshness_check, build_freshness_sensor
 from cdc_platform.checks.invariants import build_checks
 from cdc_platform.claims import PIPELINE_TAG
 from cdc_platform.errors import CdcError, PipelineNotFound
@@ -26,7 +27,7 @@ from cdc_platform.model.schema.table_options import PLAIN
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.resources import run_resource
-from cdc_platform.sensors import Running, RunSelection, build_sensor
+from cdc_platform.sensors import Running, RunSelection, build_schedule, build_sensor
 
 LOGGER = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ def build_pipeline(
         settings.fail_on_quarantine,
     )
     selection = RunSelection(assets, upstream.check_keys)
+    has_freshness = running.has_freshness and bool(assets.all_tables)
     job = dg.define_asset_job(
         f"{settings.name}_sync",
         selection=dg.AssetSelection.assets(*assets.all_keys)
@@ -77,9 +79,17 @@ def build_pipeline(
             build_cut(assets),
             build_maintenance(assets),
         ],
-        asset_checks=[*upstream.checks, *build_checks(assets)],
+        asset_checks=[
+            *upstream.checks,
+            *build_checks(assets),
+            *([build_freshness_check(assets, settings, running)] if has_freshness else []),
+        ],
         jobs=[job],
-        sensors=[build_sensor(settings, running, selection, job)],
+        sensors=[
+            build_sensor(settings, running, selection, job),
+            *([build_freshness_sensor(assets, settings, running)] if has_freshness else []),
+        ],
+        schedules=[build_schedule(settings, running.schedule, job)] if running.schedule is not None else [],
         resources={assets.run_key: run_resource(settings), **upstream.resources},
     )
 

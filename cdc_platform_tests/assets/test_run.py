@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.data_version import CachingStaleStatusResolver
+from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from cdc_platform import resources
@@ -20,7 +22,7 @@ from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 from cdc_platform.partitions import change_stream_partitions
 from cdc_platform.pipeline import cycle
-from cdc_platform.pipeline.checks.invariants import QUARANTINE_EMPTY, checks_of
+from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import OrderOutcome, order_changes
 from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-CYCLE_CHECKS = {check.name for check in checks_of(CHANGE_STREAM) if check.every_cycle} - {QUARANTINE_EMPTY}
+CYCLE_CHECKS = {check.name for check in checks_of(CHANGE_STREAM) if check.every_cycle}
 
 
 @dataclass(frozen=True)
@@ -234,6 +236,46 @@ def test_a_run_follows_the_source(bench: Bench) -> None:
     assert len(CYCLE_CHECKS) * len(cuts) < len(
         [evaluation for evaluation in evaluations if evaluation.passed]
     )
+    assert unsynced(bench) == {}
+
+
+def unsynced(bench: Bench) -> dict[str, list[str]]:
+    """Return why Dagster calls assets Unsynced, by asset."""
+    graph = bench.definitions.resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(bench.instance, graph, LoadingContextForTest(bench.instance))
+    causes = {key.path[-1]: resolver.get_stale_causes(key) for key in bench.assets.all_keys}
+    return {name: [cause.reason for cause in found] for name, found in causes.items() if found}
+
+
+def test_each_table_has_results_of_its_own(bench: Bench) -> None:
+    """A run that is to prove its cut says of each table whether it holds; the total result fails the run."""
+    begun = source_of(bench.pipeline).first_micros
+    answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
+    # The source says that it has no rows at all.
+    result = bench.run(bench.assets.all_keys, is_proof=True)
+    assert not result.success
+    results = {
+        (evaluation.asset_key.path[-1], evaluation.check_name): evaluation.passed
+        for evaluation in result.get_asset_check_evaluations()
+    }
+    names = ("keys_unique", "equals_log", "equals_source")
+    assert [results["accounts", name] for name in names] == [True, True, False]
+    assert [results["transfers", name] for name in names] == [True, True, True]
+    assert not results["cut", "tables_equal_source"]
+    # No check was planned with the run, which would have hidden its last result.
+    key = dg.AssetCheckKey(bench.assets.table("accounts"), "equals_source")
+    (record,) = bench.instance.event_log_storage.get_asset_check_execution_history(key, limit=5)
+    assert record.status is AssetCheckExecutionRecordStatus.FAILED
+
+
+def test_a_check_of_one_table_looks_at_that_table_alone(whole: Whole) -> None:
+    """Who asks for one table's check in the UI gets one result, and no other table is read for it."""
+    key = dg.AssetCheckKey(whole.bench.assets.table("accounts"), "equals_log")
+    job = whole.bench.definitions.resolve_job_def(f"{whole.bench.pipeline.name}_sync")
+    part = job.get_subset(asset_selection=set(), asset_check_selection={key})
+    result = part.execute_in_process(instance=whole.bench.instance)
+    (evaluation,) = result.get_asset_check_evaluations()
+    assert (key, True) == (evaluation.asset_check_key, evaluation.passed)
 
 
 def test_a_failing_check_ends_the_following(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
