@@ -2,16 +2,23 @@
 
 import gzip
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from threading import Thread
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from xml.etree import ElementTree as ET
 
+import dagster as dg
 import fastavro
+import polars as pl
 import pytest
 import yaml
 
@@ -20,6 +27,7 @@ from cdc_platform.components.loading import find_pipelines, load_each
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import ORDER_KEY
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.read import open_tables
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.examples import article, shop
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 EXAMPLES: Final = ROOT / "examples"
+ON_TOP: Final = EXAMPLES / "on_top"
 OMIT, VETO, ENRICH = "article_omit", "article_veto", "article_enrich"
 
 
@@ -230,3 +239,94 @@ def test_the_log_is_completed_where_that_is_wanted(pipelines: dict[str, Pipeline
     assert left_out == {OMIT: [{"id": 1004}] * 2, VETO: [{"id": 1004}] * 2, ENRICH: []}
     for name in left_out:
         assert not [row for row in log_rows(pipelines[name]) if DEFAULT_PLACEHOLDER in str(row["new_values"])]
+
+
+@pytest.mark.integration
+def test_a_project_on_top(examples: dict[str, Synced], tmp_path: Path) -> None:
+    """A project of one's own checks, runs in processes of its own, and reads all its tables at one cut."""
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n", encoding="utf-8")
+    reports = tmp_path / "reports"
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join([str(ON_TOP / "src"), str(ROOT)]),
+        "REPORTS": str(reports),
+        "SHOP_DEFS": str(examples["datastream"].defs),
+    }
+    for command in (("dg", "check", "defs"), ("dg", "launch", "--job", "reports")):
+        ended = subprocess.run(
+            command, cwd=ON_TOP, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+    rows = pl.read_parquet(reports / "spending.parquet").rows()
+    assert rows == [
+        (1, "Ada", 1, Decimal("49.90")),
+        (2, "Ben", 1, Decimal("120.00")),
+        (4, "Dora", 1, Decimal("7.05")),
+    ]
+    lines = (reports / "by_status.csv").read_text(encoding="utf-8").splitlines()
+    assert lines == ["status,orders,total,customers", "new,2,127.05,2", "shipped,1,49.90,1"]
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        (run_of_reports,) = instance.get_runs()
+    (cut,) = open_tables(examples["datastream"].defs).cuts()[-1:]
+    assert run_of_reports.tags["cdc_platform/cut/shop"] == str(cut.cut.cut)
+
+
+class Webhook(BaseHTTPRequestHandler):
+    """Keeps the messages that it gets."""
+
+    texts: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        """Take a message."""
+        self.texts.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The messages that a webhook of the example's alerts gets."""
+    monkeypatch.syspath_prepend(str(ON_TOP / "src"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Webhook) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("ALERT_WEBHOOK", f"http://127.0.0.1:{server.server_port}/")
+        Webhook.texts.clear()
+        yield Webhook.texts
+        server.shutdown()
+        thread.join()
+
+
+def test_an_alert_for_each_check_that_begins_to_fail(webhook: list[str]) -> None:
+    """The webhook of the project on top hears of a failure once, and of its end; of warnings not at all."""
+    failed_checks = import_module("on_top.defs.alerts").failed_checks
+    with dg.DagsterInstance.ephemeral() as instance:
+        context = dg.build_sensor_context(instance=instance)
+        _tell(instance, passed=False)  # before anyone listens
+        failed_checks(context)
+        for severity, passed in (("WARN", False), ("ERROR", False), ("ERROR", False), ("ERROR", True)):
+            _tell(instance, passed=passed, severity=dg.AssetCheckSeverity[severity])
+            failed_checks(context)
+    messages = [f"shop/orders: fresh {what}. 400 s behind" for what in ("fails", "holds again")]
+    assert messages == webhook
+
+
+def _tell(
+    instance: dg.DagsterInstance,
+    *,
+    passed: bool,
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
+) -> None:
+    evaluation = dg.AssetCheckEvaluation(
+        asset_key=dg.AssetKey(["shop", "orders"]),
+        check_name="fresh",
+        passed=passed,
+        severity=severity,
+        description="400 s behind",
+        metadata={},
+    )
+    instance.report_runless_asset_event(evaluation)
