@@ -19,6 +19,10 @@ from cdc_platform.resources import PipelineRun
 from cdc_platform.visible import visible_text
 
 THROUGH_CYCLE: Final = "checked_through_cycle"
+FRESH: Final = "fresh"
+"""The check of a table's freshness: checks/freshness.py."""
+CHECKED_AT: Final = "Checked at"
+"""When a result was found that a later run repeats."""
 
 
 def check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:
@@ -119,6 +123,41 @@ def prove_cut(
                 failed[check.name] = result.summary
     if failed:
         raise CheckFailed(failed)
+
+
+def carry_over(
+    context: dg.AssetExecutionContext, assets: PipelineAssets
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """Repeat the last results at the beginning of a run, which has no newer ones yet.
+
+    Dagster shows no result of an earlier run once an asset is materialised again.
+    """
+    storage = context.instance.event_log_storage
+    for summary in storage.get_asset_check_summary_records(all_check_keys(assets)).values():
+        record = summary.last_completed_check_execution_record
+        evaluation = record.evaluation if record is not None else None
+        # A check that was planned and never made has something else there.
+        if record is None or not isinstance(evaluation, dg.AssetCheckEvaluation):
+            continue
+        checked_at = {CHECKED_AT: dg.MetadataValue.timestamp(record.create_timestamp)}
+        yield dg.AssetCheckEvaluation(
+            asset_key=evaluation.asset_key,
+            check_name=evaluation.check_name,
+            passed=evaluation.passed,
+            severity=evaluation.severity,
+            description=evaluation.description,
+            metadata={**checked_at, **evaluation.metadata},
+            # What has failed before blocks by failing again.
+            blocking=False,
+        )
+
+
+def all_check_keys(assets: PipelineAssets) -> list[dg.AssetCheckKey]:
+    """Return the keys of all checks of a pipeline and its tables."""
+    keys = [dg.AssetCheckKey(key, FRESH) for key in assets.all_tables]
+    for check in checks_of(assets.capabilities):
+        keys += [check_key(assets, check), *table_check_keys(assets, check).values()]
+    return keys
 
 
 def _is_step(context: dg.AssetExecutionContext, assets: PipelineAssets, check: Check) -> bool:

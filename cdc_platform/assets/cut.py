@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
 
 import dagster as dg
 from pydantic import Field
@@ -11,6 +13,7 @@ from cdc_platform.assets.check_results import check_log, evaluate, prove_cut
 from cdc_platform.assets.data_versions import DataVersions, cut_version
 from cdc_platform.assets.events import cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.checks.freshness import Freshness, judge
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import CUT
@@ -22,7 +25,11 @@ from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.resources import PipelineRun, find_run
+from cdc_platform.sensors import Running
 from cdc_platform.visible import visible_text
+
+FRESHNESS_EVERY_S: Final = 60.0
+"""So often a run that goes on reports how fresh its tables are."""
 
 
 class CutConfig(dg.Config):
@@ -35,7 +42,7 @@ class CutConfig(dg.Config):
     )
 
 
-def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
+def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
     """Return the asset of a pipeline's published cut."""
 
     @dg.asset(
@@ -63,9 +70,10 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
         published = publish_cut(run.pipeline, run.spark)
         described = metadata.describe_cut(published)
         yield dg.MaterializeResult(metadata=described, data_version=cut_version(published))
+        yield from judge(assets, running, Freshness.when_published(published))
         yield from prove_cut(context, assets, run)
         if config.follow_s > 0:
-            yield from _follow(context, assets, run, config.follow_s)
+            yield from _follow(context, assets, run, _Following(config.follow_s, running))
 
     return cut
 
@@ -88,10 +96,25 @@ def _merge_newcomers(
         yield merge_event(DataVersions(assets, context.instance), run.pipeline, merge)
 
 
+@dataclass
+class _Following:
+    """How long a run goes on, and when it has last reported how fresh its tables are."""
+
+    follow_s: float
+    running: Running
+    reported_at: float = field(default_factory=time.monotonic)
+
+    def is_freshness_due(self) -> bool:
+        is_due = time.monotonic() - self.reported_at >= FRESHNESS_EVERY_S
+        if is_due:
+            self.reported_at = time.monotonic()
+        return is_due
+
+
 def _follow(
-    context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun, follow_s: float
+    context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun, following: _Following
 ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-    wants_more = _until(context, assets.pipeline, follow_s)
+    wants_more = _until(context, assets.pipeline, following.follow_s)
     pause(run.pipeline.settings.idle_interval_s, wants_more)
     evaluations: list[dg.AssetCheckEvaluation] = []
     outcomes = follow_source(
@@ -109,6 +132,8 @@ def _follow(
             lineage = trace_lineage(run.pipeline)
             level_partitions(context.instance, assets.pipeline, lineage)
             yield from cycle_events(versions, run.pipeline, outcome, lineage)
+            if following.is_freshness_due():
+                yield from judge(assets, following.running, Freshness.when_published(outcome.cut))
     except CheckFailed:
         yield from evaluations
         raise

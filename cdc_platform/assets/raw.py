@@ -1,10 +1,11 @@
 """The raw layer: change records as the source sent them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import dagster as dg
 
 from cdc_platform import metadata
+from cdc_platform.assets.check_results import carry_over
 from cdc_platform.assets.data_versions import FOLLOWED
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PROOF_TAG
@@ -31,8 +32,11 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         "those on to the source's present; of all of them, their children, too. The one commit of a cycle "
         "alone advances the reader.",
     )
-    def raw_change_records(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def raw_change_records(
+        context: dg.AssetExecutionContext,
+    ) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None]]:
         run = find_run(context, assets.run_key)
+        yield from carry_over(context, assets)
         # Anyone who starts a run may have mended what kept files from being read; the sensor keeps to pauses.
         ends_pauses = PROOF_TAG not in context.run.tags
         # Dagster's own UI always names partitions; who starts a run by other means need not.
@@ -44,7 +48,7 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
             tokens = {partition.token: partition.key for partition in partitions}
             _add_window_metadata(context, read, tokens, set(keys))
         # What is said of the result would be said of each of its partitions.
-        return dg.MaterializeResult(data_version=FOLLOWED)
+        yield dg.MaterializeResult(data_version=FOLLOWED)
 
     return raw_change_records
 

@@ -1,7 +1,7 @@
 """The freshness check of a table: the lag of the newest cut stays below the bounds of the YAML.
 
-No run makes it, since a pipeline that stands still runs nothing: a sensor of its own reports it, from the
-lake's metadata. It counts the lag of the data, not the time since the last materialisation, so a table that
+Runs report it, and for a pipeline that stands still a sensor of its own does, from the lake's metadata. It
+counts the lag of the data, not the time since the last materialisation, so a table that
 nothing changes stays fresh.
 """
 
@@ -13,7 +13,9 @@ from typing import Final
 
 import dagster as dg
 
+from cdc_platform.assets.check_results import FRESH
 from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.claims import unfinished_runs
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.metadata import LAG, moment
@@ -23,7 +25,6 @@ from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.sensors import SOURCE_DEADLINE_S, Running, default_status, has_news
 from cdc_platform.visible import visible_text
 
-FRESH: Final = "fresh"
 LOOK_EVERY_S: Final = 30
 REPORT_EVERY_S: Final = 600.0
 """Results that stay the same are reported this often; others at once."""
@@ -39,6 +40,11 @@ class Freshness:
     cut: Cut | None
     lag_s: float
     news_since_micros: int | None = None
+
+    @classmethod
+    def when_published(cls, cut: Cut | None) -> "Freshness":
+        """Return how fresh the tables were when a cut was published."""
+        return cls(cut, cut.lag_s() if cut is not None else 0.0)
 
 
 def build_freshness_check(
@@ -83,24 +89,34 @@ def build_freshness_sensor(
         f"changes, else every {REPORT_EVERY_S:.0f} s. It starts no runs.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        return report(assets, settings, running, context.cursor, time.time_ns() // 1000)
+        is_running = bool(unfinished_runs(context.instance, settings.name))
+        now_micros = time.time_ns() // 1000
+        return report(assets, settings, running, Before(context.cursor, is_running), now_micros)
 
     return evaluate
 
 
+@dataclass(frozen=True)
+class Before:
+    """What an evaluation of the sensor begins with: the cursor, and whether a run of the pipeline goes on."""
+
+    cursor: str | None = None
+    is_running: bool = False
+
+
 def report(
-    assets: PipelineAssets, settings: PipelineSettings, running: Running, cursor: str | None, now_micros: int
+    assets: PipelineAssets, settings: PipelineSettings, running: Running, before: Before, now_micros: int
 ) -> dg.SensorResult | dg.SkipReason:
-    """Return the results, unless they are those of a recent report.
+    """Return the results, unless they are those of a recent report; a run reports good ones itself.
 
     Args:
         assets: the names of the pipeline's assets.
         settings: the pipeline's.
         running: has the bounds.
-        cursor: what the last evaluation has left.
+        before: what is known from before.
         now_micros: the present.
     """
-    memory = _Memory(**json.loads(cursor)) if cursor else _Memory()
+    memory = _Memory(**json.loads(before.cursor)) if before.cursor else _Memory()
     try:
         freshness = look(settings, now_micros, memory.news_since_micros)
     except CdcError as error:
@@ -108,6 +124,7 @@ def report(
     evaluations = list(judge(assets, running, freshness))
     results = ",".join("01"[evaluation.passed] + evaluation.severity.value for evaluation in evaluations)
     is_due = results != memory.results or now_micros / 1e6 - memory.reported_s >= REPORT_EVERY_S
+    is_due &= not (before.is_running and all(evaluation.passed for evaluation in evaluations))
     reported_s = now_micros / 1e6 if is_due else memory.reported_s
     after = _Memory(results, reported_s, freshness.news_since_micros)
     return dg.SensorResult(asset_events=evaluations if is_due else [], cursor=json.dumps(asdict(after)))
@@ -159,6 +176,8 @@ def judge(
 ) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield the result of each table; one that is in no cut yet is a warning."""
     cut, lag_s = freshness.cut, freshness.lag_s
+    if not running.has_freshness:
+        return
     published = {assets.table(name) for name in cut.tables} if cut is not None else set()
     is_late = running.fresh_fail_s is not None and lag_s > running.fresh_fail_s
     is_slow = running.fresh_warn_s is not None and lag_s > running.fresh_warn_s

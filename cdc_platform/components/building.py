@@ -76,7 +76,7 @@ def build_pipeline(
             *([build_copies(assets)] if assets.copies_first else []),
             *(build_table(assets, table) for table in assets.tables),
             *(build_history(assets, table) for table in assets.histories),
-            build_cut(assets),
+            build_cut(assets, running),
             build_maintenance(assets),
         ],
         asset_checks=[

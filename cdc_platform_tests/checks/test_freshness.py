@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.checks.freshness import REPORT_EVERY_S, report
+from cdc_platform.checks.freshness import REPORT_EVERY_S, Before, report
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -52,21 +53,21 @@ def results_of(outcome: dg.SensorResult | dg.SkipReason) -> dict[str, tuple[bool
 )
 def test_the_lag_decides(bank: PipelineSettings, lag_s: int, expected: tuple[bool, str]) -> None:
     """A table passes, warns or fails by how far the newest cut is behind this machine's clock."""
-    outcome = report(ASSETS, bank, RUNNING, None, POSITION + lag_s * SECOND)
+    outcome = report(ASSETS, bank, RUNNING, Before(), POSITION + lag_s * SECOND)
     assert expected == results_of(outcome)["accounts"]
 
 
 def test_a_table_in_no_cut_warns(bank: PipelineSettings) -> None:
     """What readers cannot see yet is not fresh, and no failure either."""
-    assert results_of(report(ASSETS, bank, RUNNING, None, POSITION))["transfers"] == (False, "WARN")
+    assert results_of(report(ASSETS, bank, RUNNING, Before(), POSITION))["transfers"] == (False, "WARN")
 
 
 def test_the_same_results_are_reported_now_and_then(bank: PipelineSettings) -> None:
     """Only a change is reported at once, so that the event log does not fill up."""
-    first = report(ASSETS, bank, RUNNING, None, POSITION + SECOND)
+    first = report(ASSETS, bank, RUNNING, Before(), POSITION + SECOND)
     assert isinstance(first, dg.SensorResult)
     for later_s, is_reported in ((30, False), (90, True), (REPORT_EVERY_S + 2, True)):
-        later = report(ASSETS, bank, RUNNING, first.cursor, POSITION + int(later_s * SECOND))
+        later = report(ASSETS, bank, RUNNING, Before(first.cursor), POSITION + int(later_s * SECOND))
         assert is_reported == bool(results_of(later)), later_s
 
 
@@ -78,16 +79,25 @@ def test_events_are_late_when_they_wait(tmp_path: Path) -> None:
     publish(settings, "accounts")
     # Nothing has been read yet, so there is something to read.
     seen_micros = POSITION + 3600 * SECOND
-    seen = report(ASSETS, settings, RUNNING, None, seen_micros)
+    seen = report(ASSETS, settings, RUNNING, Before(), seen_micros)
     assert isinstance(seen, dg.SensorResult)
     assert results_of(seen)["accounts"] == (True, "WARN")
     assert json.loads(str(seen.cursor))["news_since_micros"] == seen_micros
-    waiting = report(ASSETS, settings, RUNNING, seen.cursor, seen_micros + 70 * SECOND)
+    waiting = report(ASSETS, settings, RUNNING, Before(seen.cursor), seen_micros + 70 * SECOND)
     assert results_of(waiting)["accounts"] == (False, "WARN")
+
+
+def test_a_run_reports_good_results_itself(bank: PipelineSettings) -> None:
+    """While a run goes on the sensor speaks up only if something is late, as of a run that hangs."""
+    assets, during = PipelineAssets("bank", ("accounts",)), Before(is_running=True)
+    assert results_of(report(assets, bank, RUNNING, during, POSITION + SECOND)) == {}
+    late = report(assets, bank, RUNNING, during, POSITION + 61 * SECOND)
+    assert results_of(late) == {"accounts": (False, "WARN")}
 
 
 @pytest.mark.parametrize("name", ["fresh_warn_s", "fresh_fail_s"])
 def test_a_bound_is_a_positive_number(name: str) -> None:
     """A bound that every lag exceeds is refused by its name."""
+    bounds: dict[str, Any] = {name: 0.0}
     with pytest.raises(SettingError, match=f"runs.{name}"):
-        Running(**{name: 0.0})
+        Running(**bounds)

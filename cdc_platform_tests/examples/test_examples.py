@@ -3,8 +3,9 @@
 import gzip
 import json
 import os
+import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from xml.etree import ElementTree as ET
 
 import dagster as dg
+import duckdb
 import fastavro
 import polars as pl
 import pytest
@@ -241,35 +243,59 @@ def test_the_log_is_completed_where_that_is_wanted(pipelines: dict[str, Pipeline
         assert not [row for row in log_rows(pipelines[name]) if DEFAULT_PLACEHOLDER in str(row["new_values"])]
 
 
-@pytest.mark.integration
-def test_a_project_on_top(examples: dict[str, Synced], tmp_path: Path) -> None:
-    """A project of one's own checks, runs in processes of its own, and reads all its tables at one cut."""
+@pytest.fixture
+def on_top(examples: dict[str, Synced], tmp_path: Path) -> Callable[..., None]:
+    """Return what runs a command in the folder of the project on top of the shop; what it writes is in `tmp_path`."""
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n", encoding="utf-8")
-    reports = tmp_path / "reports"
     environment = {
         **os.environ,
         "DAGSTER_HOME": str(tmp_path),
         "PYTHONPATH": os.pathsep.join([str(ON_TOP / "src"), str(ROOT)]),
-        "REPORTS": str(reports),
+        "REPORTS": str(tmp_path / "reports"),
         "SHOP_DEFS": str(examples["datastream"].defs),
     }
-    for command in (("dg", "check", "defs"), ("dg", "launch", "--job", "reports")):
+
+    def run_there(*command: str) -> None:
         ended = subprocess.run(
             command, cwd=ON_TOP, env=environment, capture_output=True, text=True, check=False, timeout=300
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr
-    rows = pl.read_parquet(reports / "spending.parquet").rows()
+
+    return run_there
+
+
+@pytest.mark.integration
+def test_a_project_on_top(examples: dict[str, Synced], on_top: Callable[..., None], tmp_path: Path) -> None:
+    """Definitions of one's own load, and reports in Python and SQL read all tables at one cut."""
+    on_top("dg", "check", "defs")
+    on_top("dg", "launch", "--job", "reports")
+    rows = pl.read_parquet(tmp_path / "reports" / "spending.parquet").rows()
     assert rows == [
         (1, "Ada", 1, Decimal("49.90")),
         (2, "Ben", 1, Decimal("120.00")),
         (4, "Dora", 1, Decimal("7.05")),
     ]
-    lines = (reports / "by_status.csv").read_text(encoding="utf-8").splitlines()
+    lines = (tmp_path / "reports" / "by_status.csv").read_text(encoding="utf-8").splitlines()
     assert lines == ["status,orders,total,customers", "new,2,127.05,2", "shipped,1,49.90,1"]
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         (run_of_reports,) = instance.get_runs()
-    (cut,) = open_tables(examples["datastream"].defs).cuts()[-1:]
-    assert run_of_reports.tags["cdc_platform/cut/shop"] == str(cut.cut.cut)
+    cut = open_tables(examples["datastream"].defs).at().cut
+    assert run_of_reports.tags["cdc_platform/cut/shop"] == str(cut.cut)
+
+
+@pytest.mark.integration
+def test_dbt_on_top(on_top: Callable[..., None], tmp_path: Path) -> None:
+    """Dbt builds and tests its models on the tables of a cut."""
+    if shutil.which(os.environ.get("DBT", "dbt")) is None and os.environ.get("CI") != "true":
+        pytest.skip("No dbt was found; examples/on_top/README.md says how to install it")
+    on_top("dg", "launch", "--job", "dbt")
+    with duckdb.connect(str(tmp_path / "reports" / "warehouse.duckdb"), read_only=True) as warehouse:
+        rows = warehouse.execute("FROM customer_spending ORDER BY customer_id").fetchall()
+    assert rows == [
+        (1, "Ada", 1, Decimal("49.90")),
+        (2, "Ben", 1, Decimal("120.00")),
+        (4, "Dora", 1, Decimal("7.05")),
+    ]
 
 
 class Webhook(BaseHTTPRequestHandler):

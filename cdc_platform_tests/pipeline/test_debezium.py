@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.lake.state.markers import list_markers, markers_of
 from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
