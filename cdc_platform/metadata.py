@@ -107,6 +107,11 @@ def table_schema(schema: TableSchema) -> dg.TableSchema:
     )
 
 
+def describe_source(clock_micros: int) -> Metadata:
+    """Tell up to when a run found something to read."""
+    return {"Known up to": moment(clock_micros)}
+
+
 def describe_window(report: WindowReport, clock_micros: int) -> Metadata:
     """Tell how far one partition has been read."""
     return {
@@ -295,7 +300,7 @@ def describe_cut(cut: Cut | None) -> Metadata:
 
 def describe_seconds(seconds: Mapping[str, float]) -> Metadata:
     """Tell how long each step of a cycle took."""
-    return {f"Duration of {step} (s)": round(duration_s, 3) for step, duration_s in seconds.items()}
+    return {f"Step {step} (s)": round(duration_s, 3) for step, duration_s in seconds.items()}
 
 
 def describe_maintenance(outcome: "MaintenanceOutcome") -> Metadata:

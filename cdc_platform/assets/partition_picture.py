@@ -35,7 +35,7 @@ def draw_partitions(partitions: Sequence[Partition], watermark_micros: int | Non
 
     Args:
         partitions: what is drawn, sorted by start.
-        watermark_micros: the watermark; what is unfinished and no further is marked.
+        watermark_micros: the watermark; what is unfinished and no further is marked, if others are further.
     """
     if not partitions:
         return ""
@@ -87,11 +87,14 @@ def _shapes(
         return MARGIN + (lanes[token] + 0.5) * LANE_HEIGHT
 
     by_token = {partition.token: partition for partition in partitions}
+    unfinished = {partition.position_micros for partition in partitions if not partition.is_finished}
+    # Where all have come equally far, none holds the others.
+    held_at = watermark_micros if len(unfinished) > 1 else None
     for partition in partitions:
         start, stop, height = x(partition.start_micros), x(partition.position_micros), y(partition.token)
         for parent in (by_token[token] for token in partition.parent_tokens if token in by_token):
             yield _line(x(parent.position_micros), y(parent.token), start, height, "#8a93a2", 1)
-        is_held = partition.position_micros == watermark_micros and not partition.is_finished
+        is_held = partition.position_micros == held_at and not partition.is_finished
         colour = HOLDS_WATERMARK if is_held else COLOURS[partition.state]
         yield f"<g><title>{escape(partition.key)}</title>"
         yield f"{_line(start, height, max(stop, start + 3), height, colour, 6)}</g>"

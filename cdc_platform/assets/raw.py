@@ -34,7 +34,7 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
     )
     def raw_change_records(
         context: dg.AssetExecutionContext,
-    ) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None]]:
+    ) -> Iterator[dg.AssetCheckEvaluation | dg.AssetMaterialization | dg.MaterializeResult[None]]:
         run = find_run(context, assets.run_key)
         yield from carry_over(context, assets)
         # Anyone who starts a run may have mended what kept files from being read; the sensor keeps to pauses.
@@ -43,6 +43,8 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         is_chosen = context.has_partition_key or context.has_partition_key_range
         keys = context.partition_keys if is_chosen else None
         read = read_partitions(run.pipeline, run.spark, keys, ends_pauses=ends_pauses)
+        # Dagster counts what it never saw an event of as missing.
+        yield dg.AssetMaterialization(assets.source, metadata=metadata.describe_source(read.clock_micros))
         if keys is not None:
             partitions = trace_lineage(run.pipeline).partitions.values()
             tokens = {partition.token: partition.key for partition in partitions}

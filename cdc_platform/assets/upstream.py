@@ -36,7 +36,7 @@ NO_UPSTREAM = Upstream()
 
 
 def build_source(assets: PipelineAssets, title: str, kinds: Collection[str]) -> dg.AssetSpec:
-    """Return the asset that stands for what a pipeline reads; nothing materialises it.
+    """Return the asset that stands for what a pipeline reads; each run that reads it logs that it has.
 
     Args:
         assets: the names of the pipeline's assets.

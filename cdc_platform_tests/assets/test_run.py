@@ -165,7 +165,8 @@ def assert_complete(run: Whole) -> None:
     """Assert that a run has read, ordered, merged and published, and made its checks."""
     assert run.result.success
     assert balances(run.bench.pipeline) == {1: 100, 2: 100}
-    assert materialized(run.result) == [key.path[-1] for key in run.bench.assets.all_keys]
+    made = ["source", *(key.path[-1] for key in run.bench.assets.all_keys)]
+    assert materialized(run.result) == made
     evaluations = run.result.get_asset_check_evaluations()
     # The source's clock is made up, so nothing is said of how fresh the tables are.
     passed = {evaluation.check_name for evaluation in evaluations if evaluation.passed} - {FRESH}

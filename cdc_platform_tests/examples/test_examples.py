@@ -245,7 +245,7 @@ def test_the_log_is_completed_where_that_is_wanted(pipelines: dict[str, Pipeline
 
 @pytest.fixture
 def on_top(examples: dict[str, Synced], tmp_path: Path) -> Callable[..., None]:
-    """Return what runs a command in the folder of the project on top of the shop; what it writes is in `tmp_path`."""
+    """Return what runs a command in the folder of the project on top; it writes to `tmp_path`."""
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n", encoding="utf-8")
     environment = {
         **os.environ,
