@@ -5,13 +5,13 @@ counts the lag of the data, not the time since the last materialisation, so a ta
 nothing changes stays fresh.
 """
 
-import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import dagster as dg
+import msgspec
 
 from cdc_platform.assets.check_results import FRESH
 from cdc_platform.assets.layers import PipelineAssets
@@ -116,7 +116,7 @@ def report(
         before: what is known from before.
         now_micros: the present.
     """
-    memory = _Memory(**json.loads(before.cursor)) if before.cursor else _Memory()
+    memory = msgspec.json.decode(before.cursor, type=_Memory) if before.cursor else _Memory()
     try:
         freshness = look(settings, now_micros, memory.news_since_micros)
     except CdcError as error:
@@ -127,7 +127,9 @@ def report(
     is_due &= not (before.is_running and all(evaluation.passed for evaluation in evaluations))
     reported_s = now_micros / 1e6 if is_due else memory.reported_s
     after = _Memory(results, reported_s, freshness.news_since_micros)
-    return dg.SensorResult(asset_events=evaluations if is_due else [], cursor=json.dumps(asdict(after)))
+    return dg.SensorResult(
+        asset_events=evaluations if is_due else [], cursor=msgspec.json.encode(after).decode()
+    )
 
 
 @dataclass(frozen=True)
