@@ -15,6 +15,8 @@ from cdc_platform.assets.check_results import check_key, describe_check_result
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.components.loading import load_definitions, load_settings
 from cdc_platform.errors import SettingError
+from cdc_platform.metadata import COLUMN_SCHEMA
+from cdc_platform.model.base.column_comments import COLUMN_COMMENTS
 from cdc_platform.pipeline.checks.check_result import CheckResult
 from cdc_platform.pipeline.checks.invariants import CHECKS, QUARANTINE_EMPTY, checks_of
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
@@ -84,6 +86,19 @@ def test_every_asset_and_check_explains_itself(example: dg.Definitions) -> None:
     bare = [key.to_user_string() for key in graph.get_all_asset_keys() if not graph.get(key).description]
     bare += [str(key) for key in graph.asset_check_keys if not graph.get_check_spec(key).description]
     assert bare == []
+
+
+def test_every_column_of_the_platform_explains_itself(example: dg.Definitions) -> None:
+    """The UI describes each column of the platform's own tables, of both kinds of source."""
+    graph = example.resolve_asset_graph()
+    schemas = {
+        key.to_user_string(): graph.get(key).metadata[COLUMN_SCHEMA]
+        for key in graph.get_all_asset_keys()
+        if COLUMN_SCHEMA in graph.get(key).metadata
+    }
+    assert len({name.split("/")[1] for name in schemas}) == len(COLUMN_COMMENTS)
+    columns = [(name, column) for name, schema in schemas.items() for column in schema.columns]
+    assert [(name, column.name) for name, column in columns if not column.description] == []
 
 
 def test_every_check_but_a_warning_is_blocking(example: dg.Definitions) -> None:

@@ -27,6 +27,8 @@ SHOWN_WITHIN_S: Final = 240.0
 LOAD_AGAIN_S: Final = 20.0
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 ASSETS: Final = (
+    "platform",
+    "source",
     "raw_change_records",
     "partition_lineage",
     "change_log",

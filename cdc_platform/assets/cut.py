@@ -70,7 +70,7 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         published = publish_cut(run.pipeline, run.spark)
         described = metadata.describe_cut(published)
         yield dg.MaterializeResult(metadata=described, data_version=cut_version(published))
-        yield from judge(assets, running, Freshness.when_published(published))
+        yield from judge(assets, running, Freshness.after_cycle(published, assets.capabilities))
         yield from prove_cut(context, assets, run)
         if config.follow_s > 0:
             yield from _follow(context, assets, run, _Following(config.follow_s, running))
@@ -133,7 +133,8 @@ def _follow(
             level_partitions(context.instance, assets.pipeline, lineage)
             yield from cycle_events(versions, run.pipeline, outcome, lineage)
             if following.is_freshness_due():
-                yield from judge(assets, following.running, Freshness.when_published(outcome.cut))
+                freshness = Freshness.after_cycle(outcome.cut, assets.capabilities)
+                yield from judge(assets, following.running, freshness)
     except CheckFailed:
         yield from evaluations
         raise

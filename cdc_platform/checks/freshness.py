@@ -13,12 +13,13 @@ from typing import Final
 import dagster as dg
 import msgspec
 
-from cdc_platform.assets.check_results import FRESH
+from cdc_platform.assets.check_results import FRESH, as_result
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import unfinished_runs
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.metadata import LAG, moment
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading.trace import trace_lineage
@@ -42,9 +43,11 @@ class Freshness:
     news_since_micros: int | None = None
 
     @classmethod
-    def when_published(cls, cut: Cut | None) -> "Freshness":
-        """Return how fresh the tables were when a cut was published."""
-        return cls(cut, cut.lag_s() if cut is not None else 0.0)
+    def after_cycle(cls, cut: Cut | None, capabilities: SourceCapabilities) -> "Freshness":
+        """Return how fresh the tables are right after a cycle, which has read all events that there were."""
+        if cut is None or capabilities.hands_out_events:
+            return cls(cut, 0.0)
+        return cls(cut, cut.lag_s(time.time_ns() // 1000))
 
 
 def build_freshness_check(
@@ -64,14 +67,7 @@ def build_freshness_check(
         freshness = look(settings, time.time_ns() // 1000, news_since_micros=0)
         for evaluation in judge(assets, running, freshness):
             if evaluation.asset_check_key in context.selected_asset_check_keys:
-                yield dg.AssetCheckResult(
-                    asset_key=evaluation.asset_key,
-                    check_name=evaluation.check_name,
-                    passed=evaluation.passed,
-                    severity=evaluation.severity,
-                    description=evaluation.description,
-                    metadata=evaluation.metadata,
-                )
+                yield as_result(evaluation)
 
     return fresh
 

@@ -6,7 +6,7 @@ from typing import Final
 import dagster as dg
 from dagster import AssetCheckExecutionContext, AssetCheckResult
 
-from cdc_platform.assets.check_results import THROUGH_CYCLE, check_key, evaluate, table_check_keys
+from cdc_platform.assets.check_results import THROUGH_CYCLE, as_result, check_key, evaluate, table_check_keys
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PROOF_TAG
 from cdc_platform.lake.catalog.lake import LOG
@@ -51,7 +51,7 @@ def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefiniti
             result = check.run(run.pipeline, run.spark, _scope(context, run.pipeline, assets, check))
         for evaluation in evaluate(assets, check, result, mark.cycle):
             if evaluation.asset_check_key in context.selected_asset_check_keys:
-                yield _as_result(evaluation)
+                yield as_result(evaluation)
 
     return invariant
 
@@ -66,17 +66,6 @@ def _specs(assets: PipelineAssets, check: Check) -> Iterator[dg.AssetCheckSpec]:
         yield dg.AssetCheckSpec(
             table_key.name, asset=table_key.asset_key, description=check.table_description
         )
-
-
-def _as_result(evaluation: dg.AssetCheckEvaluation) -> AssetCheckResult:
-    return AssetCheckResult(
-        asset_key=evaluation.asset_key,
-        check_name=evaluation.check_name,
-        passed=evaluation.passed,
-        severity=evaluation.severity,
-        description=evaluation.description,
-        metadata=evaluation.metadata,
-    )
 
 
 def _scope(

@@ -6,7 +6,7 @@ def totals(orders: pl.DataFrame) -> None: ...
 dg.Definitions(assets=[totals], resources={"cut": CutIOManager(defs="shop/defs.yaml")})
 """
 
-from typing import Final
+from typing import Any, Final
 
 import dagster as dg
 import pyarrow as pa
@@ -95,7 +95,7 @@ def _convert(tables: TablesAtCut, context: dg.InputContext) -> object:
     if module in ("duckdb", "_duckdb"):
         optional_library("duckdb", "duckdb")
         return tables.duckdb(tables=[name]).table(name)
-    if kind is pa.Table or module in ("typing", "builtins"):
+    if kind in (pa.Table, Any):
         return tables.arrow(name)
     raise SettingError(
         context.name, f"must be a `pyarrow.Table`, `polars.DataFrame`, `duckdb.DuckDBPyRelation`, not: {kind}"

@@ -21,11 +21,14 @@ import dagster as dg
 import duckdb
 import fastavro
 import polars as pl
+import pyarrow as pa
 import pytest
 import yaml
 
 from cdc_platform.commands import check, sync
 from cdc_platform.components.loading import find_pipelines, load_each
+from cdc_platform.downstream.cut_io_manager import CutIOManager
+from cdc_platform.errors import SettingError, TableNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import ORDER_KEY
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
@@ -296,6 +299,38 @@ def test_dbt_on_top(on_top: Callable[..., None], tmp_path: Path) -> None:
         (2, "Ben", 1, Decimal("120.00")),
         (4, "Dora", 1, Decimal("7.05")),
     ]
+
+
+def load_orders(defs: Path, key: str, annotation: object) -> object:
+    """Return what an asset gets of a table that it takes with an annotation."""
+    loaded: list[object] = []
+
+    def orders_seen(orders: object) -> None:
+        loaded.append(orders)
+
+    orders_seen.__annotations__["orders"] = annotation
+    ins = {"orders": dg.AssetIn(key.split("/"), input_manager_key="cut")}
+    seen = dg.asset(ins=ins)(orders_seen)
+    upstream = dg.AssetSpec(key.split("/"))
+    dg.materialize([upstream, seen], resources={"cut": CutIOManager(defs=str(defs))}, selection=[seen])
+    return loaded[0]
+
+
+@pytest.mark.integration
+def test_an_input_has_the_form_of_its_annotation(examples: dict[str, Synced]) -> None:
+    """Arrow, Polars and DuckDB; what is no table of the cut, or has no such form, is refused by its name."""
+    defs = examples["datastream"].defs
+    totals = [Decimal("7.05"), Decimal("49.90"), Decimal("120.00")]
+    rows = load_orders(defs, "shop/orders", pa.Table)
+    assert isinstance(rows, pa.Table)
+    assert sorted(rows["total"].to_pylist()) == totals
+    relation = load_orders(defs, "shop/orders", duckdb.DuckDBPyRelation)
+    assert isinstance(relation, duckdb.DuckDBPyRelation)
+    assert sorted(row[0] for row in relation.project("total").fetchall()) == totals
+    with pytest.raises(TableNotFound, match="shop/carts"):
+        load_orders(defs, "shop/carts", pa.Table)
+    with pytest.raises(SettingError, match="orders"):
+        load_orders(defs, "shop/orders", dict)
 
 
 class Webhook(BaseHTTPRequestHandler):
