@@ -1,18 +1,20 @@
 """Metadata of runs in the UI; every key is spelled here and nowhere else."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 import pyarrow as pa
 
+from cdc_platform.assets.partition_picture import draw_partitions
 from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.column_comments import COLUMN_COMMENTS
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, watermark_micros
 from cdc_platform.model.stream.read_windows import WindowReport
-from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.visible import visible_text
 
 if TYPE_CHECKING:
@@ -21,26 +23,22 @@ if TYPE_CHECKING:
     from cdc_platform.pipeline.merging.build import MergeOutcome
     from cdc_platform.pipeline.ordering.order import OrderOutcome
     from cdc_platform.pipeline.publishing.maintain import MaintenanceOutcome
-    from cdc_platform.pipeline.reading.read import ReadOutcome
 
 Metadata = Mapping[str, Any]
 
 ROW_COUNT: Final = "dagster/row_count"
 COLUMN_SCHEMA: Final = "dagster/column_schema"
+COLUMN_LINEAGE: Final = "dagster/column_lineage"
 TABLE_NAME: Final = "dagster/table_name"
-STATUS_PAGE: Final = "status_page"
+LAG: Final = "Lag of the newest cut (s)"
+STATUS_PAGE: Final = "Status page"
 DASHBOARD_URL: Final = "CDC_PLATFORM_DASHBOARD_URL"
 """Environment variable with the address of `cdc-platform dashboard`, to which the page of a cut links."""
 
 SHOWN_PARTITIONS: Final = 200
-"""Most partitions that the tree and the table of the lineage show: the newest ones."""
-
-MARKS: Final = {
-    PartitionState.CREATED: "waits for its parents",
-    PartitionState.SCHEDULED: "to be read",
-    PartitionState.RUNNING: "live",
-    PartitionState.FINISHED: "finished",
-}
+"""Most partitions that the table of the lineage shows: the newest ones."""
+DRAWN_PARTITIONS: Final = 60
+"""The same of its picture."""
 
 
 def visible(metadata: Metadata) -> Metadata:
@@ -77,9 +75,12 @@ def moment(micros: int) -> dg.TimestampMetadataValue:
     return dg.MetadataValue.timestamp(to_datetime(micros))
 
 
-def arrow_schema(schema: pa.Schema) -> dg.TableSchema:
-    """Return the columns of one of the platform's own tables."""
-    return dg.TableSchema(columns=[dg.TableColumn(field.name, _type_name(field.type)) for field in schema])
+def own_schema(table: str, schema: pa.Schema) -> dg.TableSchema:
+    """Return the columns of one of the platform's own tables, with their descriptions."""
+    comments = COLUMN_COMMENTS[table]
+    return dg.TableSchema(
+        columns=[dg.TableColumn(field.name, _type_name(field.type), comments[field.name]) for field in schema]
+    )
 
 
 _TYPE_NAMES: Final = {pa.int64(): "bigint", pa.int32(): "int", pa.bool_(): "boolean"}
@@ -116,93 +117,40 @@ def table_schema(schema: TableSchema) -> dg.TableSchema:
     )
 
 
-def describe_read(read: "ReadOutcome", lineage: Lineage) -> Metadata:
-    """Report what a cycle has read, by kind of record, and how far behind the source's clock it is."""
-    watermark = watermark_micros(lineage)
-    lag = {"watermark_lag_s": seconds_between(watermark, read.clock_micros)} if watermark is not None else {}
-    return visible(
-        {
-            "cycle": read.cycle,
-            **{f"{kind.value}_records": read.records.get(kind, 0) for kind in _SOURCE_KINDS},
-            "windows_read": len(read.windows),
-            "windows_interrupted": len(read.interrupted),
-            **lag,
-            **({"windows": window_table(read.windows, lineage)} if read.windows else {}),
-        }
-    )
-
-
-_SOURCE_KINDS: Final = (RecordKind.DATA_CHANGE, RecordKind.HEARTBEAT, RecordKind.CHILD_PARTITIONS)
+def describe_source(clock_micros: int) -> Metadata:
+    """Report up to when a run found something to read."""
+    return {"Known up to": moment(clock_micros)}
 
 
 def describe_window(report: WindowReport, clock_micros: int) -> Metadata:
-    """Tell how far one partition has been read."""
+    """Report how far one partition has been read."""
     return {
-        "position": moment(report.end_inclusive_micros),
-        "position_lag_s": seconds_between(report.end_inclusive_micros, clock_micros),
-        "window_s": seconds_between(report.start_exclusive_micros, report.end_inclusive_micros),
-        "outcome": report.outcome.value,
-        **({"error": visible_text(report.error)} if report.error else {}),
+        "Position": moment(report.end_inclusive_micros),
+        "Lag of the partition (s)": seconds_between(report.end_inclusive_micros, clock_micros),
+        "Read window (s)": report.duration_s,
+        "Outcome": report.outcome.value,
+        **({"Error": visible_text(report.error)} if report.error else {}),
     }
-
-
-def window_table(windows: Iterable[WindowReport], lineage: Lineage) -> dg.TableMetadataValue:
-    """Return the windows of a cycle as a table."""
-    keys = {partition.token: partition.key for partition in lineage.partitions.values()}
-    return dg.MetadataValue.table(
-        [
-            dg.TableRecord(
-                {
-                    "partition": keys.get(report.token, report.token),
-                    "start_exclusive": to_rfc3339(report.start_exclusive_micros),
-                    "end_inclusive": to_rfc3339(report.end_inclusive_micros),
-                    "outcome": report.outcome.value,
-                    "error": report.error or "",
-                }
-            )
-            for report in windows
-        ]
-    )
 
 
 def describe_lineage(lineage: Lineage) -> Metadata:
-    """Tell the number of partitions in each state, and show them as a tree and as a table."""
+    """Report the number of partitions in each state, and show them as a picture and as a table."""
     partitions = sorted(
         lineage.partitions.values(), key=lambda partition: (partition.start_micros, partition.key)
     )
-    counts = {
-        f"{state.value}_partitions": sum(partition.state is state for partition in partitions)
-        for state in PartitionState
-    }
+    counts = Counter(partition.state for partition in partitions)
     watermark = watermark_micros(lineage)
+    picture = draw_partitions(partitions[-DRAWN_PARTITIONS:], watermark)
     return {
-        "cycle": lineage.cycle,
-        ROW_COUNT: len(partitions),
-        **counts,
-        **({"watermark": moment(watermark)} if watermark is not None else {}),
-        "partition_tree": dg.MetadataValue.md(partition_tree(partitions[-SHOWN_PARTITIONS:])),
-        "partitions": _partition_table(partitions[-SHOWN_PARTITIONS:]),
+        **_numbered(lineage.cycle),
+        "Partitions being read": counts[PartitionState.RUNNING],
+        "Partitions to be read": counts[PartitionState.SCHEDULED],
+        "Partitions waiting for parents": counts[PartitionState.CREATED],
+        "Partitions that have ended": str(counts[PartitionState.FINISHED]),
+        **({"Watermark": moment(watermark)} if watermark is not None else {}),
+        "Picture": dg.MetadataValue.md(picture),
+        "Partitions": _partition_table(partitions[-SHOWN_PARTITIONS:]),
     }
-
-
-def partition_tree(partitions: Sequence[Partition]) -> str:
-    """Return partitions as a nested Markdown list; one that merged stands below its first parent."""
-    shown = {partition.token for partition in partitions}
-    children: dict[str | None, list[Partition]] = {}
-    for partition in partitions:
-        parent = next((token for token in partition.parent_tokens if token in shown), None)
-        children.setdefault(parent, []).append(partition)
-    lines: list[str] = []
-    pending = [(0, partition) for partition in reversed(children.get(None, []))]
-    while pending:
-        depth, partition = pending.pop()
-        merged = f", merged from {len(partition.parent_tokens)}" if len(partition.parent_tokens) > 1 else ""
-        lines.append(f"{'  ' * depth}- `{partition.key}` {MARKS[partition.state]}{merged}")
-        # A chain of partitions is a straight line, not an ever deeper list.
-        below = children.get(partition.token, [])
-        deeper = depth + 1 if len(below) > 1 else depth
-        pending += [(deeper, child) for child in reversed(below)]
-    return "\n".join(lines)
 
 
 def _partition_table(partitions: Sequence[Partition]) -> dg.TableMetadataValue:
@@ -223,35 +171,35 @@ def _partition_table(partitions: Sequence[Partition]) -> dg.TableMetadataValue:
     )
 
 
-def describe_order(order: "OrderOutcome", clock_micros: int, rows: int | None) -> Metadata:
+def _numbered(cycle: int) -> Metadata:
+    """Return the number of a cycle as text: the UI plots numbers, and this one only grows."""
+    return {"Cycle": str(cycle)}
+
+
+def describe_order(order: "OrderOutcome", rows: int | None) -> Metadata:
     """Report what a step has added to the log, and how far the log reaches."""
-    reach: Metadata = {}
-    if order.watermark_micros is not None:
-        reach = {
-            "watermark": moment(order.watermark_micros),
-            "watermark_lag_s": seconds_between(order.watermark_micros, clock_micros),
-        }
+    reach = {"Watermark": moment(order.watermark_micros)} if order.watermark_micros is not None else {}
     return {
-        "cycle": order.cycle,
-        "changes": order.changes,
-        "transactions": order.transactions,
-        "quarantined": order.quarantined,
-        **({ROW_COUNT: rows} if rows is not None else {}),
+        **_numbered(order.cycle),
+        "Changes": order.changes,
+        "Transactions": order.transactions,
+        "Records quarantined": order.quarantined,
+        **({"Changes in the log": str(rows)} if rows is not None else {}),
         **reach,
     }
 
 
 def describe_copies(outcome: "CopyOutcome") -> Metadata:
-    """Tell how far the initial copies are that a step went on with."""
+    """Report how far the initial copies are that a step went on with."""
     return visible(
         {
-            "tables_copying": len([copy for copy in outcome.copies if not copy.is_complete]),
-            "rows_copied": outcome.rows,
-            **({"notes": dg.MetadataValue.md("\n\n".join(outcome.notes))} if outcome.notes else {}),
+            "Tables being copied": len([copy for copy in outcome.copies if not copy.is_complete]),
+            "Rows copied": outcome.rows,
+            **({"Notes": dg.MetadataValue.md("\n\n".join(outcome.notes))} if outcome.notes else {}),
             **(
-                {"failure": f"{type(outcome.failure).__name__}: {outcome.failure}"} if outcome.failure else {}
+                {"Failure": f"{type(outcome.failure).__name__}: {outcome.failure}"} if outcome.failure else {}
             ),
-            **({"copies": _copy_table(outcome)} if outcome.copies else {}),
+            **({"Copies": _copy_table(outcome)} if outcome.copies else {}),
         }
     )
 
@@ -273,37 +221,85 @@ def _copy_table(outcome: "CopyOutcome") -> dg.TableMetadataValue:
     )
 
 
-def describe_merge(merge: "MergeOutcome", schema: TableSchema, rows: int | None) -> Metadata:
-    """Report what a step did to a table."""
+def describe_merge(
+    merge: "MergeOutcome", schema: TableSchema, rows: int | None, log: dg.AssetKey
+) -> Metadata:
+    """Report what a step did to a table, and what its columns are made of."""
     return {
-        "cycle": merge.cycle,
-        "rows_appended": merge.appended,
-        "rows_updated": merge.updated,
-        "rows_deleted": merge.deleted,
-        "fell_back": int(merge.fell_back),
-        COLUMN_SCHEMA: table_schema(schema),
-        **({ROW_COUNT: rows} if rows is not None else {}),
-        **({"snapshot_id": str(merge.snapshot_id)} if merge.snapshot_id is not None else {}),
+        "Rows appended": merge.appended,
+        "Rows updated": merge.updated,
+        "Rows deleted": merge.deleted,
+        **_describe_version(merge, schema, rows, log),
     }
 
 
-def describe_history(merge: "MergeOutcome", schema: TableSchema, rows: int | None) -> Metadata:
-    """Report what a step did to a history."""
-    described = describe_merge(merge, schema, rows)
-    renamed = {"versions_appended": merge.appended, "versions_ended": merge.updated}
-    return {key: value for key, value in described.items() if not key.startswith("rows_")} | renamed
-
-
-def describe_cut(cut: Cut | None, clock_micros: int) -> Metadata:
-    """Report what readers see now."""
-    if cut is None:
-        return {"cut": 0}
+def describe_history(
+    merge: "MergeOutcome", schema: TableSchema, rows: int | None, log: dg.AssetKey
+) -> Metadata:
+    """Report what a step did to a history, and what its columns are made of."""
     return {
-        "cut": cut.cut,
-        "cycle": cut.cycle,
-        "position": moment(cut.position_micros),
-        "cut_lag_s": seconds_between(cut.position_micros, clock_micros),
-        "tables": dg.MetadataValue.table(
+        "Versions appended": merge.appended,
+        "Versions ended": merge.updated,
+        **_describe_version(merge, schema, rows, log),
+    }
+
+
+def _describe_version(
+    merge: "MergeOutcome", schema: TableSchema, rows: int | None, log: dg.AssetKey
+) -> Metadata:
+    keys = {column.name for column in schema.key_columns}
+    made_of = {
+        column.name: [dg.TableColumnDep(log, "keys" if column.name in keys else "new_values")]
+        for column in schema.columns
+    }
+    return {
+        **_numbered(merge.cycle),
+        "Merged in full": bool(merge.fell_back),
+        COLUMN_SCHEMA: table_schema(schema),
+        COLUMN_LINEAGE: dg.TableColumnLineage(made_of),
+        **({ROW_COUNT: rows} if rows is not None else {}),
+        **({"Snapshot": str(merge.snapshot_id)} if merge.snapshot_id is not None else {}),
+    }
+
+
+def log_lineage(raw: dg.AssetKey) -> dg.TableColumnLineage:
+    """Return what the columns of the log are made of."""
+    return dg.TableColumnLineage(
+        {
+            column: [dg.TableColumnDep(raw, raw_column) for raw_column in raw_columns]
+            for column, raw_columns in LOG_LINEAGE.items()
+        }
+    )
+
+
+LOG_LINEAGE: Final[Mapping[str, Sequence[str]]] = {
+    "table_name": ["table_name"],
+    "change_kind": ["mod_type"],
+    "ordering_key": ["record_order"],
+    "commit_timestamp": ["record_timestamp"],
+    "transaction_id": ["server_transaction_id"],
+    "record_id": ["record_sequence"],
+    "records_in_transaction": ["number_of_records_in_transaction"],
+    "partition_token": ["partition_token"],
+    "keys": ["mods"],
+    "new_values": ["mods"],
+    "old_values": ["mods"],
+    "is_whole_row": ["value_capture_type", "mod_type"],
+    "is_system_transaction": ["is_system_transaction"],
+    "transaction_tag": ["transaction_tag"],
+}
+
+
+def describe_cut(cut: Cut | None) -> Metadata:
+    """Report what readers see now, and how far behind it was when they got to see it."""
+    if cut is None:
+        return {"Cut": "0"}
+    return {
+        "Cut": str(cut.cut),
+        **_numbered(cut.cycle),
+        "Position": moment(cut.position_micros),
+        LAG: cut.lag_s(),
+        "Tables": dg.MetadataValue.table(
             [
                 dg.TableRecord({"table": name, "snapshot_id": str(snapshot)})
                 for name, snapshot in cut.tables.items()
@@ -312,10 +308,15 @@ def describe_cut(cut: Cut | None, clock_micros: int) -> Metadata:
     }
 
 
+def describe_seconds(seconds: Mapping[str, float]) -> Metadata:
+    """Report how long each step of a cycle took."""
+    return {f"Step {step} (s)": round(duration_s, 3) for step, duration_s in seconds.items()}
+
+
 def describe_maintenance(outcome: "MaintenanceOutcome") -> Metadata:
-    """Tell how many files maintenance has rewritten and deleted."""
+    """Report how many files maintenance has rewritten and deleted."""
     return {
-        "minor_files": outcome.minor_files,
-        "major_files": outcome.major_files,
-        "expired_files": outcome.expired_files,
+        "Small files compacted": outcome.minor_files,
+        "Large files rewritten": outcome.major_files,
+        "Files expired": outcome.expired_files,
     }

@@ -39,8 +39,16 @@ def compare_keys(instance: dg.DagsterInstance, pipeline: str, lineage: Lineage) 
 
 
 def add_live_partitions(instance: dg.DagsterInstance, pipeline: str, lineage: Lineage) -> None:
-    """Add what may be read now; retiring is left to the sensor, for a run may still name old keys."""
+    """Add what may be read now; retiring comes later, for a run may still name old keys."""
     changes = compare_keys(instance, pipeline, lineage)
     if changes.added:
         name = change_stream_partitions(pipeline).name
         instance.add_dynamic_partitions(str(name), list(changes.added))
+
+
+def level_partitions(instance: dg.DagsterInstance, pipeline: str, lineage: Lineage) -> None:
+    """Add what may be read now, and retire what has ended: for a run that names no partition any more."""
+    retired = compare_keys(instance, pipeline, lineage).retired
+    add_live_partitions(instance, pipeline, lineage)
+    for key in retired:
+        instance.delete_dynamic_partition(str(change_stream_partitions(pipeline).name), key)

@@ -3,6 +3,7 @@
 It is plain Python on the lake's metadata: no Spark, and one short question to the source before each run.
 """
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PIPELINE_TAG, PROOF_TAG, failures_in_a_row, unfinished_runs
-from cdc_platform.errors import CdcError, SourceError
+from cdc_platform.errors import CdcError, SettingError, SourceError
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
@@ -43,6 +44,13 @@ class Running:
     sensor: Annotated[
         bool, Described("Whether the sensor is on from the start; the UI can switch it later.")
     ] = True
+    schedule: Annotated[
+        str | None,
+        Described(
+            "Cron expression, in UTC, of runs of one cycle, such as `0 6 * * *`; with `sensor: false` they "
+            "are the only ones. Empty means no schedule."
+        ),
+    ] = None
     poll_s: Annotated[
         int, Described("Least seconds between two evaluations of the sensor; Dagster's floor is 5.")
     ] = 3
@@ -60,18 +68,72 @@ class Running:
             "reads whole tables."
         ),
     ] = 600.0
+    fresh_warn_s: Annotated[
+        float | None,
+        Described("Lag of the newest cut, in seconds, above which the check `fresh` of each table warns."),
+    ] = 300.0
+    fresh_fail_s: Annotated[
+        float | None,
+        Described("The same above which it fails. Empty, as with `fresh_warn_s`, means no such bound."),
+    ] = 3600.0
     owners: Annotated[
         tuple[str, ...], Described("Owners of the assets: e-mail addresses, or `team:NAME`.")
     ] = ()
 
+    def __post_init__(self) -> None:
+        for name in ("fresh_warn_s", "fresh_fail_s"):
+            if (bound := getattr(self, name)) is not None and not 0 < bound < math.inf:
+                raise SettingError(f"runs.{name}", f"must be a positive number of seconds: {bound}")
+
+    @property
+    def has_freshness(self) -> bool:
+        """Whether the tables have a check of their freshness."""
+        return self.fresh_warn_s is not None or self.fresh_fail_s is not None
+
+    @property
+    def freshness_text(self) -> str:
+        """What the freshness check promises, as a sentence."""
+        bounds = {"warns": self.fresh_warn_s, "fails": self.fresh_fail_s}
+        texts = [f"{verb} above {bound:g} s" for verb, bound in bounds.items() if bound is not None]
+        return f"The lag of the newest cut is small: the check {' and '.join(texts)}."
+
 
 @dataclass(frozen=True)
 class RunSelection:
-    """Selection of a sensor's run: all assets, the checks of every run, and at times the reconciliations."""
+    """Selection of a sensor's run: all assets, and the checks that are steps of it.
+
+    The pipeline's own checks are none: they run within the steps, so that their last results stay in view.
+    """
 
     assets: PipelineAssets
-    checks: tuple[dg.AssetCheckKey, ...]
-    proofs: tuple[dg.AssetCheckKey, ...]
+    checks: tuple[dg.AssetCheckKey, ...] = ()
+
+
+def default_status(running: Running) -> dg.DefaultSensorStatus:
+    """Return whether the sensors of a pipeline are on from the start."""
+    return dg.DefaultSensorStatus.RUNNING if running.sensor else dg.DefaultSensorStatus.STOPPED
+
+
+def build_schedule(
+    settings: PipelineSettings, cron: str, job: UnresolvedAssetJobDefinition
+) -> dg.ScheduleDefinition:
+    """Return the schedule of a pipeline's runs of one cycle, in which every check is a step.
+
+    Raises:
+        SettingError: the expression is none of cron's.
+    """
+    try:
+        return dg.ScheduleDefinition(
+            name=f"{settings.name}_sync_schedule",
+            job=job,
+            cron_schedule=cron,
+            default_status=dg.DefaultScheduleStatus.RUNNING,
+            description=f"Runs a cycle of `{settings.name}` and all of its checks.",
+        )
+    except dg.DagsterInvalidDefinitionError as error:
+        raise SettingError(
+            "runs.schedule", f"must be a cron expression such as `0 6 * * *`: {cron}"
+        ) from error
 
 
 def build_sensor(
@@ -83,7 +145,7 @@ def build_sensor(
         name=f"{settings.name}_sync_sensor",
         job=job,
         minimum_interval_seconds=running.poll_s,
-        default_status=dg.DefaultSensorStatus.RUNNING if running.sensor else dg.DefaultSensorStatus.STOPPED,
+        default_status=default_status(running),
         description=f"Adds and retires the partitions that `{settings.name}` reads, and asks for one "
         "run over all live ones as soon as the last run has ended.",
     )
@@ -156,7 +218,7 @@ def _request(
     with_proof = _is_proof_due(instance, assets.pipeline, running.prove_every_s)
     request = dg.RunRequest(
         asset_selection=assets.all_keys,
-        asset_check_keys=[*selection.checks, *(selection.proofs if with_proof else ())],
+        asset_check_keys=list(selection.checks),
         run_config=_run_config(assets, running),
         tags={
             PIPELINE_TAG: assets.pipeline,

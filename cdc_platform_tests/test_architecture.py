@@ -17,7 +17,7 @@ ENGINES: Final = CORE | {"sources", "lake", "spark"}
 STEPS: Final = ENGINES | {"pipeline"}
 DAGSTER_FILES: Final = frozenset(
     {
-        *("assets", "checks", "claims", "components", "definitions", "metadata", "partitions"),
+        *("assets", "checks", "claims", "components", "definitions", "downstream", "metadata", "partitions"),
         *("resources", "sensors"),
     },
 )

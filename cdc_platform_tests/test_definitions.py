@@ -11,10 +11,12 @@ import dagster as dg
 import pytest
 
 from cdc_platform import definitions
-from cdc_platform.assets.check_results import describe_check_result
+from cdc_platform.assets.check_results import check_key, describe_check_result
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.components.loading import load_definitions, load_settings
 from cdc_platform.errors import SettingError
+from cdc_platform.metadata import COLUMN_SCHEMA
+from cdc_platform.model.base.column_comments import COLUMN_COMMENTS
 from cdc_platform.pipeline.checks.check_result import CheckResult
 from cdc_platform.pipeline.checks.invariants import CHECKS, QUARANTINE_EMPTY, checks_of
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
@@ -86,10 +88,29 @@ def test_every_asset_and_check_explains_itself(example: dg.Definitions) -> None:
     assert bare == []
 
 
-def test_every_check_but_a_warning_is_blocking(example: dg.Definitions) -> None:
-    """A failing check fails the run, so that CI sees it and nothing downstream is made."""
+def test_every_column_of_the_platform_explains_itself(example: dg.Definitions) -> None:
+    """The UI describes each column of the platform's own tables, of both kinds of source."""
     graph = example.resolve_asset_graph()
-    warning = {key.name for key in graph.asset_check_keys if not graph.get_check_spec(key).blocking}
+    schemas = {
+        key.to_user_string(): graph.get(key).metadata[COLUMN_SCHEMA]
+        for key in graph.get_all_asset_keys()
+        if COLUMN_SCHEMA in graph.get(key).metadata
+    }
+    assert len({name.split("/")[1] for name in schemas}) == len(COLUMN_COMMENTS)
+    columns = [(name, column) for name, schema in schemas.items() for column in schema.columns]
+    assert [(name, column.name) for name, column in columns if not column.description] == []
+
+
+def test_every_check_but_a_warning_is_blocking(example: dg.Definitions) -> None:
+    """A failing check fails the run, so that CI sees it and nothing downstream is made.
+
+    Those of single tables block nothing: the same check of all tables does.
+    """
+    graph = example.resolve_asset_graph()
+    specs = [
+        graph.get_check_spec(key) for key in graph.asset_check_keys if key.asset_key.path[0][-5:] == "__cdc"
+    ]
+    warning = {spec.name for spec in specs if not spec.blocking}
     assert {check.name for check in CHECKS if check.is_warning} == warning
     assert QUARANTINE_EMPTY in warning
 
@@ -107,8 +128,9 @@ def test_quarantine_warns_or_fails_and_never_blocks(
     loaded = load_settings(path)
     checks = checks_of(loaded.capabilities, fail_on_quarantine=loaded.fail_on_quarantine)
     check = next(check for check in checks if check.name == QUARANTINE_EMPTY)
+    key = check_key(PipelineAssets("bank", ()), check)
     actual = describe_check_result(
-        PipelineAssets("bank", ()), check, CheckResult(False, "one is held", {}), 1
+        key, check, CheckResult(False, "one is held", {}), 1, blocking=check.is_blocking
     )
     assert (severity, False) == (actual.severity, actual.blocking)
     (built,) = load_definitions(path).values()

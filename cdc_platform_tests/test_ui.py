@@ -25,6 +25,8 @@ WITHIN_S: Final = 600.0
 SHOWN_WITHIN_S: Final = 240.0
 LOAD_AGAIN_S: Final = 20.0
 ASSETS: Final = (
+    "platform",
+    "source",
     "raw_change_records",
     "partition_lineage",
     "change_log",

@@ -3,11 +3,11 @@
 import dagster as dg
 
 from cdc_platform import metadata
+from cdc_platform.assets.data_versions import FOLLOWED
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import count_rows, head
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.reading.read import newest_known_micros
 from cdc_platform.resources import find_run
 
 
@@ -17,11 +17,10 @@ def build_change_log(assets: PipelineAssets) -> dg.AssetsDefinition:
     @dg.asset(
         **assets.arguments(
             assets.log,
-            "log",
             {"pyspark", "iceberg"},
-            **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(assets.own_schema(assets.log))},
+            **assets.own_columns(assets.log),
+            **{metadata.COLUMN_LINEAGE: metadata.log_lineage(assets.raw)},
         ),
-        deps=[assets.raw, assets.lineage],
         description="Every change of the source exactly once, in one order; where the source reports its "
         "transactions, whole ones only.\n\n"
         "It reaches to the watermark: what any partition has yet to deliver is not in it.",
@@ -30,7 +29,6 @@ def build_change_log(assets: PipelineAssets) -> dg.AssetsDefinition:
         run = find_run(context, assets.run_key)
         order = order_changes(run.pipeline, run.spark)
         rows = count_rows(head(run.pipeline.lake.system_table(LOG)))
-        clock_micros = newest_known_micros(run.pipeline)
-        return dg.MaterializeResult(metadata=metadata.describe_order(order, clock_micros, rows))
+        return dg.MaterializeResult(metadata=metadata.describe_order(order, rows), data_version=FOLLOWED)
 
     return change_log

@@ -1,20 +1,28 @@
-"""Check results in Dagster: the names of a pipeline's checks, and their evaluations."""
+"""Check results in Dagster: the keys of a pipeline's checks, and their evaluations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import dagster as dg
 
 from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.claims import PROOF_TAG
 from cdc_platform.errors import CheckFailed
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.metadata import visible
-from cdc_platform.pipeline.checks.check_result import Check, CheckResult
+from cdc_platform.model.schema.table_options import history_name
+from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, CheckResult, checking
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.checks.running_checks import Guard
 from cdc_platform.resources import PipelineRun
 from cdc_platform.visible import visible_text
 
 THROUGH_CYCLE: Final = "checked_through_cycle"
+FRESH: Final = "fresh"
+"""The check of a table's freshness: checks/freshness.py."""
+CHECKED_AT: Final = "Checked at"
+"""When a result was found that a later run repeats."""
 
 
 def check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:
@@ -29,45 +37,141 @@ def check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:
     return dg.AssetCheckKey(layers[check.asset], check.name)
 
 
-def describe_check_result(
+def table_check_keys(assets: PipelineAssets, check: Check) -> Mapping[str, dg.AssetCheckKey]:
+    """Return the keys of the same check of each table or history, by its name in a cut."""
+    if not check.table_name:
+        return {}
+    names = map(history_name, assets.histories) if check.reads_histories else assets.tables
+    return {name: dg.AssetCheckKey(assets.table(name), check.table_name) for name in names}
+
+
+def evaluate(
     assets: PipelineAssets, check: Check, result: CheckResult, cycle: int
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """Yield what a check found in the log through a cycle: in total, and in each table that it looked at."""
+    yield describe_check_result(check_key(assets, check), check, result, cycle, blocking=check.is_blocking)
+    for name, key in table_check_keys(assets, check).items():
+        if name in result.tables:
+            yield describe_check_result(key, check, result.tables[name], cycle)
+
+
+def describe_check_result(
+    key: dg.AssetCheckKey, check: Check, result: CheckResult, cycle: int, *, blocking: bool = False
 ) -> dg.AssetCheckEvaluation:
-    """Return what a check found in the log through a cycle, as Dagster keeps it."""
-    key = check_key(assets, check)
+    """Return a result as Dagster keeps it; of a table it blocks nothing, since the total result does."""
     return dg.AssetCheckEvaluation(
         asset_key=key.asset_key,
         check_name=key.name,
         passed=result.passed,
         severity=dg.AssetCheckSeverity.WARN if check.is_warning else dg.AssetCheckSeverity.ERROR,
         description=visible_text(result.summary),
-        metadata=visible({**result.facts, THROUGH_CYCLE: cycle}),
-        blocking=check.is_blocking,
+        # The UI plots numbers, and this one only grows.
+        metadata=visible({**result.facts, THROUGH_CYCLE: str(cycle)}),
+        blocking=blocking,
+    )
+
+
+def as_result(evaluation: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
+    """Return an evaluation as the result of a check that is a step."""
+    return dg.AssetCheckResult(
+        asset_key=evaluation.asset_key,
+        check_name=evaluation.check_name,
+        passed=evaluation.passed,
+        severity=evaluation.severity,
+        description=evaluation.description,
+        metadata=evaluation.metadata,
     )
 
 
 def check_log(
     context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Run the checks of every cycle before something is published, unless the run makes them as its own.
+    """Run the checks of every cycle before something is published, unless they are steps of the run.
 
     What an earlier run refused to publish is not published by one that leaves the log and its checks out.
 
     Raises:
         CheckFailed: one that blocks has failed.
     """
-    layer = context.job_def.asset_layer
-    due = [check for check in checks_of(run.pipeline.capabilities) if check.every_cycle and check.is_blocking]
-    # It has checks as well as assets, though it says assets only.
-    if all(layer.has(check_key(assets, check)) for check in due):  # type: ignore[arg-type]
+    checks = checks_of(run.pipeline.capabilities)
+    due = [check for check in checks if check.every_cycle and check.is_blocking]
+    if all(_is_step(context, assets, check) for check in due):
         return
     evaluations: list[dg.AssetCheckEvaluation] = []
     try:
         Guard(
             run.pipeline,
             run.spark,
-            lambda *results: evaluations.append(describe_check_result(assets, *results)),
+            lambda *results: evaluations.extend(evaluate(assets, *results)),
+            every_s=run.pipeline.settings.check_every_s or 0.0,
         ).run_due()
     except CheckFailed:
         yield from evaluations
         raise
     yield from evaluations
+
+
+def prove_cut(
+    context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """Make the checks of whole tables at the newest cut, if the run is to and they are no steps of it.
+
+    A check that is a step shows as running from the start of its run, and hides its last result meanwhile.
+
+    Raises:
+        CheckFailed: one that blocks has failed; all have been made.
+    """
+    if context.run.tags.get(PROOF_TAG) != "true":
+        return
+    cycle = read_mark(run.pipeline.lake.system_table(LOG)).cycle
+    failed: dict[str, str] = {}
+    with checking(run.pipeline, run.spark):
+        for check in checks_of(run.pipeline.capabilities):
+            if check.every_cycle or _is_step(context, assets, check):
+                continue
+            result = check.run(run.pipeline, run.spark, EVERYTHING)
+            yield from evaluate(assets, check, result, cycle)
+            if check.is_blocking and not result.passed:
+                failed[check.name] = result.summary
+    if failed:
+        raise CheckFailed(failed)
+
+
+def carry_over(
+    context: dg.AssetExecutionContext, assets: PipelineAssets
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """Repeat the last results at the beginning of a run, which has no newer ones yet.
+
+    Dagster shows no result of an earlier run once an asset is materialised again.
+    """
+    storage = context.instance.event_log_storage
+    for summary in storage.get_asset_check_summary_records(all_check_keys(assets)).values():
+        record = summary.last_completed_check_execution_record
+        evaluation = record.evaluation if record is not None else None
+        # A check that was planned and never made has something else there.
+        if record is None or not isinstance(evaluation, dg.AssetCheckEvaluation):
+            continue
+        checked_at = {CHECKED_AT: dg.MetadataValue.timestamp(record.create_timestamp)}
+        yield dg.AssetCheckEvaluation(
+            asset_key=evaluation.asset_key,
+            check_name=evaluation.check_name,
+            passed=evaluation.passed,
+            severity=evaluation.severity,
+            description=evaluation.description,
+            metadata={**checked_at, **evaluation.metadata},
+            # What has failed before blocks by failing again.
+            blocking=False,
+        )
+
+
+def all_check_keys(assets: PipelineAssets) -> list[dg.AssetCheckKey]:
+    """Return the keys of all checks of a pipeline and its tables."""
+    keys = [dg.AssetCheckKey(key, FRESH) for key in assets.all_tables]
+    for check in checks_of(assets.capabilities):
+        keys += [check_key(assets, check), *table_check_keys(assets, check).values()]
+    return keys
+
+
+def _is_step(context: dg.AssetExecutionContext, assets: PipelineAssets, check: Check) -> bool:
+    # The layer has checks as well as assets, though it says assets only.
+    return context.job_def.asset_layer.has(check_key(assets, check))  # type: ignore[arg-type]

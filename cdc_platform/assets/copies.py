@@ -3,9 +3,9 @@
 import dagster as dg
 
 from cdc_platform import metadata
+from cdc_platform.assets.data_versions import FOLLOWED
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.lake.state.cuts import newest_cut
-from cdc_platform.model.base.schemas import COPIES
 from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.resources import find_run
 from cdc_platform.visible import visible_text
@@ -17,9 +17,8 @@ def build_copies(assets: PipelineAssets) -> dg.AssetsDefinition:
     @dg.asset(
         **assets.arguments(
             assets.copies,
-            "copies",
-            {"spanner", "pyspark", "iceberg"},
-            **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(COPIES)},
+            {"pyspark", "iceberg"},
+            **assets.own_columns(assets.copies),
         ),
         description="How the rows that a table holds already are copied: its moment, and its chunks.\n\n"
         "Materialising it copies for as long as `copy_s` says. A table is in no cut until its copy is "
@@ -36,6 +35,6 @@ def build_copies(assets: PipelineAssets) -> dg.AssetsDefinition:
             if newest_cut(run.pipeline.lake) is None:
                 raise outcome.failure
             context.log.error("%s: %s", type(outcome.failure).__name__, visible_text(str(outcome.failure)))
-        return dg.MaterializeResult(metadata=metadata.describe_copies(outcome))
+        return dg.MaterializeResult(metadata=metadata.describe_copies(outcome), data_version=FOLLOWED)
 
     return copies

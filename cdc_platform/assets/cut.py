@@ -2,27 +2,34 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
 
 import dagster as dg
 from pydantic import Field
 
 from cdc_platform import metadata
-from cdc_platform.assets.check_results import check_log, describe_check_result
+from cdc_platform.assets.check_results import check_log, evaluate, prove_cut
+from cdc_platform.assets.data_versions import DataVersions, cut_version
 from cdc_platform.assets.events import cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.checks.freshness import Freshness, judge
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import CUT
 from cdc_platform.model.base.schemas import CUTS
-from cdc_platform.partitions import add_live_partitions
+from cdc_platform.partitions import level_partitions
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
 from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.publishing.publish import publish_cut
-from cdc_platform.pipeline.reading.read import newest_known_micros
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.resources import PipelineRun, find_run
+from cdc_platform.sensors import Running
 from cdc_platform.visible import visible_text
+
+FRESHNESS_EVERY_S: Final = 60.0
+"""So often a run that goes on reports how fresh its tables are."""
 
 
 class CutConfig(dg.Config):
@@ -35,27 +42,25 @@ class CutConfig(dg.Config):
     )
 
 
-def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
+def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
     """Return the asset of a pipeline's published cut."""
 
     @dg.asset(
         **assets.arguments(
             assets.cut,
-            "cut",
             {"python", "iceberg"},
             **{
-                metadata.COLUMN_SCHEMA: metadata.arrow_schema(CUTS),
+                metadata.COLUMN_SCHEMA: metadata.own_schema(CUT, CUTS),
                 metadata.TABLE_NAME: f"lake.{assets.pipeline}__cdc.{CUT}",
                 metadata.STATUS_PAGE: metadata.status_page(assets.pipeline),
             },
         ),
-        deps=[assets.log, *assets.all_tables],
         description="The newest consistent point: a source position, and the snapshot of every table.\n\n"
         "Materialising it lets all readers of the tables see them at that position, and not before: a failed "
         "check of a layer above keeps it from happening; a run without these layers makes the checks first. "
         "With `follow_s` the run goes on with whole cycles, each of which is logged as a materialisation of "
         "every asset that it changed; every `check_every_s` the checks look at what is new in the log, and "
-        "one that fails ends the run.",
+        "one that fails ends the run. Its data version is the number of the cut.",
     )
     def cut(
         context: dg.AssetExecutionContext, config: CutConfig
@@ -64,14 +69,12 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
         yield from check_log(context, assets, run)
         yield from _merge_newcomers(context, assets, run)
         published = publish_cut(run.pipeline, run.spark)
+        described = metadata.describe_cut(published)
+        yield dg.MaterializeResult(metadata=described, data_version=cut_version(published))
+        yield from judge(assets, running, Freshness.after_cycle(published, assets.capabilities))
+        yield from prove_cut(context, assets, run)
         if config.follow_s > 0:
-            yield dg.AssetMaterialization(
-                assets.cut, metadata=metadata.describe_cut(published, newest_known_micros(run.pipeline))
-            )
-            yield from _follow(context, assets, run, config.follow_s)
-            published = publish_cut(run.pipeline, run.spark)
-        clock_micros = newest_known_micros(run.pipeline)
-        yield dg.MaterializeResult(metadata=metadata.describe_cut(published, clock_micros))
+            yield from _follow(context, assets, run, _Following(config.follow_s, running))
 
     return cut
 
@@ -91,13 +94,28 @@ def _merge_newcomers(
     merges = merge_tables(run.pipeline, run.spark, newcomers)
     with_history = [table for table in newcomers if run.pipeline.options(table.name).history]
     for merge in merges + extend_histories(run.pipeline, run.spark, with_history):
-        yield merge_event(assets, run.pipeline, merge)
+        yield merge_event(DataVersions(assets, context.instance), run.pipeline, merge)
+
+
+@dataclass
+class _Following:
+    """How long a run goes on, and when it has last reported how fresh its tables are."""
+
+    follow_s: float
+    running: Running
+    reported_at: float = field(default_factory=time.monotonic)
+
+    def is_freshness_due(self) -> bool:
+        is_due = time.monotonic() - self.reported_at >= FRESHNESS_EVERY_S
+        if is_due:
+            self.reported_at = time.monotonic()
+        return is_due
 
 
 def _follow(
-    context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun, follow_s: float
+    context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun, following: _Following
 ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-    wants_more = _until(context, assets.pipeline, follow_s)
+    wants_more = _until(context, assets.pipeline, following.follow_s)
     pause(run.pipeline.settings.idle_interval_s, wants_more)
     evaluations: list[dg.AssetCheckEvaluation] = []
     outcomes = follow_source(
@@ -105,15 +123,19 @@ def _follow(
         run.spark,
         wants_more,
         error_listener=lambda error: context.log.warning(visible_text(str(error))),
-        check_listener=lambda *result: evaluations.append(describe_check_result(assets, *result)),
+        check_listener=lambda *result: evaluations.extend(evaluate(assets, *result)),
     )
+    versions = DataVersions(assets, context.instance)
     try:
         for outcome in outcomes:
             yield from evaluations
             evaluations.clear()
             lineage = trace_lineage(run.pipeline)
-            add_live_partitions(context.instance, assets.pipeline, lineage)
-            yield from cycle_events(assets, run.pipeline, outcome, lineage)
+            level_partitions(context.instance, assets.pipeline, lineage)
+            yield from cycle_events(versions, run.pipeline, outcome, lineage)
+            if following.is_freshness_due():
+                freshness = Freshness.after_cycle(outcome.cut, assets.capabilities)
+                yield from judge(assets, following.running, freshness)
     except CheckFailed:
         yield from evaluations
         raise

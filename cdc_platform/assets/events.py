@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from cdc_platform import metadata
-from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.assets.data_versions import DataVersions, cut_version, table_version
 from cdc_platform.assets.tables import count_merged_rows
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import count_rows, head
@@ -16,43 +16,41 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
 def cycle_events(
-    assets: PipelineAssets, pipeline: Pipeline, outcome: CycleOutcome, lineage: Lineage
+    versions: DataVersions, pipeline: Pipeline, outcome: CycleOutcome, lineage: Lineage
 ) -> Iterator[dg.AssetMaterialization]:
-    """Yield one materialisation for each asset, and for each partition, that a cycle has changed."""
+    """Yield one materialisation for each asset, and for each partition, that a cycle has brought further."""
     if not outcome.read.committed:
         return
-    yield from _raw_events(assets, outcome, lineage)
-    yield dg.AssetMaterialization(assets.lineage, metadata=metadata.describe_lineage(lineage))
-    if outcome.order.changes:
-        rows = count_rows(head(pipeline.lake.system_table(LOG)))
-        described = metadata.describe_order(outcome.order, outcome.read.clock_micros, rows)
-        yield dg.AssetMaterialization(assets.log, metadata=described)
+    assets = versions.assets
+    yield from _raw_events(versions, outcome, lineage)
+    yield versions.materialise(assets.lineage, metadata.describe_lineage(lineage))
+    rows = count_rows(head(pipeline.lake.system_table(LOG)))
+    yield versions.materialise(assets.log, metadata.describe_order(outcome.order, rows))
     if outcome.copy.copies:
-        yield dg.AssetMaterialization(assets.copies, metadata=metadata.describe_copies(outcome.copy))
+        yield versions.materialise(assets.copies, metadata.describe_copies(outcome.copy))
     for merge in outcome.merges:
         if merge.snapshot_id is not None:
-            yield merge_event(assets, pipeline, merge)
-    described = metadata.describe_cut(outcome.cut, outcome.read.clock_micros)
-    seconds = {f"{step}_s": round(duration_s, 3) for step, duration_s in outcome.seconds.items()}
-    yield dg.AssetMaterialization(assets.cut, metadata={**described, **seconds})
+            yield merge_event(versions, pipeline, merge)
+    described = metadata.describe_cut(outcome.cut)
+    seconds = metadata.describe_seconds(outcome.seconds)
+    yield versions.materialise(assets.cut, {**described, **seconds}, cut_version(outcome.cut))
+    yield versions.materialise(assets.maintenance, metadata.describe_maintenance(outcome.maintenance))
 
 
-def merge_event(assets: PipelineAssets, pipeline: Pipeline, merge: MergeOutcome) -> dg.AssetMaterialization:
+def merge_event(versions: DataVersions, pipeline: Pipeline, merge: MergeOutcome) -> dg.AssetMaterialization:
     """Return the materialisation of a table or history that was brought up to the log."""
     rows = count_merged_rows(pipeline, merge.table)
     is_history = pipeline.lake_tables[merge.table] != merge.table
     describe = metadata.describe_history if is_history else metadata.describe_merge
-    described = describe(merge, pipeline.stored(merge.table), rows)
-    return dg.AssetMaterialization(assets.table(merge.table), metadata=described)
+    described = describe(merge, pipeline.stored(merge.table), rows, versions.assets.log)
+    key = versions.assets.table(merge.table)
+    return versions.materialise(key, described, table_version(pipeline, merge))
 
 
 def _raw_events(
-    assets: PipelineAssets, outcome: CycleOutcome, lineage: Lineage
+    versions: DataVersions, outcome: CycleOutcome, lineage: Lineage
 ) -> Iterator[dg.AssetMaterialization]:
     keys = {partition.token: partition.key for partition in lineage.partitions.values()}
-    described = metadata.describe_read(outcome.read, lineage)
     for report in outcome.read.windows:
         own = metadata.describe_window(report, outcome.read.clock_micros)
-        yield dg.AssetMaterialization(
-            assets.raw, partition=keys.get(report.token), metadata={**described, **own}
-        )
+        yield versions.materialise(versions.assets.raw, own, partition=keys.get(report.token))

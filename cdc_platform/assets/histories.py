@@ -3,6 +3,7 @@
 import dagster as dg
 
 from cdc_platform import metadata
+from cdc_platform.assets.data_versions import table_version
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.tables import TableConfig, count_merged_rows
 from cdc_platform.model.schema.table_options import history_name
@@ -16,10 +17,7 @@ def build_history(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinit
     name = history_name(source_table)
 
     @dg.asset(
-        **assets.arguments(
-            assets.table(name), "histories", {"pyspark", "iceberg"}, source_table=source_table
-        ),
-        deps=assets.before_tables,
+        **assets.arguments(assets.table(name), {"table", "iceberg"}, source_table=source_table),
         description=f"Every version of every row of the source table `{source_table}` up to the newest cut, "
         "with `valid_from`, `valid_to` (exclusive), `is_current` and the transaction that made it. "
         "Rows of an initial copy have none, and begin at the moment of the copy.\n\n"
@@ -33,7 +31,7 @@ def build_history(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinit
         else:
             merge = extend_history(run.pipeline, run.spark, source_table)
         rows = count_merged_rows(run.pipeline, name)
-        described = metadata.describe_history(merge, run.pipeline.stored(name), rows)
-        return dg.MaterializeResult(metadata=described)
+        described = metadata.describe_history(merge, run.pipeline.stored(name), rows, assets.log)
+        return dg.MaterializeResult(metadata=described, data_version=table_version(run.pipeline, merge))
 
     return history

@@ -2,25 +2,28 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 import dagster as dg
-import pyarrow as pa
 
 from cdc_platform.lake.catalog.lake import COPIED, LINEAGE, LOG, RAW, own_tables
-from cdc_platform.metadata import TABLE_NAME
+from cdc_platform.metadata import COLUMN_SCHEMA, TABLE_NAME, own_schema
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 
-CUT_ASSET = "cut"
-MAINTENANCE_ASSET = "maintenance"
+CUT_ASSET: Final = "cut"
+MAINTENANCE_ASSET: Final = "maintenance"
+SOURCE_ASSET: Final = "source"
+PLATFORM_GROUP: Final = "platform"
+"""Group, within that of the pipeline, of the assets that are not the user's tables."""
 
 
 class AssetArguments(TypedDict):
     """Arguments that every asset of a pipeline gives to Dagster's decorator."""
 
     key: dg.AssetKey
+    deps: Sequence[dg.AssetKey]
     group_name: str
     kinds: set[str]
     owners: Sequence[str]
@@ -41,7 +44,7 @@ class PipelineAssets:
     capabilities: SourceCapabilities = CHANGE_STREAM
     """Guarantees of the source."""
     upstream: tuple[dg.AssetKey, ...] = ()
-    """Assets of the source itself, before the raw layer."""
+    """Assets before the source."""
     fail_on_quarantine: bool = False
     """Whether records in quarantine fail a check instead of only causing a warning."""
 
@@ -49,6 +52,11 @@ class PipelineAssets:
     def run_key(self) -> str:
         """Resource key under which the assets find what they share in a run."""
         return f"{self.pipeline}__run"
+
+    @property
+    def source(self) -> dg.AssetKey:
+        """Key of the source."""
+        return self._system(SOURCE_ASSET)
 
     @property
     def raw(self) -> dg.AssetKey:
@@ -70,14 +78,24 @@ class PipelineAssets:
         """Key of the initial copies."""
         return self._system(COPIED)
 
-    def own_schema(self, key: dg.AssetKey) -> pa.Schema:
-        """Return the columns of one of the platform's own tables."""
-        return own_tables(hands_out_events=self.capabilities.hands_out_events)[key.path[-1]]
+    def own_columns(self, key: dg.AssetKey) -> Mapping[str, dg.TableSchema]:
+        """Return the columns of one of the platform's own tables, as an entry of its asset's metadata."""
+        table = key.path[-1]
+        schema = own_tables(hands_out_events=self.capabilities.hands_out_events)[table]
+        return {COLUMN_SCHEMA: own_schema(table, schema)}
 
-    @property
-    def before_tables(self) -> list[dg.AssetKey]:
-        """Keys of what a table is made of."""
-        return [self.log, *([self.copies] if self.copies_first else [])]
+    def inputs(self, key: dg.AssetKey) -> list[dg.AssetKey]:
+        """Return the keys of the assets that one is made of."""
+        before_tables = [self.log, *([self.copies] if self.copies_first else [])]
+        return {
+            self.source: list(self.upstream),
+            self.raw: [self.source],
+            self.lineage: [self.raw],
+            self.log: [self.raw, self.lineage],
+            self.copies: [self.source],
+            self.cut: [self.log, *self.all_tables],
+            self.maintenance: [self.cut],
+        }.get(key, before_tables)
 
     @property
     def cut(self) -> dg.AssetKey:
@@ -88,6 +106,10 @@ class PipelineAssets:
     def maintenance(self) -> dg.AssetKey:
         """Key of the lake's maintenance."""
         return self._system(MAINTENANCE_ASSET)
+
+    def group(self, key: dg.AssetKey) -> str:
+        """Return the group of an asset: the pipeline's tables, or what makes them."""
+        return self.pipeline if key.path[0] == self.pipeline else f"{self.pipeline}/{PLATFORM_GROUP}"
 
     def table(self, source_table: str) -> dg.AssetKey:
         """Return the key of one table, or of a history by its own name."""
@@ -100,12 +122,13 @@ class PipelineAssets:
 
     @property
     def all_keys(self) -> list[dg.AssetKey]:
-        """Keys of all assets, from the source to the readers."""
+        """Keys of all assets that a run makes, from the source to the readers."""
         return [
             *self.upstream,
             self.raw,
             self.lineage,
-            *self.before_tables,
+            self.log,
+            *([self.copies] if self.copies_first else []),
             *self.all_tables,
             self.cut,
             self.maintenance,
@@ -114,12 +137,13 @@ class PipelineAssets:
     def _system(self, name: str) -> dg.AssetKey:
         return dg.AssetKey([f"{self.pipeline}__cdc", name])
 
-    def arguments(self, key: dg.AssetKey, layer: str, kinds: set[str], **metadata: object) -> AssetArguments:
+    def arguments(self, key: dg.AssetKey, kinds: set[str], **metadata: object) -> AssetArguments:
         """Return what every asset says of itself; an entry of its metadata that is None is left out."""
         named = {TABLE_NAME: ".".join(["lake", *key.path]), **metadata}
         return {
             "key": key,
-            "group_name": f"{self.pipeline}_{layer}",
+            "deps": self.inputs(key),
+            "group_name": self.group(key),
             "kinds": kinds,
             "owners": list(self.owners),
             "metadata": {name: value for name, value in named.items() if value is not None},

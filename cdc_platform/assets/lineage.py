@@ -3,8 +3,8 @@
 import dagster as dg
 
 from cdc_platform import metadata
+from cdc_platform.assets.data_versions import FOLLOWED
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.model.base.schemas import PARTITION_LINEAGE
 from cdc_platform.partitions import add_live_partitions
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.resources import find_run
@@ -16,17 +16,15 @@ def build_partition_lineage(assets: PipelineAssets) -> dg.AssetsDefinition:
     @dg.asset(
         **assets.arguments(
             assets.lineage,
-            "lineage",
             {"python", "iceberg"},
-            **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(PARTITION_LINEAGE)},
+            **assets.own_columns(assets.lineage),
         ),
-        deps=[assets.raw],
         description="Every partition of the source with its parents, its state and its position.\n\n"
         "It is derived from the committed windows alone, so materialising it again changes nothing.",
     )
     def partition_lineage(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         lineage = trace_lineage(find_run(context, assets.run_key).pipeline)
         add_live_partitions(context.instance, assets.pipeline, lineage)
-        return dg.MaterializeResult(metadata=metadata.describe_lineage(lineage))
+        return dg.MaterializeResult(metadata=metadata.describe_lineage(lineage), data_version=FOLLOWED)
 
     return partition_lineage

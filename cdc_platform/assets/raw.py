@@ -1,10 +1,12 @@
 """The raw layer: change records as the source sent them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import dagster as dg
 
 from cdc_platform import metadata
+from cdc_platform.assets.check_results import carry_over
+from cdc_platform.assets.data_versions import FOLLOWED
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PROOF_TAG
 from cdc_platform.partitions import change_stream_partitions
@@ -19,12 +21,10 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
     @dg.asset(
         **assets.arguments(
             assets.raw,
-            "raw",
-            {"pyspark", "iceberg"} | (set() if assets.capabilities.hands_out_events else {"spanner"}),
-            **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(assets.own_schema(assets.raw))},
+            {"pyspark", "iceberg"},
+            **assets.own_columns(assets.raw),
         ),
         partitions_def=change_stream_partitions(assets.pipeline),
-        deps=list(assets.upstream),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description="Change records as the source sent them, with the control records and one row for each "
         "window and each file.\n\nA partition is a live partition of the source: one of a change stream, "
@@ -32,19 +32,25 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         "those on to the source's present; of all of them, their children, too. The one commit of a cycle "
         "alone advances the reader.",
     )
-    def raw_change_records(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def raw_change_records(
+        context: dg.AssetExecutionContext,
+    ) -> Iterator[dg.AssetCheckEvaluation | dg.AssetMaterialization | dg.MaterializeResult[None]]:
         run = find_run(context, assets.run_key)
+        yield from carry_over(context, assets)
         # Anyone who starts a run may have mended what kept files from being read; the sensor keeps to pauses.
         ends_pauses = PROOF_TAG not in context.run.tags
         # Dagster's own UI always names partitions; who starts a run by other means need not.
         is_chosen = context.has_partition_key or context.has_partition_key_range
         keys = context.partition_keys if is_chosen else None
         read = read_partitions(run.pipeline, run.spark, keys, ends_pauses=ends_pauses)
-        lineage = trace_lineage(run.pipeline)
+        # Dagster counts what it never saw an event of as missing.
+        yield dg.AssetMaterialization(assets.source, metadata=metadata.describe_source(read.clock_micros))
         if keys is not None:
-            tokens = {partition.token: partition.key for partition in lineage.partitions.values()}
+            partitions = trace_lineage(run.pipeline).partitions.values()
+            tokens = {partition.token: partition.key for partition in partitions}
             _add_window_metadata(context, read, tokens, set(keys))
-        return dg.MaterializeResult(metadata=metadata.describe_read(read, lineage))
+        # What is said of the result would be said of each of its partitions.
+        yield dg.MaterializeResult(data_version=FOLLOWED)
 
     return raw_change_records
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import dagster as dg
 from dagster_shared.utils.warnings import BetaWarning
 
+from cdc_platform.assets.layers import PLATFORM_GROUP
 from cdc_platform.errors import SourceError
 from cdc_platform.metadata import Metadata, visible
 from cdc_platform.model.base.timestamps import to_rfc3339
@@ -105,7 +106,7 @@ def _build_observed(stream: StreamAsset) -> dg.AssetsDefinition:
 def _spec(stream: StreamAsset) -> dg.AssetSpec:
     return dg.AssetSpec(
         stream.key,
-        group_name=f"{stream.pipeline}_stream",
+        group_name=f"{stream.pipeline}/{PLATFORM_GROUP}",
         kinds={"datastream"},
         owners=list(stream.owners),
         metadata={"stream": stream.settings.stream},

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from cdc_platform import metadata
 from cdc_platform.assets.check_results import check_log
+from cdc_platform.assets.data_versions import table_version
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.lake.commits.commits import BRANCH, count_rows, head
 from cdc_platform.pipeline.merging.merge import merge_table
@@ -33,8 +34,7 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
     key = assets.table(source_table)
 
     @dg.asset(
-        **assets.arguments(key, "tables", {"pyspark", "iceberg"}, source_table=source_table),
-        deps=assets.before_tables,
+        **assets.arguments(key, {"table", "iceberg"}, source_table=source_table),
         description=f"The source table `{source_table}` as it was at the newest cut.\n\nMaterialising it "
         "catches up with the change log, unseen by readers until the next cut is published. "
         "The run setting `rebuild` builds it again from the log, `at_cut` from an older cut on.",
@@ -49,7 +49,8 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
         else:
             merge = merge_table(run.pipeline, run.spark, source_table)
         schema, rows = run.pipeline.stored(source_table), count_merged_rows(run.pipeline, source_table)
-        yield dg.MaterializeResult(metadata=metadata.describe_merge(merge, schema, rows))
+        described = metadata.describe_merge(merge, schema, rows, assets.log)
+        yield dg.MaterializeResult(metadata=described, data_version=table_version(run.pipeline, merge))
 
     return table
 

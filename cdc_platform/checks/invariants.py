@@ -1,11 +1,12 @@
 """The platform's invariants as asset checks; the severity of a check decides whether it blocks."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import dagster as dg
 from dagster import AssetCheckExecutionContext, AssetCheckResult
 
-from cdc_platform.assets.check_results import THROUGH_CYCLE, check_key, describe_check_result
+from cdc_platform.assets.check_results import THROUGH_CYCLE, as_result, check_key, evaluate, table_check_keys
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PROOF_TAG
 from cdc_platform.lake.catalog.lake import LOG
@@ -36,48 +37,49 @@ def build_checks(assets: PipelineAssets) -> list[dg.AssetChecksDefinition]:
     ]
 
 
-def cycle_checks(assets: PipelineAssets) -> tuple[dg.AssetCheckKey, ...]:
-    """Return the checks that every run makes."""
-    return tuple(check_key(assets, check) for check in checks_of(assets.capabilities) if check.every_cycle)
-
-
-def proofs(assets: PipelineAssets) -> tuple[dg.AssetCheckKey, ...]:
-    """Return the checks that read whole tables, and are made now and then."""
-    return tuple(
-        check_key(assets, check) for check in checks_of(assets.capabilities) if not check.every_cycle
-    )
-
-
 def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefinition:
-    key = check_key(assets, check)
-
-    @dg.asset_check(
-        asset=key.asset_key,
-        name=check.name,
-        description=check.description,
-        blocking=check.is_blocking,
+    @dg.multi_asset_check(
+        name=f"{assets.pipeline}__{check.name}",
+        specs=list(_specs(assets, check)),
+        can_subset=True,
         required_resource_keys={assets.run_key},
     )
-    def invariant(context: AssetCheckExecutionContext) -> AssetCheckResult:
+    def invariant(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
         run = find_run(context, assets.run_key)
         mark = read_mark(run.pipeline.lake.system_table(LOG))
         with checking(run.pipeline, run.spark):
-            result = check.run(run.pipeline, run.spark, _scope(context, run.pipeline, check, key))
-        evaluation = describe_check_result(assets, check, result, mark.cycle)
-        return AssetCheckResult(
-            passed=evaluation.passed,
-            severity=evaluation.severity,
-            description=evaluation.description,
-            metadata=evaluation.metadata,
-        )
+            result = check.run(run.pipeline, run.spark, _scope(context, run.pipeline, assets, check))
+        for evaluation in evaluate(assets, check, result, mark.cycle):
+            if evaluation.asset_check_key in context.selected_asset_check_keys:
+                yield as_result(evaluation)
 
     return invariant
 
 
+def _specs(assets: PipelineAssets, check: Check) -> Iterator[dg.AssetCheckSpec]:
+    key = check_key(assets, check)
+    yield dg.AssetCheckSpec(
+        key.name, asset=key.asset_key, description=check.description, blocking=check.is_blocking
+    )
+    for table_key in table_check_keys(assets, check).values():
+        # Tables are looked at once they are published, so that nothing of the run is left to block.
+        yield dg.AssetCheckSpec(
+            table_key.name, asset=table_key.asset_key, description=check.table_description
+        )
+
+
 def _scope(
-    context: AssetCheckExecutionContext, pipeline: Pipeline, check: Check, key: dg.AssetCheckKey
+    context: AssetCheckExecutionContext, pipeline: Pipeline, assets: PipelineAssets, check: Check
 ) -> Scope:
-    """Return what the check has not yet seen; everything in a proof, or when the check is asked for alone."""
+    """Return the tables that are asked for, or what the check has not yet seen of the log.
+
+    That is everything in a proof, or when the check is asked for alone.
+    """
+    key = check_key(assets, check)
+    if key not in context.selected_asset_check_keys:
+        chosen = table_check_keys(assets, check).items()
+        names = (name for name, table_key in chosen if table_key in context.selected_asset_check_keys)
+        return Scope(tables=frozenset(names))
     if not context.run.asset_selection or context.run.tags.get(PROOF_TAG) == "true":
         return EVERYTHING
     records = context.instance.event_log_storage.get_asset_check_execution_history(

@@ -17,8 +17,9 @@ from cdc_platform.assets.lineage import build_partition_lineage
 from cdc_platform.assets.maintenance import build_maintenance
 from cdc_platform.assets.raw import build_raw_change_records
 from cdc_platform.assets.tables import build_table
-from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
-from cdc_platform.checks.invariants import build_checks, cycle_checks, proofs
+from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream, build_source
+from cdc_platform.checks.freshness import build_freshness_check, build_freshness_sensor
+from cdc_platform.checks.invariants import build_checks
 from cdc_platform.claims import PIPELINE_TAG
 from cdc_platform.errors import CdcError, PipelineNotFound
 from cdc_platform.model.schema.lake_tables import LakeTable
@@ -26,7 +27,7 @@ from cdc_platform.model.schema.table_options import PLAIN
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.resources import run_resource
-from cdc_platform.sensors import Running, RunSelection, build_sensor
+from cdc_platform.sensors import Running, RunSelection, build_schedule, build_sensor
 
 LOGGER = logging.getLogger(__name__)
 
@@ -55,7 +56,8 @@ def build_pipeline(
         upstream.keys,
         settings.fail_on_quarantine,
     )
-    selection = RunSelection(assets, (*upstream.check_keys, *cycle_checks(assets)), proofs(assets))
+    selection = RunSelection(assets, upstream.check_keys)
+    has_freshness = running.has_freshness and bool(assets.all_tables)
     job = dg.define_asset_job(
         f"{settings.name}_sync",
         selection=dg.AssetSelection.assets(*assets.all_keys)
@@ -67,18 +69,27 @@ def build_pipeline(
     return dg.Definitions(
         assets=[
             *upstream.assets,
+            build_source(assets, settings.source.title, upstream.kinds),
             _build_raw(assets),
             build_partition_lineage(assets),
             build_change_log(assets),
             *([build_copies(assets)] if assets.copies_first else []),
             *(build_table(assets, table) for table in assets.tables),
             *(build_history(assets, table) for table in assets.histories),
-            build_cut(assets),
+            build_cut(assets, running),
             build_maintenance(assets),
         ],
-        asset_checks=[*upstream.checks, *build_checks(assets)],
+        asset_checks=[
+            *upstream.checks,
+            *build_checks(assets),
+            *([build_freshness_check(assets, settings, running)] if has_freshness else []),
+        ],
         jobs=[job],
-        sensors=[build_sensor(settings, running, selection, job)],
+        sensors=[
+            build_sensor(settings, running, selection, job),
+            *([build_freshness_sensor(assets, settings, running)] if has_freshness else []),
+        ],
+        schedules=[build_schedule(settings, running.schedule, job)] if running.schedule is not None else [],
         resources={assets.run_key: run_resource(settings), **upstream.resources},
     )
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import dagster as dg
 
 from cdc_platform.assets.stream_state import StreamAsset, build_stream, stream_resource
-from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
+from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream, file_kind
 from cdc_platform.checks.stream_state import build_stream_check
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.scaffolding import DatastreamPipelineScaffolder
@@ -31,8 +31,11 @@ class DatastreamPipeline(PipelineComponent):
     def upstream(self, settings: PipelineSettings) -> Upstream:
         """Return the stream itself, where the settings name it."""
         source = settings.source
-        if not isinstance(source, DatastreamSettings) or source.stream is None:
+        if not isinstance(source, DatastreamSettings):
             return NO_UPSTREAM
+        kinds = frozenset({file_kind(source.path)})
+        if source.stream is None:
+            return Upstream(kinds=kinds)
         require_library()
         stream_settings = StreamSettings(source.stream, source.datastream_host)
         stream = StreamAsset(self.name, stream_settings, self.running.owners)
@@ -40,4 +43,5 @@ class DatastreamPipeline(PipelineComponent):
             (build_stream(stream),),
             (build_stream_check(stream),),
             {stream.resource_key: stream_resource(stream)},
+            kinds,
         )

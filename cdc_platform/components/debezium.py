@@ -7,10 +7,12 @@ from typing import Any, ClassVar
 
 import dagster as dg
 
+from cdc_platform.assets.upstream import Upstream, file_kind
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.scaffolding import DebeziumPipelineScaffolder
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 
 
@@ -30,3 +32,10 @@ class DebeziumPipeline(PipelineComponent):
         if isinstance(settings.source, DebeziumSettings) and isinstance(settings.source.input, KafkaInput):
             return replace(settings, spark=settings.spark.with_kafka())
         return settings
+
+    def upstream(self, settings: PipelineSettings) -> Upstream:
+        """Return the kinds of the source: Debezium, and where its events come from."""
+        event_input = getattr(settings.source, "input", None)
+        by_input = {KafkaInput: "kafka", EngineInput: "postgresql"}
+        kind = by_input.get(type(event_input)) or file_kind(getattr(event_input, "path", ""))
+        return Upstream(kinds=frozenset({"debezium", kind}))

@@ -7,9 +7,11 @@ from typing import Any, ClassVar
 
 import dagster as dg
 
+from cdc_platform.assets.upstream import Upstream
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.scaffolding import SpannerPipelineScaffolder
 from cdc_platform.model.base.declared_settings import read_settings
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 
@@ -24,3 +26,7 @@ class SpannerPipeline(PipelineComponent):
         """Return the settings of the change stream; its requests are tagged with the pipeline's name."""
         settings = read_settings(SpannerSettings, entries, folder)
         return replace(settings, request_tag=f"cdc_platform/{self.name}").with_environment()
+
+    def upstream(self, settings: PipelineSettings) -> Upstream:  # noqa: ARG002  all are of one kind
+        """Return the kind of the source."""
+        return Upstream(kinds=frozenset({"spanner"}))

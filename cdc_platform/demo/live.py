@@ -53,11 +53,12 @@ def describe_live(pipeline: Pipeline) -> str:
     status = read_status(pipeline)
     if status.watermark_micros is None:
         return f"{time.strftime('%H:%M:%S')}  waiting for the first cycle"
+    lag = f"{status.lag_s:.1f}" if status.lag_s is not None else "-"
     rows = ", ".join(f"{name} {table.rows or 0:,}" for name, table in status.tables.items())
     balances = balances_at(pipeline, status.cut) if status.cut is not None else None
     return (
         f"{time.strftime('%H:%M:%S')}  watermark {to_rfc3339(status.watermark_micros)[11:23]}  "
-        f"lag {status.lag_s or 0:5.1f} s  partitions {len(status.live_partitions)} live, "
+        f"lag {lag:>5} s  partitions {len(status.live_partitions)} live, "
         f"{status.finished_partitions} finished  cut {status.cut.cut if status.cut is not None else '-'}  "
         f"rows {rows or '-'}  sum of balances {f'{balances.total:,}' if balances is not None else '-'}"
     )

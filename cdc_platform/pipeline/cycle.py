@@ -17,7 +17,7 @@ from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import OrderOutcome, order_changes
-from cdc_platform.pipeline.publishing.maintain import maintain_lake
+from cdc_platform.pipeline.publishing.maintain import NOTHING_MAINTAINED, MaintenanceOutcome, maintain_lake
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.pipeline.reading.read import ReadOutcome, read_generations
 
@@ -32,6 +32,7 @@ class CycleOutcome:
     cut: Cut | None
     seconds: Mapping[str, float]
     copy: CopyOutcome = NOTHING_COPIED
+    maintenance: MaintenanceOutcome = NOTHING_MAINTAINED
 
     @property
     def cycle(self) -> int:
@@ -40,8 +41,8 @@ class CycleOutcome:
 
     @property
     def lag_s(self) -> float | None:
-        """The lag of the newest cut behind the source's clock."""
-        return (self.read.clock_micros - self.cut.position_micros) / 1e6 if self.cut is not None else None
+        """The lag of the newest cut when it was published."""
+        return self.cut.lag_s() if self.cut is not None else None
 
 
 class _Stopwatch:
@@ -85,8 +86,8 @@ def run_cycle(
     with watch.measure("publish"):
         cut = publish_cut(pipeline, spark)
     with watch.measure("maintain"):
-        maintain_lake(pipeline, spark)
-    return CycleOutcome(read, order, merges, cut, watch.seconds, copy)
+        maintenance = maintain_lake(pipeline, spark)
+    return CycleOutcome(read, order, merges, cut, watch.seconds, copy, maintenance)
 
 
 def _bring_up(pipeline: Pipeline, spark: SparkSession) -> tuple[MergeOutcome, ...]:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.data_version import CachingStaleStatusResolver
+from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from cdc_platform import resources
+from cdc_platform.assets.check_results import FRESH
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PIPELINE_TAG, PROOF_TAG, WORKER_TAG
 from cdc_platform.components.building import build_pipeline
@@ -20,7 +23,7 @@ from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 from cdc_platform.partitions import change_stream_partitions
 from cdc_platform.pipeline import cycle
-from cdc_platform.pipeline.checks.invariants import QUARANTINE_EMPTY, checks_of
+from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import OrderOutcome, order_changes
 from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-CYCLE_CHECKS = {check.name for check in checks_of(CHANGE_STREAM) if check.every_cycle} - {QUARANTINE_EMPTY}
+CYCLE_CHECKS = {check.name for check in checks_of(CHANGE_STREAM) if check.every_cycle}
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,15 @@ class Bench:
         *,
         is_proof: bool = False,
         names_partitions: bool = True,
+        has_check_steps: bool = False,
     ) -> dg.ExecuteInProcessResult:
-        """Run some assets with their checks as the sensor asks for them, over all live partitions."""
+        """Run some assets as the sensor asks for them, over all live partitions; or with checks as steps."""
         job = self.definitions.resolve_job_def(f"{self.pipeline.name}_sync")
         graph = self.definitions.resolve_asset_graph()
         checks = [
-            key for key in graph.asset_check_keys if key.asset_key in selection and key.name in CYCLE_CHECKS
+            key
+            for key in graph.asset_check_keys
+            if has_check_steps and key.asset_key in selection and key.name in CYCLE_CHECKS
         ]
         keys = self.instance.get_dynamic_partitions(str(change_stream_partitions(self.pipeline.name).name))
         part = job.get_subset(asset_selection=set(selection), asset_check_selection=set(checks))
@@ -159,9 +165,12 @@ def assert_complete(run: Whole) -> None:
     """Assert that a run has read, ordered, merged and published, and made its checks."""
     assert run.result.success
     assert balances(run.bench.pipeline) == {1: 100, 2: 100}
-    assert materialized(run.result) == [key.path[-1] for key in run.bench.assets.all_keys]
+    made = ["source", *(key.path[-1] for key in run.bench.assets.all_keys)]
+    assert materialized(run.result) == made
     evaluations = run.result.get_asset_check_evaluations()
-    assert {evaluation.check_name for evaluation in evaluations if evaluation.passed} == CYCLE_CHECKS
+    # The source's clock is made up, so nothing is said of how fresh the tables are.
+    passed = {evaluation.check_name for evaluation in evaluations if evaluation.passed} - {FRESH}
+    assert passed == CYCLE_CHECKS
 
 
 def test_all_assets_make_a_cycle(whole: Whole) -> None:
@@ -181,16 +190,17 @@ def test_a_cycle_reports_numbers(whole: Whole) -> None:
         for event in whole.result.get_asset_materialization_events()
         if event.asset_key is not None
     }
-    assert metadata["raw_change_records"]["data_change_records"] == 2
-    assert metadata["raw_change_records"]["position_lag_s"] < 1
-    assert metadata["partition_lineage"]["running_partitions"] == 1
-    assert "`root` live" in metadata["partition_lineage"]["partition_tree"]
-    assert (metadata["change_log"]["changes"], metadata["change_log"]["dagster/row_count"]) == (2, 2)
-    assert metadata["change_log"]["watermark_lag_s"] < 1
-    assert (metadata["accounts"]["rows_appended"], metadata["accounts"]["dagster/row_count"]) == (2, 2)
+    assert metadata["raw_change_records"]["Lag of the partition (s)"] < 1
+    assert metadata["partition_lineage"]["Partitions being read"] == 1
+    assert "data:image/svg+xml;base64," in metadata["partition_lineage"]["Picture"]
+    assert (metadata["change_log"]["Changes"], metadata["change_log"]["Changes in the log"]) == (2, "2")
+    assert (metadata["accounts"]["Rows appended"], metadata["accounts"]["dagster/row_count"]) == (2, 2)
     columns = [(column.name, column.type) for column in metadata["accounts"]["dagster/column_schema"].columns]
     assert columns == [("id", "bigint"), ("owner", "string"), ("balance", "bigint")]
-    assert metadata["cut"]["cut"] == 1
+    cut = newest_cut(whole.bench.pipeline.lake)
+    assert cut is not None
+    assert metadata["cut"]["Cut"] == "1"
+    assert metadata["cut"]["Lag of the newest cut (s)"] == cut.lag_s()
 
 
 def test_a_run_claims_its_pipeline(whole: Whole) -> None:
@@ -230,6 +240,46 @@ def test_a_run_follows_the_source(bench: Bench) -> None:
     assert len(CYCLE_CHECKS) * len(cuts) < len(
         [evaluation for evaluation in evaluations if evaluation.passed]
     )
+    assert unsynced(bench) == {}
+
+
+def unsynced(bench: Bench) -> dict[str, list[str]]:
+    """Return why Dagster calls assets Unsynced, by asset."""
+    graph = bench.definitions.resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(bench.instance, graph, LoadingContextForTest(bench.instance))
+    causes = {key.path[-1]: resolver.get_stale_causes(key) for key in bench.assets.all_keys}
+    return {name: [cause.reason for cause in found] for name, found in causes.items() if found}
+
+
+def test_each_table_has_results_of_its_own(bench: Bench) -> None:
+    """A run that is to prove its cut says of each table whether it holds; the total result fails the run."""
+    begun = source_of(bench.pipeline).first_micros
+    answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
+    # The source says that it has no rows at all.
+    result = bench.run(bench.assets.all_keys, is_proof=True)
+    assert not result.success
+    results = {
+        (evaluation.asset_key.path[-1], evaluation.check_name): evaluation.passed
+        for evaluation in result.get_asset_check_evaluations()
+    }
+    names = ("keys_unique", "equals_log", "equals_source")
+    assert [results["accounts", name] for name in names] == [True, True, False]
+    assert [results["transfers", name] for name in names] == [True, True, True]
+    assert not results["cut", "tables_equal_source"]
+    # No check was planned with the run, which would have hidden its last result.
+    key = dg.AssetCheckKey(bench.assets.table("accounts"), "equals_source")
+    (record,) = bench.instance.event_log_storage.get_asset_check_execution_history(key, limit=5)
+    assert record.status is AssetCheckExecutionRecordStatus.FAILED
+
+
+def test_a_check_of_one_table_looks_at_that_table_alone(whole: Whole) -> None:
+    """Who asks for one table's check in the UI gets one result, and no other table is read for it."""
+    key = dg.AssetCheckKey(whole.bench.assets.table("accounts"), "equals_log")
+    job = whole.bench.definitions.resolve_job_def(f"{whole.bench.pipeline.name}_sync")
+    part = job.get_subset(asset_selection=set(), asset_check_selection={key})
+    result = part.execute_in_process(instance=whole.bench.instance)
+    (evaluation,) = result.get_asset_check_evaluations()
+    assert (key, True) == (evaluation.asset_check_key, evaluation.passed)
 
 
 def test_a_failing_check_ends_the_following(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,3 +375,15 @@ def test_an_empty_cycle_publishes_all_the_same(bench: Bench) -> None:
     cut = newest_cut(bench.pipeline.lake)
     assert cut is not None
     assert (cut.position_micros, balances(bench.pipeline)) == (begun + 2 * SECOND, {})
+
+
+def test_a_run_begins_with_the_last_results(whole: Whole) -> None:
+    """Dagster hides the results of an earlier run, so a run repeats them, with the time they are of."""
+    result = whole.bench.run([whole.bench.assets.raw])
+    assert result.success
+    repeated = {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
+    assert {*CYCLE_CHECKS, "fresh"} <= repeated.keys()
+    assert "Checked at" in repeated["exactly_once"].metadata
+    key = dg.AssetCheckKey(whole.bench.assets.log, "exactly_once")
+    newest, _ = whole.bench.instance.event_log_storage.get_asset_check_execution_history(key, limit=5)
+    assert (result.run_id, AssetCheckExecutionRecordStatus.SUCCEEDED) == (newest.run_id, newest.status)

@@ -52,7 +52,7 @@ def test_the_stream_stands_before_what_reads_it(bench: StreamBench) -> None:
     dg.Definitions.validate_loadable(definitions)
     graph = definitions.resolve_asset_graph()
     node = graph.get(bench.stream.key)
-    assert ("bank_stream", {"datastream"}, ["team:payments"]) == (node.group_name, node.kinds, node.owners)
+    assert ("bank/platform", {"datastream"}, ["team:payments"]) == (node.group_name, node.kinds, node.owners)
     assert (node.is_observable, node.is_materializable) == (True, False)
     assert {bench.raw} == node.child_keys
 

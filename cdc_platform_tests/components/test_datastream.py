@@ -29,12 +29,14 @@ def load(folder: Path, **source: Any) -> dg.Definitions:
 
 
 def test_a_stream_that_is_named_is_observed_and_checked(tmp_path: Path) -> None:
-    """It stands before the raw layer, the sensor asks for it in each run, and the run tells its state."""
+    """It stands before the source, the sensor asks for it in each run, and the run tells its state."""
     with datastream_server() as server:
         server.hold("PAUSED")
         definitions = load(tmp_path, stream=STREAM, datastream_host=server.host)
         dg.Definitions.validate_loadable(definitions)
-        assert STREAM_KEY in definitions.resolve_asset_graph().get(RAW_KEY).parent_keys
+        graph = definitions.resolve_asset_graph()
+        (source_key,) = graph.get(RAW_KEY).parent_keys
+        assert graph.get(source_key).parent_keys == {STREAM_KEY}
         with dg.DagsterInstance.ephemeral() as instance:
             run_request = request(definitions, instance)
             assert run_request.asset_selection is not None

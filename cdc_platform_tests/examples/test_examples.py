@@ -2,24 +2,37 @@
 
 import gzip
 import json
-from collections.abc import Iterator
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from threading import Thread
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from xml.etree import ElementTree as ET
 
+import dagster as dg
+import duckdb
 import fastavro
+import polars as pl
+import pyarrow as pa
 import pytest
 import yaml
 
 from cdc_platform.commands import check, sync
 from cdc_platform.components.loading import find_pipelines, load_each
+from cdc_platform.downstream.cut_io_manager import CutIOManager
+from cdc_platform.errors import SettingError, TableNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import ORDER_KEY
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.read import open_tables
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.examples import article, shop
@@ -30,6 +43,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 EXAMPLES: Final = ROOT / "examples"
+ON_TOP: Final = EXAMPLES / "on_top"
 OMIT, VETO, ENRICH = "article_omit", "article_veto", "article_enrich"
 
 
@@ -230,3 +244,150 @@ def test_the_log_is_completed_where_that_is_wanted(pipelines: dict[str, Pipeline
     assert left_out == {OMIT: [{"id": 1004}] * 2, VETO: [{"id": 1004}] * 2, ENRICH: []}
     for name in left_out:
         assert not [row for row in log_rows(pipelines[name]) if DEFAULT_PLACEHOLDER in str(row["new_values"])]
+
+
+@pytest.fixture
+def on_top(examples: dict[str, Synced], tmp_path: Path) -> Callable[..., None]:
+    """Return what runs a command in the folder of the project on top; it writes to `tmp_path`."""
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n", encoding="utf-8")
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join([str(ON_TOP / "src"), str(ROOT)]),
+        "REPORTS": str(tmp_path / "reports"),
+        "SHOP_DEFS": str(examples["datastream"].defs),
+    }
+
+    def run_there(*command: str) -> None:
+        ended = subprocess.run(
+            command, cwd=ON_TOP, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+
+    return run_there
+
+
+@pytest.mark.integration
+def test_a_project_on_top(examples: dict[str, Synced], on_top: Callable[..., None], tmp_path: Path) -> None:
+    """Definitions of one's own load, and reports in Python and SQL read all tables at one cut."""
+    on_top("dg", "check", "defs")
+    on_top("dg", "launch", "--job", "reports")
+    rows = pl.read_parquet(tmp_path / "reports" / "spending.parquet").rows()
+    assert rows == [
+        (1, "Ada", 1, Decimal("49.90")),
+        (2, "Ben", 1, Decimal("120.00")),
+        (4, "Dora", 1, Decimal("7.05")),
+    ]
+    lines = (tmp_path / "reports" / "by_status.csv").read_text(encoding="utf-8").splitlines()
+    assert lines == ["status,orders,total,customers", "new,2,127.05,2", "shipped,1,49.90,1"]
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        (run_of_reports,) = instance.get_runs()
+    cut = open_tables(examples["datastream"].defs).at().cut
+    assert run_of_reports.tags["cdc_platform/cut/shop"] == str(cut.cut)
+
+
+@pytest.mark.integration
+def test_dbt_on_top(on_top: Callable[..., None], tmp_path: Path) -> None:
+    """Dbt builds and tests its models on the tables of a cut."""
+    if shutil.which(os.environ.get("DBT", "dbt")) is None and os.environ.get("CI") != "true":
+        pytest.skip("No dbt was found; examples/on_top/README.md says how to install it")
+    on_top("dg", "launch", "--job", "dbt")
+    with duckdb.connect(str(tmp_path / "reports" / "warehouse.duckdb"), read_only=True) as warehouse:
+        rows = warehouse.execute("FROM customer_spending ORDER BY customer_id").fetchall()
+    assert rows == [
+        (1, "Ada", 1, Decimal("49.90")),
+        (2, "Ben", 1, Decimal("120.00")),
+        (4, "Dora", 1, Decimal("7.05")),
+    ]
+
+
+def load_orders(defs: Path, key: str, annotation: object) -> object:
+    """Return what an asset gets of a table that it takes with an annotation."""
+    loaded: list[object] = []
+
+    def orders_seen(orders: object) -> None:
+        loaded.append(orders)
+
+    orders_seen.__annotations__["orders"] = annotation
+    ins = {"orders": dg.AssetIn(key.split("/"), input_manager_key="cut")}
+    seen = dg.asset(ins=ins)(orders_seen)
+    upstream = dg.AssetSpec(key.split("/"))
+    dg.materialize([upstream, seen], resources={"cut": CutIOManager(defs=str(defs))}, selection=[seen])
+    return loaded[0]
+
+
+@pytest.mark.integration
+def test_an_input_has_the_form_of_its_annotation(examples: dict[str, Synced]) -> None:
+    """Arrow, Polars and DuckDB; what is no table of the cut, or has no such form, is refused by its name."""
+    defs = examples["datastream"].defs
+    totals = [Decimal("7.05"), Decimal("49.90"), Decimal("120.00")]
+    rows = load_orders(defs, "shop/orders", pa.Table)
+    assert isinstance(rows, pa.Table)
+    assert sorted(rows["total"].to_pylist()) == totals
+    relation = load_orders(defs, "shop/orders", duckdb.DuckDBPyRelation)
+    assert isinstance(relation, duckdb.DuckDBPyRelation)
+    assert sorted(row[0] for row in relation.project("total").fetchall()) == totals
+    with pytest.raises(TableNotFound, match="shop/carts"):
+        load_orders(defs, "shop/carts", pa.Table)
+    with pytest.raises(SettingError, match="orders"):
+        load_orders(defs, "shop/orders", dict)
+
+
+class Webhook(BaseHTTPRequestHandler):
+    """Keeps the messages that it gets."""
+
+    texts: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        """Take a message."""
+        self.texts.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The messages that a webhook of the example's alerts gets."""
+    monkeypatch.syspath_prepend(str(ON_TOP / "src"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Webhook) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("ALERT_WEBHOOK", f"http://127.0.0.1:{server.server_port}/")
+        Webhook.texts.clear()
+        yield Webhook.texts
+        server.shutdown()
+        thread.join()
+
+
+def test_an_alert_for_each_check_that_begins_to_fail(webhook: list[str]) -> None:
+    """The webhook of the project on top hears of a failure once, and of its end; of warnings not at all."""
+    failed_checks = import_module("on_top.defs.alerts").failed_checks
+    with dg.DagsterInstance.ephemeral() as instance:
+        context = dg.build_sensor_context(instance=instance)
+        _tell(instance, passed=False)  # before anyone listens
+        failed_checks(context)
+        for severity, passed in (("WARN", False), ("ERROR", False), ("ERROR", False), ("ERROR", True)):
+            _tell(instance, passed=passed, severity=dg.AssetCheckSeverity[severity])
+            failed_checks(context)
+    messages = [f"shop/orders: fresh {what}. 400 s behind" for what in ("fails", "holds again")]
+    assert messages == webhook
+
+
+def _tell(
+    instance: dg.DagsterInstance,
+    *,
+    passed: bool,
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
+) -> None:
+    evaluation = dg.AssetCheckEvaluation(
+        asset_key=dg.AssetKey(["shop", "orders"]),
+        check_name="fresh",
+        passed=passed,
+        severity=severity,
+        description="400 s behind",
+        metadata={},
+    )
+    instance.report_runless_asset_event(evaluation)

@@ -29,6 +29,15 @@ class Cut:
     tables: Mapping[str, int]
     published_micros: int
 
+    def lag_s(self, at_micros: int | None = None) -> float:
+        """Return the lag: seconds from the position to a moment by this machine's clock.
+
+        Args:
+            at_micros: the moment; that of the publication when None.
+        """
+        moment_micros = self.published_micros if at_micros is None else at_micros
+        return round((moment_micros - self.position_micros) / 1e6, 3)
+
 
 def list_cuts(lake: Lake) -> tuple[Cut, ...]:
     """Return all cuts, oldest first."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
@@ -24,19 +24,32 @@ Fact = int | float | str
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Result of a check; ``facts`` are numbers and names for the record."""
+    """Result of a check.
+
+    ``facts`` are numbers and names for the record. ``tables`` are the results of single tables, by the name
+    of the table or history in a cut, where the check looks at one after the other.
+    """
 
     passed: bool
     summary: str
     facts: Mapping[str, Fact]
+    tables: Mapping[str, "CheckResult"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The part of the log that a check looks at: everything after a cycle and its watermark."""
+    """The part of the log that a check looks at: everything after a cycle and its watermark.
+
+    ``tables`` names the tables and histories that a check of whole tables reads; None means all.
+    """
 
     after_cycle: int = 0
     after_micros: int | None = None
+    tables: frozenset[str] | None = None
+
+    def covers(self, table: str) -> bool:
+        """Return whether a check reads a table or history."""
+        return self.tables is None or table in self.tables
 
 
 EVERYTHING = Scope()
@@ -72,6 +85,10 @@ class Check:
         run: the check.
         severity: the consequence if it fails.
         applies: returns whether a source of these capabilities can have it.
+        table_name: name of the same check of one table, upon that table; empty where it looks at no single
+            tables.
+        table_description: one sentence, what holds of the table if it passes.
+        reads_histories: whether it looks at histories, not at tables.
     """
 
     name: str
@@ -81,6 +98,9 @@ class Check:
     run: Callable[[Pipeline, SparkSession, Scope], CheckResult]
     severity: Severity = Severity.STOP
     applies: Callable[[SourceCapabilities], bool] = _always
+    table_name: str = ""
+    table_description: str = ""
+    reads_histories: bool = False
 
     @property
     def is_warning(self) -> bool:

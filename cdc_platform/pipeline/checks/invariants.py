@@ -135,6 +135,9 @@ CHECKS: tuple[Check, ...] = (
         "Every table at the newest cut equals its initial copy with the changes of the log up to the cut.",
         every_cycle=False,
         run=check_tables_equal_log,
+        table_name="equals_log",
+        table_description="The table at the newest cut equals its initial copy with the changes of the log up"
+        " to the cut.",
     ),
     Check(
         "keys_unique",
@@ -142,6 +145,8 @@ CHECKS: tuple[Check, ...] = (
         "Every table at the newest cut has one row for each of its keys.",
         every_cycle=False,
         run=check_keys,
+        table_name="keys_unique",
+        table_description="The table at the newest cut has one row for each of its keys.",
     ),
     Check(
         "histories_sound",
@@ -149,6 +154,10 @@ CHECKS: tuple[Check, ...] = (
         "The versions of a row follow each other, the current ones are the table, and all are in the log.",
         every_cycle=False,
         run=check_histories,
+        table_name="versions_sound",
+        table_description="The versions of a row follow each other, the current ones are the table, and all "
+        "are in the log.",
+        reads_histories=True,
     ),
     Check(
         "tables_equal_source",
@@ -157,6 +166,8 @@ CHECKS: tuple[Check, ...] = (
         every_cycle=False,
         run=check_source,
         applies=lambda capabilities: capabilities.can_be_compared,
+        table_name="equals_source",
+        table_description="The table at the newest cut equals a strong read of the source at its position.",
     ),
     Check(
         "schema_changes",

@@ -1,7 +1,7 @@
 """The proof: a table at its cut equals a strong read of the source at the cut's position."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -84,15 +84,26 @@ class Proof:
         return self.is_equal or self.differences.are_explained(self.exclusion)
 
 
-def prove_tables(pipeline: Pipeline, cut: Cut) -> tuple[list[Proof], tuple[str, ...]]:
-    """Compare all tables at a cut with the source at its position.
+def _covers_all(_table: str) -> bool:
+    return True
+
+
+def prove_tables(
+    pipeline: Pipeline, cut: Cut, covers: Callable[[str], bool] = _covers_all
+) -> tuple[list[Proof], tuple[str, ...]]:
+    """Compare the tables at a cut with the source at its position.
+
+    Args:
+        pipeline: the pipeline.
+        cut: the cut.
+        covers: returns whether a table is compared; all are by default.
 
     Returns:
         the proofs, and the tables of the cut that the change stream did not watch at that position.
     """
     history = load_history_at(pipeline.lake, cut.cycle)
     watched = {table.name: table for table in pipeline.read_schema(cut.position_micros).tables}
-    named = [table for table in pipeline.tables if table.name in cut.tables]
+    named = [table for table in pipeline.tables if table.name in cut.tables and covers(table.name)]
     proofs = [
         prove_table(pipeline, history, table, watched[table.name], cut)
         for table in named

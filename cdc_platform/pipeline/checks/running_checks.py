@@ -22,18 +22,24 @@ class Guard:
 
     The first round, with all of them, is due at once. It begins where the last one of the run before may have
     ended, so that what that one did not look at, or what has stopped it, is looked at. From then on they take
-    turns, so that no cycle waits for all of them.
+    turns, so that no cycle waits for all of them. ``every_s`` takes the place of the pipeline's
+    `check_every_s`.
     """
 
     def __init__(
-        self, pipeline: Pipeline, spark: SparkSession, listener: CheckListener | None = None
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        listener: CheckListener | None = None,
+        every_s: float | None = None,
     ) -> None:
+        regular_s = pipeline.settings.check_every_s
         self._pipeline, self._spark, self._listener = pipeline, spark, listener
-        self._every_s = pipeline.settings.check_every_s
+        self._every_s = regular_s if every_s is None else every_s
         fails = pipeline.settings.fail_on_quarantine
         applicable = checks_of(pipeline.capabilities, fail_on_quarantine=fails)
         checks = tuple(check for check in applicable if check.every_cycle)
-        before = EVERYTHING if self._every_s is None else _passed_before(pipeline, self._every_s)
+        before = EVERYTHING if regular_s is None else _passed_before(pipeline, regular_s)
         self._passed = dict.fromkeys(checks, before)
         self._due = dict.fromkeys(checks, time.monotonic())
 

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake import SCHEMA
 from cdc_platform.lake.state.copies import load_plans
-from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.lake.state.quarantine import count_quarantined, describe_next_step
 from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.model.base.stored_texts import understanding
@@ -16,12 +16,12 @@ from cdc_platform.pipeline.checks.reconciliation import Proof, prove_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
-def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
+def check_source(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> CheckResult:
     """Compare every table at the newest cut with a strong read of the source at its position."""
     cut = newest_cut(pipeline.lake)
     if cut is None:
         return without_cut(pipeline)
-    proofs, unwatched = prove_tables(pipeline, cut)
+    proofs, unwatched = prove_tables(pipeline, cut, scope.covers)
     facts: dict[str, Fact] = {"cut": cut.cut}
     for proof in proofs:
         facts[f"{proof.table}_source_rows"] = proof.source.rows
@@ -40,7 +40,18 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Che
     sentences += [f"`{name}` is not watched there, so its last state was not compared" for name in unwatched]
     if facts["quarantined"] and len(equal) < len(proofs):
         sentences.append(f"{facts['quarantined']} records in quarantine are missing from the tables")
-    return CheckResult(all(proof.holds for proof in proofs), "; ".join(sentences), facts)
+    tables = {proof.table: _judge(proof, cut) for proof in proofs}
+    return CheckResult(all(proof.holds for proof in proofs), "; ".join(sentences), facts, tables)
+
+
+def _judge(proof: Proof, cut: Cut) -> CheckResult:
+    """Return the result of one table."""
+    equal = f"cut {cut.cut}: {proof.lake.rows} rows equal the source"
+    sentences = [equal if proof.is_equal else describe_proof(proof)]
+    if proof.uncompared:
+        sentences.append(f"not compared: {', '.join(proof.uncompared)}")
+    facts: dict[str, Fact] = {"source_rows": proof.source.rows, "lake_rows": proof.lake.rows}
+    return CheckResult(proof.holds, "; ".join(sentences), facts)
 
 
 def without_cut(pipeline: Pipeline) -> CheckResult:

@@ -1,11 +1,12 @@
 """Checks that read whole tables at the newest cut."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.lake.state.schema_history import load_history_at
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.evolution import SchemaHistory
@@ -17,7 +18,7 @@ from cdc_platform.model.schema.table_options import (
 )
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.checks.check_result import CheckResult, Fact, Scope
-from cdc_platform.pipeline.checks.history_check import find_faults
+from cdc_platform.pipeline.checks.history_check import HistoryFaults, find_faults
 from cdc_platform.pipeline.checks.source_checks import without_cut
 from cdc_platform.pipeline.merging.soft_delete import drops_unseen, stored_at
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -29,7 +30,7 @@ from cdc_platform.spark.tables.soft_delete import compute_soft_net_changes
 from cdc_platform.spark.tables.typed import unfit_values
 
 
-def check_tables_equal_log(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
+def check_tables_equal_log(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:
     """Compare every table at the newest cut with the net changes of the whole log up to it."""
     cut = newest_cut(pipeline.lake)
     if cut is None:
@@ -45,15 +46,30 @@ def check_tables_equal_log(pipeline: Pipeline, spark: SparkSession, _scope: Scop
             cut.tables[table.name],
             log,
         )
-        for table in pipeline.tables
-        if table.name in cut.tables
+        for table in _tables_at(pipeline, cut, scope)
     }
-    total = sum(differing.values())
-    return CheckResult(
-        total == 0,
-        f"cut {cut.cut}: {total} rows differ from the initial copies with the changes of the log",
-        dict(differing),
-    )
+    text = f"cut {cut.cut}: {{}} rows differ from the initial copies with the changes of the log"
+    return _sum_up(differing, text)
+
+
+def _tables_at(pipeline: Pipeline, cut: Cut, scope: Scope) -> list[TableSchema]:
+    """Return the tables of a cut that a check reads."""
+    return [table for table in pipeline.tables if table.name in cut.tables and scope.covers(table.name)]
+
+
+def _sum_up(counts: Mapping[str, int], text: str) -> CheckResult:
+    """Return the result of all tables, and that of each, from the rows that are wrong in each.
+
+    Args:
+        counts: number of rows by table; 0 passes.
+        text: the summary, with a place for a number.
+    """
+    tables = {
+        name: CheckResult(count == 0, text.format(count), {"differing_rows": count})
+        for name, count in counts.items()
+    }
+    total = sum(counts.values())
+    return CheckResult(total == 0, text.format(total), dict(counts), tables)
 
 
 def _count_differences(
@@ -89,7 +105,7 @@ def _version(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapsh
     return read_table(pipeline, spark, table.name, snapshot_id)
 
 
-def check_keys(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
+def check_keys(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:
     """Count the keys that a table holds more than once at the newest cut.
 
     Keys that the log calls new are appended without a look at the table, so this is what a source brings
@@ -100,19 +116,21 @@ def check_keys(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckR
         return without_cut(pipeline)
     repeated = {
         table.name: _repeated_keys(_version(pipeline, spark, table, cut.tables[table.name]), table)
-        for table in pipeline.tables
-        if table.name in cut.tables
+        for table in _tables_at(pipeline, cut, scope)
     }
     duplicates = {name: [str(row[0]) for row in keys.collect()] for name, keys in repeated.items()}
-    summary = "; ".join(
-        f"duplicate keys in `{name}`: {len(keys)}, such as {keys[0]}"
-        for name, keys in duplicates.items()
-        if keys
-    )
+    tables = {name: _judge_keys(name, keys, cut) for name, keys in duplicates.items()}
+    summary = "; ".join(result.summary for result in tables.values() if not result.passed)
     facts = {name: len(keys) for name, keys in duplicates.items()}
-    return CheckResult(
-        not summary, summary or f"cut {cut.cut}: no key occurs twice in {len(duplicates)} tables", facts
-    )
+    alright = f"cut {cut.cut}: no key occurs twice in {len(duplicates)} tables"
+    return CheckResult(not summary, summary or alright, facts, tables)
+
+
+def _judge_keys(name: str, repeated: Sequence[str], cut: Cut) -> CheckResult:
+    summary = f"cut {cut.cut}: no key occurs twice"
+    if repeated:
+        summary = f"duplicate keys in `{name}`: {len(repeated)}, such as {repeated[0]}"
+    return CheckResult(not repeated, summary, {"repeated_keys": len(repeated)})
 
 
 def _repeated_keys(rows: DataFrame, table: TableSchema) -> DataFrame:
@@ -121,11 +139,15 @@ def _repeated_keys(rows: DataFrame, table: TableSchema) -> DataFrame:
     return rows.groupBy(*names).count().where(F.col("count") > 1).select(F.to_json(F.struct(*names)))
 
 
-def check_histories(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
+def check_histories(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:
     """Compare every history at the newest cut with its own rules, with its table and with the whole log."""
     cut = newest_cut(pipeline.lake)
     schemas = [
-        table for table in pipeline.histories if cut is not None and history_name(table.name) in cut.tables
+        table
+        for table in pipeline.histories
+        if cut is not None
+        and history_name(table.name) in cut.tables
+        and scope.covers(history_name(table.name))
     ]
     if cut is None or not schemas:
         return CheckResult(passed=True, summary="no table of a cut keeps a history", facts={"histories": 0})
@@ -138,15 +160,14 @@ def check_histories(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> C
         }
     facts: dict[str, Fact] = {"histories": len(schemas)}
     for name, history_faults in faults.items():
-        facts[f"{name}_versions"] = history_faults.versions
-        facts[f"{name}_overlapping"] = history_faults.overlapping
-        facts[f"{name}_current_differing"] = history_faults.current_differing
-        facts[f"{name}_log_differing"] = history_faults.log_differing
-        facts[f"{name}_misdated"] = history_faults.misdated
+        facts |= {f"{name}_{fact}": number for fact, number in asdict(history_faults).items()}
+    tables = {history_name(name): _judge_history(found, cut) for name, found in faults.items()}
     total = sum(history_faults.total for history_faults in faults.values())
     versions = sum(history_faults.versions for history_faults in faults.values())
-    return CheckResult(
-        total == 0,
-        f"cut {cut.cut}: {total} wrong versions of {versions} in {len(schemas)} histories",
-        facts,
-    )
+    summary = f"cut {cut.cut}: {total} wrong versions of {versions} in {len(schemas)} histories"
+    return CheckResult(total == 0, summary, facts, tables)
+
+
+def _judge_history(faults: HistoryFaults, cut: Cut) -> CheckResult:
+    summary = f"cut {cut.cut}: {faults.total} wrong versions of {faults.versions}"
+    return CheckResult(faults.total == 0, summary, asdict(faults))

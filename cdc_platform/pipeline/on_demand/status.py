@@ -42,9 +42,9 @@ class CopyStatus:
 class Status:
     """Current state of a pipeline.
 
-    ``watermark_micros`` and ``lag_s`` are None before the first cycle.
-    ``lag_s`` compares the watermark with this machine's clock. Of a source that hands out events this is no
-    lag but a silence, ``is_silence``: the lake cannot know what is still unread there.
+    ``watermark_micros`` is None before the first cycle, ``lag_s`` before the first cut.
+    ``lag_s`` compares the position of the newest cut with this machine's clock. Of a source that hands out
+    events this is no lag but a silence, ``is_silence``: the lake cannot know what is still unread there.
     """
 
     pipeline: str
@@ -129,7 +129,7 @@ def read_status(pipeline: Pipeline) -> Status:
         pipeline=pipeline.name,
         cycle=read_mark(lake.system_table(RAW)).cycle,
         watermark_micros=watermark,
-        lag_s=round(time.time() - watermark / 1e6, 3) if watermark is not None else None,
+        lag_s=cut.lag_s(time.time_ns() // 1000) if cut is not None else None,
         is_silence=pipeline.capabilities.hands_out_events,
         live_partitions=tuple(partition.key for partition in partitions if partition.is_live),
         waiting_partitions=tuple(

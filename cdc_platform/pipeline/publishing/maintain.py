@@ -70,6 +70,9 @@ class MaintenanceOutcome:
         )
 
 
+NOTHING_MAINTAINED: Final = MaintenanceOutcome()
+
+
 @dataclass(frozen=True)
 class Upkeep:
     """One maintenance of a lake; a thorough one does what is not due yet, too."""

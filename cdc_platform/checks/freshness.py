@@ -1,0 +1,193 @@
+"""The freshness check of a table: the lag of the newest cut stays below the bounds of the YAML.
+
+Runs report it, and for a pipeline that stands still a sensor of its own does, from the lake's metadata. It
+counts the lag of the data, not the time since the last materialisation, so a table that
+nothing changes stays fresh.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import dagster as dg
+import msgspec
+
+from cdc_platform.assets.check_results import FRESH, as_result
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.claims import unfinished_runs
+from cdc_platform.errors import CdcError
+from cdc_platform.lake.state.cuts import Cut, newest_cut
+from cdc_platform.metadata import LAG, moment
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.pipeline.reading.trace import trace_lineage
+from cdc_platform.sensors import SOURCE_DEADLINE_S, Running, default_status, has_news
+from cdc_platform.visible import visible_text
+
+LOOK_EVERY_S: Final = 30
+REPORT_EVERY_S: Final = 600.0
+"""Results that stay the same are reported this often; others at once."""
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """The newest cut, and its lag; of a source that hands out events, how long something waits to be read.
+
+    ``news_since_micros`` is when that was first seen, None where nothing waits.
+    """
+
+    cut: Cut | None
+    lag_s: float
+    news_since_micros: int | None = None
+
+    @classmethod
+    def after_cycle(cls, cut: Cut | None, capabilities: SourceCapabilities) -> "Freshness":
+        """Return how fresh the tables are right after a cycle, which has read all events that there were."""
+        if cut is None or capabilities.hands_out_events:
+            return cls(cut, 0.0)
+        return cls(cut, cut.lag_s(time.time_ns() // 1000))
+
+
+def build_freshness_check(
+    assets: PipelineAssets, settings: PipelineSettings, running: Running
+) -> dg.AssetChecksDefinition:
+    """Return the check of all tables, for anyone who asks for it."""
+
+    @dg.multi_asset_check(
+        name=f"{assets.pipeline}__{FRESH}",
+        specs=[
+            dg.AssetCheckSpec(FRESH, asset=key, description=running.freshness_text)
+            for key in assets.all_tables
+        ],
+        can_subset=True,
+    )
+    def fresh(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        freshness = look(settings, time.time_ns() // 1000, news_since_micros=0)
+        for evaluation in judge(assets, running, freshness):
+            if evaluation.asset_check_key in context.selected_asset_check_keys:
+                yield as_result(evaluation)
+
+    return fresh
+
+
+def build_freshness_sensor(
+    assets: PipelineAssets, settings: PipelineSettings, running: Running
+) -> dg.SensorDefinition:
+    """Return the sensor that reports the check."""
+
+    @dg.sensor(
+        name=f"{settings.name}_freshness_sensor",
+        minimum_interval_seconds=LOOK_EVERY_S,
+        default_status=default_status(running),
+        description=f"Reports the check `{FRESH}` of each table of `{settings.name}`: at once when a result "
+        f"changes, else every {REPORT_EVERY_S:.0f} s. It starts no runs.",
+    )
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        is_running = bool(unfinished_runs(context.instance, settings.name))
+        now_micros = time.time_ns() // 1000
+        return report(assets, settings, running, Before(context.cursor, is_running), now_micros)
+
+    return evaluate
+
+
+@dataclass(frozen=True)
+class Before:
+    """What an evaluation of the sensor begins with: the cursor, and whether a run of the pipeline goes on."""
+
+    cursor: str | None = None
+    is_running: bool = False
+
+
+def report(
+    assets: PipelineAssets, settings: PipelineSettings, running: Running, before: Before, now_micros: int
+) -> dg.SensorResult | dg.SkipReason:
+    """Return the results, unless they are those of a recent report; a run reports good ones itself.
+
+    Args:
+        assets: the names of the pipeline's assets.
+        settings: the pipeline's.
+        running: has the bounds.
+        before: what is known from before.
+        now_micros: the present.
+    """
+    memory = msgspec.json.decode(before.cursor, type=_Memory) if before.cursor else _Memory()
+    try:
+        freshness = look(settings, now_micros, memory.news_since_micros)
+    except CdcError as error:
+        return dg.SkipReason(visible_text(f"The lag is not known. {type(error).__name__}: {error}"))
+    evaluations = list(judge(assets, running, freshness))
+    results = ",".join("01"[evaluation.passed] + evaluation.severity.value for evaluation in evaluations)
+    is_due = results != memory.results or now_micros / 1e6 - memory.reported_s >= REPORT_EVERY_S
+    is_due &= not (before.is_running and all(evaluation.passed for evaluation in evaluations))
+    reported_s = now_micros / 1e6 if is_due else memory.reported_s
+    after = _Memory(results, reported_s, freshness.news_since_micros)
+    return dg.SensorResult(
+        asset_events=evaluations if is_due else [], cursor=msgspec.json.encode(after).decode()
+    )
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """What the sensor remembers from one evaluation to the next."""
+
+    results: str = ""
+    reported_s: float = 0.0
+    news_since_micros: int | None = None
+
+
+def look(settings: PipelineSettings, now_micros: int, news_since_micros: int | None) -> Freshness:
+    """Return how far behind the newest cut is.
+
+    Args:
+        settings: the pipeline's.
+        now_micros: the present by this machine's clock.
+        news_since_micros: when something to read was first seen; of a source that hands out events it
+            counts from there on, or from the newest cut if that is later.
+
+    Raises:
+        CdcError: the lake, or a source that hands out events, cannot be read.
+    """
+    pipeline = open_pipeline(replace(settings, source=settings.source.impatient(SOURCE_DEADLINE_S)))
+    try:
+        cut = newest_cut(pipeline.lake)
+        if cut is None:
+            return Freshness(None, 0.0)
+        if not pipeline.capabilities.hands_out_events:
+            return Freshness(cut, cut.lag_s(now_micros))
+        if not _has_news(pipeline):
+            return Freshness(cut, 0.0)
+        since_micros = news_since_micros if news_since_micros is not None else now_micros
+        waiting_s = (now_micros - max(since_micros, cut.published_micros)) / 1e6
+        return Freshness(cut, round(max(0.0, waiting_s), 3), since_micros)
+    finally:
+        pipeline.source.close()
+
+
+def _has_news(pipeline: Pipeline) -> bool:
+    return has_news(pipeline, trace_lineage(pipeline), pipeline.source.clock_micros())
+
+
+def judge(
+    assets: PipelineAssets, running: Running, freshness: Freshness
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """Yield the result of each table; one that is in no cut yet is a warning."""
+    cut, lag_s = freshness.cut, freshness.lag_s
+    if not running.has_freshness:
+        return
+    published = {assets.table(name) for name in cut.tables} if cut is not None else set()
+    is_late = running.fresh_fail_s is not None and lag_s > running.fresh_fail_s
+    is_slow = running.fresh_warn_s is not None and lag_s > running.fresh_warn_s
+    for key in assets.all_tables:
+        is_published = key in published
+        text = f"{lag_s:.1f} s behind" if is_published else "in no cut yet"
+        yield dg.AssetCheckEvaluation(
+            asset_key=key,
+            check_name=FRESH,
+            passed=is_published and not is_late and not is_slow,
+            severity=dg.AssetCheckSeverity.ERROR if is_late else dg.AssetCheckSeverity.WARN,
+            description=f"{text}. {running.freshness_text}",
+            metadata={LAG: lag_s, "Position": moment(cut.position_micros)} if cut is not None else {},
+            blocking=False,
+        )

@@ -1,0 +1,111 @@
+"""Tables of a pipeline as inputs of your own Dagster assets: all inputs of a run at one cut.
+
+@dg.asset(ins={"orders": dg.AssetIn(["shop", "orders"], input_manager_key="cut")})
+def totals(orders: pl.DataFrame) -> None: ...
+
+dg.Definitions(assets=[totals], resources={"cut": CutIOManager(defs="shop/defs.yaml")})
+"""
+
+from typing import Any, Final
+
+import dagster as dg
+import pyarrow as pa
+
+from cdc_platform.claims import PIPELINE_TAG
+from cdc_platform.errors import SettingError, TableNotFound
+from cdc_platform.lake.state.cuts import cuts_since_moment
+from cdc_platform.model.base.libraries import optional_library
+from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.read import PublishedTables, TablesAtCut, open_tables
+
+CUT_TAG: Final = "cdc_platform/cut"
+"""Tag of a run, followed by the pipeline: the cut at which the run reads its tables."""
+
+
+class CutIOManager(dg.ConfigurableIOManager):
+    """Loads tables of a pipeline at the cut that was the newest when the run began.
+
+    The annotation of an input chooses its form: `pyarrow.Table`, which an input without one gets as well,
+    `polars.DataFrame`, `duckdb.DuckDBPyRelation`, which reads what a query needs, or `TablesAtCut`, which has
+    all tables of the cut. Runs are tagged with their cut, so that one that is executed again reads the same.
+
+    Args:
+        defs: the YAML file that declares the pipeline.
+        pipeline: its name, where the file declares several.
+    """
+
+    defs: str
+    pipeline: str | None = None
+
+    def load_input(self, context: dg.InputContext) -> object:
+        """Return a table at the run's cut.
+
+        Raises:
+            CutNotFound: nothing is published yet, or the cut of the run has expired.
+            TableNotFound: the cut has no table of the asset's name.
+            SettingError: the annotation of the input is none of those above.
+        """
+        published = open_tables(self.defs, self.pipeline)
+        tables = published.at(_find_cut(context, published))
+        context.add_input_metadata({"Cut": str(tables.cut.cut), "Position": str(tables.position)})
+        return _convert(tables, context)
+
+    def handle_output(self, context: dg.OutputContext, obj: object) -> None:  # noqa: ARG002  an interface
+        """Refuse: tables of a pipeline are written by the pipeline.
+
+        Raises:
+            SettingError: always.
+        """
+        raise SettingError(
+            "io_manager_key",
+            f"must be another one for what `{context.name}` returns: `CutIOManager` only loads inputs; name "
+            "it as their `input_manager_key`",
+        )
+
+
+def _find_cut(context: dg.InputContext, published: PublishedTables) -> int | None:
+    """Return the number of the run's cut, None without a run; the first input chooses it for all.
+
+    Steps that begin at the same time in other processes come to the same cut: that of the run's beginning.
+    """
+    pipeline = published.lake.pipeline
+    record = context.instance.get_run_record_by_id(context.step_context.run_id)
+    if record is None:
+        return None
+    tag, tags = f"{CUT_TAG}/{pipeline}", record.dagster_run.tags
+    if tag in tags:
+        return int(tags[tag])
+    # A run that has published a cut itself reads that one.
+    is_own = tags.get(PIPELINE_TAG) == pipeline
+    begun_s = record.start_time if record.start_time is not None and not is_own else 0.0
+    cuts = cuts_since_moment(published.lake, int(begun_s * 1e6)) if begun_s else ()
+    number = cuts[0].cut if cuts else published.at().cut.cut
+    context.instance.add_run_tags(record.dagster_run.run_id, {tag: str(number)})
+    return number
+
+
+def _convert(tables: TablesAtCut, context: dg.InputContext) -> object:
+    kind = context.dagster_type.typing_type
+    if kind is TablesAtCut:
+        return tables
+    name = _table_name(tables, context.asset_key)
+    module = getattr(kind, "__module__", "").partition(".")[0]
+    if module == "polars":
+        return tables.polars(name)
+    if module in ("duckdb", "_duckdb"):
+        optional_library("duckdb", "duckdb")
+        return tables.duckdb(tables=[name]).table(name)
+    if kind in (pa.Table, Any):
+        return tables.arrow(name)
+    raise SettingError(
+        context.name, f"must be a `pyarrow.Table`, `polars.DataFrame`, `duckdb.DuckDBPyRelation`, not: {kind}"
+    )
+
+
+def _table_name(tables: TablesAtCut, key: dg.AssetKey) -> str:
+    """Return the source's name of the table that an asset stands for."""
+    names = {(tables.lake.pipeline, lake_table_name(name)): name for name in tables.names}
+    if tuple(key.path) not in names:
+        known = ", ".join("/".join(path) for path in names)
+        raise TableNotFound(f"No table of the cut is the asset `{key.to_user_string()}`. It has: {known}")
+    return names[tables.lake.pipeline, key.path[-1]]

@@ -1,0 +1,103 @@
+"""Freshness: the lag of the newest cut against the bounds of the YAML, reported without a run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.checks.freshness import REPORT_EVERY_S, Before, report
+from cdc_platform.errors import SettingError
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.state.cuts import Cut, append_cut
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sensors import Running
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+
+SECOND = 1_000_000
+POSITION = 1_800_000_000 * SECOND
+ASSETS = PipelineAssets("bank", ("accounts", "transfers"))
+RUNNING = Running(fresh_warn_s=60, fresh_fail_s=300)
+
+
+def publish(settings: PipelineSettings, *tables: str) -> None:
+    """Publish a cut that is five seconds behind."""
+    cut = Cut(1, POSITION, 0, dict.fromkeys(tables, 1), POSITION + 5 * SECOND)
+    append_cut(Lake(settings.lake, settings.name), cut)
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> PipelineSettings:
+    """A pipeline whose lake has a cut of one of its two tables; its source is out of reach."""
+    settings = PipelineSettings("bank", SpannerSettings("p", "i", "d", "s"), LakeSettings(str(tmp_path)))
+    publish(settings, "accounts")
+    return settings
+
+
+def results_of(outcome: dg.SensorResult | dg.SkipReason) -> dict[str, tuple[bool, str]]:
+    """Return whether each table passed, and how severe it is if not."""
+    assert isinstance(outcome, dg.SensorResult)
+    results = {}
+    for event in outcome.asset_events or []:
+        assert isinstance(event, dg.AssetCheckEvaluation)
+        results[event.asset_key.path[-1]] = (event.passed, event.severity.value)
+    return results
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "expected"), [(59, (True, "WARN")), (61, (False, "WARN")), (301, (False, "ERROR"))]
+)
+def test_the_lag_decides(bank: PipelineSettings, lag_s: int, expected: tuple[bool, str]) -> None:
+    """A table passes, warns or fails by how far the newest cut is behind this machine's clock."""
+    outcome = report(ASSETS, bank, RUNNING, Before(), POSITION + lag_s * SECOND)
+    assert expected == results_of(outcome)["accounts"]
+
+
+def test_a_table_in_no_cut_warns(bank: PipelineSettings) -> None:
+    """What readers cannot see yet is not fresh, and no failure either."""
+    assert results_of(report(ASSETS, bank, RUNNING, Before(), POSITION))["transfers"] == (False, "WARN")
+
+
+def test_the_same_results_are_reported_now_and_then(bank: PipelineSettings) -> None:
+    """Only a change is reported at once, so that the event log does not fill up."""
+    first = report(ASSETS, bank, RUNNING, Before(), POSITION + SECOND)
+    assert isinstance(first, dg.SensorResult)
+    for later_s, is_reported in ((30, False), (90, True), (REPORT_EVERY_S + 2, True)):
+        later = report(ASSETS, bank, RUNNING, Before(first.cursor), POSITION + int(later_s * SECOND))
+        assert is_reported == bool(results_of(later)), later_s
+
+
+def test_events_are_late_when_they_wait(tmp_path: Path) -> None:
+    """What a source of events has is late from when it was first seen, not from its last event."""
+    files = tmp_path / "files"
+    files.mkdir()
+    settings = PipelineSettings("bank", DatastreamSettings(str(files)), LakeSettings(str(tmp_path / "lake")))
+    publish(settings, "accounts")
+    # Nothing has been read yet, so there is something to read.
+    seen_micros = POSITION + 3600 * SECOND
+    seen = report(ASSETS, settings, RUNNING, Before(), seen_micros)
+    assert isinstance(seen, dg.SensorResult)
+    assert results_of(seen)["accounts"] == (True, "WARN")
+    assert json.loads(str(seen.cursor))["news_since_micros"] == seen_micros
+    waiting = report(ASSETS, settings, RUNNING, Before(seen.cursor), seen_micros + 70 * SECOND)
+    assert results_of(waiting)["accounts"] == (False, "WARN")
+
+
+def test_a_run_reports_good_results_itself(bank: PipelineSettings) -> None:
+    """While a run goes on the sensor speaks up only if something is late, as of a run that hangs."""
+    assets, during = PipelineAssets("bank", ("accounts",)), Before(is_running=True)
+    assert results_of(report(assets, bank, RUNNING, during, POSITION + SECOND)) == {}
+    late = report(assets, bank, RUNNING, during, POSITION + 61 * SECOND)
+    assert results_of(late) == {"accounts": (False, "WARN")}
+
+
+@pytest.mark.parametrize("name", ["fresh_warn_s", "fresh_fail_s"])
+def test_a_bound_is_a_positive_number(name: str) -> None:
+    """A bound that every lag exceeds is refused by its name."""
+    bounds: dict[str, Any] = {name: 0.0}
+    with pytest.raises(SettingError, match=f"runs.{name}"):
+        Running(**bounds)
