@@ -98,4 +98,4 @@ def _segment(part: Part, visible: Callable[[str], str]) -> Segment:
 
 def _print(segments: list[Segment], stream: TextIO) -> None:
     with FOOTER.hidden():
-        open_console(stream).print(Segments(segments), soft_wrap=True)
+        open_console(stream).print(Segments([*segments, Segment.line()]), soft_wrap=True)
