@@ -48,13 +48,16 @@ def balances_at_all_cuts(pipeline: Pipeline) -> Iterator[Balances]:
 @contextmanager
 def live_view(pipeline: Pipeline) -> Iterator[Callable[[], None]]:
     """Yield what shows the lake as it is then: in place on a terminal, on a new line elsewhere."""
+    if not sys.stderr.isatty():
+        with show_progress(pipeline.progress):
+            yield lambda: print_line(describe_live(pipeline))
+        return
+    # Steps that come and go within a second would move the line.
     progress = Progress()
     with show_progress(progress), progress.step("bank") as step:
 
         def show() -> None:
             step.note = describe_live(pipeline)
-            if not sys.stdout.isatty():
-                print_line(step.note)
 
         yield show
 

@@ -110,8 +110,8 @@ class Progress:
 
     def __init__(self) -> None:
         self.count_tasks: Callable[[], TaskCount | None] | None = None
-        """Counts Spark's tasks, once there is a session. The innermost step shows them if it has counted
-        nothing; their rate is that of the stages that run now."""
+        """Counts Spark's tasks, once there is a session. The innermost step shows them if it has nothing else
+        to count; their rate is that of the stages that run now."""
         self._steps: list[Step] = []
         self._stages: tuple[int, ...] = ()
         self._stages_step = Step(TASKS)
@@ -131,14 +131,15 @@ class Progress:
         now_s, steps = time.monotonic(), self._steps
         reports = [step.report(now_s) for step in steps]
         tasks = self.count_tasks() if reports and self.count_tasks is not None else None
-        if tasks is None or not tasks.total:
+        if tasks is None or tasks.total <= 1:
+            # The only task of a stage says nothing until the stage is over.
             return tuple(reports)
         if tasks.stages != self._stages:
             self._stages, self._stages_step = tasks.stages, Step(TASKS, TASKS, tasks.total, tasks.done)
         self._stages_step.done = tasks.done
         counted = self._stages_step.report(now_s)
         innermost = reports[-1]
-        if innermost.done:
+        if innermost.done or innermost.total is not None:
             return (*reports, counted)
         return (*reports[:-1], replace(counted, name=innermost.name, elapsed_s=innermost.elapsed_s))
 
