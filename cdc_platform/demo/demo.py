@@ -19,6 +19,7 @@ from cdc_platform.demo.ports import LOOPBACK, answers, free_port
 from cdc_platform.demo.processes import Children
 from cdc_platform.demo.servers import DemoServer, open_bank, start_writer, stop_writer
 from cdc_platform.errors import SetupError
+from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.base.progress import Progress, duration
 from cdc_platform.pipeline.cycle import CycleOutcome
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
@@ -121,7 +122,9 @@ def _run_locally(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     # A client that outlives its server says so on the last line.
     with closing(pipeline.source):
         _report_exclusions(pipeline)
-        outcomes = _publish_first(stage, pipeline, spark)
+        outcomes = follow_source(pipeline, spark, stage.wants_more, _as_fault)
+        _publish_first(stage, pipeline, spark, outcomes)
+        _print_next_steps(stage, pipeline)
         with live_view(pipeline) as show:
             for _outcome in outcomes:
                 stage.children.check()
@@ -130,23 +133,24 @@ def _run_locally(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
 
 
 def _publish_first(
-    stage: Stage, pipeline: Pipeline, spark: "SparkSession", ui: str | None = None
-) -> Iterator[CycleOutcome]:
-    """Run cycles until there is a cut, with their progress; print what to look at; return further cycles."""
+    stage: Stage, pipeline: Pipeline, spark: "SparkSession", outcomes: Iterator[CycleOutcome]
+) -> None:
+    """Run cycles until there is a cut, and show their progress."""
     begun = time.monotonic()
     pipeline.progress.count_tasks = watch_tasks(spark)
-    outcomes = follow_source(pipeline, spark, stage.wants_more, _as_fault)
-    cut = None
     with show_progress(pipeline.progress), pipeline.progress.step("first cut"):
         for outcome in outcomes:
             stage.children.check()
-            cut = outcome.cut
-            if cut is not None:
+            if outcome.cut is not None:
                 break
-    if cut is not None:
-        print_line(f"Cut {cut.cut} is published after {time.monotonic() - begun:.1f} s.")
+    if stage.wants_more():
+        print_line(f"The first cut is published, {time.monotonic() - begun:.1f} s after Spark's start.")
+
+
+def _print_next_steps(stage: Stage, pipeline: Pipeline, ui: str | None = None) -> None:
+    cut = newest_cut(pipeline.lake)
+    if cut is not None and stage.wants_more():
         print_next_steps(pipeline, cut, stage.home.defs, ui)
-    return outcomes
 
 
 def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
@@ -156,21 +160,28 @@ def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     pipeline = open_pipeline(settings)
     with closing(pipeline.source):
         _report_exclusions(pipeline)
-        ui = _choose_ui(stage)
         with _session(stage, settings) as spark:
             # Before Dagster takes over: its own first run would come much later.
-            _publish_first(stage, pipeline, spark, ui)
-        _start_dagster(stage, remote, ui)
-        with live_view(pipeline) as show:
-            while stage.wants_more():
-                stage.children.check()
-                show()
-                pause(VIEW_EVERY_S, stage.wants_more)
+            outcomes = follow_source(pipeline, spark, stage.wants_more, _as_fault)
+            _publish_first(stage, pipeline, spark, outcomes)
+        if stage.wants_more():
+            _run_dagster(stage, pipeline, remote)
         if stage.options.seconds is None or not is_wanted():
             return stage.options.seconds is None
-        stage.children.stop("dagster", signal.SIGINT)
         with _session(stage, settings) as spark:
             return _finish(stage, pipeline, spark, is_wanted)
+
+
+def _run_dagster(stage: Stage, pipeline: Pipeline, remote: str) -> None:
+    """Let Dagster run the pipeline as long as more is wanted."""
+    ui = _start_dagster(stage, remote)
+    _print_next_steps(stage, pipeline, ui)
+    with live_view(pipeline) as show:
+        while stage.wants_more():
+            stage.children.check()
+            show()
+            pause(VIEW_EVERY_S, stage.wants_more)
+    stage.children.stop("dagster", signal.SIGINT)
 
 
 @contextmanager
@@ -200,26 +211,23 @@ def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:
     return f"sc://{LOOPBACK}:{port}/;token={token}"
 
 
-def _choose_ui(stage: Stage) -> str:
-    """Return the address that Dagster's pages will have."""
+def _start_dagster(stage: Stage, remote: str) -> str:
+    """Start Dagster, and return the address of its pages once they answer."""
     port = free_port() if answers(stage.options.port) else stage.options.port
-    return f"http://{LOOPBACK}:{port}"
-
-
-def _start_dagster(stage: Stage, remote: str, address: str) -> None:
-    port = address.rpartition(":")[2]
+    address = f"http://{LOOPBACK}:{port}"
     command = [sys.executable, "-m", "dagster", "dev", "-w", str(stage.home.workspace)]
     environment = {
         "DAGSTER_HOME": str(stage.home.dagster),
         "CDC_PLATFORM_DEFS": str(stage.home.defs),
         REMOTE_VARIABLE: remote,
     }
-    stage.children.start("dagster", [*command, "-h", LOOPBACK, "-p", port], environment)
+    stage.children.start("dagster", [*command, "-h", LOOPBACK, "-p", str(port)], environment)
     print_line("Starting Dagster ...")
     progress = Progress()
     with show_progress(progress), progress.step("start of Dagster"):
         _wait_for_ui(stage, address)
     print_line((f"Dagster's UI: {address}   (logs: {stage.home.logs})", "bold"))
+    return address
 
 
 def _wait_for_ui(stage: Stage, address: str) -> None:

@@ -3,7 +3,8 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
+from functools import partial
+from threading import Event
 from typing import Final
 
 from rich.live import Live
@@ -11,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from cdc_platform.model.base.progress import Progress, StepReport, without_frames
-from cdc_platform.model.base.progress_lines import report_lines
+from cdc_platform.model.base.progress_lines import beside, report_lines
 from cdc_platform.printing.lines import FOOTER, open_console, own_stderr, print_line, stream_of
 from cdc_platform.printing.tables import make_line
 
@@ -33,14 +34,8 @@ def show_progress(progress: Progress) -> Iterator[None]:
     live = Live(
         console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
     )
-    is_over = Event()
-    thread = Thread(target=_redraw, args=(progress, live, is_over), daemon=True, name="progress")
-    thread.start()
-    try:
+    with beside(partial(_redraw, progress, live)):
         yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 def _redraw(progress: Progress, live: Live, is_over: Event) -> None:

@@ -27,9 +27,8 @@ def report_lines(
         last_line_s: returns when anything else was written, by the monotonic clock.
         every_s: the seconds.
     """
-    is_over = Event()
 
-    def run() -> None:
+    def run(is_over: Event) -> None:
         written_s = 0.0
         while not is_over.wait(every_s / 8):
             reports = progress.reports()
@@ -40,7 +39,15 @@ def report_lines(
                 written_s = now_s
                 write("; ".join(report.describe() for report in without_frames(reports)))
 
-    thread = Thread(target=run, daemon=True, name="progress")
+    with beside(run):
+        yield
+
+
+@contextmanager
+def beside(run: Callable[[Event], None]) -> Iterator[None]:
+    """Run a function in a thread of its own; the end of the context sets its event and waits for it."""
+    is_over = Event()
+    thread = Thread(target=run, args=(is_over,), daemon=True, name="progress")
     thread.start()
     try:
         yield
