@@ -215,7 +215,8 @@ def _commit_plan(
     properties = {POSITION: str(plan.end_micros)}
     if commit_local(pipeline, raw, step, plan, properties, replayed):
         return True
-    with pipeline.progress.step("read by Spark"), pipeline.source.reading():
+    with pipeline.progress.step("read by Spark") as reading, pipeline.source.reading():
+        reading.note = f"{len(plan.windows):,} partitions"
         tasks = most_tasks(pipeline, spark, step.before, plan)
         frame = pipeline.source.read(spark, step.committed, plan, tasks)
         if replayed is not None:
