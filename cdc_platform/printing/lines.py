@@ -27,7 +27,7 @@ class Redrawn(Protocol):
     def stop(self) -> None:
         """Remove it."""
 
-    def start(self, *, refresh: bool = False) -> None:
+    def start(self) -> None:
         """Draw it."""
 
 
@@ -52,7 +52,7 @@ class Footer:
             finally:
                 self.last_line_s = time.monotonic()
                 if shown is not None:
-                    shown.start(refresh=True)
+                    shown.start()
 
 
 FOOTER: Final = Footer()

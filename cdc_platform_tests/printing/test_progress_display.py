@@ -12,6 +12,7 @@ from cdc_platform.model.base.progress import StepReport
 from cdc_platform.printing.progress_display import make_bars
 from cdc_platform.printing.tables import as_text
 
+CURSOR_UP: Final = "\x1b[1A"
 PROGRAM: Final = """
 import sys
 from threading import Event
@@ -19,7 +20,11 @@ from cdc_platform.model.base.progress import Progress
 from cdc_platform.printing.lines import FOOTER, print_line
 from cdc_platform.printing.progress_display import show_progress
 progress = Progress()
-with show_progress(progress), progress.step("copy", "chunks", 40, 10) as step:
+with (
+    show_progress(progress),
+    progress.step("copy", "chunks", 40, 10) as step,
+    progress.step("accounts"),
+):
     for number in range(3):
         step.advance(5)
         while sys.stderr.isatty() and FOOTER.shown is None:
@@ -51,7 +56,10 @@ def test_a_terminal_shows_bars_and_keeps_lines() -> None:
     output = output_on_terminal()
     assert "copy" in output
     assert "of 40 chunks" in output
-    assert all(f"line {number}\r\n" in output for number in range(3))
+    for number in range(3):
+        _, line, below = output.partition(f"line {number}\r\n")
+        assert line
+        assert CURSOR_UP not in below.partition("accounts")[0]
     assert output.count("\x1b[?25l") == output.count("\x1b[?25h") > 0
     assert "of 40 chunks" not in output.rpartition("line 2")[2].rpartition("\x1b[2K")[2]
 
