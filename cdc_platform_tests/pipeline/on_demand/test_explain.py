@@ -117,8 +117,8 @@ def test_people_read_the_same(bank: Pipeline) -> None:
     assert text.startswith('accounts {"id":"1"}: 3 changes\n')
     assert 'balance  "100" -> "90"' in text
     assert 'owner    "owner 1" (set again)' in text
-    assert "cycle       2, first shown by cut 2 at 2027-01-15T08:00:02.999999Z" in text
-    assert "cycle       3, in no cut yet" in text
+    assert "cycle        2, first shown by cut 2 at 2027-01-15T08:00:02.999999Z" in text
+    assert "cycle        3, in no cut yet" in text
     assert 'owner    "owner 1"  set by #1' in text
     closed = as_text(describe_explanation(explain_row(bank, "accounts", "3")))
     assert 'balance  "100" -> NULL' in closed
