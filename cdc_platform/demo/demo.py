@@ -21,7 +21,6 @@ from cdc_platform.demo.servers import DemoServer, open_bank, start_writer, stop_
 from cdc_platform.errors import SetupError
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.base.progress import Progress, duration
-from cdc_platform.pipeline.cycle import CycleOutcome
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 VIEW_EVERY_S: Final = 2.0
+FIRST_WINDOW_S: Final = 10.0
+"""So much of the bank's time has the first cycle."""
 UI_WITHIN_S: Final = 120.0
 CATCH_UP_WITHIN_S: Final = 900.0
 
@@ -122,24 +123,23 @@ def _run_locally(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     # A client that outlives its server says so on the last line.
     with closing(pipeline.source):
         _report_exclusions(pipeline)
-        outcomes = follow_source(pipeline, spark, stage.wants_more, _as_fault)
-        _publish_first(stage, pipeline, spark, outcomes)
+        _publish_first(stage, pipeline, spark)
         _print_next_steps(stage, pipeline)
         with live_view(pipeline) as show:
-            for _outcome in outcomes:
+            for _outcome in follow_source(pipeline, spark, stage.wants_more, _as_fault):
                 stage.children.check()
                 show()
         return _finish(stage, pipeline, spark, is_wanted)
 
 
-def _publish_first(
-    stage: Stage, pipeline: Pipeline, spark: "SparkSession", outcomes: Iterator[CycleOutcome]
-) -> None:
-    """Run cycles until there is a cut, and show their progress."""
+def _publish_first(stage: Stage, pipeline: Pipeline, spark: "SparkSession") -> None:
+    """Run short cycles until there is a cut, and show their progress."""
     begun = time.monotonic()
     pipeline.progress.count_tasks = watch_tasks(spark)
-    with show_progress(pipeline.progress), pipeline.progress.step("first cut"):
-        for outcome in outcomes:
+    # The bank has worked while Spark started: the first cut need not wait for all of that.
+    short = replace(pipeline, settings=replace(pipeline.settings, max_window_s=FIRST_WINDOW_S))
+    with show_progress(short.progress), short.progress.step("first cut"):
+        for outcome in follow_source(short, spark, stage.wants_more, _as_fault):
             stage.children.check()
             if outcome.cut is not None:
                 break
@@ -162,8 +162,7 @@ def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
         _report_exclusions(pipeline)
         with _session(stage, settings) as spark:
             # Before Dagster takes over: its own first run would come much later.
-            outcomes = follow_source(pipeline, spark, stage.wants_more, _as_fault)
-            _publish_first(stage, pipeline, spark, outcomes)
+            _publish_first(stage, pipeline, spark)
         if stage.wants_more():
             _run_dagster(stage, pipeline, remote)
         if stage.options.seconds is None or not is_wanted():
@@ -188,6 +187,8 @@ def _run_dagster(stage: Stage, pipeline: Pipeline, remote: str) -> None:
 def _session(stage: Stage, settings: PipelineSettings) -> Iterator["SparkSession"]:
     """Yield a client of the Spark Connect server that ends before its server, for which it would look."""
     spark = stage.tools.start_spark(settings)
+    # Ctrl-C reaches the server, too: the client would look for it for ten minutes.
+    spark.client.set_retry_policies([])
     try:
         yield spark
     finally:

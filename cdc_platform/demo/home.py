@@ -190,8 +190,6 @@ def _defs(bank: BankSettings, start: str) -> str:
         "spark": {"remote": f"{{{{ env.{REMOTE_VARIABLE} }}}}"},
         "tables": ["accounts", "transfers"],
         "idle_interval_s": 0.5,
-        # The first cut comes sooner if no task of Spark has to start for what the bank has done until then.
-        "local_read_s": 60,
         "runs": {"follow_s": 300, "prove_every_s": 300, "owners": ["team:bank"]},
     }
     return yaml.safe_dump({"type": COMPONENT, "attributes": attributes}, sort_keys=False)
