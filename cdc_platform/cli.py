@@ -11,13 +11,15 @@ from cdc_platform.commands.cuts import cuts
 from cdc_platform.commands.dashboard import dashboard
 from cdc_platform.commands.demo import demo
 from cdc_platform.commands.explain import explain
+from cdc_platform.commands.list import list_pipelines
 from cdc_platform.commands.quarantine import quarantine
 from cdc_platform.commands.query import query
 from cdc_platform.commands.simulate import simulate
 from cdc_platform.commands.spark_server import spark_server
 from cdc_platform.commands.status import status
 from cdc_platform.commands.sync import sync
-from cdc_platform.printing import print_text
+from cdc_platform.commands.validate import validate
+from cdc_platform.printing.lines import print_text
 
 FIRST_STEPS: Final = """\b
 See it work, with a bank of its own:
@@ -33,10 +35,15 @@ Run an example of Datastream's files, or of Debezium's events:
 Declare a pipeline of yours, and run it; there are components.datastream.DatastreamPipeline and
 components.debezium.DebeziumPipeline, too:
   dg scaffold defs cdc_platform.components.spanner.SpannerPipeline my_bank
+  cdc-platform validate examples/my_bank/defs.yaml
   cdc-platform sync examples/my_bank/defs.yaml --until-caught-up
   cdc-platform status examples/my_bank/defs.yaml
   cdc-platform dashboard examples/my_bank/defs.yaml
   cdc-platform check examples/my_bank/defs.yaml
+\b
+List all pipelines of a folder; the variable CDC_PLATFORM_DEFS stands in for the first argument:
+  cdc-platform list examples
+  export CDC_PLATFORM_DEFS=examples && cdc-platform status
 \b
 Query the tables, ask how a row came to be, and which moments of the past can be read:
   cdc-platform query examples/my_bank/defs.yaml "SELECT sum(balance) FROM accounts"
@@ -63,7 +70,7 @@ class Commands(click.Group):
             described = as_known(error)
             if described is None:
                 raise
-            print_text(f"{type(described).__name__}: {described}", fg="red", err=True)
+            print_text(f"{type(described).__name__}: {described}", "red", err=True)
             ctx.exit(1)
 
 
@@ -76,21 +83,10 @@ def main() -> None:
     """
 
 
-COMMANDS: Final = (
-    demo,
-    simulate,
-    sync,
-    status,
-    dashboard,
-    check,
-    explain,
-    query,
-    cuts,
-    quarantine,
-    spark_server,
-)
-
-for command in COMMANDS:
+for command in (
+    *(demo, simulate, list_pipelines, validate, sync, status, dashboard, check),
+    *(explain, query, cuts, quarantine, spark_server),
+):
     main.add_command(command)
 
 if __name__ == "__main__":

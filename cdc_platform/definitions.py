@@ -8,10 +8,8 @@ from typing import Final
 import dagster as dg
 
 from cdc_platform.components.loading import find_pipelines, load_definitions
+from cdc_platform.components.places import PLACE_VARIABLE
 from cdc_platform.errors import SettingError
-
-PLACE_VARIABLE: Final = "CDC_PLATFORM_DEFS"
-"""Environment variable that names a pipeline's YAML file, or a folder with such files."""
 
 DEMO: Final = Path(".cdc_platform/defs.yaml")
 """The pipeline of a demo that was started in this folder."""

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -17,6 +17,8 @@ from dagster_pyspark import LazyPySparkResource
 
 from cdc_platform.claims import claim_run
 from cdc_platform.errors import CdcError, JarsUnavailable, SettingError, SetupError, SparkUnreachable
+from cdc_platform.model.base.progress import Progress
+from cdc_platform.model.base.progress_lines import report_lines
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.spark.session.config import launch_secrets, session_secrets, spark_config
@@ -24,6 +26,7 @@ from cdc_platform.spark.session.connect_token import VARIABLE as TOKEN_VARIABLE
 from cdc_platform.spark.session.jars import check_jars
 from cdc_platform.spark.session.java import check_java
 from cdc_platform.spark.session.properties import started_with
+from cdc_platform.spark.session.running_tasks import watch_tasks
 from cdc_platform.spark.session.shipping import ship_package
 
 if TYPE_CHECKING:
@@ -218,17 +221,22 @@ class PipelineRun:
 
     settings: PipelineSettings
     claim: Callable[[], None]
+    progress: Progress = field(default_factory=Progress)
+    """The steps of the run, whose numbers its log has while they take long."""
 
     @cached_property
     def pipeline(self) -> Pipeline:
         """The pipeline; opened when the run has its turn, for which the first step that asks waits."""
         self.claim()
-        return open_pipeline(self.settings)
+        return replace(open_pipeline(self.settings), progress=self.progress)
 
     @cached_property
     def spark(self) -> "SparkSession":
         """The session that all steps of the run share, started when a step first needs it."""
-        return start_session(spark_resource(self.settings), self.pipeline.settings)
+        with self.progress.step("start of Spark"):
+            session = start_session(spark_resource(self.settings), self.pipeline.settings)
+        self.progress.count_tasks = watch_tasks(session)
+        return session
 
     def close(self) -> None:
         """Release what a server holds for this run; a local session ends with the process."""
@@ -244,7 +252,8 @@ def run_resource(settings: PipelineSettings) -> dg.ResourceDefinition:
     def open_run(context: dg.InitResourceContext) -> Iterator[PipelineRun]:
         run = PipelineRun(settings, lambda: _claim(context, settings.name))
         try:
-            yield run
+            with report_lines(run.progress, context.log.info) if context.log is not None else nullcontext():
+                yield run
         finally:
             run.close()
 

@@ -14,6 +14,7 @@ from typing import Final, TextIO
 import click
 
 from cdc_platform.errors import CdcError, SetupError
+from cdc_platform.printing.lines import FOOTER, own_stderr
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 SIGNAL_EXIT: Final = 128
@@ -51,7 +52,8 @@ class Stop:
 
     def say(self, line: str) -> None:
         """Tell the user something, also when everybody else is silent."""
-        click.echo(line, file=self.terminal)
+        with FOOTER.hidden():
+            click.echo(line, file=self.terminal)
 
 
 @contextmanager
@@ -66,7 +68,7 @@ def stop_signals(quieten: Callable[[], None] = lambda: None) -> Iterator[Stop]:
         SystemExit: the current step was broken off.
     """
     before = sys.stderr
-    stop = Stop(quieten, _own_stream())
+    stop = Stop(quieten, own_stderr())
     with _seen_signals() as signal_seen, _handlers(stop):
         try:
             yield stop
@@ -78,14 +80,6 @@ def stop_signals(quieten: Callable[[], None] = lambda: None) -> Iterator[Stop]:
                 raise
             stop.say("Stopped in the middle of a step; the next start goes on from there.")
             sys.exit(SIGNAL_EXIT + number)
-
-
-def _own_stream() -> TextIO:
-    """Return the error stream, also for the time in which what Spark's launcher writes to it is collected."""
-    try:
-        return os.fdopen(os.dup(sys.stderr.fileno()), "w", buffering=1, errors="replace")
-    except (OSError, ValueError):
-        return sys.stderr
 
 
 @contextmanager

@@ -40,8 +40,8 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     "dashboard": STEPS,
     "read": CORE | {"lake", "components.loading", "duckdb_views"},  # readers need no step of a cycle
     "commands": EVERYTHING - {"cli"} | PRINTING | {"stopping"},
-    "printing": frozenset({"visible"}),
-    "stopping": frozenset({"errors"}),
+    "printing": frozenset({"visible", "model.base"}),
+    "stopping": frozenset({"errors"}) | PRINTING,
     "cli": frozenset({"errors", "commands"}) | PRINTING,
 }
 

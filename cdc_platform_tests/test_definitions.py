@@ -14,6 +14,7 @@ from cdc_platform import definitions
 from cdc_platform.assets.check_results import check_key, describe_check_result
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.components.loading import load_definitions, load_settings
+from cdc_platform.components.places import PLACE_VARIABLE
 from cdc_platform.errors import SettingError
 from cdc_platform.metadata import COLUMN_SCHEMA
 from cdc_platform.model.base.column_comments import COLUMN_COMMENTS
@@ -29,7 +30,7 @@ UPDATE_VARIABLE = "UPDATE_GOLDEN"
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> dg.Definitions:
     """The definitions of the repository's example."""
-    monkeypatch.setenv(definitions.PLACE_VARIABLE, str(ROOT / "examples"))
+    monkeypatch.setenv(PLACE_VARIABLE, str(ROOT / "examples"))
     return definitions.defs()
 
 
@@ -144,7 +145,7 @@ def test_two_pipelines_live_side_by_side(tmp_path: Path, monkeypatch: pytest.Mon
     for name in ("bank", "shop"):
         (tmp_path / name).mkdir()
         write_defs(tmp_path / name, bank_attributes(name=name))
-    monkeypatch.setenv(definitions.PLACE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(PLACE_VARIABLE, str(tmp_path))
     actual = outline(definitions.defs())
     names = [asset["partitions"] for asset in actual["assets"].values() if asset["partitions"]]
     assert sorted(names) == ["bank/change_stream_partitions", "shop/change_stream_partitions"]
@@ -155,7 +156,7 @@ def test_without_named_tables_a_silent_source_leaves_those_of_the_lake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A code location loads although its source is down; the tables that the lake has are there."""
-    monkeypatch.setenv(definitions.PLACE_VARIABLE, str(write_defs(tmp_path, bank_attributes(tables=None))))
+    monkeypatch.setenv(PLACE_VARIABLE, str(write_defs(tmp_path, bank_attributes(tables=None))))
     actual = outline(definitions.defs())
     assert {
         f"bank__cdc/{name}" for name in ("raw_change_records", "partition_lineage", "change_log", "cut")
@@ -166,19 +167,19 @@ def test_without_named_tables_a_silent_source_leaves_those_of_the_lake(
 def test_the_place_is_configured_or_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment wins, then the demo's pipeline where there is one, then the examples."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(definitions.PLACE_VARIABLE, raising=False)
+    monkeypatch.delenv(PLACE_VARIABLE, raising=False)
     assert definitions.find_places() == (ROOT / "examples",)
     definitions.DEMO.parent.mkdir()
     definitions.DEMO.touch()
     assert definitions.find_places() == (definitions.DEMO, ROOT / "examples")
-    monkeypatch.setenv(definitions.PLACE_VARIABLE, "elsewhere")
+    monkeypatch.setenv(PLACE_VARIABLE, "elsewhere")
     assert (Path("elsewhere"),) == definitions.find_places()
 
 
 def test_the_demo_stands_beside_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pipeline takes the place of an example of the same name; two files of one place cannot do that."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(definitions.PLACE_VARIABLE, raising=False)
+    monkeypatch.delenv(PLACE_VARIABLE, raising=False)
     monkeypatch.setattr(definitions, "EXAMPLES", tmp_path / "examples")
     places = (
         (".cdc_platform", "bank", "demos"),

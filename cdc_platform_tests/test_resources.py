@@ -3,16 +3,21 @@
 import signal
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import dagster as dg
 import pytest
 
 from cdc_platform import resources
 from cdc_platform.components.loading import load_settings
+from cdc_platform.model.base.progress_lines import report_lines
 from cdc_platform.resources import _kept_interrupts, run_resource
 from cdc_platform_tests.yaml_files import write_defs
 
+WITHIN_S: Final = 60.0
 SCRIPT = """
 import os, sys, time
 from cdc_platform.resources import SPARK_IS_QUIET, _launcher_output
@@ -70,3 +75,32 @@ def test_a_run_that_no_step_uses_claims_and_opens_nothing(
     made = run_resource(load_settings(write_defs(tmp_path)))
     with dg.DagsterInstance.ephemeral() as instance, dg.build_resources({"run": made}, instance) as opened:
         assert isinstance(opened.run, resources.PipelineRun)
+
+
+def test_the_log_of_a_run_has_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a step takes long, lines with the numbers that a terminal would show come into the run's log."""
+    monkeypatch.setattr(resources, "report_lines", partial(report_lines, every_s=0.1))
+    run = run_resource(load_settings(write_defs(tmp_path)))
+
+    @dg.op(required_resource_keys={"run"})
+    def read(context: dg.OpExecutionContext) -> None:
+        with context.resources.run.progress.step("read", "records") as step:
+            step.advance(7)
+            end = time.monotonic() + WITHIN_S
+            while not progress_of(context.instance, context.run_id) and time.monotonic() < end:
+                pass
+
+    @dg.job(resource_defs={"run": run})
+    def work() -> None:
+        read()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = work.execute_in_process(instance=instance)
+        lines = progress_of(instance, result.run_id)
+    assert lines[0].startswith("read: 7 records, ")
+
+
+def progress_of(instance: dg.DagsterInstance, run_id: str) -> list[str]:
+    """Return the lines of a run's log that report its progress."""
+    entries = instance.all_logs(run_id)
+    return [entry.user_message for entry in entries if entry.user_message.endswith(" so far")]

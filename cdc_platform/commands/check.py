@@ -13,6 +13,7 @@ import click
 from cdc_platform.commands.common import (
     DEFS,
     EVERY_NAME,
+    CommandOnDefs,
     as_known,
     examples,
     open_existing_of,
@@ -21,7 +22,8 @@ from cdc_platform.commands.common import (
     start_spark,
     write_file,
 )
-from cdc_platform.printing import join_lines, print_line
+from cdc_platform.printing.lines import join_lines, print_line
+from cdc_platform.printing.progress_display import show_progress
 from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
@@ -34,7 +36,10 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog=examples("check examples/my_bank/defs.yaml", "check examples/my_bank/defs.yaml --junit checks.xml")
+    cls=CommandOnDefs,
+    epilog=examples(
+        "check examples/my_bank/defs.yaml", "check examples/my_bank/defs.yaml --junit checks.xml"
+    ),
 )
 @DEFS
 @EVERY_NAME
@@ -53,6 +58,7 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     from cdc_platform.components.loading import load_each
     from cdc_platform.pipeline.checks.invariants import checks_of
     from cdc_platform.resources import SPARK_IS_QUIET
+    from cdc_platform.spark.session.running_tasks import watch_tasks
 
     chosen = share_spark(defs, load_each(defs, name))
     pipelines = open_existing_of(chosen)
@@ -63,10 +69,12 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     results: dict[str, Results] = {}
     with stop_signals(SPARK_IS_QUIET.set) as stop:
         session = start_spark(chosen[0])
+        count_tasks = watch_tasks(session)
         for pipeline in takewhile(lambda _: stop.is_not_asked(), pipelines):
             print_name(pipeline.name, chosen)
             fails = pipeline.settings.fail_on_quarantine
             checks = checks_of(pipeline.capabilities, fail_on_quarantine=fails)
+            pipeline.progress.count_tasks = count_tasks
             results[pipeline.name] = run_checks(checks, pipeline, session, stop.is_not_asked)
     if not stop.is_not_asked():
         sys.exit(stop.exit_code)
@@ -90,23 +98,28 @@ def run_checks(
     from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, checking
 
     results = []
-    for invariant in takewhile(lambda _: wants_more(), checks):
-        begun = time.monotonic()
-        try:
-            with checking(pipeline, spark):
-                result = invariant.run(pipeline, spark, EVERYTHING)
-        except Exception as error:  # what keeps one check from its answer fails it alone
-            if not wants_more():
-                # The signal that asked for the end has ended Spark, too.
-                raise
-            result = CheckResult(passed=False, summary=_error_text(error), facts={})
-        seconds = time.monotonic() - begun
-        failed = ("warn  ", "yellow") if invariant.is_warning else ("FAILED", "red")
-        text, colour = ("ok    ", "green") if result.passed else failed
-        print_line(f"{text} ", fg=colour, nl=False)
-        print_line(f"{invariant.name:<20} {result.summary} ({seconds:.1f} s)")
-        results.append((invariant, result, seconds))
+    with show_progress(pipeline.progress), pipeline.progress.step("checks", "checks", len(checks)) as step:
+        for invariant in takewhile(lambda _: wants_more(), checks):
+            begun = time.monotonic()
+            try:
+                with checking(pipeline, spark, invariant.name):
+                    result = invariant.run(pipeline, spark, EVERYTHING)
+            except Exception as error:  # what keeps one check from its answer fails it alone
+                if not wants_more():
+                    # The signal that asked for the end has ended Spark, too.
+                    raise
+                result = CheckResult(passed=False, summary=_error_text(error), facts={})
+            seconds = time.monotonic() - begun
+            step.advance()
+            _print_result(invariant, result, seconds)
+            results.append((invariant, result, seconds))
     return results
+
+
+def _print_result(invariant: "Check", result: "CheckResult", seconds: float) -> None:
+    failed = ("warn  ", "yellow") if invariant.is_warning else ("FAILED", "bold red")
+    text, style = ("ok    ", "green") if result.passed else failed
+    print_line((text, style), f" {invariant.name:<20} {result.summary} ({seconds:.1f} s)")
 
 
 def _error_text(error: Exception) -> str:

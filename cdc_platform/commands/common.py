@@ -1,12 +1,16 @@
 """Shared parts of the commands: DEFS and `--name`, numbers, examples in their help, a Spark session.
 
-A file may declare several pipelines. `sync` and the commands that report (`status`, `check`, `cuts`,
+DEFS is a file or a folder; the environment variable `CDC_PLATFORM_DEFS` stands in for it. Either may declare
+several pipelines. `sync` and the commands that report (`status`, `check`, `cuts`,
 `quarantine list`) cover all of them; commands that act on one pipeline, or report on one item of it, need
 `--name`.
 Every command validates all settings before it does anything.
 """
 
 import math
+import os
+import signal
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -15,9 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from cdc_platform.components.places import PLACE_VARIABLE
 from cdc_platform.errors import CdcError, PipelineNotFound, SettingError
 from cdc_platform.lake.catalog.damage import find_damage, find_full
-from cdc_platform.printing import print_line, print_text
+from cdc_platform.model.base.progress import Progress
+from cdc_platform.printing.lines import print_line, print_text
+from cdc_platform.printing.progress_display import show_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,11 +32,25 @@ if TYPE_CHECKING:
     from cdc_platform.pipeline.opened.pipeline import Pipeline
     from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 
-DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+DEFS = click.argument("defs", type=click.Path(exists=True, path_type=Path))
 NAME = click.option("--name", help="Pipeline to use; required if DEFS declares several.")
 EVERY_NAME = click.option("--name", help="Use only this pipeline of DEFS.")
 OWN_SETTINGS: Final = frozenset({"table_format_version"})
 """Settings of `lake` and `spark` in which pipelines that share a process may differ."""
+
+
+class CommandOnDefs(click.Command):
+    """A command whose first argument is DEFS, which the environment may name instead."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the place of the environment before the arguments if there is one too few."""
+        place = os.environ.get(PLACE_VARIABLE)
+        if place:
+            given, _, _ = self.make_parser(ctx).parse_args([*args])
+            last = [param.name for param in self.params if isinstance(param, click.Argument)][-1]
+            if not isinstance(given.get(last or ""), str):
+                args = [place, *args]
+        return super().parse_args(ctx, args)
 
 
 class FiniteRange(click.FloatRange):
@@ -49,19 +70,28 @@ def examples(*lines: str) -> str:
     return "\n".join(("\b", "Examples:", *(f"  cdc-platform {line}" for line in lines)))
 
 
+def interruption() -> threading.Event:
+    """Return what is set by Ctrl-C or SIGTERM, by which a command ends that has no other end."""
+    is_over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: is_over.set())
+    return is_over
+
+
 def start_spark(settings: "PipelineSettings") -> "SparkSession":
     """Start the session, and say what takes long: the first start fetches Spark's packages."""
     from cdc_platform.resources import spark_session
 
-    begun = time.monotonic()
+    begun, progress = time.monotonic(), Progress()
     print_line(f"Starting Spark ({settings.spark.address}) ...", err=True)
 
     def report(line: str) -> None:
         if "downloading http" in line.lower():
             print_line(f"  {line.strip()}", err=True)
 
-    session = spark_session(settings, report)
-    click.echo(f"Spark is ready after {time.monotonic() - begun:.1f} s.", err=True)
+    with show_progress(progress), progress.step("start of Spark"):
+        session = spark_session(settings, report)
+    print_line(f"Spark is ready after {time.monotonic() - begun:.1f} s.", err=True)
     return session
 
 
@@ -119,7 +149,7 @@ def open_existing_of(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
     if not pipelines:
         raise missing[0]
     for reason in missing:
-        print_text(f"{type(reason).__name__}: {reason}", fg="red", err=True)
+        print_text(f"{type(reason).__name__}: {reason}", "red", err=True)
     return pipelines
 
 

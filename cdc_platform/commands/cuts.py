@@ -8,10 +8,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from rich.table import Table
 
-from cdc_platform.commands.common import DEFS, EVERY_NAME, examples, open_existing_of, print_name, start_spark
+from cdc_platform.commands.common import (
+    DEFS,
+    EVERY_NAME,
+    CommandOnDefs,
+    examples,
+    open_existing_of,
+    print_name,
+    start_spark,
+)
+from cdc_platform.model.base.progress import duration
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.printing import join_lines, print_text
+from cdc_platform.printing.lines import print_text
+from cdc_platform.printing.tables import Cell, make_line, make_table, print_rendered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,18 +35,18 @@ if TYPE_CHECKING:
     MarkersOfCuts = Mapping[int, tuple[Marker, ...]]
 
 SHOWN: Final = 20
+HEADINGS: Final = ("cut", "position", "age", "tables", "readable", "pinned")
 NO_MARKERS: "Final[MarkersOfCuts]" = MappingProxyType({})
-
-_UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 @click.command(
+    cls=CommandOnDefs,
     epilog=examples(
         "cuts examples/my_bank/defs.yaml",
         "cuts examples/my_bank/defs.yaml --pin 17",
         "cuts examples/my_bank/defs.yaml --unpin 17",
         "cuts examples/my_bank/defs.yaml --all --json",
-    )
+    ),
 )
 @DEFS
 @EVERY_NAME
@@ -74,8 +85,8 @@ def cuts(
         listed += [{"pipeline": pipeline.name, **as_dict(state, markers)} for state in states]
         if not as_json:
             print_name(pipeline.name, chosen)
-            nothing = f"no cut yet; {describe_next_step(pipeline.lake)}"
-            print_text(describe_cuts(states, markers=markers) if states else nothing)
+            nothing = make_line(f"no cut yet; {describe_next_step(pipeline.lake)}")
+            print_rendered(describe_cuts(states, markers=markers) if states else nothing)
     if as_json:
         print_text(json.dumps(listed, indent=2))
     if len(pipelines) < len(chosen):
@@ -138,27 +149,28 @@ def as_dict(state: "CutState", markers: "MarkersOfCuts" = NO_MARKERS) -> dict[st
 
 def describe_cuts(
     states: "Sequence[CutState]", now_s: float | None = None, markers: "MarkersOfCuts" = NO_MARKERS
-) -> str:
+) -> Table:
     """Return a table of cuts for people, oldest first, each with the markers that are new in it."""
     now_s = time.time() if now_s is None else now_s
-    lines = [f"{'cut':>8}  {'position':<27}  {'age':>8}  tables  readable  pinned"]
+    rows: list[Sequence[Cell]] = []
     for state in states:
-        cut = state.cut
-        age = _age(now_s - cut.published_micros / 1e6)
-        lines.append(
-            f"{cut.cut:>8}  {to_rfc3339(cut.position_micros)}  {age:>8}  "
-            f"{len(cut.tables):>6}  {_yes(state.is_readable):<8}  {_yes(state.is_pinned)}"
-        )
-        lines += [f"{'':>8}  {marker.prefix}: {marker.content}" for marker in markers.get(cut.cut, ())]
-    return join_lines(lines)
+        rows.append(_describe_cut(state, now_s))
+        described = (f"{marker.prefix}: {marker.content}" for marker in markers.get(state.cut.cut, ()))
+        rows += [("", text, *[""] * (len(HEADINGS) - 2)) for text in described]
+    return make_table(HEADINGS, rows)
+
+
+def _describe_cut(state: "CutState", now_s: float) -> "Sequence[Cell]":
+    cut = state.cut
+    return (
+        str(cut.cut),
+        to_rfc3339(cut.position_micros),
+        duration(max(0.0, now_s - cut.published_micros / 1e6)),
+        len(cut.tables),
+        _yes(state.is_readable),
+        _yes(state.is_pinned),
+    )
 
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
-
-
-def _age(seconds: float) -> str:
-    for size, unit in _UNITS:
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return "0 s"

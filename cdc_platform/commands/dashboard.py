@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from cdc_platform.commands.common import FiniteRange, examples, write_file
+from cdc_platform.components.places import PLACE_VARIABLE
 from cdc_platform.errors import SettingError
-from cdc_platform.printing import print_line
+from cdc_platform.printing.lines import print_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,13 @@ DAGSTER_URL: Final = "CDC_PLATFORM_DAGSTER_URL"
         "dashboard examples/my_bank/defs.yaml --html status.html",
     )
 )
-@click.argument("defs", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument(
+    "defs",
+    nargs=-1,
+    required=True,
+    envvar=PLACE_VARIABLE,
+    type=click.Path(exists=True, path_type=Path),
+)
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port; 0: a free one."
 )
@@ -80,7 +87,7 @@ def dashboard(
         address = address_of(listener)
         print_line(f"Status page: {address}   metrics: {address}/metrics   (Ctrl-C ends it)")
         if not is_loopback(host):
-            print_line(OPEN_TO_OTHERS, fg="yellow", err=True)
+            print_line((OPEN_TO_OTHERS, "yellow"), err=True)
         serve(build_app(watch, host, PageOptions(hours, REFRESH_S, dagster_url)), listener)
 
 

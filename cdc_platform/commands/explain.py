@@ -6,24 +6,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from rich.console import Group, RenderableType
 
-from cdc_platform.commands.common import DEFS, NAME, examples
+from cdc_platform.commands.common import DEFS, NAME, CommandOnDefs, examples
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.printing import join_lines, print_text
+from cdc_platform.printing.lines import print_text
+from cdc_platform.printing.tables import make_grid, make_line, print_rendered
 
 if TYPE_CHECKING:
-    from cdc_platform.model.rows.row_provenance import RowStep
+    from cdc_platform.model.rows.row_provenance import ColumnChange, RowStep
     from cdc_platform.pipeline.on_demand.explain import Explanation
 
-WIDEST: Final = 60
-"""Values that are longer do not move what stands behind the others."""
-
-
+INDENT: Final = 5
 _NUMBER: Final = re.compile(r"-(\.?\d|Infinity$)", re.ASCII)
 """Beginning of a negative number, which no option has."""
 
 
-class _CommandOfKey(click.Command):
+class _CommandOfKey(CommandOnDefs):
     """A command whose last argument is a key, which may be a negative number."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -68,62 +67,69 @@ def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -
     from cdc_platform.pipeline.opened.pipeline import open_existing
 
     explanation = explain_row(open_existing(load_settings(defs, name)), table, key)
-    print_text(json.dumps(explanation.to_dict(), indent=2) if as_json else describe_explanation(explanation))
+    if as_json:
+        print_text(json.dumps(explanation.to_dict(), indent=2))
+    else:
+        print_rendered(describe_explanation(explanation))
 
 
-def describe_explanation(explanation: "Explanation") -> str:
-    """Return an explanation as lines for people."""
+def describe_explanation(explanation: "Explanation") -> Group:
+    """Return an explanation for people."""
     changes = _count(len(explanation.provenance.steps), "change")
-    lines = [f"{explanation.table} {explanation.key.to_json()}: {changes}"]
+    parts: list[RenderableType] = [make_line(f"{explanation.table} {explanation.key.to_json()}: {changes}")]
     if explanation.copied is not None:
-        width = max((len(name) for name in explanation.copied.values), default=0)
-        lines += ["", f"copied as it was at {to_rfc3339(explanation.copied.position_micros)}"]
-        lines += [
-            f"     {name:<{width}}  {_value(value)}" for name, value in explanation.copied.values.items()
+        parts += [
+            make_line(),
+            make_line(f"copied as it was at {to_rfc3339(explanation.copied.position_micros)}", "bold"),
+            make_grid(
+                [(name, _value(value)) for name, value in explanation.copied.values.items()], indent=INDENT
+            ),
         ]
     for step in explanation.provenance.steps:
-        lines += ["", *_describe_step(explanation, step)]
-    lines += ["", *_describe_now(explanation)]
+        parts += [make_line(), *_describe_step(explanation, step)]
+    parts += [make_line(), *_describe_now(explanation)]
     if explanation.quarantined:
         sentence = f"{_count(explanation.quarantined, 'record')} of this table in quarantine"
-        lines += ["", f"{sentence}: what they hold is in no change above."]
-    return join_lines(lines)
+        parts += [make_line(), make_line(f"{sentence}: what they hold is in no change above.", "yellow")]
+    return Group(*parts)
 
 
-def _describe_step(explanation: "Explanation", step: "RowStep") -> list[str]:
+def _describe_step(explanation: "Explanation", step: "RowStep") -> list[RenderableType]:
     change, cut = step.change, explanation.cuts[step.number]
     partition = explanation.partitions.get(change.partition_token, change.partition_token)
     shown = f"first shown by cut {cut.cut} at {to_rfc3339(cut.position_micros)}" if cut else "in no cut yet"
-    lines = [
-        f"#{step.number} {change.kind.value} at {to_rfc3339(change.made_micros)}",
-        f"     transaction {change.transaction_id}",
-        f"     partition   {partition}",
-        f"     record      {change.record_id}, mod {change.mod_ordinal}",
-        f"     cycle       {change.cycle}, {shown}",
-        *([f"     key before  {change.previous_keys}"] if change.previous_keys else []),
+    facts = [
+        ("transaction", change.transaction_id),
+        ("partition", partition),
+        ("record", f"{change.record_id}, mod {change.mod_ordinal}"),
+        ("cycle", f"{change.cycle}, {shown}"),
+        *([("key before", str(change.previous_keys))] if change.previous_keys else []),
     ]
-    width = max((len(column.column) for column in step.columns), default=0)
-    for column in step.columns:
-        text = _value(column.after)
-        if column.before is not None or change.kind.value == "update":
-            text = f"{_value(column.before)} -> {text}" if column.has_changed else f"{text} (set again)"
-        lines.append(f"     {column.column:<{width}}  {text}")
-    return lines
+    columns = [(column.column, _describe_column(step, column)) for column in step.columns]
+    return [
+        make_line(f"#{step.number} {change.kind.value} at {to_rfc3339(change.made_micros)}", "bold"),
+        make_grid(facts, indent=INDENT),
+        make_grid(columns, indent=INDENT),
+    ]
 
 
-def _describe_now(explanation: "Explanation") -> list[str]:
+def _describe_column(step: "RowStep", column: "ColumnChange") -> str:
+    text = _value(column.after)
+    if column.before is None and step.change.kind.value != "update":
+        return text
+    return f"{_value(column.before)} -> {text}" if column.has_changed else f"{text} (set again)"
+
+
+def _describe_now(explanation: "Explanation") -> list[RenderableType]:
     provenance = explanation.provenance
     if provenance.values is None:
-        return [f"now  deleted by #{len(provenance.steps)}"]
-    width = max((len(name) for name in provenance.values), default=0)
-    texts = {name: _value(value) for name, value in provenance.values.items()}
-    length = min(max((len(text) for text in texts.values()), default=0), WIDEST)
+        return [make_line(f"now  deleted by #{len(provenance.steps)}", "bold")]
+    rows = [
+        (name, _value(value), _author(provenance.set_by[name])) for name, value in provenance.values.items()
+    ]
     return [
-        f"now  {'a row of its key alone' if not texts else ''}".rstrip(),
-        *(
-            f"     {name:<{width}}  {text:<{length}}  {_author(provenance.set_by[name])}"
-            for name, text in texts.items()
-        ),
+        make_line("now" if rows else "now  a row of its key alone", "bold"),
+        make_grid(rows, indent=INDENT),
     ]
 
 

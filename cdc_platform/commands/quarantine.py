@@ -10,11 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from rich.console import Group, RenderableType
 
-from cdc_platform.commands.common import DEFS, EVERY_NAME, NAME, examples, open_existing_of, print_name
+from cdc_platform.commands.common import (
+    DEFS,
+    EVERY_NAME,
+    NAME,
+    CommandOnDefs,
+    examples,
+    open_existing_of,
+    print_name,
+)
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
-from cdc_platform.printing import join_lines, print_text
+from cdc_platform.printing.lines import join_lines, print_text
+from cdc_platform.printing.tables import Cell, make_grid, make_line, make_table, print_rendered
 
 if TYPE_CHECKING:
     from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
@@ -55,7 +65,7 @@ def quarantine() -> None:
     """
 
 
-@quarantine.command("list")
+@quarantine.command("list", cls=CommandOnDefs)
 @DEFS
 @EVERY_NAME
 @_narrowed
@@ -76,14 +86,14 @@ def list_records(
         listed += [{"pipeline": pipeline.name, **as_dict(record)} for record in matching]
         if not as_json:
             print_name(pipeline.name, chosen)
-            print_text(describe_quarantined(matching))
+            print_rendered(describe_quarantined(matching))
     if as_json:
         print_text(json.dumps(listed, indent=2))
     if len(pipelines) < len(chosen):
         sys.exit(1)
 
 
-@quarantine.command()
+@quarantine.command(cls=CommandOnDefs)
 @DEFS
 @click.argument("record")
 @NAME
@@ -104,10 +114,13 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
             f"No record {record!r} lies in quarantine; `cdc-platform quarantine list {defs}` names them."
         )
     objects = [{**as_dict(quarantined), "record": _parsed(quarantined.record)} for quarantined in chosen]
-    print_text(json.dumps(objects, indent=2, ensure_ascii=False) if as_json else _describe_whole(objects))
+    if as_json:
+        print_text(json.dumps(objects, indent=2, ensure_ascii=False))
+    else:
+        print_rendered(_describe_whole(objects))
 
 
-@quarantine.command()
+@quarantine.command(cls=CommandOnDefs)
 @DEFS
 @NAME
 @_narrowed
@@ -155,20 +168,23 @@ def as_dict(record: "QuarantinedRecord") -> dict[str, Any]:
     }
 
 
-def describe_quarantined(records: "Sequence[QuarantinedRecord]") -> str:
+def describe_quarantined(records: "Sequence[QuarantinedRecord]") -> Group:
     """Return a table of records for people, and how many there are of each reason."""
     if not records:
-        return "no record found in quarantine"
-    lines = [f"{'cycle':>6}  {'state':<8}  {'table':<24}  record and reason"]
+        return Group(make_line("no record found in quarantine"))
+    rows: list[Sequence[Cell]] = []
     for record in records[-SHOWN:]:
-        state = "open" if record.is_open else "replayed"
-        lines.append(f"{record.cycle:>6}  {state:<8}  {record.table or '-':<24}  {record.name}")
-        lines.append(f"{'':>6}  {'':<8}  {'':<24}  {_short(record.reason)}")
-    if len(records) > SHOWN:
-        lines.append(f"and {len(records) - SHOWN} older ones; --json lists all")
+        state = ("open", "yellow") if record.is_open else "replayed"
+        rows.append((str(record.cycle), state, record.table or "-", record.name))
+        rows.append(("", "", "", (_short(record.reason), "dim")))
     counts = Counter(_short(record.reason) for record in records)
-    lines += ["", *(f"{number:>6}  {reason}" for reason, number in counts.most_common(SHOWN))]
-    return join_lines(lines)
+    more = f"and {len(records) - SHOWN} older ones; --json lists all"
+    return Group(
+        make_table(("cycle", "state", "table", "record and reason"), rows),
+        *([make_line(more)] if len(records) > SHOWN else []),
+        make_line(),
+        make_grid([(number, reason) for reason, number in counts.most_common(SHOWN)]),
+    )
 
 
 def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
@@ -205,14 +221,15 @@ def _outcome_as_dict(outcome: "ReplayOutcome") -> dict[str, Any]:
     }
 
 
-def _describe_whole(records: Sequence[dict[str, Any]]) -> str:
-    lines: list[str] = []
+def _describe_whole(records: Sequence[dict[str, Any]]) -> Group:
+    parts: list[RenderableType] = []
     for fields in records:
-        lines += [
-            f"{name:<13}  {value}" for name, value in fields.items() if name != "record" and value is not None
+        known = [
+            (name, str(value)) for name, value in fields.items() if name != "record" and value is not None
         ]
-        lines += ["", *json.dumps(fields["record"], indent=2, ensure_ascii=False).split("\n"), ""]
-    return join_lines(lines).rstrip()
+        lines = json.dumps(fields["record"], indent=2, ensure_ascii=False).split("\n")
+        parts += [make_line(), make_grid(known), make_line(), *map(make_line, lines)]
+    return Group(*parts[1:])
 
 
 def _parsed(record: str | None) -> Any:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cdc_platform.commands.common import DEFS, NAME, examples
+from cdc_platform.commands.common import DEFS, NAME, CommandOnDefs, examples
 from cdc_platform.errors import SettingError
-from cdc_platform.printing import print_text
+from cdc_platform.printing.lines import print_line, print_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -20,11 +20,12 @@ _COPIES: Final = {"csv": "FORMAT csv, HEADER", "json": "FORMAT json, ARRAY", "pa
 
 
 @click.command(
+    cls=CommandOnDefs,
     epilog=examples(
         'query examples/my_bank/defs.yaml "SELECT sum(balance) FROM accounts"',
         'query examples/my_bank/defs.yaml "FROM accounts" --cut 17 --format csv',
         'query examples/my_bank/defs.yaml "FROM transfers" --at 2026-01-31T08:00:00Z --format parquet',
-    )
+    ),
 )
 @DEFS
 @click.argument("sql")
@@ -49,7 +50,7 @@ def query(defs: Path, sql: str, name: str | None, cut: int | None, moment: str |
     from cdc_platform.read import open_tables
 
     tables = open_tables(defs, name).at(cut, moment=moment)
-    click.echo(f"cut {tables.cut.cut} at {tables.position.isoformat()}", err=True)
+    print_line(f"cut {tables.cut.cut} at {tables.position.isoformat()}", err=True)
     _run(tables.duckdb(), sql, form)
 
 

@@ -1,18 +1,18 @@
 """The command `cdc-platform simulate`."""
 
 import json
-import signal
-import threading
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from cdc_platform.commands.common import FiniteRange
+from cdc_platform.commands.common import FiniteRange, interruption
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.model.stream.records import ValueCaptureType
+from cdc_platform.printing.lines import print_line
+from cdc_platform.printing.tables import make_grid, print_rendered
 from cdc_platform.simulator.wire.simulator_settings import (
     PASSING_FAULTS,
     Dialect,
@@ -130,20 +130,18 @@ def simulate(**options: Any) -> None:
     from cdc_platform.simulator.server import Simulator
 
     settings = to_settings(options)
-    is_over = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: is_over.set())
+    is_over = interruption()
     files = {"state": options["state"], "history_file": options["history"]}
     with Simulator(settings, port=options["port"], **files) as simulator:
         names = simulator.names()
         # Before anything is printed: anyone who waits for the address may then look for the file.
         if options["names"] is not None:
             _write_whole(options["names"], json.dumps(names, indent=1))
-        for name, value in names.items():
-            click.echo(f"{name:<16} {value}")
-        click.echo(f"\nexport SPANNER_EMULATOR_HOST={simulator.host}")
+        print_rendered(make_grid(names.items()))
+        print_line()
+        print_line(f"export SPANNER_EMULATOR_HOST={simulator.host}")
         is_over.wait()
-    click.echo(f"{simulator.transactions:,} transactions since {to_rfc3339(simulator.origin_micros)}")
+    print_line(f"{simulator.transactions:,} transactions since {to_rfc3339(simulator.origin_micros)}")
 
 
 def to_settings(options: dict[str, Any]) -> SimulatorSettings:

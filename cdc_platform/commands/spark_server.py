@@ -1,8 +1,6 @@
 """`cdc-platform spark-server`: a Spark Connect server that stays up for the runs of a pipeline."""
 
-import signal
 import socket
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -10,9 +8,11 @@ from urllib.parse import urlsplit
 
 import click
 
-from cdc_platform.commands.common import DEFS, NAME, examples
+from cdc_platform.commands.common import DEFS, NAME, CommandOnDefs, examples, interruption
 from cdc_platform.errors import SettingError, SparkUnreachable
-from cdc_platform.printing import print_line
+from cdc_platform.model.base.progress import Progress
+from cdc_platform.printing.lines import print_line
+from cdc_platform.printing.progress_display import show_progress
 
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 EXAMPLE: Final = "sc://127.0.0.1:15002"
@@ -20,7 +20,7 @@ LOOK_EVERY_S: Final = 1.0
 ENDS_WITHIN_S: Final = 30.0
 
 
-@click.command("spark-server", epilog=examples("spark-server examples/my_bank/defs.yaml"))
+@click.command("spark-server", cls=CommandOnDefs, epilog=examples("spark-server examples/my_bank/defs.yaml"))
 @DEFS
 @NAME
 @click.option(
@@ -44,15 +44,15 @@ def spark_server(defs: Path, name: str | None, log: Path) -> None:
 
     settings = load_settings(defs, name)
     port = find_port(settings.spark.remote)
-    is_over = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: is_over.set())
+    is_over = interruption()
     print_line(f"Starting a Spark Connect server; the first start fetches its packages ({log}) ...", err=True)
     token = choose_token(settings.spark.remote)
     server = start_connect_server(replace(settings.spark, remote=None), settings.lake, port, log, token)
     file = write_token(port, token)
+    progress = Progress()
     try:
-        wait_until_ready(server)
+        with show_progress(progress), progress.step("start of the server"):
+            wait_until_ready(server)
         print_line(f"The runs of `{settings.name}` find Spark at {settings.spark.address}")
         while server.process.poll() is None and not is_over.wait(LOOK_EVERY_S):
             pass

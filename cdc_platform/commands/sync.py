@@ -1,7 +1,8 @@
 """`cdc-platform sync`: the cycles of a pipeline in one warm process."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,22 +13,28 @@ import click
 from cdc_platform.commands.common import (
     DEFS,
     EVERY_NAME,
+    CommandOnDefs,
     examples,
     print_name,
     share_spark,
     start_spark,
 )
 from cdc_platform.errors import CdcError
+from cdc_platform.model.base.progress import Step
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.printing import join_lines, print_line, print_text
+from cdc_platform.printing.lines import join_lines, print_line, print_text
+from cdc_platform.printing.progress_display import show_progress
 from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from cdc_platform.pipeline.cycle import CycleOutcome
     from cdc_platform.pipeline.opened.pipeline import Pipeline
     from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 
+CAUGHT_UP: Final = "s of changes"
 MOST_FAILURES: Final = 5
 """Tries of a cycle where an end is wanted: another run, or the network, is in the way for seconds."""
 
@@ -41,11 +48,12 @@ class Until:
 
 
 @click.command(
+    cls=CommandOnDefs,
     epilog=examples(
         "sync examples/my_bank/defs.yaml",
         "sync examples/my_bank/defs.yaml --cycles 3",
         "sync examples/my_bank/defs.yaml --continuous",
-    )
+    ),
 )
 @DEFS
 @EVERY_NAME
@@ -87,14 +95,19 @@ def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], unt
     """Run cycles of a pipeline until their end, and return whether it was reached."""
     from cdc_platform.pipeline.opened.pipeline import open_pipeline
     from cdc_platform.pipeline.reading.trace import trace_lineage
+    from cdc_platform.spark.session.running_tasks import watch_tasks
 
     pipeline = open_pipeline(settings)
     target_micros = pipeline.source.clock_micros()
     print_notes(pipeline)
-    # What is wrong with the source or the settings shows before Spark takes its time to start.
-    trace_lineage(pipeline)
-    _ = pipeline.tables
-    has_ended = _follow(pipeline, wants_more, until, target_micros)
+    with show_progress(pipeline.progress), pipeline.progress.step("look at the source"):
+        # What is wrong with the source or the settings shows before Spark takes its time to start.
+        trace_lineage(pipeline)
+        _ = pipeline.tables
+    session = start_spark(pipeline.settings)
+    pipeline.progress.count_tasks = watch_tasks(session)
+    with show_progress(pipeline.progress), _way(pipeline, until, target_micros) as way:
+        has_ended = _follow(pipeline, session, wants_more, way)
     _warn_of_quarantine(pipeline)
     return has_ended
 
@@ -104,26 +117,70 @@ def print_notes(pipeline: "Pipeline") -> None:
     from cdc_platform.pipeline.schema.evolve import find_exclusions
 
     for finding in find_exclusions(pipeline):
-        print_line(f"Note: {finding}", fg="yellow", err=True)
+        print_line((f"Note: {finding}", "yellow"), err=True)
 
 
-def _follow(pipeline: "Pipeline", wants_more: Callable[[], bool], until: Until, target_micros: int) -> bool:
+@dataclass(frozen=True)
+class _Way:
+    """The way to the end of the cycles: the watermark goes from a position to the target, in a step."""
+
+    until: Until
+    target_micros: int
+    from_micros: int | None
+    step: Step | None
+
+    @property
+    def is_to_target(self) -> bool:
+        """Whether the end is where the pipeline has caught up."""
+        return self.until.cycles is None and not self.until.is_endless
+
+    def go_on(self, count: int, outcome: "CycleOutcome") -> None:
+        """Count a cycle, or how far the watermark has come."""
+        watermark = outcome.order.watermark_micros
+        if self.step is not None and self.until.cycles is not None:
+            self.step.done = count
+        elif self.step is not None and self.from_micros is not None and watermark is not None:
+            self.step.done = (min(watermark, self.target_micros) - self.from_micros) // 1_000_000
+
+
+@contextmanager
+def _way(pipeline: "Pipeline", until: Until, target_micros: int) -> Iterator[_Way]:
+    """Yield the way, shown as the outermost step unless it has no end."""
+    from cdc_platform.model.stream.lineage import watermark_micros
+    from cdc_platform.pipeline.reading.trace import trace_lineage
+
+    watermark = watermark_micros(trace_lineage(pipeline))
+    # The positions of files and topics do not say how much of them is left.
+    is_known = watermark is not None and not pipeline.capabilities.hands_out_events
+    from_micros = watermark if is_known else None
+    if until.is_endless:
+        yield _Way(until, target_micros, from_micros, None)
+    elif until.cycles is not None:
+        with pipeline.progress.step("cycles", "cycles", until.cycles) as step:
+            yield _Way(until, target_micros, from_micros, step)
+    else:
+        seconds = (target_micros - from_micros) // 1_000_000 if from_micros is not None else 0
+        counted = (CAUGHT_UP, seconds) if seconds > 0 else ("", None)
+        with pipeline.progress.step("catch up", *counted) as step:
+            yield _Way(until, target_micros, from_micros, step)
+
+
+def _follow(pipeline: "Pipeline", session: "SparkSession", wants_more: Callable[[], bool], way: _Way) -> bool:
     from cdc_platform.lake.state.quarantine import count_quarantined
     from cdc_platform.pipeline.cycle_loop import follow_source
 
+    until = way.until
     most_failures = None if until.is_endless else MOST_FAILURES
-    session = start_spark(pipeline.settings)
     outcomes = follow_source(pipeline, session, wants_more, _as_fault, most_failures)
-    is_to_end = until.cycles is None and not until.is_endless
-    is_level = partial(
-        _is_caught_up, target_micros=target_micros, hands_out_events=pipeline.capabilities.hands_out_events
-    )
+    hands_out_events = pipeline.capabilities.hands_out_events
+    is_level = partial(_is_caught_up, target_micros=way.target_micros, hands_out_events=hands_out_events)
     for count, outcome in enumerate(outcomes, start=1):
+        way.go_on(count, outcome)
         if count == 1 or until.cycles is not None or has_done_something(outcome):
             turn = (count, until.cycles) if until.cycles is not None else None
             line = describe_cycle(outcome, count_quarantined(pipeline.lake), turn)
             print_text(join_lines((*describe_copies(outcome), line)))
-        if count == until.cycles or (is_to_end and is_level(outcome)):
+        if count == until.cycles or (way.is_to_target and is_level(outcome)):
             return True
     return False
 
@@ -137,11 +194,11 @@ def _warn_of_quarantine(pipeline: "Pipeline") -> None:
             f"Warning: records of `{pipeline.name}` in quarantine: {count}. Its tables lack their changes. "
             "`cdc-platform quarantine list` shows the reasons."
         )
-        print_text(text, fg="yellow", err=True)
+        print_text(text, "yellow", err=True)
 
 
 def _as_fault(error: CdcError) -> None:
-    print_text(f"{type(error).__name__}: {error} Trying again.", fg="yellow", err=True)
+    print_text(f"{type(error).__name__}: {error} Trying again.", "yellow", err=True)
 
 
 def _is_caught_up(outcome: "CycleOutcome", target_micros: int, *, hands_out_events: bool) -> bool:

@@ -1,20 +1,19 @@
 """The YAML documents of a file that declare pipelines."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import dagster as dg
 
+from cdc_platform.components.places import FILE_NAMES
 from cdc_platform.components.strict_yaml import parse
 from cdc_platform.components.templates import check_templates
 from cdc_platform.errors import SettingError
 
 KEYS: Final = frozenset({"type", "attributes", "requirements", "post_processing"})
 """Members that a component's document may have, without `template_vars_module`, which names code to run."""
-FILE_NAMES: Final = ("defs.yaml", "defs.yml")
-"""Files of components, in the order in which Dagster looks for them in a folder."""
 _FORMER_NAME: Final = "component.yaml"
 """The former name, which Dagster still takes."""
 
@@ -39,13 +38,28 @@ def read_documents(path: Path, type_names: Collection[str]) -> tuple[Document, .
         SettingError: the file cannot be read, or one of its documents declares something else or holds a
             template that is more than an environment variable.
     """
+    documents = []
+    for found in judge_documents(path, type_names):
+        if isinstance(found, SettingError):
+            raise found
+        documents.append(found)
+    return tuple(documents)
+
+
+def judge_documents(path: Path, type_names: Collection[str]) -> Iterator[Document | SettingError]:
+    """Yield each document of a file, or what is wrong with it.
+
+    Raises:
+        SettingError: the file cannot be read, or is empty.
+    """
     contents = [content for content in parse(path) if content is not None]
     if not contents:
         raise SettingError(f"{path}: type", f"must be {_listed(type_names)}, but the file is empty")
-    return tuple(
-        _as_document(_placed(path, number, contents), content, type_names)
-        for number, content in enumerate(contents)
-    )
+    for number, content in enumerate(contents):
+        try:
+            yield _as_document(_placed(path, number, contents), content, type_names)
+        except SettingError as error:
+            yield error
 
 
 @dg.template_var

@@ -1,8 +1,9 @@
-"""Reading a pipeline's YAML file outside of a dg project: for the command line and definitions.py."""
+"""Reading pipelines' YAML files outside of a dg project: for the command line and definitions.py."""
 
 import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +13,10 @@ from pydantic import ValidationError
 
 from cdc_platform.components.datastream import DatastreamPipeline
 from cdc_platform.components.debezium import DebeziumPipeline
-from cdc_platform.components.documents import FILE_NAMES, Document, read_documents
-from cdc_platform.components.mistakes import as_setting_error, check_groups, check_variables
+from cdc_platform.components.documents import Document, read_documents
+from cdc_platform.components.mistakes import as_setting_error, find_slips
 from cdc_platform.components.pipeline import PipelineComponent
+from cdc_platform.components.places import FILE_NAMES
 from cdc_platform.components.spanner import SpannerPipeline
 from cdc_platform.errors import SettingError
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -31,26 +33,44 @@ _DECLARED: Final = re.compile(
 )
 
 
-def load_settings(path: Path, name: str | None = None) -> PipelineSettings:
-    """Return the settings of the pipeline that a YAML file declares; of several, the one of a name.
+@dataclass(frozen=True)
+class DeclaredPipeline:
+    """A pipeline's component, its file, and what names its document in messages."""
+
+    file: Path
+    place: str
+    component: PipelineComponent
+
+    def settings(self) -> PipelineSettings:
+        """Return its settings; paths in them are relative to its file.
+
+        Raises:
+            SettingError: a value cannot be used; it is named, and so is the document.
+        """
+        with _naming(self.place):
+            return self.component.to_settings(self.file.absolute().parent)
+
+
+def load_settings(place: Path, name: str | None = None) -> PipelineSettings:
+    """Return the settings of the pipeline that a file or folder declares; of several, the one of a name.
 
     Raises:
-        SettingError: the file or one of its values cannot be used, and both are named; or the name does
-            not choose one of the file's pipelines.
+        SettingError: a file or one of its values cannot be used, and both are named; or the name does
+            not choose one of the pipelines.
     """
-    return _settings_of(path, _choose(path, _load(path), name))
+    return _choose(place, _load(place), name).settings()
 
 
-def load_each(path: Path, name: str | None = None) -> tuple[PipelineSettings, ...]:
-    """Return the settings of each pipeline that a YAML file declares, in its order; or of the one of a name.
+def load_each(place: Path, name: str | None = None) -> tuple[PipelineSettings, ...]:
+    """Return the settings of each pipeline of a YAML file or a folder, in order; or of the one of a name.
 
     Raises:
-        SettingError: the file or one of its values cannot be used, and both are named; or none of its
+        SettingError: a file or one of its values cannot be used, and both are named; or none of the
             pipelines has the name.
     """
-    components = _load(path)
-    chosen = components.values() if name is None else (_choose(path, components, name),)
-    return tuple(_settings_of(path, placed) for placed in chosen)
+    declared = _load(place)
+    chosen = declared.values() if name is None else (_choose(place, declared, name),)
+    return tuple(pipeline.settings() for pipeline in chosen)
 
 
 def load_definitions(path: Path, but: Collection[str] = ()) -> dict[str, dg.Definitions]:
@@ -68,10 +88,10 @@ def load_definitions(path: Path, but: Collection[str] = ()) -> dict[str, dg.Defi
             problem = "would be ignored: only Dagster's own loading of a project applies it; remove it"
             raise SettingError(f"{document.place}: post_processing", problem)
     definitions = {}
-    for name, (place, component) in _load(path).items():
+    for name, declared in _load(path).items():
         if name not in but:
-            with _naming(place):
-                definitions[name] = component.definitions(path.absolute().parent)
+            with _naming(declared.place):
+                definitions[name] = declared.component.definitions(path.absolute().parent)
     return definitions
 
 
@@ -91,53 +111,69 @@ def _declares(path: Path) -> bool:
         raise SettingError(str(path), f"cannot be read: {error.strerror}") from error
 
 
-Placed = tuple[str, PipelineComponent]
-"""A component, and what names its document in messages."""
+def require_pipelines(place: Path) -> tuple[Path, ...]:
+    """Return the pipelines' files at a place.
+
+    Raises:
+        SettingError: a folder has none.
+    """
+    files = find_pipelines(place) if place.is_dir() else (place,)
+    if not files:
+        problem = f"has no file that declares a pipeline, named {' or '.join(FILE_NAMES)}, in it or below it"
+        raise SettingError(str(place), problem)
+    return files
 
 
-def _load(path: Path) -> dict[str, Placed]:
-    """Return the components of a file by name, with their templates filled in."""
-    components: dict[str, Placed] = {}
-    for document in read_documents(path, COMPONENTS):
-        component = _load_document(document)
-        if component.name in components:
-            raise SettingError(f"{document.place}: name", f"is that of another document: {component.name}")
-        components[component.name] = (document.place, component)
-    return components
+def _load(place: Path) -> dict[str, DeclaredPipeline]:
+    """Return the pipelines of a file or folder by name, with their templates filled in."""
+    declared: dict[str, DeclaredPipeline] = {}
+    for file in require_pipelines(place):
+        for document in read_documents(file, COMPONENTS):
+            component = _load_document(document)
+            if component.name in declared:
+                before = declared[component.name].place
+                problem = f"is that of another document: {component.name}, in {before}"
+                raise SettingError(f"{document.place}: name", problem)
+            declared[component.name] = DeclaredPipeline(file, document.place, component)
+    return declared
 
 
-def _settings_of(path: Path, placed: Placed) -> PipelineSettings:
-    place, component = placed
-    with _naming(place):
-        return component.to_settings(path.absolute().parent)
-
-
-def _choose(path: Path, components: dict[str, Placed], name: str | None) -> Placed:
-    names = ", ".join(f"`{component_name}`" for component_name in components)
-    if name is None and len(components) > 1:
-        raise SettingError(str(path), f"declares several pipelines; choose one with `--name`: {names}")
-    if name is not None and name not in components:
-        raise SettingError(str(path), f"declares no pipeline `{name}`, but {names}")
-    return components[name] if name is not None else next(iter(components.values()))
+def _choose(place: Path, declared: dict[str, DeclaredPipeline], name: str | None) -> DeclaredPipeline:
+    names = ", ".join(f"`{declared_name}`" for declared_name in declared)
+    if name is None and len(declared) > 1:
+        raise SettingError(str(place), f"declares several pipelines; choose one with `--name`: {names}")
+    if name is not None and name not in declared:
+        raise SettingError(str(place), f"declares no pipeline `{name}`, but {names}")
+    return declared[name] if name is not None else next(iter(declared.values()))
 
 
 def _load_document(document: Document) -> PipelineComponent:
+    group = COMPONENTS[document.type_name].group()
+    for slip in find_slips(document, group):
+        raise slip
+    try:
+        return resolve_document(document)
+    except ValidationError as error:
+        raise as_setting_error(document, error, group) from error
+
+
+def resolve_document(document: Document) -> PipelineComponent:
+    """Return the component that a document declares, with its templates filled in.
+
+    Raises:
+        ValidationError: values are missing, unknown or of another type.
+        SettingError: a value cannot be used; it is named, and so is the document.
+    """
     kind = COMPONENTS[document.type_name]
-    group = kind.group()
-    check_groups(document, group)
-    check_variables(document)
     try:
         model = kind.model().model_validate(document.attributes)
         with _naming(document.place):
-            component = kind.resolve_from_model(dg.ResolutionContext.default(), model)
-    except ValidationError as error:
-        raise as_setting_error(document, error, group) from error
+            return kind.resolve_from_model(dg.ResolutionContext.default(), model)
     except ResolutionException as error:
         # Dagster turns what is wrong with a nested value into text, and keeps the error itself as context.
         if isinstance(error.__context__, ValidationError):
-            raise as_setting_error(document, error.__context__, group) from error
+            raise error.__context__ from error
         raise SettingError(document.place, f"cannot be filled in: {_last_line(error)}") from error
-    return component
 
 
 @contextmanager

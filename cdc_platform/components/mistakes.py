@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, get_args
@@ -56,54 +56,68 @@ class Mistake:
         return cls(names, error["type"], error.get("ctx", {}), error["input"])
 
 
-def check_variables(document: Document) -> None:
-    """Refuse a text that would hold the word None, since one of its variables is not set.
+def find_slips(document: Document, component: type[BaseModel]) -> list[SettingError]:
+    """Return the mistakes of a document that pydantic would describe in other words, or not see."""
+    return [*_find_plain_groups(document, component), *_find_unset(document)]
+
+
+def _find_unset(document: Document) -> Iterator[SettingError]:
+    """Yield an error for each text that would hold the word None, since one of its variables is not set.
 
     A value that is nothing but an unset variable is empty, which is fine where the setting may be left out.
-
-    Raises:
-        SettingError: there is such a text; its key and the variable are named.
     """
     for names, text in texts_of(document.attributes):
         unset = _unset_variables(text)
         if unset and VARIABLE.fullmatch(text.strip()) is None:
-            raise SettingError(
+            yield SettingError(
                 f"{document.place}: {'.'.join(names)}",
                 f"needs the environment variable `{unset[0]}`, which is not set; set it, or write a default: "
                 f"{{{{ env('{unset[0]}', 'VALUE') }}}}",
             )
 
 
-def check_groups(document: Document, component: type[BaseModel]) -> None:
-    """Refuse a plain value where a group of settings belongs.
-
-    Raises:
-        SettingError: there is one; its key is named.
-    """
+def _find_plain_groups(document: Document, component: type[BaseModel]) -> Iterator[SettingError]:
+    """Yield an error for each plain value where a group of settings belongs."""
     for name, value in document.attributes.items():
         group = _group(component, name)
         if group is not None and not isinstance(value, Mapping):
             keys = ", ".join(group.model_fields)
-            raise SettingError(f"{document.place}: {name}", f"must be a group of settings: {keys}")
+            yield SettingError(f"{document.place}: {name}", f"must be a group of settings: {keys}")
+
+
+def as_setting_errors(
+    document: Document, error: ValidationError, component: type[BaseModel]
+) -> list[SettingError]:
+    """Return each setting that pydantic refuses as an error of ours."""
+    outer = _find_group(component, error.title) or ()
+    by_setting: dict[Names, Mistake] = {}
+    for mistake in _mistakes(error, outer):
+        # A value that fits none of several types is one mistake.
+        by_setting.setdefault(mistake.names, mistake)
+    return [_as_error(document, mistake, component) for mistake in by_setting.values()]
+
+
+def _as_error(document: Document, mistake: Mistake, component: type[BaseModel]) -> SettingError:
+    guess = _guess(component, mistake.names) if mistake.kind == UNKNOWN else None
+    problem = _problem(document, mistake, component)
+    if guess is not None:
+        problem += f" Did you mean `{guess}`?"
+    return SettingError(f"{document.place}: {'.'.join(mistake.names) or 'attributes'}", problem)
 
 
 def as_setting_error(document: Document, error: ValidationError, component: type[BaseModel]) -> SettingError:
     """Return pydantic's error as one of ours; a misspelled key comes first, since others follow from it."""
     outer = _find_group(component, error.title) or ()
     mistakes = sorted(_mistakes(error, outer), key=lambda mistake: mistake.kind != UNKNOWN)
-    first = mistakes[0]
-    guess = _guess(component, first.names) if first.kind == UNKNOWN else None
     further = [
         f"`{'.'.join(mistake.names)}` {_problem(document, mistake, component)}"
         for mistake in mistakes[1:]
         if mistake.kind in {UNKNOWN, MISSING}
     ]
-    problem = _problem(document, first, component)
-    if guess is not None:
-        problem += f" Did you mean `{guess}`?"
-    if further:
-        problem += f" Besides, {', and '.join(further)}"
-    return SettingError(f"{document.place}: {'.'.join(first.names) or 'attributes'}", problem)
+    first = _as_error(document, mistakes[0], component)
+    if not further:
+        return first
+    return SettingError(first.setting, f"{first.problem} Besides, {', and '.join(further)}")
 
 
 def _find_group(component: type[BaseModel], model_name: str) -> Names | None:

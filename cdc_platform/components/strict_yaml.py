@@ -137,6 +137,28 @@ def parse(path: Path) -> list[Any]:
         raise SettingError(str(path), f"is not YAML: {_yaml_error_text(error)}") from error
 
 
+def lines_of(path: Path) -> list[dict[str, int]]:
+    """Return the line of each setting, by its dotted name, for each document that is not empty.
+
+    Raises:
+        SettingError: as by `parse`.
+    """
+    parse(path)
+    nodes = yaml.compose_all(path.read_text(encoding="utf-8"), _StrictLoader)
+    return [dict(_lines(node, ())) for node in nodes if node is not None and node.tag != f"{_TAG}null"]
+
+
+def _lines(node: yaml.Node, names: Names) -> Iterator[tuple[str, int]]:
+    pairs: list[tuple[str, yaml.Node, yaml.Node]] = []
+    if isinstance(node, yaml.MappingNode):
+        pairs = [(key.value, key, value) for key, value in node.value if key.tag != _MERGE]
+    elif isinstance(node, yaml.SequenceNode):
+        pairs = [(str(index), value, value) for index, value in enumerate(node.value)]
+    for name, place, value in pairs:
+        yield named((*names, name)), place.start_mark.line + 1
+        yield from _lines(value, (*names, name))
+
+
 def _yaml_error_text(error: yaml.YAMLError) -> str:
     """Return what PyYAML says, in one line."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:

@@ -3,35 +3,40 @@
 import signal
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.error import URLError
 from urllib.request import urlopen
 
-import click
-
 from cdc_platform.demo.bank import BankSettings, open_database, sum_of_balances
 from cdc_platform.demo.home import REMOTE_VARIABLE, DemoHome, open_home, prepare_home
-from cdc_platform.demo.live import balances_at_all_cuts, describe_live, show
+from cdc_platform.demo.live import balances_at_all_cuts, live_view
+from cdc_platform.demo.next_steps import Pages, print_next_steps
 from cdc_platform.demo.ports import LOOPBACK, answers, free_port
 from cdc_platform.demo.processes import Children
 from cdc_platform.demo.servers import DemoServer, open_bank, start_writer, stop_writer
 from cdc_platform.errors import SetupError
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.base.progress import Progress, duration
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.schema.evolve import find_exclusions
-from cdc_platform.printing import print_line, print_text
+from cdc_platform.printing.lines import print_line, print_text
+from cdc_platform.printing.progress_display import show_progress
 from cdc_platform.spark.session.connect_server import start_connect_server, wait_until_ready
 from cdc_platform.spark.session.connect_token import choose_token
+from cdc_platform.spark.session.running_tasks import watch_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 VIEW_EVERY_S: Final = 2.0
+FIRST_WINDOW_S: Final = 10.0
+"""So much of the bank's time has the first cycle."""
 UI_WITHIN_S: Final = 120.0
 DASHBOARD_PORT: Final = 3030
 CATCH_UP_WITHIN_S: Final = 900.0
@@ -57,7 +62,7 @@ class DemoTools:
     load_settings: Callable[[Path], PipelineSettings]
     start_spark: Callable[[PipelineSettings], "SparkSession"]
     run_checks: Callable[[Pipeline, "SparkSession", Callable[[], bool]], bool]
-    describe_status: Callable[[Pipeline], str]
+    print_status: Callable[[Pipeline], None]
 
 
 @dataclass(frozen=True)
@@ -81,12 +86,13 @@ def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bo
     with ExitStack() as stack:
         home = stack.enter_context(open_home(options.home))
         children = stack.enter_context(Children(home.folder, home.logs))
-        click.echo(f"Starting the {options.server} and its bank ...")
+        print_line(f"Starting the {options.server} and its bank ...")
         bank = open_bank(options.server, stack, home, children, options.rate, options.token_life_s)
         goes_on = prepare_home(home, bank)
-        click.echo(
+        print_line(
             f"The bank is at {bank.host}; the lake {'goes on' if goes_on else 'begins'} in {home.lake}"
         )
+        print_line(_describe_end(options))
         start_writer(options.server, bank, children, options.rate)
         stage = Stage(options, tools, home, bank, children, _for_seconds(options.seconds, wants_more))
         return _run_with_ui(stage, wants_more) if options.ui else _run_locally(stage, wants_more)
@@ -99,16 +105,53 @@ def _for_seconds(seconds: float | None, wants_more: Callable[[], bool]) -> Calla
     return lambda: wants_more() and time.monotonic() < end
 
 
+def _describe_end(options: DemoOptions) -> str:
+    """Return when the demo ends, and what comes then."""
+    if options.seconds is None:
+        return (
+            "Ctrl-C ends it, and a new start goes on from there. With `--seconds N` it ends by itself and "
+            "checks everything."
+        )
+    return (
+        f"After {duration(options.seconds)} it ends by itself. Then the tables catch up and every check is "
+        "made, which takes about a minute more. The exit code is 0 only if all of them pass."
+    )
+
+
 def _run_locally(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     settings = stage.tools.load_settings(stage.home.defs)
     pipeline, spark = open_pipeline(settings), stage.tools.start_spark(settings)
     # A client that outlives its server says so on the last line.
     with closing(pipeline.source):
         _report_exclusions(pipeline)
-        for _outcome in follow_source(pipeline, spark, stage.wants_more, _as_fault):
-            stage.children.check()
-            show(describe_live(pipeline))
+        _publish_first(stage, pipeline, spark)
+        _print_next_steps(stage, pipeline)
+        with live_view(pipeline) as show:
+            for _outcome in follow_source(pipeline, spark, stage.wants_more, _as_fault):
+                stage.children.check()
+                show()
         return _finish(stage, pipeline, spark, is_wanted)
+
+
+def _publish_first(stage: Stage, pipeline: Pipeline, spark: "SparkSession") -> None:
+    """Run short cycles until there is a cut, and show their progress."""
+    begun = time.monotonic()
+    pipeline.progress.count_tasks = watch_tasks(spark)
+    # The bank has worked while Spark started: the first cut need not wait for all of that.
+    short = replace(pipeline, settings=replace(pipeline.settings, max_window_s=FIRST_WINDOW_S))
+    with show_progress(short.progress), short.progress.step("first cut"):
+        for outcome in follow_source(short, spark, stage.wants_more, _as_fault):
+            stage.children.check()
+            if outcome.cut is not None:
+                break
+    if stage.wants_more():
+        print_line(f"The first cut is published, {time.monotonic() - begun:.1f} s after Spark's start.")
+
+
+def _print_next_steps(stage: Stage, pipeline: Pipeline, pages: Pages | None = None) -> None:
+    cut = newest_cut(pipeline.lake)
+    if cut is not None and stage.wants_more():
+        print_next_steps(pipeline, cut, stage.home.defs, pages)
 
 
 def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
@@ -118,38 +161,60 @@ def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     pipeline = open_pipeline(settings)
     with closing(pipeline.source):
         _report_exclusions(pipeline)
-        _start_dagster(stage, remote)
-        while stage.wants_more():
-            stage.children.check()
-            show(describe_live(pipeline))
-            pause(VIEW_EVERY_S, stage.wants_more)
+        with _session(stage, settings) as spark:
+            # Before Dagster takes over: its own first run would come much later.
+            _publish_first(stage, pipeline, spark)
+        if stage.wants_more():
+            _run_dagster(stage, pipeline, remote)
         if stage.options.seconds is None or not is_wanted():
             return stage.options.seconds is None
-        stage.children.stop("dagster", signal.SIGINT)
-        spark = stage.tools.start_spark(settings)
-        try:
+        with _session(stage, settings) as spark:
             return _finish(stage, pipeline, spark, is_wanted)
-        finally:
-            # Otherwise the client would go on looking for its server after we have stopped it.
-            spark.stop()
+
+
+def _run_dagster(stage: Stage, pipeline: Pipeline, remote: str) -> None:
+    """Let Dagster run the pipeline as long as more is wanted."""
+    pages = _start_pages(stage, remote)
+    _print_next_steps(stage, pipeline, pages)
+    with live_view(pipeline) as show:
+        while stage.wants_more():
+            stage.children.check()
+            show()
+            pause(VIEW_EVERY_S, stage.wants_more)
+    stage.children.stop("dagster", signal.SIGINT)
+
+
+@contextmanager
+def _session(stage: Stage, settings: PipelineSettings) -> Iterator["SparkSession"]:
+    """Yield a client of the Spark Connect server that ends before its server, for which it would look."""
+    spark = stage.tools.start_spark(settings)
+    # Ctrl-C reaches the server, too: the client would look for it for ten minutes.
+    spark.client.set_retry_policies([])  # type: ignore[operator]
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _report_exclusions(pipeline: Pipeline) -> None:
     for finding in find_exclusions(pipeline):
-        print_line(f"Note: {finding}", fg="yellow")
+        print_line((f"Note: {finding}", "yellow"))
 
 
 def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:
     port, log = free_port(), stage.children.log_of("spark")
-    click.echo(f"Starting a Spark Connect server; the first start fetches its packages ({log}) ...")
+    print_line(f"Starting a Spark Connect server; the first start fetches its packages ({log}) ...")
     token = choose_token()
     server = start_connect_server(settings.spark, settings.lake, port, log, token)
     stage.children.adopt("spark", server.process)
-    wait_until_ready(server)
+    progress = Progress()
+    with show_progress(progress), progress.step("start of Spark"):
+        wait_until_ready(server)
     return f"sc://{LOOPBACK}:{port}/;token={token}"
 
 
-def _start_dagster(stage: Stage, remote: str) -> None:
+def _start_pages(stage: Stage, remote: str) -> Pages:
+    """Start Dagster and the status page, and return their addresses once they answer."""
     port, page_port = _choose_port(stage.options.port), _choose_port(DASHBOARD_PORT)
     address, page_address = (f"http://{LOOPBACK}:{number}" for number in (port, page_port))
     environment = {
@@ -163,11 +228,15 @@ def _start_dagster(stage: Stage, remote: str) -> None:
     stage.children.start("dagster", [*command, "-h", LOOPBACK, "-p", str(port)], environment)
     page = [sys.executable, "-m", "cdc_platform.cli", "dashboard", str(stage.home.defs)]
     stage.children.start("dashboard", [*page, "--host", LOOPBACK, "--port", str(page_port)], environment)
-    click.echo("Starting Dagster and the status page ...")
-    _wait_for(stage, "dashboard", f"{page_address}/metrics")
-    click.secho(f"Status page: {page_address}", bold=True)
-    _wait_for(stage, "dagster", f"{address}/server_info")
-    click.secho(f"Dagster's UI: {address}   (logs: {stage.home.logs})", bold=True)
+    print_line("Starting Dagster and the status page ...")
+    progress = Progress()
+    with show_progress(progress), progress.step("start of Dagster"):
+        _wait_for(stage, "dashboard", f"{page_address}/metrics")
+        _wait_for(stage, "dagster", f"{address}/server_info")
+    if stage.wants_more():
+        print_line((f"Status page: {page_address}", "bold"))
+        print_line((f"Dagster's UI: {address}   (logs: {stage.home.logs})", "bold"))
+    return Pages(page_address, address)
 
 
 def _choose_port(wanted: int) -> int:
@@ -193,13 +262,15 @@ def _finish(stage: Stage, pipeline: Pipeline, spark: "SparkSession", is_wanted: 
     if stage.options.seconds is None or not is_wanted():
         return stage.options.seconds is None
     last_words = stop_writer(stage.options.server, stage.children)
-    click.echo("" if last_words is None else f"\nThe bank has closed: {last_words}")
+    print_line()
+    if last_words is not None:
+        print_line(f"The bank has closed: {last_words}")
     _catch_up(pipeline, spark, is_wanted)
-    click.echo()
+    print_line()
     checks_hold = stage.tools.run_checks(pipeline, spark, is_wanted)
     if not is_wanted():
         return False
-    print_text(stage.tools.describe_status(pipeline))
+    stage.tools.print_status(pipeline)
     with open_database(stage.bank) as database:
         expected = sum_of_balances(database)
     return _check_balances(pipeline, expected) and checks_hold
@@ -212,10 +283,12 @@ def _catch_up(pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[],
     def wants_more() -> bool:
         return is_wanted() and time.monotonic() < deadline
 
-    for outcome in follow_source(pipeline, spark, wants_more, _as_fault):
-        show(describe_live(pipeline))
-        if outcome.cut is not None and outcome.cut.position_micros >= target_micros:
-            return
+    pipeline.progress.count_tasks = watch_tasks(spark)
+    with live_view(pipeline) as show:
+        for outcome in follow_source(pipeline, spark, wants_more, _as_fault):
+            show()
+            if outcome.cut is not None and outcome.cut.position_micros >= target_micros:
+                return
     if is_wanted():
         raise SetupError(f"The pipeline did not catch up within {CATCH_UP_WITHIN_S:.0f} s.")
 
@@ -229,16 +302,13 @@ def _check_balances(pipeline: Pipeline, expected: int) -> bool:
         is_open = is_open or balances.accounts > 0
         if is_open and balances.total != expected:
             wrong += 1
-            click.secho(
-                f"Cut {balances.cut.cut}: sum of balances {balances.total:,}, not {expected:,}", fg="red"
-            )
+            text = f"Cut {balances.cut.cut}: sum of balances {balances.total:,}, not {expected:,}"
+            print_line((text, "red"))
     holds = wrong == 0 and cuts > 0 and is_open
-    click.secho(
-        f"Sum of balances: {expected:,} in Spanner, and at {cuts - wrong} of {cuts} published cuts.",
-        fg="green" if holds else "red",
-    )
+    text = f"Sum of balances: {expected:,} in Spanner, and at {cuts - wrong} of {cuts} published cuts."
+    print_line((text, "green" if holds else "red"))
     return holds
 
 
 def _as_fault(error: Exception) -> None:
-    print_text(f"{type(error).__name__}: {error}", fg="yellow", err=True)
+    print_text(f"{type(error).__name__}: {error}", "yellow", err=True)

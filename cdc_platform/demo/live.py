@@ -2,17 +2,20 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-import click
 import pyarrow.compute as pc
 
 from cdc_platform.demo.bookings import ACCOUNTS
 from cdc_platform.lake.state.cuts import Cut, list_cuts
+from cdc_platform.model.base.progress import Progress
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.printing.lines import print_line
+from cdc_platform.printing.progress_display import show_progress
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,21 @@ def balances_at_all_cuts(pipeline: Pipeline) -> Iterator[Balances]:
             yield balances
 
 
-def show(line: str) -> None:
-    """Print a line of the live view: over the last one on a terminal, below it elsewhere."""
-    is_terminal = sys.stdout.isatty()
-    click.echo(f"\r\x1b[K{line}" if is_terminal else line, nl=not is_terminal)
+@contextmanager
+def live_view(pipeline: Pipeline) -> Iterator[Callable[[], None]]:
+    """Yield what shows the lake as it is then: in place on a terminal, on a new line elsewhere."""
+    if not sys.stderr.isatty():
+        with show_progress(pipeline.progress):
+            yield lambda: print_line(describe_live(pipeline))
+        return
+    # Steps that come and go within a second would move the line.
+    progress = Progress()
+    with show_progress(progress), progress.step("bank") as step:
+
+        def show() -> None:
+            step.note = describe_live(pipeline)
+
+        yield show
 
 
 def describe_live(pipeline: Pipeline) -> str:

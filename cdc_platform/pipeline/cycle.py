@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import Cut, newest_cut
+from cdc_platform.model.base.progress import as_step
 from cdc_platform.pipeline.checks.running_checks import Guard
 from cdc_platform.pipeline.copying.copy import NOTHING_COPIED, CopyOutcome, copy_tables
 from cdc_platform.pipeline.histories.history_build import extend_histories
@@ -56,6 +57,7 @@ class _Stopwatch:
         self.seconds[step] = time.monotonic() - begun
 
 
+@as_step("cycle")
 def run_cycle(
     pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bool = False, guard: Guard | None = None
 ) -> CycleOutcome:
@@ -96,6 +98,7 @@ def _bring_up(pipeline: Pipeline, spark: SparkSession) -> tuple[MergeOutcome, ..
     return tables + extend_histories(pipeline, spark, pipeline.histories)
 
 
+@as_step("end of an interrupted cycle")
 def finish_cycle(pipeline: Pipeline, spark: SparkSession) -> None:
     """Publish what an interrupted run has read, before more is read.
 

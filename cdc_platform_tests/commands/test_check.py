@@ -9,19 +9,26 @@ import pytest
 
 from cdc_platform.commands.check import all_passed, as_junit, run_checks
 from cdc_platform.commands.common import write_file
+from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import SettingError, SourceUnreachable
 from cdc_platform.pipeline.checks.check_result import Check, CheckResult
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform_tests.yaml_files import write_defs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
 @pytest.fixture(autouse=True)
 def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the size of the lake: these tests have none."""
     monkeypatch.setattr("cdc_platform.pipeline.checks.check_result.checking", lambda *_: nullcontext())
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    """A pipeline that has never run."""
+    return open_pipeline(load_settings(write_defs(tmp_path)))
 
 
 def a_check(name: str, *, passes: bool, error: Exception | None = None) -> Check:
@@ -35,7 +42,7 @@ def a_check(name: str, *, passes: bool, error: Exception | None = None) -> Check
     return Check(name, "change_log", f"Promise of {name}.", every_cycle=True, run=run)
 
 
-def test_checks_print_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_checks_print_a_line_each(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
     """Every check is run whatever the others say; one that cannot be made has failed."""
     checks = (
         a_check("first", passes=True),
@@ -43,7 +50,7 @@ def test_checks_print_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
         a_check("third", passes=True, error=SourceUnreachable("nobody answers")),
         a_check("fourth", passes=True, error=ValueError("a file is gone\nand a stack of Java's")),
     )
-    results = run_checks(checks, cast("Pipeline", None), cast("SparkSession", None))
+    results = run_checks(checks, pipeline, cast("SparkSession", None))
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines] == [
         ["ok", "first"],
@@ -56,20 +63,22 @@ def test_checks_print_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert not all_passed(results)
 
 
-def test_checks_end_when_no_more_are_wanted() -> None:
+def test_checks_end_when_no_more_are_wanted(pipeline: Pipeline) -> None:
     """A signal lets the check at hand end, and no other begins."""
     checks = tuple(a_check(name, passes=True) for name in ("first", "second"))
     answers = iter([True, False])
-    results = run_checks(checks, cast("Pipeline", None), cast("SparkSession", None), lambda: next(answers))
+    results = run_checks(checks, pipeline, cast("SparkSession", None), lambda: next(answers))
     assert [check.name for check, _, _ in results] == ["first"]
 
 
-def test_what_breaks_after_a_signal_is_no_check_result(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_breaks_after_a_signal_is_no_check_result(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A signal ends Spark, too: what the check at hand says of that is not told as its failure."""
     checks = (a_check("first", passes=True, error=ConnectionError("Spark is gone")),)
     answers = iter([True, False])
     with pytest.raises(ConnectionError):
-        run_checks(checks, cast("Pipeline", None), cast("SparkSession", None), lambda: next(answers))
+        run_checks(checks, pipeline, cast("SparkSession", None), lambda: next(answers))
     assert capsys.readouterr().out == ""
 
 

@@ -41,6 +41,7 @@ def test_every_command_has_examples(name: str) -> None:
 def test_examples_are_taken(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An example runs as written if the files that it names exist."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").mkdir()
     for defs in map(Path, DEFS.findall(line)):
         defs.parent.mkdir(parents=True, exist_ok=True)
         defs.touch()

@@ -59,7 +59,7 @@ def lake_of(defs: Path) -> Lake:
 def test_records_are_listed(defs: Path) -> None:
     """Each with its reason, narrowed by the options; JSON has all facts."""
     code, output, _ = run("quarantine", "list", defs)
-    assert (code, output.count("  open "), "     2  The event has no ordering key" in output) == (0, 3, True)
+    assert (code, output.count("  open "), "\n2  The event has no ordering key" in output) == (0, 3, True)
     _, output, _ = run("quarantine", "list", defs, "--reason", "corrupt", "--cycle", "1", "--json")
     (record,) = json.loads(output)
     assert (record["record"], record["table"], record["replayed"]) == ("c", None, None)

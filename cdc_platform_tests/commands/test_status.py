@@ -1,6 +1,7 @@
 """`cdc-platform status` as people and scripts read it."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,10 @@ from cdc_platform.lake.state.control import save_lineage
 from cdc_platform.model.stream.lineage import begin as begin_lineage
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform_tests.commands.invoking import begin, run
+from cdc_platform_tests.programs import COMMAND_LINE, start
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
+WITHIN_S = 120.0
 START = 1_800_000_000_000_000
 
 
@@ -59,3 +62,14 @@ def test_status_starts_no_spark(tmp_path: Path) -> None:
     code += "print('pyspark' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == "False"
+
+
+def test_watching_goes_on_until_it_is_interrupted(tmp_path: Path) -> None:
+    """In a pipe each look is a block with its moment; Ctrl-C is its end, and no failure."""
+    defs = begin(write_defs(tmp_path))
+    with start(tmp_path / "log", COMMAND_LINE, "status", defs, "--watch", "--every", "0.1") as program:
+        program.wait_for("quarantine", WITHIN_S)
+        program.process.send_signal(signal.SIGINT)
+        assert program.ends_with(WITHIN_S) == 0, program.said()
+    first, second, *_ = program.said().splitlines()
+    assert (first.endswith("Z"), second) == (True, "pipeline    bank, no cycle yet")

@@ -21,6 +21,7 @@ from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.printing.tables import as_text
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import Dialect, Fault, SimulatorSettings
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
@@ -93,7 +94,7 @@ def test_a_stuck_partition_is_noticed(
         assert sentence in "\n".join(caplog.messages)
         assert "30.0 s behind the end of the cycle" in "\n".join(caplog.messages)
         status = read_status(pipeline)
-        assert sentence in describe_status(status)
+        assert sentence in as_text(describe_status(status))
         assert [partition["age_s"] for partition in status.to_dict()["stuck_partitions"]] == [30.0]
         result = check.run(pipeline, spark, EVERYTHING)
         assert not result.passed
@@ -125,7 +126,7 @@ def test_a_partition_that_is_refused_for_good_ends_the_tries(
         with pytest.raises(SourceError, match="RESOURCE_EXHAUSTED"):
             next(outcomes)
         sentence = f"Partition `{refused.key}` could not be read on"
-        assert sentence in describe_status(read_status(pipeline))
+        assert sentence in as_text(describe_status(read_status(pipeline)))
         assert sentence in check.run(pipeline, spark, EVERYTHING).summary
 
 

@@ -1,7 +1,7 @@
 """Checks, their scope, and their results."""
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
@@ -113,9 +113,14 @@ class Check:
         return self.severity is Severity.STOP
 
 
-def checking(pipeline: Pipeline, spark: SparkSession) -> AbstractContextManager[None]:
-    """Return a context for checks, in which Spark compiles no queries of a small lake."""
-    return interpreted(spark, when=_is_small(pipeline.lake), in_one_task=True)
+@contextmanager
+def checking(pipeline: Pipeline, spark: SparkSession, name: str = "checks") -> Iterator[None]:
+    """Begin a step for checks, in which Spark compiles no queries of a small lake."""
+    with (
+        pipeline.progress.step(name),
+        interpreted(spark, when=_is_small(pipeline.lake), in_one_task=True),
+    ):
+        yield
 
 
 def _is_small(lake: Lake) -> bool:

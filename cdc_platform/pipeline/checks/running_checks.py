@@ -66,7 +66,8 @@ class Guard:
         return check.asset != LOG or mark.cycle > self._passed[check].after_cycle
 
     def _make(self, check: Check, cycle: int) -> CheckResult:
-        result = check.run(self._pipeline, self._spark, self._passed[check])
+        with self._pipeline.progress.step(f"check {check.name}"):
+            result = check.run(self._pipeline, self._spark, self._passed[check])
         if self._listener is not None:
             self._listener(check, result, cycle)
         return result

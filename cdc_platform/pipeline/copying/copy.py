@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -34,6 +34,7 @@ from cdc_platform.lake.state.copies import (
 )
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.base.progress import Step, as_step
 from cdc_platform.model.schema.table_options import DELETED
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.copying.copy_target import prepare_target, remove_orphans
@@ -80,6 +81,7 @@ class CopyOutcome:
 NOTHING_COPIED: Final = CopyOutcome()
 
 
+@as_step("copy")
 def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
     """Copy what is missing of the tables that no cut has named yet, for about as long as the settings say.
 
@@ -99,10 +101,12 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
     opened = [_open_copy(pipeline, spark, plan) for plan in planned.plans]
     unfinished = [progress for progress in opened if not progress.is_complete]
     run = _Run(pipeline, spark, unfinished)
-    while (chunk_batch := run.next_tables()) and run.failure is None:
-        run.copy(chunk_batch)
-        if time.monotonic() >= end_s:
-            break
+    with _copy_step(pipeline, unfinished) as step:
+        while (chunk_batch := run.next_tables()) and run.failure is None:
+            run.copy(chunk_batch)
+            step.done, step.note = _count(run.copies.values())
+            if time.monotonic() >= end_s:
+                break
     copies = tuple(run.copies.values())
     for progress in [*copies, *(progress for progress in opened if progress.is_complete)]:
         if progress.is_complete and progress.is_mixed:
@@ -110,6 +114,22 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
     before, after = (sum(progress.rows for progress in some) for some in (unfinished, copies))
     failure = run.failure or planned.failure
     return CopyOutcome(copies, max(0, after - before), planned.failed, failure, (*removed, *run.notes))
+
+
+@contextmanager
+def _copy_step(pipeline: Pipeline, copies: Sequence[CopyProgress]) -> Iterator[Step]:
+    """Yield the step of the copies; it goes on from the chunks that earlier cycles have copied."""
+    (done, note), total = _count(copies), sum(len(progress.plan.chunks) for progress in copies)
+    with pipeline.progress.step("initial copy", "chunks", total, done) as step:
+        step.note = note
+        yield step
+
+
+def _count(copies: Collection[CopyProgress]) -> tuple[int, str]:
+    """Return how many chunks are copied, and their rows in words."""
+    return sum(
+        len(progress.done) for progress in copies
+    ), f"{sum(progress.rows for progress in copies):,} rows"
 
 
 class _Run:
@@ -219,8 +239,11 @@ def _make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, C
         columns = pipeline.copy_source.copy_columns(table)
         return CopyPlan(table.name, number, position_micros, time.time_ns() // 1000, columns, chunks)
 
-    with ThreadPoolExecutor(max_workers=PLANNERS) as pool:
-        made = list(pool.map(plan, tables))
+    with (
+        pipeline.progress.step("plan of the initial copy", "tables", len(tables)) as step,
+        ThreadPoolExecutor(max_workers=PLANNERS) as pool,
+    ):
+        made = list(pool.map(step.counting(plan), tables))
     plans = tuple(plan for plan in made if isinstance(plan, CopyPlan))
     if plans:
         _refuse_passed(pipeline, position_micros)

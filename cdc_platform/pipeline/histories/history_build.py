@@ -77,17 +77,19 @@ def run_history_builds(
 ) -> tuple[MergeOutcome, ...]:
     """Build the next versions of histories on their branches, each independent of the others."""
     token = uuid4().hex
-    return run_attempts(
-        spark,
-        [
-            (Attempt(build.history, build.base, build.source.span.until_inclusive, token=token), build)
-            for build in builds
-        ],
-        believe=partial(_extend, pipeline, spark),
-        fall_back=partial(_extend_anyway, pipeline, spark),
-        is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
-        in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),
-    )
+    jobs = [
+        (Attempt(build.history, build.base, build.source.span.until_inclusive, token=token), build)
+        for build in builds
+    ]
+    with pipeline.progress.step("extend histories", "tables", len(builds)) as step:
+        return run_attempts(
+            spark,
+            jobs,
+            believe=step.counting(partial(_extend, pipeline, spark)),
+            fall_back=partial(_extend_anyway, pipeline, spark),
+            is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
+            in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),
+        )
 
 
 def _is_small(build: HistoryBuild, most_rows: int) -> bool:

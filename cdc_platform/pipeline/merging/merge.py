@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import BRANCH, fact, has_at_most, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, newest_cut
+from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.schema.table_options import keeps_deleted, stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.merging.build import Build, MergeOutcome, full_build, split_build
@@ -61,6 +62,7 @@ def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOut
     return merge_tables(pipeline, spark, [pipeline.table(table)])[0]
 
 
+@as_step("merge")
 def merge_tables(
     pipeline: Pipeline, spark: SparkSession, schemas: Sequence[TableSchema]
 ) -> tuple[MergeOutcome, ...]:
@@ -170,17 +172,20 @@ def plan_build(
 def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build]) -> tuple[MergeOutcome, ...]:
     """Build the next versions of tables on their branches, each independent of the others."""
     token = uuid4().hex
-    return run_attempts(
-        spark,
-        [
-            (Attempt(build.schema.name, build.base, build.span.until_inclusive, token=token), build)
-            for build in builds
-        ],
-        believe=partial(split_build, pipeline, spark),
-        fall_back=partial(full_build, pipeline, spark),
-        is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
-        in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),
-    )
+    jobs = [
+        (Attempt(build.schema.name, build.base, build.span.until_inclusive, token=token), build)
+        for build in builds
+    ]
+    with pipeline.progress.step("merge", "tables", len(builds)) as step:
+        step.note = f"{sum(build.span.changes for build in builds):,} changes"
+        return run_attempts(
+            spark,
+            jobs,
+            believe=step.counting(partial(split_build, pipeline, spark)),
+            fall_back=partial(full_build, pipeline, spark),
+            is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
+            in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),
+        )
 
 
 def _is_small(build: Build, most_rows: int) -> bool:

@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CutNotFound
 from cdc_platform.lake.state.cuts import find_cut
+from cdc_platform.model.base.progress import as_step
 from cdc_platform.pipeline.histories.history_build import extend_histories, run_history_builds
 from cdc_platform.pipeline.histories.history_plan import plan_extension, plan_whole
 from cdc_platform.pipeline.merging.build import Build, MergeOutcome
@@ -24,6 +25,7 @@ from cdc_platform.pipeline.versions.handover import find_copy
 from cdc_platform.pipeline.versions.log_span import LogSpan, pending_span
 
 
+@as_step("rebuild")
 def rebuild_table(
     pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | None = None
 ) -> MergeOutcome:

@@ -13,6 +13,7 @@ from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantined, mark_replayed
 from cdc_platform.lake.state.read_progress import load_read_progress
+from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.model.stream.quarantined_records import (
     QuarantinedRecord,
@@ -45,6 +46,7 @@ class ReplayOutcome:
     lost: tuple[QuarantinedRecord, ...] = ()
 
 
+@as_step("replay")
 def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOutcome:
     """Ask for the replay of what lies in quarantine; asked again, nothing happens that has not happened.
 

@@ -10,6 +10,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.schema_history import load_history
 from cdc_platform.model.base.names import is_reserved_column, lake_table_name
+from cdc_platform.model.base.progress import Progress
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.exclusions import describe_findings
 from cdc_platform.model.schema.lake_tables import LakeTable, Refusals
@@ -41,6 +42,8 @@ class Pipeline:
     source: Source
     opened_micros: int = field(default_factory=lambda: time.time_ns() // 1000, compare=False)
     """When this process opened it, by this machine's clock."""
+    progress: Progress = field(default_factory=Progress, compare=False, repr=False)
+    """The steps that this process takes now."""
 
     @property
     def capabilities(self) -> SourceCapabilities:

@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW
 from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.change_streams import ChangeStreams
@@ -31,6 +32,7 @@ class OrderOutcome:
     quarantined: int
 
 
+@as_step("order")
 def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
     """Bring the log up to the watermark, and follow what has changed in the source's schema.
 
@@ -62,7 +64,10 @@ def _extend_log(strategy: OrderingStrategy, spark: SparkSession) -> OrderOutcome
         stats = commit_nothing(window)
     else:
         is_small = expected <= SINGLE_TASK_RECORDS
-        with interpreted(spark, when=is_small, in_one_task=not strategy.reads_log):
+        with (
+            pipeline.progress.step(f"order {expected:,} records"),
+            interpreted(spark, when=is_small, in_one_task=not strategy.reads_log),
+        ):
             stats = _commit_records(strategy, spark, window, expected)
     return OrderOutcome(lineage.cycle, watermark, stats.changes, stats.transactions, stats.quarantined)
 

@@ -28,6 +28,7 @@ from cdc_platform.lake.commits.maintenance import compact_all_files, compact_sma
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.progress import as_step
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 from cdc_platform.pipeline.publishing.expire import (
@@ -105,6 +106,7 @@ class Chore:
     run: Callable[[Upkeep], MaintenanceOutcome]
 
 
+@as_step("maintain")
 def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = False) -> MaintenanceOutcome:
     """Compact what small commits have left, and expire old snapshots.
 
@@ -122,7 +124,9 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
     upkeep = Upkeep(pipeline, spark, thorough, time.time_ns() // 1000)
     chores = _list_chores(upkeep)
     chosen = chores if thorough else choose_chores(pipeline.settings.maintenance, chores)
-    return sum((chore.run(upkeep) for chore in chosen), start=MaintenanceOutcome())
+    with pipeline.progress.step("maintain", "tables", len(chosen)) as step:
+        outcomes = (step.counting(chore.run)(upkeep) for chore in chosen)
+        return sum(outcomes, start=MaintenanceOutcome())
 
 
 def choose_chores(settings: MaintenanceSettings, chores: Sequence[Chore]) -> Sequence[Chore]:

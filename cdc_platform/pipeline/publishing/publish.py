@@ -11,6 +11,7 @@ from cdc_platform.lake.catalog.lake_settings import CATALOG
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.progress import as_step
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import contains, finished_head, load_table
 from cdc_platform.pipeline.versions.handover import find_handover
@@ -26,6 +27,7 @@ class _Version:
     is_new: bool
 
 
+@as_step("publish")
 def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
     """Publish what the branches hold as one cut and return it; the newest cut when nothing is new.
 

@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from cdc_platform.lake.catalog.lake import RAW, own_tables
 from cdc_platform.lake.commits.commits import cycles_between, number_of
 from cdc_platform.lake.commits.writes import CycleStep, append_cycle
+from cdc_platform.model.base.progress import Step
 from cdc_platform.model.stream.read_windows import ReadPlan
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
@@ -45,8 +46,10 @@ def commit_local(
     batches = pipeline.source.read_locally(step.committed, plan, pipeline.settings.local_read_s)
     if batches is None:
         return False
-    with closing(batches):
-        rows = _collect(batches, own_tables(hands_out_events=pipeline.capabilities.hands_out_events)[RAW])
+    with closing(batches), pipeline.progress.step("read", "records") as reading:
+        rows = _collect(
+            batches, reading, own_tables(hands_out_events=pipeline.capabilities.hands_out_events)[RAW]
+        )
     if rows is None:
         return False
     if replayed is not None:
@@ -60,11 +63,12 @@ def _was_large(raw: Table, cycle: int) -> bool:
     return before is not None and (number_of(before, "added-records") or 0) > MOST_RECORDS
 
 
-def _collect(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table | None:
+def _collect(batches: Iterable[pa.RecordBatch], reading: Step, schema: pa.Schema) -> pa.Table | None:
     collected: list[pa.RecordBatch] = []
     total_bytes = 0
     for batch in batches:
         collected.append(batch)
+        reading.advance(batch.num_rows)
         total_bytes += batch.nbytes
         if total_bytes > MOST_BYTES:
             return None

@@ -16,6 +16,7 @@ from cdc_platform.lake.commits.commits import POSITION, read_mark
 from cdc_platform.lake.commits.writes import CycleStep, commit_cycle
 from cdc_platform.lake.state.control import read_control
 from cdc_platform.lake.state.read_progress import load_read_progress, waiting_texts
+from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.stream.lineage import live, watermark_micros
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
@@ -147,6 +148,7 @@ def read_partitions(
     return read_windows(pipeline, spark, partition_keys, ends_pauses=ends_pauses)
 
 
+@as_step("read")
 def read_windows(
     pipeline: Pipeline,
     spark: SparkSession,
@@ -213,7 +215,8 @@ def _commit_plan(
     properties = {POSITION: str(plan.end_micros)}
     if commit_local(pipeline, raw, step, plan, properties, replayed):
         return True
-    with pipeline.source.reading():
+    with pipeline.progress.step("read by Spark") as reading, pipeline.source.reading():
+        reading.note = f"{len(plan.windows):,} partitions"
         tasks = most_tasks(pipeline, spark, step.before, plan)
         frame = pipeline.source.read(spark, step.committed, plan, tasks)
         if replayed is not None:

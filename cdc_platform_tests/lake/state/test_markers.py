@@ -4,6 +4,7 @@ from cdc_platform.commands.cuts import as_dict, describe_cuts
 from cdc_platform.lake.state.cut_states import CutState
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.lake.state.markers import Marker, markers_of
+from cdc_platform.printing.tables import as_text
 
 
 def test_markers_are_listed_with_the_first_cut_that_has_them() -> None:
@@ -18,7 +19,7 @@ def test_markers_are_listed_with_the_first_cut_that_has_them() -> None:
         2: [4],
     }
     states = [CutState(cut, (), is_pinned=False) for cut in cuts]
-    lines = [line.strip() for line in describe_cuts(states, 0.0, by_cut).splitlines()]
+    lines = [line.strip() for line in as_text(describe_cuts(states, 0.0, by_cut)).splitlines()]
     assert lines[2:4] == ["batch: of 1", "batch: of 2"]
     assert lines[5:] == ["batch: of 4"]
     assert as_dict(states[1], by_cut)["markers"] == [{"prefix": "batch", "content": "of 4", "lsn": 4}]

@@ -43,6 +43,7 @@ from cdc_platform_tests.pipeline.bank import NOW, balances, bank_of, closing, op
 from cdc_platform_tests.strategies import spark_cases, streams
 from cdc_platform_tests.support.history import History, RawRow, tables_at
 from cdc_platform_tests.support.interruptions import interrupt_once
+from cdc_platform_tests.support.kept_progress import KeptProgress
 from cdc_platform_tests.support.pipelines import (
     ACCOUNTS,
     TRANSFERS,
@@ -146,8 +147,12 @@ def test_the_stream_takes_over_right_after_the_copy(
 def test_a_table_waits_for_its_copy_and_for_the_log(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """No cut names a table whose rows are missing, nor one whose copy is later than the cut."""
-    pipeline = bank_of(session_lake, 9)
+    """No cut names a table whose rows are missing, nor one whose copy is later than the cut.
+
+    The progress of a step goes on where the step before has stopped.
+    """
+    kept = KeptProgress()
+    pipeline = replace(bank_of(session_lake, 9), progress=kept)
     feed(pipeline, NOW - 2)
     first, none = step(pipeline, spark)
     assert (first.is_going_on, first.rows, none) == (True, 8, None)
@@ -160,6 +165,13 @@ def test_a_table_waits_for_its_copy_and_for_the_log(
     assert cut is not None
     assert (cut.position_micros, len(balances(pipeline))) == (NOW - 1, 9)
     assert read_status(pipeline).copies == {}
+    copied = [counted[2:] for counted in kept.counted() if counted[0] == "initial copy"]
+    assert copied[:2] == [(1, 2), (2, 2)]
+    assert [kept_step.note for kept_step in kept.over if kept_step.name == "initial copy"][:2] == [
+        "8 rows",
+        "9 rows",
+    ]
+    assert ("merge", "tables", 1, 1) in kept.counted()
     assert copy_tables(pipeline, spark) == CopyOutcome()
 
 

@@ -7,13 +7,14 @@ import pytest
 from cdc_platform.commands.quarantine import describe_quarantined
 from cdc_platform.errors import SettingError, SparkUnreachable
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
-from cdc_platform.printing import join_lines, print_line, print_text
+from cdc_platform.printing.lines import join_lines, print_line, print_text
+from cdc_platform.printing.tables import as_text
 from cdc_platform_tests.control_characters import NASTY, SHOWN
 
 
 def test_controls_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     """A line is one line, and a text keeps its own lines; letters of any language stay."""
-    print_line(f"{NASTY}\nnext\ttab", fg="red", err=True)
+    print_line((f"{NASTY}\nnext\ttab", "red"), err=True)
     print_text(f"{NASTY}\nnäxt\t日本")
     printed = capsys.readouterr()
     assert printed.err == f"{SHOWN}\\nnext\\ttab\n"
@@ -30,7 +31,7 @@ def test_json_stays_the_same_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_table_of_quarantine_has_no_forged_line() -> None:
     """A name of the source with a line end in it is no second line."""
     record = QuarantinedRecord(1, "why", "p", 0, None, "r\n     0  open      accounts", "t\x1b[2J", None)
-    lines = describe_quarantined([record]).splitlines()
+    lines = as_text(describe_quarantined([record])).splitlines()
     assert lines[1].split(maxsplit=3) == ["1", "open", "t\\u001b[2J", "r\\n     0  open      accounts"]
 
 

@@ -1,0 +1,97 @@
+"""`cdc-platform list`: the pipelines of a file or folder."""
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from os.path import normpath
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.table import Table
+
+from cdc_platform.commands.common import DEFS, CommandOnDefs, examples
+from cdc_platform.model.base.progress import duration
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.printing.lines import print_text
+from cdc_platform.printing.tables import make_table, print_rendered
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+
+HEADINGS: Final = ("pipeline", "source", "tables", "newest cut", "published", "lake")
+
+
+@dataclass(frozen=True)
+class ListedPipeline:
+    """A pipeline in short; ``tables`` are those of its newest cut, ``published`` is its moment, RFC 3339."""
+
+    pipeline: str
+    source: str
+    tables: int | None
+    cut: int | None
+    published: str | None
+    published_s: float | None
+    lake: str
+
+
+@click.command(
+    "list",
+    cls=CommandOnDefs,
+    epilog=examples("list examples", "list examples/my_bank/defs.yaml --json"),
+)
+@DEFS
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array of the pipelines, for scripts.")
+def list_pipelines(defs: Path, *, as_json: bool) -> None:
+    """List the pipelines in DEFS: kind of source, tables and age of the newest cut, lake.
+
+    It reads only the lake's metadata: no Spark is started, and the source may be down.
+    """
+    from cdc_platform.components.loading import load_each
+
+    listed = [list_pipeline(settings) for settings in load_each(defs)]
+    if as_json:
+        print_text(json.dumps([asdict(pipeline) for pipeline in listed], indent=2))
+    else:
+        print_rendered(describe_pipelines(listed))
+
+
+def list_pipeline(settings: "PipelineSettings") -> ListedPipeline:
+    """Return a pipeline in short, with nothing of a cut if it has published none."""
+    from cdc_platform.errors import PipelineNotFound
+    from cdc_platform.lake.state.cuts import newest_cut
+    from cdc_platform.pipeline.opened.pipeline import open_existing
+
+    try:
+        cut = newest_cut(open_existing(settings).lake)
+    except PipelineNotFound:
+        cut = None
+    return ListedPipeline(
+        pipeline=settings.name,
+        source=type(settings.source).__name__.removesuffix("Settings"),
+        tables=len(cut.tables) if cut is not None else None,
+        cut=cut.cut if cut is not None else None,
+        published=to_rfc3339(cut.published_micros) if cut is not None else None,
+        published_s=round(time.time() - cut.published_micros / 1e6, 3) if cut is not None else None,
+        lake=settings.lake.path if "://" in settings.lake.path else normpath(settings.lake.path),
+    )
+
+
+def describe_pipelines(listed: "Sequence[ListedPipeline]") -> Table:
+    """Return a table of pipelines for people."""
+    return make_table(
+        HEADINGS,
+        [
+            (
+                pipeline.pipeline,
+                pipeline.source,
+                pipeline.tables if pipeline.tables is not None else "-",
+                str(pipeline.cut) if pipeline.cut is not None else "none yet",
+                f"{duration(pipeline.published_s)} ago" if pipeline.published_s is not None else "-",
+                pipeline.lake,
+            )
+            for pipeline in listed
+        ],
+    )

@@ -1,0 +1,58 @@
+"""What users of a demo can look at once it has published a cut: commands to paste, and a page to open."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow.compute as pc
+
+from cdc_platform.demo.bookings import ACCOUNTS
+from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.printing.lines import print_line
+from cdc_platform.printing.tables import make_grid, print_rendered
+
+SUM: Final = f"SELECT count(*) AS accounts, sum(balance) AS total FROM {ACCOUNTS}"
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Addresses of the status page and of Dagster's UI."""
+
+    status_page: str
+    dagster: str
+
+
+def print_next_steps(pipeline: Pipeline, cut: Cut, defs: Path, pages: Pages | None) -> None:
+    """Print where to look, in order; ``pages`` are those that are served, if any."""
+    print_line()
+    print_line(("Look at it while it runs, in another terminal:", "bold"))
+    print_rendered(make_grid(next_steps(pipeline, cut, defs, pages), indent=2))
+    print_line()
+
+
+def next_steps(pipeline: Pipeline, cut: Cut, defs: Path, pages: Pages | None) -> Iterator[tuple[str, str]]:
+    """Yield what can be seen, and the address or the command that shows it."""
+    place = shlex.quote(_shortened(defs))
+    if pages is not None:
+        yield "how far it is", pages.status_page
+        yield "the graph", f"{pages.dagster}/asset-groups"
+    yield "the same as text", f"cdc-platform status {place} --watch"
+    yield "one row explained", f"cdc-platform explain {place} {ACCOUNTS} {_newest_account(pipeline, cut)}"
+    yield "one query", f"cdc-platform query {place} {shlex.quote(SUM)}"
+
+
+def _newest_account(pipeline: Pipeline, cut: Cut) -> int:
+    """Return the account of a cut that has most likely changed least."""
+    table = pipeline.lake.table(ACCOUNTS)
+    if table is None or ACCOUNTS not in cut.tables:
+        return 0
+    scan = table.scan(snapshot_id=cut.tables[ACCOUNTS], selected_fields=("account_id",))
+    return int(pc.max(scan.to_arrow()["account_id"]).as_py() or 0)
+
+
+def _shortened(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,0 +1,197 @@
+"""Progress of what a process does: the steps under way, how far each is, at what rate, and the time left."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from threading import Lock
+from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+TASKS: Final = "tasks"
+_DAY_S: Final = 86_400
+_WHOLE_FROM: Final = 10
+_UNITS: Final = ((_DAY_S, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
+@dataclass(frozen=True)
+class TaskCount:
+    """Tasks of the stages that Spark runs now."""
+
+    stages: tuple[int, ...]
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """Numbers of a step at one moment; terminals, pipes and run logs show the same ones.
+
+    ``done`` and ``total`` count ``unit``, and are None where that is not known. ``rate`` is what is done a
+    second, ``left_s`` the seconds until the end at that rate.
+    """
+
+    name: str
+    elapsed_s: float
+    unit: str = ""
+    done: int | None = None
+    total: int | None = None
+    rate: float | None = None
+    left_s: float | None = None
+    note: str = ""
+
+    def describe(self) -> str:
+        """Return the step and its numbers as a line."""
+        return f"{self.name}: {self.numbers()}"
+
+    def numbers(self) -> str:
+        """Return what is known: done of total, rate, time left, note, and the time so far."""
+        parts = []
+        if self.done is not None and self.total is not None:
+            share = f" ({100 * self.done // self.total} %)" if self.total else ""
+            parts.append(f"{self.done:,} of {self.total:,} {self.unit}{share}")
+        elif self.done:
+            parts.append(f"{self.done:,} {self.unit}")
+        if self.rate is not None:
+            parts.append(f"{_number(self.rate)} {self.unit}/s")
+        if self.left_s is not None:
+            parts.append(f"{duration(self.left_s)} left")
+        return ", ".join([*parts, *([self.note] if self.note else []), f"{duration(self.elapsed_s)} so far"])
+
+
+@dataclass
+class Step:
+    """A step under way; whoever does the work counts, from any thread.
+
+    A step that goes on from an earlier run begins with what that one has done, which is in no rate.
+    """
+
+    name: str
+    unit: str = ""
+    total: int | None = None
+    done: int = 0
+    note: str = ""
+    begun_s: float = field(default_factory=time.monotonic)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        self._done_before = self.done
+
+    def advance(self, count: int = 1) -> None:
+        """Count what has been done."""
+        with self._lock:
+            self.done += count
+
+    def counting(self, work: Callable[P, T]) -> Callable[P, T]:
+        """Return a function that does the same and counts that it has."""
+
+        @wraps(work)
+        def work_and_count(*arguments: P.args, **options: P.kwargs) -> T:
+            result = work(*arguments, **options)
+            self.advance()
+            return result
+
+        return work_and_count
+
+    def report(self, now_s: float) -> StepReport:
+        """Return the step's numbers."""
+        elapsed_s = now_s - self.begun_s
+        if not self.unit:
+            return StepReport(self.name, elapsed_s, note=self.note)
+        rate = _rate(self.done - self._done_before, elapsed_s)
+        left_s = _left_s(self.done, self.total, rate)
+        return StepReport(self.name, elapsed_s, self.unit, self.done, self.total, rate, left_s, self.note)
+
+
+class Progress:
+    """The steps of a pipeline that are under way in this process, outer ones first."""
+
+    def __init__(self) -> None:
+        self.count_tasks: Callable[[], TaskCount | None] | None = None
+        """Counts Spark's tasks, once there is a session. The innermost step shows them if it has nothing else
+        to count; their rate is that of the stages that run now."""
+        self._steps: list[Step] = []
+        self._stages: tuple[int, ...] = ()
+        self._stages_step = Step(TASKS)
+
+    @contextmanager
+    def step(self, name: str, unit: str = "", total: int | None = None, done: int = 0) -> Iterator[Step]:
+        """Yield a step that is under way within the context."""
+        begun = Step(name, unit, total, done)
+        self._steps.append(begun)
+        try:
+            yield begun
+        finally:
+            self._steps = [step for step in self._steps if step is not begun]
+
+    def reports(self) -> tuple[StepReport, ...]:
+        """Return the numbers of all steps under way."""
+        now_s, steps = time.monotonic(), self._steps
+        reports = [step.report(now_s) for step in steps]
+        tasks = self.count_tasks() if reports and self.count_tasks is not None else None
+        if tasks is None or tasks.total <= 1:
+            # The only task of a stage says nothing until the stage is over.
+            return tuple(reports)
+        if tasks.stages != self._stages:
+            self._stages, self._stages_step = tasks.stages, Step(TASKS, TASKS, tasks.total, tasks.done)
+        self._stages_step.done = tasks.done
+        counted = self._stages_step.report(now_s)
+        innermost = reports[-1]
+        if innermost.done or innermost.total is not None:
+            return (*reports, counted)
+        return (*reports[:-1], replace(counted, name=innermost.name, elapsed_s=innermost.elapsed_s))
+
+
+class HasProgress(Protocol):
+    """Something that takes steps, such as a pipeline."""
+
+    @property
+    def progress(self) -> Progress:
+        """Its steps."""
+
+
+OwnerT = TypeVar("OwnerT", bound=HasProgress)
+
+
+def as_step(
+    name: str,
+) -> Callable[[Callable[Concatenate[OwnerT, P], T]], Callable[Concatenate[OwnerT, P], T]]:
+    """Return a decorator: a call of the function, whose first argument takes the step, is a step."""
+
+    def decorate(work: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:
+        @wraps(work)
+        def work_as_step(owner: OwnerT, /, *arguments: P.args, **options: P.kwargs) -> T:
+            with owner.progress.step(name):
+                return work(owner, *arguments, **options)
+
+        return work_as_step
+
+    return decorate
+
+
+def without_frames(reports: Sequence[StepReport]) -> list[StepReport]:
+    """Return the reports that say something: those with numbers, and the innermost one."""
+    return [report for report in reports[:-1] if report.unit] + list(reports[-1:])
+
+
+def duration(seconds: float) -> str:
+    """Return a time span as people write it: `9 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    whole = round(seconds)
+    for size, unit, below, below_unit in _UNITS:
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // below} {below_unit}"
+    return f"{whole} s"
+
+
+def _rate(done: int, elapsed_s: float) -> float | None:
+    return done / elapsed_s if done > 0 and elapsed_s > 0 else None
+
+
+def _left_s(done: int, total: int | None, rate: float | None) -> float | None:
+    return (total - done) / rate if total is not None and rate is not None else None
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= _WHOLE_FROM else f"{value:.1f}"

@@ -1,0 +1,56 @@
+"""Lines about steps that take long, for pipes and run logs."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Final
+
+from cdc_platform.model.base.progress import Progress, without_frames
+
+EVERY_S: Final = 4.0
+"""So long at most is a step silent."""
+
+
+@contextmanager
+def report_lines(
+    progress: Progress,
+    write: Callable[[str], None],
+    last_line_s: Callable[[], float] = lambda: 0.0,
+    every_s: float = EVERY_S,
+) -> Iterator[None]:
+    """Write a line on the steps under way, every few seconds for which the outermost one runs.
+
+    Args:
+        progress: the steps.
+        write: takes a line, in a thread of its own.
+        last_line_s: returns when anything else was written, by the monotonic clock.
+        every_s: the seconds.
+    """
+
+    def run(is_over: Event) -> None:
+        written_s = 0.0
+        while not is_over.wait(every_s / 8):
+            reports = progress.reports()
+            if not reports:
+                continue
+            now_s = time.monotonic()
+            if now_s - max(written_s, last_line_s()) >= every_s <= reports[0].elapsed_s:
+                written_s = now_s
+                write("; ".join(report.describe() for report in without_frames(reports)))
+
+    with beside(run):
+        yield
+
+
+@contextmanager
+def beside(run: Callable[[Event], None]) -> Iterator[None]:
+    """Run a function in a thread of its own; the end of the context sets its event and waits for it."""
+    is_over = Event()
+    thread = Thread(target=run, args=(is_over,), daemon=True, name="progress")
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()

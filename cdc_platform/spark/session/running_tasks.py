@@ -1,0 +1,67 @@
+"""Counts of the tasks that Spark runs now, in this process or on a Spark Connect server."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from cdc_platform.model.base.progress import TaskCount
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.shell.progress import StageInfo
+
+
+def watch_tasks(spark: SparkSession) -> Callable[[], TaskCount | None]:
+    """Return what counts the running tasks of a session; it returns None where Spark does not answer."""
+    if not type(spark).__module__.startswith("pyspark.sql.connect"):
+        return _count_here
+    reported = _ReportedTasks()
+    spark.registerProgressHandler(reported)
+    return reported.count
+
+
+def _count_here() -> TaskCount | None:
+    # Asking for the context by its public name would start another one while a session ends.
+    context = SparkContext._active_spark_context  # noqa: SLF001
+    try:
+        tracker = context.statusTracker() if context is not None else None
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()] if tracker else []
+    except (Py4JError, OSError, AttributeError):
+        return None
+    known = [stage for stage in stages if stage is not None]
+    return TaskCount(
+        tuple(stage.stageId for stage in known),
+        sum(stage.numCompletedTasks for stage in known),
+        sum(stage.numTasks for stage in known),
+    )
+
+
+class _ReportedTasks:
+    """The stages that a server reports of each query under way; a server reports every two seconds."""
+
+    def __init__(self) -> None:
+        self._stages: dict[str | None, list[StageInfo]] = {}
+
+    def __call__(
+        self,
+        stages: "Iterable[StageInfo] | None",
+        inflight_tasks: int,  # noqa: ARG002  Spark calls it by these names
+        operation_id: str | None,
+        done: bool,
+    ) -> None:
+        """Take the report of a query."""
+        if done:
+            self._stages.pop(operation_id, None)
+        else:
+            self._stages[operation_id] = [stage for stage in stages or () if not stage.done]
+
+    def count(self) -> TaskCount:
+        """Return the tasks of all queries."""
+        known = [stage for stages in list(self._stages.values()) for stage in stages]
+        return TaskCount(
+            tuple(sorted(stage.stage_id for stage in known)),
+            sum(stage.num_completed_tasks for stage in known),
+            sum(stage.num_tasks for stage in known),
+        )

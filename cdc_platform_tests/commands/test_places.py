@@ -1,0 +1,132 @@
+"""DEFS of the commands: a file, a folder, or what the environment names."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.components.places import PLACE_VARIABLE
+from cdc_platform_tests.commands.invoking import begin, run
+from cdc_platform_tests.yaml_files import bank_attributes, write_defs, write_two
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with two files in it that declare three pipelines; one of them has run."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    begin(write_defs(tmp_path / "one", bank_attributes(name="first")))
+    write_two(tmp_path / "two", bank_attributes(name="shop"))
+    return tmp_path
+
+
+def test_a_folder_declares_the_pipelines_of_its_files(folder: Path) -> None:
+    """They are listed in the order of the files, with what each has published; lakes are beside the files."""
+    code, output, _ = run("list", folder, "--json")
+    listed = json.loads(output)
+    assert (code, [pipeline["pipeline"] for pipeline in listed]) == (0, ["first", "bank", "shop"])
+    assert {pipeline["source"] for pipeline in listed} == {"Spanner"}
+    assert listed[0]["lake"] == str(folder / "one" / "lake")
+    assert [line.split()[0] for line in run("list", folder)[1].splitlines()[1:]] == ["first", "bank", "shop"]
+    assert run("status", folder, "--name", "first")[0] == 0
+    code, _, errors = run("cuts", folder, "--pin", "1")
+    assert (code, "choose one with `--name`: `first`, `bank`, `shop`" in errors) == (1, True)
+
+
+def test_the_environment_names_the_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands in for a DEFS that is left out, whatever else a command takes, and for no other."""
+    monkeypatch.setenv(PLACE_VARIABLE, str(folder / "one"))
+    assert run("status")[:2] == run("status", folder / "one" / "defs.yaml")[:2]
+    assert "declares no pipeline `shop`, but `first`" in run("status", "--name", "shop")[2]
+    for arguments in (("accounts", "-5"), ("--name", "first", "accounts", "7")):
+        assert run("explain", *arguments)[2].startswith("TableNotFound: ")
+    assert "no record found" in run("quarantine", "list")[1]
+    assert run("status", folder / "two", "--name", "bank")[2].startswith("PipelineNotFound")
+
+
+def test_without_a_place_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DEFS is missing only where the environment has none either."""
+    monkeypatch.delenv(PLACE_VARIABLE, raising=False)
+    code, _, errors = run("status")
+    assert (code, "Missing argument 'DEFS'" in errors) == (2, True)
+
+
+def test_a_name_is_of_one_pipeline_of_a_folder(folder: Path) -> None:
+    """Both files are named if two pipelines have the same name."""
+    write_defs(folder / "one")
+    code, _, errors = run("status", folder)
+    assert (code, f"{folder / 'two' / 'defs.yaml'} (document 1): name` is that of another" in errors) == (
+        1,
+        True,
+    )
+    assert f"bank, in {folder / 'one' / 'defs.yaml'}" in errors
+
+
+def test_a_folder_without_pipelines_is_named(tmp_path: Path) -> None:
+    """The message says which files were looked for."""
+    code, _, errors = run("sync", tmp_path)
+    assert code == 1
+    assert errors.startswith(
+        f"SettingError: Setting `{tmp_path}` has no file that declares a pipeline, named"
+    )
+
+
+MISTAKES = """\
+type: cdc_platform.components.spanner.SpannerPipeline
+attributes:
+  name: bank
+  source:
+    project: p
+    databse: d
+  lake:
+    path: lake
+---
+type: cdc_platform.components.spanner.SpannerPipeline
+attributes:
+  name: shop
+  source: {project: p, instance: i, database: d, change_stream: s}
+  read_tasks: 0
+  lake: {path: lake}
+---
+type: cdc_platform.components.datastream.DatastreamPipeline
+attributes:
+  name: files
+  source: {path: stream}
+  lake: {path: "gs://{{ env.CDC_PLATFORM_UNSET }}/lake"}
+---
+type: other
+"""
+
+
+def test_all_mistakes_have_a_line(tmp_path: Path) -> None:
+    """Every document of every file is judged, and each line can be clicked in an editor."""
+    (tmp_path / "a").mkdir()
+    first, second = tmp_path / "a" / "defs.yaml", tmp_path / "defs.yaml"
+    first.write_text(MISTAKES, encoding="utf-8")
+    second.write_text(f"{MISTAKES.partition('---')[0]}  lake: {{path: again}}\n", encoding="utf-8")
+    code, output, errors = run("validate", tmp_path)
+    lines = output.splitlines()
+    assert (code, errors) == (1, "8 mistakes in 2 files\n")
+    assert sorted(line.rpartition(" ")[0] for line in lines if line.endswith(" missing")) == [
+        f"{first}:4: `source.{name}` is" for name in ("change_stream", "database", "instance")
+    ]
+    expected = (
+        f"{first}:6: `source.databse` is not known; is it misspelled? Did you mean `source.database`?",
+        f"{first}:14: `read_tasks` must be at least 1: 0",
+        f"{first}:21: `lake.path` needs the environment variable `CDC_PLATFORM_UNSET`",
+        f"{first}:23: `type` must be ",
+        f"{second}:9: `lake` stands there twice",
+    )
+    assert [part for part in expected if not any(line.startswith(part) for line in lines)] == []
+
+
+def test_right_files_are_counted(folder: Path) -> None:
+    """Nothing is opened: a lake that is not there is no mistake."""
+    assert run("validate", folder) == (0, "", "3 pipelines in 2 files can be used\n")
+
+
+def test_validation_starts_no_lake(tmp_path: Path) -> None:
+    """It leaves no trace beside the file."""
+    defs = write_defs(tmp_path)
+    assert run("validate", defs)[0] == 0
+    assert [defs] == list(tmp_path.iterdir())

@@ -1,0 +1,116 @@
+"""Steps under way: what is counted, the rate, the time left, and the lines that say so."""
+
+from dataclasses import dataclass, field
+from threading import Event
+
+import pytest
+
+from cdc_platform.model.base.progress import (
+    Progress,
+    Step,
+    StepReport,
+    TaskCount,
+    as_step,
+    duration,
+    without_frames,
+)
+from cdc_platform.model.base.progress_lines import report_lines
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Something that takes a step."""
+
+    progress: Progress = field(default_factory=Progress)
+
+    @as_step("work")
+    def work(self) -> tuple[StepReport, ...]:
+        """Return what is shown meanwhile."""
+        return self.progress.reports()
+
+
+def test_rate_and_time_left_are_of_what_this_run_does() -> None:
+    """A copy that goes on from 40 of 100 chunks and does 20 in 10 s has 20 s left."""
+    step = Step("copy", "chunks", 100, 40, begun_s=0.0)
+    step.advance(20)
+    report = step.report(10.0)
+    assert (report.rate, report.left_s) == (2.0, 20.0)
+    assert report.describe() == "copy: 60 of 100 chunks (60 %), 2.0 chunks/s, 20 s left, 10 s so far"
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (Step("read", begun_s=0.0), "read: 10 s so far"),  # nothing to count
+        (Step("read", "records", begun_s=0.0), "read: 10 s so far"),  # nothing counted yet
+        (Step("read", "records", None, 0, "of 3 files", 0.0), "read: of 3 files, 10 s so far"),
+        (Step("checks", "checks", 4, begun_s=0.0), "checks: 0 of 4 checks (0 %), 10 s so far"),
+    ],
+)
+def test_unknown_numbers_are_left_out(step: Step, expected: str) -> None:
+    """A line has what is known, and the time so far in any case."""
+    assert expected == step.report(10.0).describe()
+
+
+def test_a_total_that_is_not_known_leaves_the_rate() -> None:
+    """Records that are read until there are no more have a rate and no end."""
+    step = Step("read", "records", begun_s=0.0)
+    step.advance(50_000)
+    assert step.report(10.0).describe() == "read: 50,000 records, 5,000 records/s, 10 s so far"
+
+
+def test_the_innermost_step_shows_the_tasks_of_spark() -> None:
+    """A step that counts nothing shows tasks; one that does is followed by them; frames are left out."""
+    progress = Progress()
+    progress.count_tasks = lambda: TaskCount((7,), 3, 12)
+    with progress.step("cycle"), progress.step("read"):
+        shown = without_frames(progress.reports())
+    assert [(report.name, report.done, report.total) for report in shown] == [("read", 3, 12)]
+    with progress.step("merge", "tables", 5) as step:
+        step.advance()
+        shown = without_frames(progress.reports())
+    assert [(report.name, report.done, report.total) for report in shown] == [
+        ("merge", 1, 5),
+        ("tasks", 3, 12),
+    ]
+    assert progress.reports() == ()
+
+
+def test_a_function_is_a_step() -> None:
+    """It is under way exactly as long as the function runs, whatever ends it."""
+    worker = Worker()
+    assert [report.name for report in worker.work()] == ["work"]
+    assert worker.progress.reports() == ()
+    with pytest.raises(ZeroDivisionError):
+        as_step("fail")(lambda owner: 1 // len(owner.progress.reports()[1:]))(worker)
+    assert worker.progress.reports() == ()
+
+
+def test_long_steps_say_where_they_are() -> None:
+    """A line comes every few seconds while a step runs; none without a step, or soon after another line."""
+    progress, has_line = Progress(), Event()
+    lines: list[str] = []
+
+    def write(line: str) -> None:
+        lines.append(line)
+        has_line.set()
+
+    with report_lines(progress, write, every_s=0.05), progress.step("read"):
+        assert has_line.wait(10)
+    assert lines[0] == "read: 0 s so far"
+    count = len(lines)
+    with report_lines(progress, write, every_s=0.05):
+        has_line.clear()
+        assert not has_line.wait(0.2)
+    with report_lines(progress, write, lambda: float("inf"), 0.05), progress.step("read"):
+        assert not has_line.wait(0.2)
+    assert count == len(lines)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0.4, "0 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (270_000, "3 d 3 h")],
+)
+def test_durations_are_written_for_people(seconds: float, expected: str) -> None:
+    """Two units are enough."""
+    assert expected == duration(seconds)
