@@ -36,9 +36,9 @@ def test_sync_ends_in_one_way_only(tmp_path: Path) -> None:
 def test_a_cycle_is_one_line(turn: tuple[int, int] | None, number: str) -> None:
     """It has number, watermark, lag, records, changes, quarantine, cut and seconds; the turn where asked."""
     read = ReadOutcome(
-        7, (), {RecordKind.DATA_CHANGE: 40, RecordKind.HEARTBEAT: 2}, True, START + 2_500_000, START
+        7, (), {RecordKind.DATA_CHANGE: 40, RecordKind.HEARTBEAT: 2}, True, START + 2_000_000, START
     )
-    cut = Cut(3, START, 7, {}, START)
+    cut = Cut(3, START, 7, {}, START + 2_500_000)
     outcome = CycleOutcome(read, OrderOutcome(7, START, 50, 20, 4), (), cut, {"read": 1.0, "merge": 0.52})
     line = " ".join(describe_cycle(outcome, 64, turn).split())
     assert line == (
