@@ -26,7 +26,7 @@ DAGSTER_URL: Final = "CDC_PLATFORM_DAGSTER_URL"
 @click.command(
     epilog=examples(
         "dashboard examples/my_bank/defs.yaml",
-        "dashboard examples/my_bank examples/datastream --port 8080",
+        "dashboard examples/my_bank/defs.yaml examples/datastream/defs.yaml --port 8080",
         "dashboard examples/my_bank/defs.yaml --html status.html",
     )
 )
