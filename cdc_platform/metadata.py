@@ -36,6 +36,7 @@ MARKS: Final = {
     PartitionState.SCHEDULED: "to be read",
     PartitionState.RUNNING: "live",
     PartitionState.FINISHED: "finished",
+    PartitionState.ENDED: "ended",
 }
 
 

@@ -1,4 +1,4 @@
-"""Generations of partitions within one read: the children of partitions that end in it."""
+"""Generations of partitions within one read: the partitions that others announce in it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ MOST_FOLLOWED: Final = 1_000
 
 @dataclass(frozen=True)
 class PartitionEnd:
-    """The end of a partition that was read completely, and the children that continue it."""
+    """How far a partition was read completely, and the children that it announced up to there."""
 
     token: str
     end_inclusive_micros: int
@@ -42,7 +42,7 @@ class Generations:
         """Return the windows of the children that can be read once a partition has ended."""
         self._finished.add(end.token)
         for child in end.children:
-            if child.start_micros == end.end_inclusive_micros + 1 and child.token not in self._followed:
+            if child.start_micros <= end.end_inclusive_micros + 1 and child.token not in self._followed:
                 self._waiting[child.token] = child
         ready = [child for child in self._waiting.values() if self._finished.issuperset(child.parent_tokens)]
         return [

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from cdc_platform.sources.spanner.stream.partition_mode import MUTABLE_KINDS, check_partition_mode
 
 from cdc_platform.errors import PartitionModeUnsupported, SourceNotFound
 from cdc_platform.model.stream.read_windows import ReadWindow
@@ -11,7 +12,6 @@ from cdc_platform.simulator.wire.simulator_settings import Dialect, PartitionMod
 from cdc_platform.sources.spanner.client.query import Query
 from cdc_platform.sources.spanner.schema import describe_stream
 from cdc_platform.sources.spanner.stream.json_records import decode_json_record
-from cdc_platform.sources.spanner.stream.partition_mode import MUTABLE_KINDS, check_partition_mode
 from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.simulator.histories import ORIGIN
 from cdc_platform_tests.simulator.in_process import InProcessClient, churning
