@@ -127,7 +127,7 @@ class FakeServer:
 
     def settings(self, **changes: Any) -> SpannerSettings:
         """Return settings that lead here and lose little time."""
-        fields = {"backoff_initial_s": 0.001, "max_attempts": 3, "dialect": "googlesql"}
+        fields: dict[str, Any] = {"backoff_initial_s": 0.001, "max_attempts": 3, "dialect": "googlesql"}
         fields |= {"partition_mode": "IMMUTABLE_KEY_RANGE", **changes}
         return SpannerSettings("p", "i", "d", "stream", emulator_host=self.host, **fields)
 

@@ -44,6 +44,8 @@ def read_together(
     if len(windows) == 1 and generations is None:
         yield from read(windows[0])
         return
+    if generations is not None:
+        generations.begin(window.token for window in windows)
     yield from _Pool(read, windows, generations).batches()
 
 
