@@ -67,9 +67,9 @@ def test_a_key_changes_its_partition_by_a_move_only(seed: int) -> None:
         for change in transaction.changes:
             visits[change.table, change.key].append((transaction.commit_micros, change.partition))
     out = defaultdict(set)
-    for change in changes_of(history):
-        if change.kind is ChangeKind.MOVE_OUT:
-            out[change.partition.serial].add(change.moment.micros)
+    for event in changes_of(history):
+        if event.kind is ChangeKind.MOVE_OUT:
+            out[event.partition.serial].add(event.moment.micros)
     moved = 0
     for places in visits.values():
         for (before, serial), (after, other) in pairwise(places):

@@ -88,6 +88,8 @@ def _message_class() -> Any:
 
 
 def _data_row_or_fault(record: Any) -> RecordRow:
+    if not record.server_transaction_id:
+        raise ValueError("a data change record has no transaction")
     try:
         return _data_row(record)
     except MISSHAPEN as error:

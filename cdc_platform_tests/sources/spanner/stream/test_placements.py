@@ -16,5 +16,5 @@ def test_other_options_pass(options: dict[str, str]) -> None:
 
 def test_read_functions_of_placements_are_refused() -> None:
     """The error names the option and says what to do."""
-    with pytest.raises(PartitionModeUnsupported, match="per_placement_tvf = true.*Create one without"):
+    with pytest.raises(PartitionModeUnsupported, match=r"per_placement_tvf = true.*Create one without"):
         check_placements({"per_placement_tvf": "true"}, "stream")
