@@ -1,5 +1,6 @@
 """Hazards of mutable key ranges: reader, lineage and log over partitions between which keys move."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,10 +10,12 @@ from cdc_platform.errors import RetentionExpired
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, save_lineage
+from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.lineage import PartitionState, prune
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome
 from cdc_platform.simulator.history.moving_keys import ChangeKind, MovingKeys, PartitionChange
+from cdc_platform.simulator.wire.problems import Refusal
 from cdc_platform.simulator.wire.simulator_settings import Dialect, Fault, PartitionMode
 from cdc_platform.sources.spanner.source import MOST_WINDOW_S, SpannerSource
 from cdc_platform.sources.spanner.stream.window_reader import read_window
@@ -98,18 +101,24 @@ def test_lost_retention_of_one_of_two_sources() -> None:
 
 
 @pytest.mark.parametrize("dialect", list(Dialect))
-def test_a_query_that_fails_after_the_end_has_ended(dialect: Dialect) -> None:
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "PERMISSION_DENIED"])
+def test_a_query_that_fails_after_the_end_has_ended(dialect: Dialect, code: str) -> None:
     """The end of a partition counts, whatever becomes of its query then: no start after it is asked for."""
     actual = moving(dialect=dialect)
-    ended = changes_of(actual, ChangeKind.END)[0]
-    window = ReadWindow(
-        ended.partition.token, ended.partition.start_micros - 1, actual.database.now_micros - 1
-    )
-    rows = actual.database.rows(window.token, window.start_exclusive_micros + 1, window.end_inclusive_micros)
-    actual.database.database.faults.demand(Fault.UNAVAILABLE, 1, window.token, len(list(rows)))
+    ended = changes_of(actual, ChangeKind.END)[0].partition
+    service = actual.client.service
+    # What it answers is kept.
+    assert actual.client.partition_mode == MUTABLE
+    answer = service.execute_streaming_sql
+
+    def failing(request: Any, is_over: Any) -> Iterator[bytes]:
+        yield from answer(request, is_over)
+        raise Refusal(code, "too late")
+
+    service.execute_streaming_sql = failing  # type: ignore[method-assign] # plays a server that breaks off
+    window = ReadWindow(ended.token, ended.start_micros - 1, actual.database.now_micros - 1)
     read = [row for batch in read_window(actual.client, 1, window) for row in batch.to_pylist()]
-    assert actual.database.database.faults.befallen[Fault.UNAVAILABLE] == 1
-    assert actual.client.asked[window.token] == 1
+    assert actual.client.asked[ended.token] == 1
     assert (read[-2]["kind"], read[-1]["read_window"]["outcome"]) == ("partition_end", WindowOutcome.ENDED)
     assert read[-2]["record_timestamp"] == read[-1]["read_window"]["end_inclusive"]
 
@@ -118,8 +127,10 @@ def test_partitions_that_ended_are_stored_and_pruned(tmp_path: Path) -> None:
     """The lineage of a stream whose partitions end without children is stored as it is, and stays small."""
     actual = moving()
     actual.catch_up()
-    states = [partition.state for partition in actual.lineage.partitions.values()]
-    assert states.count(PartitionState.ENDED) > 2
+    states = {token: partition.state for token, partition in actual.lineage.partitions.items()}
+    assert PartitionState.FINISHED is states.pop(ROOT_TOKEN)
+    assert [*states.values()].count(PartitionState.ENDED) > 2
+    assert {*states.values()} == {PartitionState.ENDED, PartitionState.RUNNING}
     lake = Lake(LakeSettings(str(tmp_path)), "moving")
     save_lineage(lake, actual.lineage)
     assert actual.lineage == load_lineage(lake)
