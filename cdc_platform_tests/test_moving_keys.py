@@ -28,7 +28,7 @@ EVER: Final = 10_000
 
 def moving(seconds: float = 3.0, **chosen: Any) -> Reading:
     """Return a reader at the beginning of a stream whose keys move several times a second."""
-    settings = {"partition_life_s": 0.4, "partition_mode": MUTABLE} | chosen
+    settings: dict[str, Any] = {"partition_life_s": 0.4, "partition_mode": MUTABLE} | chosen
     actual = reading(churning(**settings))
     actual.database.now_micros = ORIGIN + int(seconds * SECOND)
     return actual
@@ -108,7 +108,7 @@ def test_a_query_that_fails_after_the_end_has_ended(dialect: Dialect, code: str)
     ended = changes_of(actual, ChangeKind.END)[0].partition
     service = actual.client.service
     # What it answers is kept.
-    assert actual.client.partition_mode == MUTABLE
+    assert actual.client.partition_mode.value == MUTABLE.value
     answer = service.execute_streaming_sql
 
     def failing(request: Any, is_over: Any) -> Iterator[bytes]:

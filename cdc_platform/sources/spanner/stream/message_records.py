@@ -7,7 +7,7 @@ is in commit order, and no cut passes the partition that is furthest behind.
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -179,24 +179,22 @@ def _enum_name(record: Any, name: str) -> str:
     return str(number) if value is None else str(value.name)
 
 
-def _mods(mods: Any, names: tuple[str, ...]) -> ModTexts:
+def _mods(mods: Any, names: Mapping[int, str]) -> ModTexts:
     return tuple(
         [
-            _to_json({_name_at(names, value.column_metadata_index): _plain(value.value) for value in part})
+            _to_json({names[value.column_metadata_index]: _plain(value.value) for value in part})
+            if part
+            else "{}"
             for mod in mods
             for part in (mod.keys, mod.new_values, mod.old_values)
         ]
     )
 
 
-def _name_at(names: tuple[str, ...], index: int) -> str:
-    if index < 0:
-        raise ValueError(f"the index of a column is negative: {index}")
-    return names[index]
-
-
 def _plain(value: Any) -> Any:
     kind = value.WhichOneof("kind")
+    if kind == "string_value":
+        return value.string_value
     if kind == "list_value":
         return [_plain(item) for item in value.list_value.values]
     return None if kind == "null_value" else getattr(value, kind)
@@ -204,8 +202,8 @@ def _plain(value: Any) -> Any:
 
 # Records of a table share their columns, and their bytes are the cheapest key.
 @lru_cache(maxsize=1024)
-def _columns(columns_only: bytes) -> tuple[str, tuple[str, ...]]:
-    """Return the columns of a record without anything else, as JSON text, and their names."""
+def _columns(columns_only: bytes) -> tuple[str, Mapping[int, str]]:
+    """Return the columns of a record without anything else, as JSON text, and their names by index."""
     message = _message_class()()
     message.data_change_record.MergeFromString(columns_only)
     columns = [
@@ -218,8 +216,9 @@ def _columns(columns_only: bytes) -> tuple[str, tuple[str, ...]]:
         for column in message.data_change_record.column_metadata
     ]
     check_columns(columns)
-    names = tuple(str(column["name"]) for column in columns)
-    return json.dumps(columns, ensure_ascii=False), names
+    return json.dumps(columns, ensure_ascii=False), {
+        index: str(column["name"]) for index, column in enumerate(columns)
+    }
 
 
 def _type_fields(of_type: Any) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 import json
 from base64 import b64decode, b64encode
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from google.cloud.spanner_v1.types import ChangeStreamRecord, StructType, Type, TypeCode
@@ -22,40 +21,14 @@ from cdc_platform.sources.spanner.stream.message_records import (
 from cdc_platform.sources.spanner.stream.record_rows import DATA, END, EVENT, HEARTBEAT, START
 from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, simulated
 from cdc_platform_tests.sources.spanner.fake_server import to_value
-
-COMMIT: Final = datetime(2026, 11, 21, 6, 0, 1, 1, tzinfo=UTC)
-SEQUENCE: Final = "963d1af435fb3e79-00000002"
-PLACED: Final = {"record_sequence": SEQUENCE}
-ORDER: Final = "963d1af435fb3e79" + "2".zfill(16)
-COLUMNS: Final = [
-    {"name": "Id", "type_": {"code": "INT64"}, "is_primary_key": True, "ordinal_position": 1},
-    {"name": "n", "type_": {"code": "NUMERIC", "type_annotation": "PG_NUMERIC"}, "ordinal_position": 3},
-    {
-        "name": "a",
-        "type_": {"code": "ARRAY", "array_element_type": {"code": "PROTO", "proto_type_fqn": "x.Y"}},
-        "ordinal_position": 2,
-    },
-]
-
-
-def value_of(**record: Any) -> bytes:
-    """Return a record as the value of a row."""
-    message = ChangeStreamRecord.serialize(ChangeStreamRecord(**record))
-    encoded: bytes = to_value(b64encode(message).decode()).SerializeToString()
-    return encoded
-
-
-def data_record(**changes: Any) -> dict[str, Any]:
-    """Return the fields of a data change record."""
-    values = [
-        {"column_metadata_index": 2, "value": ["cHI=", None]},
-        {"column_metadata_index": 1, "value": "1.50"},
-    ]
-    mod = {"keys": [{"column_metadata_index": 0, "value": "1"}], "new_values": values}
-    fields = {"commit_timestamp": COMMIT, "record_sequence": SEQUENCE, "server_transaction_id": "t1"}
-    fields |= {"table": "accounts", "column_metadata": COLUMNS, "mods": [mod], "mod_type": "INSERT"}
-    fields |= {"value_capture_type": "NEW_ROW", "number_of_records_in_transaction": 2}
-    return fields | {"number_of_partitions_in_transaction": 1, "transaction_tag": "tag", **changes}
+from cdc_platform_tests.sources.spanner.messages import (
+    COMMIT,
+    ORDER,
+    PLACED,
+    SEQUENCE,
+    data_record,
+    value_of,
+)
 
 
 def rows_of(**record: Any) -> list[dict[str, Any]]:
