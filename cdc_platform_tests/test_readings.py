@@ -236,7 +236,7 @@ def test_faults_befall_the_readings(mode: PartitionMode) -> None:
     """The faults that the seeds deal really come: each of them has befallen some query."""
     befallen = Counter[Fault]()
     for seed in range(12):
-        chosen = {"faults": PASSING_FAULTS, "fault_probability": 0.5, "stall_s": 0.01}
+        chosen: dict[str, Any] = {"faults": PASSING_FAULTS, "fault_probability": 0.5, "stall_s": 0.01}
         database = churning(seed=seed, partition_mode=mode, **chosen)
         actual = reading(database)
         actual.catch_up()
