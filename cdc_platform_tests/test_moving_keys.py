@@ -17,6 +17,8 @@ from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, Wind
 from cdc_platform.simulator.history.moving_keys import ChangeKind, MovingKeys, PartitionChange
 from cdc_platform.simulator.wire.problems import Refusal
 from cdc_platform.simulator.wire.simulator_settings import Dialect, Fault, PartitionMode
+from cdc_platform.sources.spanner.client.chunks import RowAssembler
+from cdc_platform.sources.spanner.client.query import change_stream_query
 from cdc_platform.sources.spanner.source import MOST_WINDOW_S, SpannerSource
 from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.simulator.histories import ORIGIN, SECOND
@@ -154,3 +156,19 @@ def test_windows_of_a_late_reader_are_short(dialect: Dialect) -> None:
     assert [window.duration_s for window in plan.windows] == [MOST_WINDOW_S]
     shorter = ReadRequest(actual.database.now_micros, max_window_s=60.0)
     assert [window.duration_s for window in source.plan(actual.lineage, shorter, {}).windows] == [60.0]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expected"),
+    [
+        (Dialect.GOOGLESQL, ("ChangeRecord", "PROTO", "google.spanner.v1.ChangeStreamRecord")),
+        (Dialect.POSTGRESQL, ("read_proto_bytes_bank_changes", "BYTES", "")),
+    ],
+)
+def test_the_only_column_has_messages(dialect: Dialect, expected: tuple[str, str, str]) -> None:
+    """The result names the type of its messages, or is bytes of the function that returns them."""
+    client, assembler = moving(dialect=dialect).client, RowAssembler()
+    arguments = (client.settings.change_stream, ROOT_TOKEN, ORIGIN, ORIGIN + SECOND, 1000)
+    assert list(client.stream(change_stream_query(*arguments, client.read_function), assembler))
+    (field,) = assembler.fields
+    assert expected == (field.name, field.type_.code.name, field.type_.proto_type_fqn)

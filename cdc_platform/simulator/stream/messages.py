@@ -10,28 +10,34 @@ from functools import lru_cache
 from itertools import count, groupby
 from typing import Any, Final, TypeAlias
 
-from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.simulator.history.history import History
 from cdc_platform.simulator.history.moving_keys import ChangeKind, PartitionChange
 from cdc_platform.simulator.history.schema import SimColumn
 from cdc_platform.simulator.history.transactions import Mod, Row
 from cdc_platform.simulator.stream.records import HIGH, DataRecord, data_records
 from cdc_platform.simulator.wire.simulator_settings import Dialect
-from cdc_platform.simulator.wire.values import row_type, to_proto, value_writer
+from cdc_platform.simulator.wire.values import to_proto, value_writer
 from cdc_platform.simulator.wire.wire import string_value
 
 Sent: TypeAlias = tuple[int, int, bytes]
 """Serial number of a partition, commit timestamp, and record as the value of a row."""
 
-_CODES: Final = {Dialect.GOOGLESQL: "PROTO", Dialect.POSTGRESQL: "BYTES"}
+_MESSAGE: Final = "google.spanner.v1.ChangeStreamRecord"
 _MOD_NAMES: Final = tuple(mod.name for mod in Mod)
 _TOKENS_TOGETHER: Final = 3
 
 
 def message_type(dialect: Dialect, function: str) -> bytes:
     """Return the metadata of a query's result."""
-    name = "ChangeRecord" if dialect is Dialect.GOOGLESQL else function
-    return row_type([(name, ColumnType(_CODES[dialect]))])
+    from google.cloud.spanner_v1.types import ResultSetMetadata, StructType, Type, TypeCode
+
+    if dialect is Dialect.GOOGLESQL:
+        of_type = Type(code=TypeCode.PROTO, proto_type_fqn=_MESSAGE)
+        field = StructType.Field(name="ChangeRecord", type_=of_type)
+    else:
+        field = StructType.Field(name=function, type_=Type(code=TypeCode.BYTES))
+    metadata = ResultSetMetadata(row_type=StructType(fields=[field]))
+    return bytes(ResultSetMetadata.serialize(metadata))
 
 
 def start_rows(start_micros: int, tokens: Sequence[str]) -> list[bytes]:
