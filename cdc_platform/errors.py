@@ -16,7 +16,7 @@
     + SourceNotFound            no such instance, database or change stream
     + StreamWatchesNothing      the change stream watches no table
     + DialectMismatch           the database speaks another dialect than the setting says
-    + PartitionModeUnsupported  the change stream uses MUTABLE_KEY_RANGE
+    + PartitionModeUnsupported  the change stream has placements
     + RetentionExpired          the start lies before the change stream's retention
     + CopyExpired               the version of the source that a copy reads is gone
     + KeyUnfit                  a key of the source would not stay itself in the lake
@@ -136,7 +136,7 @@ class DialectMismatch(SourceError):
 
 
 class PartitionModeUnsupported(SourceError):
-    """The change stream uses a partition mode that this version cannot read."""
+    """The change stream divides its partitions in a way that this version cannot read."""
 
 
 class RetentionExpired(SourceError):

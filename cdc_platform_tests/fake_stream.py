@@ -170,11 +170,14 @@ def read_control(rows: Iterable[RawRow]) -> tuple[list[WindowReport], list[Child
     for row in rows:
         if row["kind"] == RecordKind.READ_WINDOW:
             reports.append(_report_of(row))
-        elif row["kind"] == RecordKind.CHILD_PARTITIONS:
+        elif row["kind"] in (RecordKind.CHILD_PARTITIONS, RecordKind.PARTITION_START):
             start_micros = from_datetime(row["record_timestamp"])
             children += (
-                ChildAnnouncement(
-                    row["cycle"], start_micros, child["token"], tuple(child["parent_partition_tokens"])
+                ChildAnnouncement.of(
+                    row["cycle"],
+                    start_micros,
+                    (child["token"], child["parent_partition_tokens"]),
+                    announced_by=row["partition_token"],
                 )
                 for child in row["child_partitions"]
             )

@@ -10,9 +10,10 @@ from typing import Final
 import pytest
 
 from cdc_platform.model.base.timestamps import from_datetime
-from cdc_platform.simulator.wire.simulator_settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect, PartitionMode
 from cdc_platform_tests.sources.spanner.servers import (
     EMULATOR,
+    MOVING,
     SIMULATOR,
     Partitions,
     Record,
@@ -23,9 +24,10 @@ from cdc_platform_tests.sources.spanner.servers import (
     read_all,
 )
 
-CHURNED_AFTER_S: Final = {SIMULATOR: 8.0, EMULATOR: 13.0}
+CHURNED_AFTER_S: Final = {SIMULATOR: 8.0, MOVING: 8.0, EMULATOR: 13.0}
 """By then partitions have split, merged and moved."""
 SERVERS: Final = [(name, dialect) for name in (SIMULATOR, EMULATOR) for dialect in Dialect]
+MOVING_SERVERS: Final = [(MOVING, dialect) for dialect in Dialect]
 
 Servers = dict[tuple[str, Dialect], Server]
 
@@ -49,6 +51,14 @@ def simulators() -> Iterator[Servers]:
     """A simulator for each dialect, both at once, so that the partitions of one age meanwhile."""
     with ExitStack() as stack:
         yield {(SIMULATOR, dialect): stack.enter_context(open_simulator(dialect)) for dialect in Dialect}
+
+
+@pytest.fixture(scope="session")
+def moving_simulators() -> Iterator[Servers]:
+    """A simulator with mutable key ranges for each dialect."""
+    mode = PartitionMode.MUTABLE_KEY_RANGE
+    with ExitStack() as stack:
+        yield {(MOVING, dialect): stack.enter_context(open_simulator(dialect, mode)) for dialect in Dialect}
 
 
 @pytest.fixture(scope="session")
@@ -89,3 +99,25 @@ def told_by() -> Callable[[Server], Answers]:
 def everything(server: Server, told_by: Callable[[Server], Answers]) -> Answers:
     """All records of one of the servers."""
     return told_by(server)
+
+
+@pytest.fixture(params=[*SERVERS, *MOVING_SERVERS], ids="-".join)
+def any_server(request: pytest.FixtureRequest) -> Server:
+    """One of the servers, with either partition mode."""
+    name, _ = request.param
+    servers: Servers = request.getfixturevalue(f"{name}s")
+    return servers[request.param]
+
+
+@pytest.fixture
+def any_answers(any_server: Server, told_by: Callable[[Server], Answers]) -> Answers:
+    """All records of one of the servers, with either partition mode."""
+    return told_by(any_server)
+
+
+@pytest.fixture(params=MOVING_SERVERS, ids="-".join)
+def moving(
+    request: pytest.FixtureRequest, moving_simulators: Servers, told_by: Callable[[Server], Answers]
+) -> Answers:
+    """All records of a server with mutable key ranges."""
+    return told_by(moving_simulators[request.param])

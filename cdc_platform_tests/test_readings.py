@@ -6,21 +6,29 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cdc_platform.errors import RetentionExpired
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, save_lineage
-from cdc_platform.model.stream.lineage import PartitionState
+from cdc_platform.model.stream.lineage import PartitionState, live
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome
-from cdc_platform.simulator.wire.simulator_settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import (
+    PASSING_FAULTS,
+    Dialect,
+    Fault,
+    PartitionMode,
+    SimulatorSettings,
+)
 from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, Simulated
 from cdc_platform_tests.simulator.in_process import SILENCE_S, InProcessClient, Reading, churning, reading
 from cdc_platform_tests.simulator.traffics import traffics
 
 every_dialect = pytest.mark.parametrize("dialect", list(Dialect))
+every_mode = pytest.mark.parametrize("mode", list(PartitionMode))
 
 
 def demand(reading: Reading, fault: Fault, times: int, token: str, after_rows: int = 1) -> None:
@@ -59,12 +67,36 @@ def test_every_watermark_equals_the_history(traffic: tuple[SimulatorSettings, tu
     assert actual.waiting == {}
 
 
-def test_windows_that_meet_on_a_record_give_it_once() -> None:
+@given(traffics(), st.data())
+@settings(deadline=None, max_examples=25)
+def test_a_partition_that_lags_holds_the_log_back(
+    traffic: tuple[SimulatorSettings, tuple[float, ...]], data: st.DataObject
+) -> None:
+    """Whichever partitions are read and whichever are left, the log is whole transactions in commit order.
+
+    So a key that moves from a partition which lags to one which does not keeps its order.
+    """
+    chosen, pauses_s = traffic
+    actual = reading(Simulated(chosen, ORIGIN), stuck_after_s=0.15)
+    for pause_s in pauses_s:
+        actual.database.now_micros += int(pause_s * SECOND)
+        for _ in range(2):
+            before, readable = actual.watermark_micros, sorted(p.token for p in live(actual.lineage))
+            actual.cycle(skipped=data.draw(st.sampled_from(readable)) if actual.lineage.cycle else None)
+            assert before <= actual.watermark_micros
+            assert violations(actual.lineage) == []
+            assert actual.truth() == actual.log
+    actual.catch_up()
+    assert actual.truth() == actual.log
+
+
+@every_mode
+def test_windows_that_meet_on_a_record_give_it_once(mode: PartitionMode) -> None:
     """ReadWindows that end exactly at a commit, or next to it, leave no gap and repeat nothing."""
-    whole = reading(churning())
+    whole = reading(churning(partition_mode=mode))
     whole.catch_up()
     commits = [commit for commit, _, _ in whole.log]
-    actual, counts = reading(churning()), Counter[tuple[Any, ...]]()
+    actual, counts = reading(churning(partition_mode=mode)), Counter[tuple[Any, ...]]()
     for number, commit in enumerate(commits[::5]):
         actual.database.now_micros = max(actual.database.now_micros if number else 0, commit + number % 3)
         for report in actual.cycle():
@@ -75,9 +107,10 @@ def test_windows_that_meet_on_a_record_give_it_once() -> None:
     assert {1} == set(counts.values())
 
 
-def test_generations_that_passed_while_nobody_read() -> None:
+@every_mode
+def test_generations_that_passed_while_nobody_read(mode: PartitionMode) -> None:
     """A reader that comes back after many generations of partitions follows them all, in one go."""
-    actual = reading(churning(partition_life_s=0.3))
+    actual = reading(churning(partition_life_s=0.3, partition_mode=mode))
     actual.database.now_micros = ORIGIN + 1
     actual.cycle()
     actual.database.now_micros = ORIGIN + 3 * SECOND
@@ -91,10 +124,11 @@ def test_generations_that_passed_while_nobody_read() -> None:
     assert violations(actual.lineage) == []
 
 
+@every_mode
 @every_dialect
-def test_one_read_follows_all_generations(dialect: Dialect) -> None:
+def test_one_read_follows_all_generations(dialect: Dialect, mode: PartitionMode) -> None:
     """Partitions split, merge and move a dozen times, and one cycle reaches the clock."""
-    actual = reading(churning(partition_life_s=0.3, dialect=dialect))
+    actual = reading(churning(partition_life_s=0.3, dialect=dialect, partition_mode=mode))
     actual.database.now_micros = ORIGIN + 6 * SECOND
     reports = actual.follow()
     assert actual.database.now_micros - 1 == actual.watermark_micros
@@ -145,12 +179,13 @@ def test_a_restart_between_two_announcements_starts_the_child_once(tmp_path: Pat
     assert violations(actual.lineage) == []
 
 
+@every_mode
 @every_dialect
-def test_a_stalled_partition_is_asked_again_once(dialect: Dialect) -> None:
+def test_a_stalled_partition_is_asked_again_once(dialect: Dialect, mode: PartitionMode) -> None:
     """A query that goes silent is replaced by a fresh one, which goes on where the first one was."""
     asked = []
     for stalls in (0, 1):
-        reading, token = begun(dialect=dialect, stall_s=60.0)
+        reading, token = begun(dialect=dialect, stall_s=60.0, partition_mode=mode)
         demand(reading, Fault.STALLED, stalls, token)
         reading.database.now_micros = ORIGIN + 3 * SECOND
         assert {WindowOutcome.COMPLETE} == {report.outcome for report in reading.cycle()}
@@ -159,9 +194,10 @@ def test_a_stalled_partition_is_asked_again_once(dialect: Dialect) -> None:
     assert asked[0] + 1 == asked[1]
 
 
-def test_a_partition_that_stays_silent_holds_the_watermark() -> None:
+@every_mode
+def test_a_partition_that_stays_silent_holds_the_watermark(mode: PartitionMode) -> None:
     """It is left after two queries, and the others are read; the next cycle reads on where it stands."""
-    reading, token = begun(stall_s=60.0)
+    reading, token = begun(stall_s=60.0, partition_mode=mode)
     demand(reading, Fault.STALLED, 2, token)
     asked, position = reading.client.asked[token], reading.lineage.partitions[token].position_micros
     reading.database.now_micros = ORIGIN + 3 * SECOND
@@ -177,10 +213,11 @@ def test_a_partition_that_stays_silent_holds_the_watermark() -> None:
     assert reading.truth() == reading.log
 
 
+@every_mode
 @every_dialect
-def test_lost_retention_is_an_error_that_stays(dialect: Dialect) -> None:
+def test_lost_retention_is_an_error_that_stays(dialect: Dialect, mode: PartitionMode) -> None:
     """A partition whose records are gone is not skipped: every cycle says so, and what there is to choose."""
-    reading, token = begun(dialect=dialect)
+    reading, token = begun(dialect=dialect, partition_mode=mode)
     demand(reading, Fault.EXPIRED, 1, token)
     reading.database.now_micros = ORIGIN + 3 * SECOND
     position = reading.lineage.partitions[token].position_micros
@@ -194,11 +231,13 @@ def test_lost_retention_is_an_error_that_stays(dialect: Dialect) -> None:
     assert reading.truth() == reading.log
 
 
-def test_faults_befall_the_readings() -> None:
+@every_mode
+def test_faults_befall_the_readings(mode: PartitionMode) -> None:
     """The faults that the seeds deal really come: each of them has befallen some query."""
     befallen = Counter[Fault]()
     for seed in range(12):
-        database = churning(seed=seed, faults=PASSING_FAULTS, fault_probability=0.5, stall_s=0.01)
+        chosen: dict[str, Any] = {"faults": PASSING_FAULTS, "fault_probability": 0.5, "stall_s": 0.01}
+        database = churning(seed=seed, partition_mode=mode, **chosen)
         actual = reading(database)
         actual.catch_up()
         befallen.update(database.database.faults.befallen)

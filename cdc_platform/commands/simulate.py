@@ -17,6 +17,7 @@ from cdc_platform.simulator.wire.simulator_settings import (
     PASSING_FAULTS,
     Dialect,
     Fault,
+    PartitionMode,
     RecordSequences,
     RootParents,
     SimulatorSettings,
@@ -103,6 +104,13 @@ def _words(*members: StrEnum) -> click.Choice[str]:
     help="Seconds for which a stalled query is silent.",
 )
 @click.option(
+    "--partition-mode",
+    type=_words(*PartitionMode),
+    default=PartitionMode.IMMUTABLE_KEY_RANGE.value,
+    show_default=True,
+    help="Whether partitions end and have children, or go on while keys move between them.",
+)
+@click.option(
     "--root-parents",
     type=_words(*RootParents),
     default=RootParents.NONE.value,
@@ -166,6 +174,7 @@ def to_settings(options: dict[str, Any]) -> SimulatorSettings:
         faults=parse_faults(options["faults"]),
         fault_probability=options["fault_probability"],
         stall_s=options["stall"],
+        partition_mode=PartitionMode(options["partition_mode"]),
         root_parents=RootParents(options["root_parents"]),
         record_sequences=RecordSequences(options["record_sequences"]),
     )

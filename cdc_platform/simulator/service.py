@@ -13,9 +13,9 @@ from cdc_platform.simulator.sql.parameters import parameter_types, parameter_val
 from cdc_platform.simulator.sql.reads import Result
 from cdc_platform.simulator.sql.sql import StreamCall
 from cdc_platform.simulator.stream.faults import KINT64MAX_1, Fate, befall
+from cdc_platform.simulator.stream.messages import message_type
 from cdc_platform.simulator.wire import problems
 from cdc_platform.simulator.wire.chunks import Position, Row, messages
-from cdc_platform.simulator.wire.messages import message_type
 from cdc_platform.simulator.wire.moments import Moments, Reading, framed, transaction
 from cdc_platform.simulator.wire.simulator_settings import Dialect, Fault, PartitionMode
 from cdc_platform.simulator.wire.values import (

@@ -12,7 +12,12 @@ from cdc_platform.commands.simulate import parse_faults, to_settings
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.simulator.history.hours import Hours
-from cdc_platform.simulator.wire.simulator_settings import PASSING_FAULTS, Fault, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import (
+    PASSING_FAULTS,
+    Fault,
+    PartitionMode,
+    SimulatorSettings,
+)
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.programs import COMMAND_LINE, start
@@ -160,3 +165,13 @@ def test_ranges_are_those_of_the_help(option: str, value: str, allowed: str) -> 
 
     assert (result.exit_code, allowed in result.stderr) == (2, True)
     assert allowed in text
+
+
+@pytest.mark.parametrize("mode", list(PartitionMode))
+def test_the_partition_mode_is_an_option(mode: PartitionMode) -> None:
+    """Each mode has its name in Spanner's options, in any case; the first one needs no option."""
+    command = main.commands["simulate"]
+    options = command.make_context("simulate", ["--partition-mode", mode.value.lower()]).params
+    assert mode is to_settings(options).partition_mode
+    default = to_settings(command.make_context("simulate", []).params)
+    assert PartitionMode.IMMUTABLE_KEY_RANGE is default.partition_mode

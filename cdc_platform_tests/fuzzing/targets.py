@@ -14,6 +14,7 @@ from cdc_platform.sources.datastream.settings.datastream_settings import Datastr
 from cdc_platform.sources.spanner.stream.batches import to_batch
 from cdc_platform.sources.spanner.stream.decode import decode_change_record
 from cdc_platform.sources.spanner.stream.json_records import decode_json_record
+from cdc_platform.sources.spanner.stream.message_records import decode_message
 from cdc_platform.sources.spanner.stream.record_rows import RecordRow
 from cdc_platform_tests.fuzzing.bounds import Target
 from cdc_platform_tests.fuzzing.copies import check_copy, copy_inputs
@@ -36,6 +37,8 @@ from cdc_platform_tests.sources.spanner.fake_server import (
     json_data_record,
     to_value,
 )
+from cdc_platform_tests.sources.spanner.messages import COMMIT, PLACED, message_of, message_value, value_of
+from cdc_platform_tests.sources.spanner.messages import data_record as data_message
 from cdc_platform_tests.unified_types import UNIFIED, avro_file, event_schema
 
 # Datastream
@@ -146,6 +149,7 @@ def _avro_inputs() -> st.SearchStrategy[bytes]:
 
 
 _COMMIT: Final = "2026-11-21T06:00:01.000001Z"
+_MESSAGE: Final = data_message(number_of_records_in_transaction=1)
 
 
 def _check_spanner(rows: list[RecordRow], good: RecordRow) -> None:
@@ -174,6 +178,27 @@ def check_postgresql(data: bytes) -> None:
     except SourceError:
         return
     _check_spanner(rows, good[0])
+
+
+def check_messages(data: bytes) -> None:
+    """Check the same of a record that is a message."""
+    good = decode_message(value_of(data_change_record=_MESSAGE), "token")
+    try:
+        rows = decode_message(message_value(data), "token")
+    except RecordUnreadable:
+        return
+    _check_spanner(rows, good[0])
+
+
+def _message_inputs() -> st.SearchStrategy[bytes]:
+    about = {**PLACED, "commit_timestamp": COMMIT, "partition_token": "token"}
+    moves = {"move_in_events": [{"source_partition_token": "a"}]}
+    seeds = [
+        message_of(data_change_record=_MESSAGE),
+        message_of(partition_event_record=about | moves),
+        message_of(partition_start_record={**PLACED, "start_timestamp": COMMIT, "partition_tokens": ["a"]}),
+    ]
+    return st.one_of(bent(st.sampled_from(seeds)), st.binary(max_size=60))
 
 
 def _googlesql_inputs() -> st.SearchStrategy[bytes]:
@@ -222,6 +247,7 @@ def targets() -> dict[str, Target]:
         "datastream_file": Target(_packed(datastream), check_datastream_file),
         "datastream_avro": Target(_avro_inputs(), check_datastream_file),
         "datastream_avro_events": Target(_avro_event_inputs(), check_avro_events),
+        "spanner_messages": Target(_message_inputs(), check_messages),
         "spanner_googlesql": Target(_googlesql_inputs(), check_googlesql),
         "spanner_copy": Target(copy_inputs(), check_copy),
         "stored_texts": Target(stored_inputs(), check_stored),

@@ -1,16 +1,19 @@
 """Histories without a server, and a reader that follows all their partitions."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event
 from typing import Any, Final
 
+from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.simulator.history.history import History
 from cdc_platform.simulator.history.hours import Hours
 from cdc_platform.simulator.sql.database import Database
 from cdc_platform.simulator.stream.stream import StreamQuery
-from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import PartitionMode, SimulatorSettings
 from cdc_platform.sources.spanner.stream.decode import decode_change_record
+from cdc_platform.sources.spanner.stream.message_records import decode_message
 from cdc_platform.sources.spanner.stream.record_rows import CHILDREN, DATA, RecordRow
 
 ORIGIN: Final = 1_800_000_000_000_000
@@ -44,7 +47,10 @@ class Simulated:
 
     def records(self, token: str | None, start: int, end: int | None) -> list[RecordRow]:
         """Return the records of a query, in GoogleSQL."""
-        return [record for row in self.rows(token, start, end) for record in decode_change_record(row)]
+        decode: Callable[[bytes], list[RecordRow]] = decode_change_record
+        if self.settings.partition_mode is PartitionMode.MUTABLE_KEY_RANGE:
+            decode = partial(decode_message, token=token or ROOT_TOKEN)
+        return [record for row in self.rows(token, start, end) for record in decode(row)]
 
 
 def simulated(seconds: float = 5.0, **settings: Any) -> Simulated:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from cdc_platform.simulator.wire.simulator_settings import (
     PASSING_FAULTS,
     Dialect,
+    PartitionMode,
     RecordSequences,
     RootParents,
     SimulatorSettings,
@@ -26,6 +27,7 @@ def traffics(draw: st.DrawFn) -> tuple[SimulatorSettings, tuple[float, ...]]:
         faults=draw(st.sampled_from([(), PASSING_FAULTS])),
         fault_probability=0.15,
         stall_s=draw(st.sampled_from([0.001, 0.3])),
+        partition_mode=draw(st.sampled_from(PartitionMode)),
         root_parents=draw(st.sampled_from(RootParents)),
         record_sequences=draw(st.sampled_from(RecordSequences)),
     )

@@ -19,7 +19,8 @@ from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.stuck_partitions import StuckPartition, find_stuck
 
 CONTROL_COLUMNS = ("cycle", "kind", "partition_token", "record_timestamp", "child_partitions", "read_window")
-CONTROL_KINDS = (RecordKind.CHILD_PARTITIONS.value, RecordKind.READ_WINDOW.value)
+_ANNOUNCEMENTS: Final = (RecordKind.CHILD_PARTITIONS.value, RecordKind.PARTITION_START.value)
+CONTROL_KINDS = (*_ANNOUNCEMENTS, RecordKind.READ_WINDOW.value)
 _STATES: Final = {state.value: state for state in PartitionState}
 
 
@@ -45,7 +46,7 @@ def read_control(lake: Lake, cycle: int) -> ControlRows:
         .to_pylist()
     )
     reports = [row for row in rows if row["kind"] == RecordKind.READ_WINDOW]
-    announcements = [row for row in rows if row["kind"] == RecordKind.CHILD_PARTITIONS]
+    announcements = [row for row in rows if row["kind"] in _ANNOUNCEMENTS]
     return ControlRows(
         windows=tuple(_as_report(row) for row in reports),
         children=tuple(child for row in announcements for child in _as_children(row)),

@@ -30,11 +30,11 @@ READ_WINDOW: Final = pa.struct(
 RAW_CHANGE_RECORDS: Final = pa.schema(
     [
         ("cycle", pa.int64()),
-        # data_change, heartbeat, child_partitions, file, message or read_window: see RecordKind
+        # data_change, heartbeat, child_partitions, file, read_window and others: see RecordKind
         ("kind", pa.string()),
         # "" is the query without a token that a stream begins with
         ("partition_token", pa.string()),
-        # commit_timestamp, heartbeat timestamp, start_timestamp of the children, or end of the window
+        # commit_timestamp, heartbeat timestamp, start or end of partitions, or end of the window
         ("record_timestamp", TIMESTAMP),
         ("record_sequence", pa.string()),
         # record_sequence in a form whose text order is its order: model/stream/ordering_key.py

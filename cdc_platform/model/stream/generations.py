@@ -1,4 +1,4 @@
-"""Generations of partitions within one read: the children of partitions that end in it."""
+"""Generations of partitions within one read: the partitions that others announce in it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ MOST_FOLLOWED: Final = 1_000
 
 @dataclass(frozen=True)
 class PartitionEnd:
-    """The end of a partition that was read completely, and the children that continue it."""
+    """How far a partition was read completely, and the children that it announced up to there."""
 
     token: str
     end_inclusive_micros: int
@@ -36,24 +36,30 @@ class Generations:
         self._end_micros = end_inclusive_micros
         self._finished = set(finished_parents)
         self._waiting: dict[str, ChildAnnouncement] = {}
-        self._followed: set[str] = set()
+        self._known: set[str] = set()
+        self._followed = 0
+
+    def begin(self, tokens: Iterable[str]) -> None:
+        """Take the partitions that the read begins with: announcing one of them is a repetition."""
+        self._known.update(tokens)
 
     def after(self, end: PartitionEnd) -> list[ReadWindow]:
-        """Return the windows of the children that can be read once a partition has ended."""
+        """Return the windows of the children that can be read once a partition has been read so far."""
         self._finished.add(end.token)
         for child in end.children:
-            if child.start_micros == end.end_inclusive_micros + 1 and child.token not in self._followed:
+            if child.start_micros <= end.end_inclusive_micros + 1 and child.token not in self._known:
                 self._waiting[child.token] = child
         ready = [child for child in self._waiting.values() if self._finished.issuperset(child.parent_tokens)]
         return [
             self._window_of(child)
-            for child in ready[: MOST_FOLLOWED - len(self._followed)]
+            for child in ready[: MOST_FOLLOWED - self._followed]
             if child.start_micros <= self._end_micros
         ]
 
     def _window_of(self, child: ChildAnnouncement) -> ReadWindow:
         del self._waiting[child.token]
-        self._followed.add(child.token)
+        self._known.add(child.token)
+        self._followed += 1
         return ReadWindow(child.token, child.start_micros - 1, self._end_micros)
 
 

@@ -1,6 +1,7 @@
 """The lineage of change stream partitions: a pure function of what the windows of each cycle reported.
 
-CREATED (announced) > SCHEDULED (may be read) > RUNNING (has been read) > FINISHED (ended, has children)
+CREATED (announced) > SCHEDULED (may be read) > RUNNING (has been read) > FINISHED (ended, has children), or
+ENDED (ended without children)
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,16 +17,27 @@ _MICROS_PER_S: Final = 1_000_000
 
 
 class PartitionState(StrEnum):
-    """Progress of a partition; the states follow in this order, and none is left backwards."""
+    """Progress of a partition; the states follow in this order, and none is left backwards.
+
+    The last two both end it.
+    """
 
     CREATED = "created"
-    """Announced, but some parent has not finished; it holds the watermark at its start."""
+    """Announced, but some parent has not been read to its start, at which it holds the watermark."""
     SCHEDULED = "scheduled"
-    """All parents have finished, so it may be read."""
+    """All parents have finished, or have been read beyond its start, so it may be read."""
     RUNNING = "running"
     """It has been read at least once."""
     FINISHED = "finished"
     """It ended, and its children continue it."""
+    ENDED = "ended"
+    """It ended by a record that says so, and has no children: its keys had moved to other partitions."""
+
+
+_END_STATES: Final = {
+    WindowOutcome.FINISHED: PartitionState.FINISHED,
+    WindowOutcome.ENDED: PartitionState.ENDED,
+}
 
 
 @dataclass(frozen=True)
@@ -56,12 +68,12 @@ class Partition:
     @property
     def is_finished(self) -> bool:
         """Whether it ended."""
-        return self.state is PartitionState.FINISHED
+        return self.state in _END_STATES.values()
 
 
 @dataclass(frozen=True)
 class ChildAnnouncement:
-    """One child of a child partitions record; children of the root query name no parents."""
+    """One partition that another one announces: a child that continues it, or one that starts beside it."""
 
     cycle: int
     start_micros: int
@@ -74,7 +86,8 @@ class ChildAnnouncement:
     ) -> "ChildAnnouncement":
         """Return the announcement of a token with its parents, as a partition's record names them.
 
-        The first partitions name no parents: they are children of the query without a token.
+        One that names no parents is a child of the partition that announces it: the first partitions are
+        children of the query without a token.
         """
         token, parents = child
         named = tuple(parent for parent in parents or () if parent)
@@ -114,14 +127,18 @@ def advance(
     may have read several generations, if all but the last one ended in it.
 
     Raises:
-        PartitionBoundsInvalid: A window was read of a partition that could not be read, or leaves a gap.
+        PartitionBoundsInvalid: A window was read of a partition that could not be read, or leaves a gap; or
+            a partition starts that had ended before.
     """
     if cycle <= lineage.cycle:
         return lineage
     partitions = dict(lineage.partitions)
     for child in sorted(children, key=lambda child: (child.cycle, child.start_micros, child.token)):
-        if child.cycle > lineage.cycle and child.token not in partitions:
+        if child.cycle <= lineage.cycle:
+            continue
+        if child.token not in partitions:
             partitions[child.token] = _created(child)
+        _check_known(partitions[child.token], child)
     unfinished = {advanced.token: advanced for advanced in _unfinished(partitions)}
     unread = sorted(windows, key=lambda report: (report.token, report.start_exclusive_micros))
     while unread:
@@ -200,6 +217,7 @@ def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
     """Return the lineage without finished partitions that ended before a moment and are fully continued.
 
     A partition stays while a child of it has not been read, so neither the watermark nor a state changes.
+    One that ended without children needs nothing to continue it.
     """
     partitions = lineage.partitions.values()
     continued = {parent for child in partitions for parent in child.parent_tokens}
@@ -208,7 +226,9 @@ def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
         partition.token
         for partition in partitions
         if partition.is_finished and partition.position_micros < keep_after_micros
-    } & (continued - needed)
+        if partition.token not in needed
+        if partition.state is PartitionState.ENDED or partition.token in continued
+    }
     return replace(lineage, partitions={t: p for t, p in lineage.partitions.items() if t not in tokens})
 
 
@@ -223,6 +243,15 @@ def _created(child: ChildAnnouncement) -> Partition:
         position_micros=child.start_micros - 1,
         created_cycle=child.cycle,
     )
+
+
+def _check_known(partition: Partition, child: ChildAnnouncement) -> None:
+    """Check that a partition which has ended is not announced again, to start later."""
+    if partition.is_finished and child.start_micros > partition.position_micros + 1:
+        raise PartitionBoundsInvalid(
+            f"Partition `{partition.key}` is announced again, for a start after its end, so that its records "
+            f"would be lost; report this: {child.start_micros}",
+        )
 
 
 def _is_readable(partitions: Mapping[str, Partition], token: str) -> bool:
@@ -249,18 +278,18 @@ def _put(partitions: dict[str, Partition], unfinished: dict[str, Partition], par
 
 
 def _read(partition: Partition, report: WindowReport, cycle: int) -> Partition:
-    is_finished = partition.is_finished or report.outcome is WindowOutcome.FINISHED
+    state = partition.state if partition.is_finished else _END_STATES.get(report.outcome)
     return replace(
         partition,
-        state=PartitionState.FINISHED if is_finished else PartitionState.RUNNING,
+        state=state or PartitionState.RUNNING,
         position_micros=max(partition.position_micros, report.end_inclusive_micros),
         running_cycle=partition.running_cycle or cycle,
-        finished_cycle=(partition.finished_cycle or cycle) if is_finished else None,
+        finished_cycle=(partition.finished_cycle or cycle) if state is not None else None,
     )
 
 
 def _schedule(partitions: dict[str, Partition], unfinished: dict[str, Partition]) -> None:
-    """Schedule the unfinished partitions whose parents have all finished."""
+    """Schedule the unfinished partitions whose parents have all been read to their start."""
     lowest = min((partition.position_micros for partition in unfinished.values()), default=None)
     waiting = [partition for partition in unfinished.values() if partition.state is PartitionState.CREATED]
     for partition in waiting:
@@ -271,12 +300,15 @@ def _schedule(partitions: dict[str, Partition], unfinished: dict[str, Partition]
 def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest: int | None) -> bool:
     """Return whether all parents have finished, including any that nobody has announced yet.
 
+    A parent that goes on beside the partition has been read to its start once it has been read beyond it.
+
     One parent of a merge may announce the child while another is still unknown, because the partition that
     will announce *it* is behind. When nothing unfinished is behind the child's start, nothing is unknown:
     a parent that is not listed then has been pruned.
     """
     parents = [partitions.get(token) for token in partition.parent_tokens]
-    if not all(parent is None or parent.is_finished for parent in parents):
+    start = partition.start_micros
+    if not all(parent is None or parent.is_finished or parent.position_micros >= start for parent in parents):
         return False
     return None not in parents or lowest == partition.position_micros
 

@@ -7,12 +7,13 @@ def violations(lineage: Lineage) -> list[str]:
     """Return the violated rules, one text for each; empty if the lineage is sound.
 
     A finished partition has children. A child starts once, after all its parents finished, at the time at
-    which they ended. A partition that has not been read holds the watermark at its start.
+    which they ended; a partition that starts beside its parent, after that has been read beyond its start.
+    A partition that has not been read holds the watermark at its start.
     """
     problems: list[str] = []
     continued = {parent for child in lineage.partitions.values() for parent in child.parent_tokens}
     for partition in lineage.partitions.values():
-        if partition.is_finished and partition.token not in continued:
+        if partition.state is PartitionState.FINISHED and partition.token not in continued:
             problems.append(f"Partition `{partition.key}` is finished and has no children")
         problems += _position_violations(partition)
         for token in partition.parent_tokens:
@@ -31,11 +32,22 @@ def _position_violations(partition: Partition) -> list[str]:
 
 
 def _parent_violations(child: Partition, parent: Partition) -> list[str]:
+    if parent.state is not PartitionState.FINISHED:
+        return _running_parent_violations(child, parent)
     problems: list[str] = []
-    if child.state is not PartitionState.CREATED and not parent.is_finished:
-        problems.append(f"Partition `{child.key}` was started before its parent `{parent.key}` had finished")
     if child.running_cycle is not None and child.running_cycle < (parent.finished_cycle or 0):
         problems.append(f"Partition `{child.key}` was read before its parent `{parent.key}` ended")
-    if parent.is_finished and parent.position_micros != child.start_micros - 1:
+    if parent.position_micros != child.start_micros - 1:
         problems.append(f"Partition `{child.key}` does not start where its parent `{parent.key}` ended")
     return problems
+
+
+def _running_parent_violations(child: Partition, parent: Partition) -> list[str]:
+    """Return what is wrong where the parent goes on beside the child, or ended without children."""
+    if parent.position_micros >= child.start_micros:
+        return []
+    if parent.is_finished:
+        return [f"Partition `{child.key}` starts after its parent `{parent.key}` had ended"]
+    if child.state is not PartitionState.CREATED:
+        return [f"Partition `{child.key}` was started before its parent `{parent.key}` had been read so far"]
+    return []

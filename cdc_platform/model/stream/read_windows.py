@@ -67,6 +67,8 @@ class WindowOutcome(StrEnum):
     """It was read to its end."""
     FINISHED = "finished"
     """The partition ended inside it, and its children are announced."""
+    ENDED = "ended"
+    """The partition ended inside it, at the reported end, and has no children."""
     INTERRUPTED = "interrupted"
     """The read failed; the reported end is what is complete."""
 

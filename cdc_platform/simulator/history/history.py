@@ -10,11 +10,16 @@ from typing import Final
 
 from cdc_platform.simulator.history.bank import Bank, Draft
 from cdc_platform.simulator.history.hours import BLOCK_MICROS, Hours, Opening
-from cdc_platform.simulator.history.partitions import PartitionTree
+from cdc_platform.simulator.history.moving_keys import MovingKeys, PartitionChange
+from cdc_platform.simulator.history.partitions import Moment, PartitionTree
 from cdc_platform.simulator.history.places import place
 from cdc_platform.simulator.history.schema import Schema, Schemas
 from cdc_platform.simulator.history.transactions import Change, Key, Row, Transaction, pack, unpack
-from cdc_platform.simulator.wire.simulator_settings import RecordSequences, SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import (
+    PartitionMode,
+    RecordSequences,
+    SimulatorSettings,
+)
 
 SAME_TIMESTAMP: Final = 0.05
 """Share of transactions that get the timestamp of the last one, when they have no row in common."""
@@ -41,7 +46,10 @@ class History:
         self._is_mixed = settings.record_sequences is RecordSequences.MIXED
         self.origin_micros = hours.origin_micros
         self.schemas = Schemas(settings, self.origin_micros)
-        self.tree = PartitionTree(settings.seed, self.origin_micros, hours.openings[0])
+        is_mutable = settings.partition_mode is PartitionMode.MUTABLE_KEY_RANGE
+        tree = MovingKeys if is_mutable else PartitionTree
+        self.tree = tree(settings.seed, self.origin_micros, hours.openings[0])
+        self._newest = Moment(0, 0)
         self.transactions = 0
         self._lock = threading.RLock()
         self._dice = random.Random(f"{settings.seed}/history")  # noqa: S311 - made up, and repeatable
@@ -81,6 +89,14 @@ class History:
             else:
                 self._unpacked.move_to_end(number)
             return unpacked
+
+    def partition_changes(self, number: int) -> list[PartitionChange]:
+        """Return what happened to partitions in a block; none where they only end, and have children."""
+        if not isinstance(self.tree, MovingKeys):
+            return []
+        start_micros = self.hours.start_micros(number)
+        with self._lock:
+            return self.tree.changes_between(start_micros, start_micros + BLOCK_MICROS)
 
     def serial(self, first_block: int = 0) -> Iterator[Transaction]:
         """Yield the transactions in their true order, from a block on."""
@@ -142,8 +158,10 @@ class History:
             if may_join and not keys & touched:
                 micros, touched = last_micros, touched | keys
             else:
-                self._move_partitions(micros, opening)
+                self._move_partitions(micros, opening, next_micros=micros)
                 touched = keys
+            is_joined = micros == self._newest.micros
+            self._newest = Moment(micros, self._newest.transactions + 1 if is_joined else 1)
             last_micros = micros
             yield self._transaction(draft, micros, schema)
 
@@ -166,13 +184,13 @@ class History:
         is_high_low = self._dice.random() < HIGH_LOW and self._is_mixed
         return Transaction(micros, identifier, draft.tag, draft.is_system, is_high_low, changes)
 
-    def _move_partitions(self, until_micros: int, opening: Opening) -> None:
+    def _move_partitions(self, until_micros: int, opening: Opening, next_micros: int | None = None) -> None:
         """End the partitions whose end is at or before a moment."""
         while True:
             end_micros = self.tree.next_end()
             if end_micros is None or end_micros > until_micros:
                 return
-            self.tree.end_next(opening)
+            self.tree.end_next(opening, self._newest, next_micros)
 
     def _remember(self, number: int, transactions: list[Transaction]) -> None:
         self._unpacked[number] = transactions

@@ -7,13 +7,20 @@ from dataclasses import dataclass, field
 from hashlib import sha512
 from heapq import heappop, heappush
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from cdc_platform.simulator.history.hours import BLOCK_MICROS, Opening
 
 SPACE: Final = 1 << 32
 """Size of the space that the keys of all tables lie in."""
 _NARROWEST: Final = 1 << 12
+
+
+class Moment(NamedTuple):
+    """A commit timestamp, and how many transactions of that timestamp lie before the moment."""
+
+    micros: int
+    transactions: int
 
 
 @dataclass
@@ -86,8 +93,19 @@ class PartitionTree:
             return None
         return self._ends[0][0] + self._shift_micros
 
-    def end_next(self, opening: Opening) -> None:
-        """End the next partition, and start its children."""
+    def end_next(
+        self,
+        opening: Opening,
+        newest: Moment,  # noqa: ARG002 - children start when they are due
+        next_micros: int | None,  # noqa: ARG002
+    ) -> None:
+        """End the next partition, and start its children.
+
+        Args:
+            opening: the open hours.
+            newest: the moment right after the newest transaction.
+            next_micros: when the next one commits; None if that is not in the block.
+        """
         due_micros, serial = heappop(self._ends)
         self._end(self._partitions[serial], due_micros + self._shift_micros, opening)
 
@@ -135,6 +153,13 @@ class PartitionTree:
     def _start(
         self, low: int, high: int, micros: int, parents: tuple[Partition, ...], opening: Opening
     ) -> None:
+        partition = self._make(low, high, micros, parents, opening)
+        insort(self._lows, low)
+        self._live.insert(bisect_right(self._lows, low) - 1, partition)
+
+    def _make(
+        self, low: int, high: int, micros: int, parents: tuple[Partition, ...], opening: Opening
+    ) -> Partition:
         serial = len(self._partitions)
         digest = sha512(f"{self._seed}/{self._origin_micros}/{serial}".encode()).digest()
         token = urlsafe_b64encode(digest).decode().rstrip("=")
@@ -143,7 +168,8 @@ class PartitionTree:
             parent.children.append(partition)
         self._partitions.append(partition)
         self._by_token[token] = partition
-        insort(self._lows, low)
-        self._live.insert(bisect_right(self._lows, low) - 1, partition)
-        life_micros = int(opening.partition_life_s * (1 + self._dice.random()) * 1_000_000)
-        heappush(self._ends, (micros - self._shift_micros + life_micros, serial))
+        heappush(self._ends, (micros - self._shift_micros + self._life_micros(opening), serial))
+        return partition
+
+    def _life_micros(self, opening: Opening) -> int:
+        return int(opening.partition_life_s * (1 + self._dice.random()) * 1_000_000)

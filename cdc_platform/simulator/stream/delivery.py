@@ -8,10 +8,12 @@ from typing import Final, TypeAlias
 
 from cdc_platform.simulator.history.history import History
 from cdc_platform.simulator.history.partitions import Partition
+from cdc_platform.simulator.stream.messages import Sent, block_messages
 from cdc_platform.simulator.stream.records import data_records, record_writer
+from cdc_platform.simulator.wire.simulator_settings import PartitionMode
 
 Delivered: TypeAlias = tuple[int, bytes]
-"""Commit timestamp and record, as the value of a row."""
+"""Timestamp and record, as the value of a row."""
 
 _CACHED_BYTES: Final = 192 * 1024 * 1024
 
@@ -22,6 +24,7 @@ class Deliveries:
     def __init__(self, history: History) -> None:
         self._history = history
         self._write = record_writer(history.settings.dialect)
+        self._has_messages = history.settings.partition_mode is PartitionMode.MUTABLE_KEY_RANGE
         self._lock = threading.Lock()
         self._blocks: OrderedDict[int, dict[int, list[Delivered]]] = OrderedDict()
         self._sizes: dict[int, int] = {}
@@ -54,9 +57,13 @@ class Deliveries:
 
     def _written(self, number: int) -> dict[int, list[Delivered]]:
         by_partition: dict[int, list[Delivered]] = {}
+        sent = block_messages(self._history, number) if self._has_messages else self._sent(number)
+        for partition, micros, row in sent:
+            by_partition.setdefault(partition, []).append((micros, row))
+        return by_partition
+
+    def _sent(self, number: int) -> Iterator[Sent]:
         schemas, write = self._history.schemas, self._write
         for transaction in self._history.block(number):
             for record in data_records(transaction, schemas.at(transaction.commit_micros)):
-                partition = record.changes[0].partition
-                by_partition.setdefault(partition, []).append((transaction.commit_micros, write(record)))
-        return by_partition
+                yield record.changes[0].partition, transaction.commit_micros, write(record)

@@ -14,7 +14,8 @@ from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform.simulator.wire.values import json_text, json_writer, type_fields
 from cdc_platform.simulator.wire.wire import FALSE, NULL, TRUE, list_value, string_value
 
-_HIGH: Final = 0x963D1AF435FB3E79
+HIGH: Final = 0x963D1AF435FB3E79
+"""Of the high part of record sequences of two parts."""
 _OFFSETS: Final = ("Z", "+00:00")
 _BOOLS: Final = ("false", "true")
 _MOD_NAMES: Final = tuple(mod.name for mod in Mod)
@@ -42,7 +43,7 @@ class DataRecord(NamedTuple):
         """The record sequence, monotone in the transaction, with gaps."""
         number = 3 * self.number + 1
         if self.transaction.is_high_low:
-            return f"{_HIGH + number // 2:016x}-{number % 2:08x}"
+            return f"{HIGH + number // 2:016x}-{number % 2:08x}"
         return f"{number:08d}"
 
     @property
@@ -52,6 +53,21 @@ class DataRecord(NamedTuple):
         if change.mod == Mod.UPDATE and self.capture in _PARTIAL_CAPTURES:
             return tuple(slot for slot in self.table.watched_slots if slot in change.named)
         return self.table.watched_slots
+
+    @property
+    def old_slots(self) -> tuple[int, ...] | None:
+        """The slots of the value columns that the record has old values of; None if it has none at all."""
+        change, table = self.changes[0], self.table
+        if self.capture not in _WITH_OLD or change.mod == Mod.INSERT:
+            return None
+        if change.mod == Mod.DELETE:
+            return table.watched_slots
+        return tuple(slot for slot in table.watched_slots if slot in change.named)
+
+    @property
+    def shown_columns(self) -> list[tuple[int, SimColumn]]:
+        """The columns that the record describes, each with its ordinal position."""
+        return _shown(self.table, self.shown_slots)
 
 
 def data_records(transaction: Transaction, schema: Schema) -> list[DataRecord]:
@@ -191,12 +207,8 @@ def mod_texts(record: DataRecord) -> Iterable[tuple[str, str, str]]:
 
 
 def _old_writer(record: DataRecord) -> JsonWriter | None:
-    change, table = record.changes[0], record.table
-    if record.capture not in _WITH_OLD or change.mod == Mod.INSERT:
-        return None
-    if change.mod == Mod.DELETE:
-        return _slots_writer(table, table.watched_slots)
-    return _slots_writer(table, tuple(slot for slot in table.watched_slots if slot in change.named))
+    slots = record.old_slots
+    return None if slots is None else _slots_writer(record.table, slots)
 
 
 def _slots_writer(table: SimTable, slots: tuple[int, ...]) -> JsonWriter:

@@ -8,15 +8,17 @@ from typing import Final
 from cdc_platform.simulator.history.history import Clock, History
 from cdc_platform.simulator.history.partitions import Partition
 from cdc_platform.simulator.stream.delivery import Deliveries
+from cdc_platform.simulator.stream.messages import heartbeat_message, start_rows
 from cdc_platform.simulator.stream.records import child_row, heartbeat_row
 from cdc_platform.simulator.wire import problems
 from cdc_platform.simulator.wire.chunks import Position, Row
-from cdc_platform.simulator.wire.messages import start_row
 from cdc_platform.simulator.wire.simulator_settings import PartitionMode, RootParents
 
 HEARTBEAT_MS_LOWEST: Final = 100
 HEARTBEAT_MS_HIGHEST: Final = 300_000
 LATEST_START_MICROS: Final = 600 * 1_000_000
+LONGEST_QUERY_MICROS: Final = 1800 * 1_000_000
+"""Of a stream with mutable key ranges; others may be read without an end."""
 ROWS_TOGETHER: Final = 100
 """Rows of a message about the past, at least; otherwise there would be one message for each second of it."""
 
@@ -60,6 +62,8 @@ class ChangeStream:
             Refusal: One cannot be served; the texts are those of Spanner's emulator.
         """
         start = _checked_start(query)
+        if self._has_mutable_ranges:
+            _check_end(start, query.end_micros)
         now = self.now_micros()
         partition = None if query.token is None else self._partition(query.token)
         earliest, latest = self.earliest_micros, now + LATEST_START_MICROS
@@ -80,14 +84,14 @@ class ChangeStream:
         if query.token is None:
             yield from self._first_rows(start, is_over)
             return
-        if self._has_mutable_ranges:
-            raise problems.mutable_ranges()
         partition = self._partition(query.token)
         position = Position.from_token(resume_token) if resume_token else Position(start, 0)
         yield from PartitionRead(self, partition, query, position, is_over).batches()
 
     def child_rows(self, partition: Partition) -> list[bytes]:
-        """Return the child partitions records of a partition that has ended."""
+        """Return the child partitions records of a partition that has ended; none if its keys move."""
+        if self._has_mutable_ranges:
+            return []
         end = partition.end_micros or 0
         children = [(child.token, child.parents) for child in partition.children]
         # Spanner may announce children in one record or in several.
@@ -105,7 +109,7 @@ class ChangeStream:
 
     def heartbeat(self, micros: int) -> bytes:
         """Return a heartbeat record."""
-        return heartbeat_row(self._dialect, micros)
+        return heartbeat_message(micros) if self._has_mutable_ranges else heartbeat_row(self._dialect, micros)
 
     def _partition(self, token: str) -> Partition:
         partition = self._history.tree.find(token)
@@ -118,7 +122,7 @@ class ChangeStream:
             pass
         live = self._history.tree.live_at(start)
         if self._has_mutable_ranges:
-            yield [Row((start_row(start, [partition.token for partition in live]),), None)]
+            yield [Row((row,), None) for row in start_rows(start, [partition.token for partition in live])]
             return
         is_null = self._history.settings.root_parents is RootParents.NULL
         parents: tuple[str | None, ...] = (None,) if is_null else ()
@@ -232,3 +236,10 @@ def _checked_start(query: StreamQuery) -> int:
     if query.has_read_options:
         raise problems.read_options_given()
     return query.start_micros
+
+
+def _check_end(start_micros: int, end_micros: int | None) -> None:
+    if end_micros is None:
+        raise problems.end_is_null()
+    if end_micros > start_micros + LONGEST_QUERY_MICROS:
+        raise problems.end_too_late(start_micros, start_micros + LONGEST_QUERY_MICROS, end_micros)

@@ -246,11 +246,17 @@ def read_only() -> Refusal:
     )
 
 
-def mutable_ranges() -> Refusal:
-    """A partition of a stream with mutable key ranges."""
+def end_is_null() -> Refusal:
+    """A query without an end, of a stream with mutable key ranges."""
+    return Refusal("INVALID_ARGUMENT", "end_timestamp must not be null.")
+
+
+def end_too_late(start: int, latest: int, end: int) -> Refusal:
+    """An end too long after the start, of a stream with mutable key ranges."""
     return Refusal(
-        "UNIMPLEMENTED",
-        "Of a change stream with mutable key ranges the simulator answers the query without a token only.",
+        "OUT_OF_RANGE",
+        f"Specified end_timestamp is too far after start_timestamp: {_text(start)}. Please specify an "
+        f"end_timestamp at or before {_text(latest)}. Received end_timestamp: {_text(end)}.",
     )
 
 

@@ -60,10 +60,9 @@ class PartitionMode(StrEnum):
     """Assignment of keys to partitions over time."""
 
     IMMUTABLE_KEY_RANGE = "IMMUTABLE_KEY_RANGE"
-    """They do not: they end, and their children have the keys."""
+    """They keep their keys until they end, and their children have the keys."""
     MUTABLE_KEY_RANGE = "MUTABLE_KEY_RANGE"
-    """Keys move, and records are messages that say so. The simulator serves what a reader sees first: the
-    option, and the answer to the query without a token."""
+    """Keys move between partitions that go on, and records are messages that say so."""
 
 
 class RootParents(StrEnum):
@@ -136,10 +135,9 @@ class SimulatorSettings:
     * `schema_changes` happen at their times, and `schema_change_every_s` makes more of them for ever.
     * `faults` befall change stream queries with the probability `fault_probability`; `stall_s` is how long
       a stalled one is silent.
-    * `partition_mode` is an option of the change stream; for one with mutable key ranges a reader can only
-      find out that it is one.
-    * `root_parents` and `record_sequences` choose between forms in which Spanner writes records; some readers
-      support only one.
+    * `partition_mode` is an option of the change stream; the transactions are the same in both modes.
+    * `root_parents` and `record_sequences` choose between forms in which Spanner writes the records of
+      immutable key ranges; some readers support only one.
     * `chunk_bytes`: values above this size are sent in several messages; the stock client takes messages of
       at most 4 MiB from an emulator.
     """

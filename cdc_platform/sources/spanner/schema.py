@@ -22,7 +22,7 @@ from cdc_platform.sources.spanner.information_schema import (
     InformationSchema,
 )
 from cdc_platform.sources.spanner.spanner_settings import Dialect, SpannerSettings
-from cdc_platform.sources.spanner.stream.partition_mode import check_partition_mode
+from cdc_platform.sources.spanner.stream.placements import check_placements
 
 DEFAULT_RETENTION_S: Final = 7 * 86_400
 """Spanner's retention for streams that set none."""
@@ -87,7 +87,7 @@ def describe_stream(
     Raises:
         SourceNotFound: There is no such stream.
         DialectMismatch: The database speaks another dialect than the setting says, or an unknown one.
-        PartitionModeUnsupported: The stream moves key ranges between partitions, or has placements.
+        PartitionModeUnsupported: The stream has placements.
         StreamWatchesNothing: The stream watches no table, and may not do so.
         RetentionExpired: The source no longer tells the schema of that timestamp.
     """
@@ -100,8 +100,8 @@ def describe_stream(
         raise _not_found(
             settings, sorted(str(stream_name) for (stream_name,) in client.fetch_texts(STREAM_NAMES))
         )
-    options = {str(key): str(value) for key, value in client.fetch_texts(catalog.options(name))}
-    check_partition_mode(options, settings.title)
+    options = source.fetch_options(at_micros)
+    check_placements(options, settings.title)
     watches_all = catalog.is_true(stream[0][0])
     watched, unwatched, generated = _watched_tables(client, catalog, watches_all=watches_all)
     keyless = tuple(table.name for table in watched if not table.key_columns)

@@ -25,7 +25,7 @@ from cdc_platform.sources.spanner.client.failures import refused_start
 from cdc_platform.sources.spanner.client.query import change_stream_query
 from cdc_platform.sources.spanner.copying.snapshot import clock_micros, rows_at
 from cdc_platform.sources.spanner.schema import StreamDescription, check_nanosecond_columns, describe_stream
-from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import PartitionMode, SpannerSettings
 from cdc_platform.sources.spark_source import SparkSource
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from cdc_platform.sources.spanner.copying.copy_source import TableCopyDataSource
     from cdc_platform.sources.spanner.stream.reader import ChangeStreamDataSource
 
+MOST_WINDOW_S: Final = 1200.0
+"""Length of a window of a stream with mutable key ranges, whose queries may reach over half an hour."""
 LOCAL_WINDOWS: Final = 64
 """This process reads a few at a time; Spark's tasks share more of them better."""
 
@@ -151,6 +153,8 @@ class SpannerSource(SparkSource):
 
         If partitions are chosen, only these are read, without their children.
         """
+        if self.client.partition_mode is PartitionMode.MUTABLE_KEY_RANGE:
+            request = replace(request, max_window_s=min(request.max_window_s or MOST_WINDOW_S, MOST_WINDOW_S))
         windows = plan_requested(lineage, request)
         return ReadPlan(windows, finished_parents=finished_parents(lineage) if request.keys is None else None)
 
@@ -177,8 +181,10 @@ class SpannerSource(SparkSource):
         from cdc_platform.sources.spanner.stream import reader
 
         return {
-            # The tasks need not ask for the dialect again.
-            reader.SETTINGS_OPTION: replace(self.settings, dialect=self.client.dialect).to_options(),
+            # The tasks need not ask for these again.
+            reader.SETTINGS_OPTION: replace(
+                self.settings, dialect=self.client.dialect, partition_mode=self.client.partition_mode
+            ).to_options(),
             reader.CYCLE_OPTION: str(cycle),
             reader.WINDOWS_OPTION: reader.windows_to_json(plan.windows),
             reader.TASKS_OPTION: str(most_tasks),
@@ -233,9 +239,8 @@ class SpannerSource(SparkSource):
     def _try_start(self, start_micros: int, now_micros: int) -> None:
         # The query without a token answers at once, and refuses a start that is too old.
         stream = self.settings.change_stream
-        query = change_stream_query(
-            stream, ROOT_TOKEN, start_micros, start_micros, self.settings.heartbeat_ms, self.client.dialect
-        )
+        heartbeat_ms, function = self.settings.heartbeat_ms, self.client.read_function
+        query = change_stream_query(stream, ROOT_TOKEN, start_micros, start_micros, heartbeat_ms, function)
         try:
             self.client.fetch(query)
         except RetentionExpired as error:

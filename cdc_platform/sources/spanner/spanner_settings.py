@@ -31,6 +31,15 @@ class Dialect(StrEnum):
     """Records are JSON objects; names in SQL are quoted by double quotes, and their case counts."""
 
 
+class PartitionMode(StrEnum):
+    """How the keys of a change stream are divided over its partitions, fixed when it is created."""
+
+    IMMUTABLE_KEY_RANGE = "IMMUTABLE_KEY_RANGE"
+    """A partition keeps its keys until it ends, and its children continue it."""
+    MUTABLE_KEY_RANGE = "MUTABLE_KEY_RANGE"
+    """Keys move between partitions that go on; records are messages, and queries are bounded."""
+
+
 class Priority(StrEnum):
     """Priority of a request within its instance."""
 
@@ -92,6 +101,7 @@ class SpannerSettings:
             "needs `spanner.databases.useDataBoost`), so that the instance does not feel it."
         ),
     ] = False
+    partition_mode: PartitionMode | None = None
     request_tag: str = "cdc_platform"
     deadline_s: Annotated[
         float, Described("Seconds after which one call to the source counts as failed.")

@@ -8,7 +8,7 @@ from cdc_platform.lake.catalog.lake import LINEAGE, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, read_control, save_lineage
 from cdc_platform.model.base.timestamps import to_datetime
-from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin
+from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, PartitionState, advance, begin
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -22,10 +22,12 @@ def pipeline(tmp_path: Path) -> Pipeline:
     return make_pipeline(LakeSettings(str(tmp_path)))
 
 
-def children_row(token: str, *children: tuple[str, list[str]]) -> dict[str, object]:
-    """Return a child partitions record that starts a second after the stream."""
+def children_row(
+    token: str, *children: tuple[str, list[str]], kind: RecordKind = RecordKind.CHILD_PARTITIONS
+) -> dict[str, object]:
+    """Return a record that announces partitions which start a second after the stream."""
     return {
-        "kind": RecordKind.CHILD_PARTITIONS.value,
+        "kind": kind.value,
         "partition_token": token,
         "record_timestamp": to_datetime(START + 1_000_000),
         "child_partitions": [
@@ -35,13 +37,21 @@ def children_row(token: str, *children: tuple[str, list[str]]) -> dict[str, obje
 
 
 def grown() -> Lineage:
-    """Return a lineage with a partition in every state."""
+    """Return a lineage with a partition in every state but the one that follows from another."""
     announced = [ChildAnnouncement(1, START, token, ("",)) for token in ("a", "b")]
     root = WindowReport("", START - 1, START - 1, WindowOutcome.FINISHED)
     first = advance(begin(START), 1, [root], announced)
-    ended = WindowReport("a", START - 1, START + 9, WindowOutcome.FINISHED)
+    finished = WindowReport("a", START - 1, START + 9, WindowOutcome.FINISHED)
     merged = [ChildAnnouncement(2, START + 10, "c", ("a", "b"))]
-    return advance(first, 2, [ended], merged)
+    second = advance(first, 2, [finished], merged)
+    beside = [ChildAnnouncement(3, START + 4, "d", ("b",))]
+    read = [WindowReport("b", START - 1, START + 5, WindowOutcome.COMPLETE)]
+    ended = WindowReport("d", START + 3, START + 5, WindowOutcome.ENDED)
+    lineage = advance(second, 3, [*read, ended], beside)
+    assert {*PartitionState} - {PartitionState.SCHEDULED} == {
+        partition.state for partition in lineage.partitions.values()
+    }
+    return lineage
 
 
 def test_control_rows_are_those_of_one_cycle(pipeline: Pipeline) -> None:
@@ -52,6 +62,8 @@ def test_control_rows_are_those_of_one_cycle(pipeline: Pipeline) -> None:
         opening(1, 100, START),
         children_row("", ("a", []), ("b", [""])),
         children_row("a", ("c", ["a", "b"])),
+        children_row("b", ("d", []), kind=RecordKind.PARTITION_START),
+        children_row("b", ("a", ["b"]), kind=RecordKind.PARTITION_EVENT),
         window_row(planned, WindowOutcome.FINISHED, records=1),
     ]
     append_raw(pipeline, 2, rows, START)
@@ -63,6 +75,7 @@ def test_control_rows_are_those_of_one_cycle(pipeline: Pipeline) -> None:
         ChildAnnouncement(2, start, "a", ("",)),
         ChildAnnouncement(2, start, "b", ("",)),
         ChildAnnouncement(2, start, "c", ("a", "b")),
+        ChildAnnouncement(2, start, "d", ("b",)),
     }
     assert control.records[RecordKind.DATA_CHANGE] == 1
 

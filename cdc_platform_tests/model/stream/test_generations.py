@@ -84,6 +84,20 @@ def test_generations_of_one_cycle_make_the_lineage_that_several_cycles_make() ->
     }
 
 
+def test_a_partition_that_starts_beside_another_is_read_with_it() -> None:
+    """The one that announces it has been read beyond its start, and goes on."""
+    generations = Generations(END, ())
+    start = announced("b", 2_000, "a")
+    assert generations.after(PartitionEnd("a", END, (start,))) == [ReadWindow("b", 1_999, END)]
+
+
+def test_a_partition_that_the_read_begins_with_is_not_followed() -> None:
+    """Announcing it is a repetition."""
+    generations = Generations(END, ())
+    generations.begin(["a", "b"])
+    assert generations.after(PartitionEnd("a", END, (announced("b", 2_000, "a"),))) == []
+
+
 def test_parents_that_ended_are_listed_while_a_child_waits_for_another() -> None:
     """A read in which the other parent ends can go on with the child."""
     root = [WindowReport("", 999, 999, WindowOutcome.FINISHED)]

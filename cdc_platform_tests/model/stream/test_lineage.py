@@ -1,6 +1,7 @@
 """Lineage: partitions start once, end with children, and hold the watermark until they are read."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -171,6 +172,85 @@ def test_parent_stays_until_all_its_children_are_read() -> None:
     lineage = advance(lineage, 4, [complete("d", 1_999, 4_000)], [])
     assert set("abcd") == set(prune(lineage, 1_999).partitions) - {""}
     assert set("bcd") == set(prune(lineage, 2_000).partitions)
+
+
+def beside(*reports: WindowReport, start: int = 1_500) -> Lineage:
+    """Return the lineage after a cycle in which `a` announced `c`, which starts while `a` goes on."""
+    return advance(two_partitions(), 2, reports, [ChildAnnouncement(2, start, "c", ("a",))])
+
+
+def test_a_partition_that_starts_beside_another_is_read_at_once() -> None:
+    """Its parent need not end: that has been read beyond the start, from which on the partition is read."""
+    lineage = beside(complete("a", 999, 2_000), complete("b", 999, 2_000))
+    assert PartitionState.RUNNING is lineage.partitions["a"].state
+    assert plan_windows(lineage, clock_micros=2_001) == (ReadWindow("c", 1_499, 2_000),)
+    assert watermark_micros(lineage) == 1_499
+    assert violations(lineage) == []
+
+
+def test_one_cycle_may_read_what_starts_in_it() -> None:
+    """A partition that starts and ends within the windows of one cycle is read in that cycle."""
+    ended = WindowReport("c", 1_499, 1_700, WindowOutcome.ENDED)
+    lineage = beside(ended, complete("a", 999, 2_000), complete("b", 999, 2_000))
+    assert PartitionState.ENDED is lineage.partitions["c"].state
+    assert watermark_micros(lineage) == 2_000
+    assert violations(lineage) == []
+
+
+def test_what_ended_without_children_is_pruned() -> None:
+    """Nothing continues it, so it is forgotten; one that announced a partition stays until that is read."""
+    ended = WindowReport("a", 999, 1_600, WindowOutcome.ENDED)
+    lineage = beside(ended, complete("b", 999, 2_000))
+    assert violations(lineage) == []
+    assert set("abc") == set(prune(lineage, 9_000).partitions)
+    lineage = advance(lineage, 3, [complete("c", 1_499, 2_500)], [])
+    assert set("bc") == set(prune(lineage, 9_000).partitions)
+    assert set("abc") <= set(prune(lineage, 1_600).partitions)
+
+
+def test_another_announcement_of_a_known_partition_changes_nothing() -> None:
+    """Two partitions may announce one, the second when that has been read already."""
+    lineage = beside(complete("a", 999, 2_000))
+    lineage = advance(lineage, 3, [complete("c", 1_499, 1_800)], [])
+    again = ChildAnnouncement(4, 1_500, "c", ("b",))
+    known = lineage.partitions["c"]
+    assert known == advance(lineage, 4, [complete("b", 999, 2_000)], [again]).partitions["c"]
+
+
+def test_a_partition_that_starts_again_after_its_end_is_refused() -> None:
+    """Its token would not be read any more, so that what follows would be lost."""
+    ended = WindowReport("c", 1_499, 1_700, WindowOutcome.ENDED)
+    lineage = beside(ended, complete("a", 999, 2_000))
+    again = ChildAnnouncement(3, 1_900, "c", ("b",))
+    with pytest.raises(PartitionBoundsInvalid, match="announced again, for a start after its end"):
+        advance(lineage, 3, [complete("b", 999, 2_000)], [again])
+
+
+def test_an_end_without_a_start_is_refused() -> None:
+    """A partition that nobody announced has not been read, whatever a report says of it."""
+    ended = WindowReport("nobody", 999, 1_700, WindowOutcome.ENDED)
+    with pytest.raises(PartitionBoundsInvalid, match="is unknown"):
+        advance(two_partitions(), 2, [ended], [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # Its parent would still have to be read up to its start.
+        ({"position_micros": 1_200}, "was started before its parent"),
+        ({"position_micros": 1_200, "state": PartitionState.ENDED}, "starts after its parent"),
+        # It would have children that continue it, and these begin where it ends.
+        ({"state": PartitionState.FINISHED}, "does not start where its parent"),
+    ],
+)
+def test_a_start_that_its_parent_does_not_reach_is_a_violation(
+    changes: dict[str, Any], expected: str
+) -> None:
+    """A partition beside its parent has been announced by a record that was read."""
+    lineage = beside(complete("a", 999, 2_000))
+    parent = replace(lineage.partitions["a"], **changes)
+    (problem,) = violations(replace(lineage, partitions={**lineage.partitions, "a": parent}))
+    assert expected in problem
 
 
 @given(streams(max_transactions=3))

@@ -127,7 +127,8 @@ class FakeServer:
 
     def settings(self, **changes: Any) -> SpannerSettings:
         """Return settings that lead here and lose little time."""
-        fields = {"backoff_initial_s": 0.001, "max_attempts": 3, "dialect": "googlesql", **changes}
+        fields: dict[str, Any] = {"backoff_initial_s": 0.001, "max_attempts": 3, "dialect": "googlesql"}
+        fields |= {"partition_mode": "IMMUTABLE_KEY_RANGE", **changes}
         return SpannerSettings("p", "i", "d", "stream", emulator_host=self.host, **fields)
 
     def create_session(self, request: CreateSessionRequest, _context: Any) -> Session:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -14,19 +14,26 @@ from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339, to_d
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import (
     Dialect,
+    PartitionMode,
     RecordSequences,
     RootParents,
     SimulatorSettings,
 )
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform_tests.sources.spanner.messages import message_record
 
 SIMULATOR: Final = "simulator"
 EMULATOR: Final = "emulator"
+MOVING: Final = "moving_simulator"
+"""The simulator, with mutable key ranges."""
 DATA: Final = "data_change_record"
 HEARTBEAT: Final = "heartbeat_record"
 CHILDREN: Final = "child_partitions_record"
 CHANGE_STREAM: Final = "bank_changes"
+START: Final = "partition_start_record"
 HEARTBEAT_MS: Final = 100
+LONGEST_QUERY: Final = timedelta(minutes=20)
+"""Of a stream with mutable key ranges, whose queries need an end."""
 
 GOOGLESQL_DDL: Final = (
     """CREATE TABLE accounts (
@@ -74,6 +81,11 @@ class Server:
         """Whether the database speaks GoogleSQL."""
         return self.dialect is Dialect.GOOGLESQL
 
+    @property
+    def has_moving_keys(self) -> bool:
+        """Whether keys move between the partitions of the stream."""
+        return self.name == MOVING
+
     def now(self) -> datetime:
         """Return the time of the server."""
         moment: datetime = self.select("SELECT CURRENT_TIMESTAMP")[0][0]
@@ -96,7 +108,8 @@ class Server:
                 f"{name} => @p{n}" for n, name in enumerate(names, start=1)
             )
             return f"SELECT ChangeRecord FROM READ_{stream}({argument_list})"
-        return f'SELECT * FROM "spanner"."read_json_{stream}"({arguments or "$1, $2, $3, $4, null"})'
+        form = "read_proto_bytes" if self.has_moving_keys else "read_json"
+        return f'SELECT * FROM "spanner"."{form}_{stream}"({arguments or "$1, $2, $3, $4, null"})'
 
     def read(
         self,
@@ -111,6 +124,8 @@ class Server:
         """Yield the change records of a query, each as an object with the name of its kind."""
         from google.cloud.spanner_v1 import param_types
 
+        if end is None and start is not None and self.has_moving_keys:
+            end = start + LONGEST_QUERY
         types = (param_types.TIMESTAMP, param_types.TIMESTAMP, param_types.STRING, param_types.INT64)
         with self.database.snapshot(**(snapshot or {})) as reading:
             rows = reading.execute_sql(
@@ -120,7 +135,7 @@ class Server:
                 timeout=300,
             )
             for row in rows:
-                yield _record(row[0])
+                yield message_record(row[0], self.dialect) if self.has_moving_keys else _record(row[0])
 
     def refusal(self, *arguments: Any, **options: Any) -> Refused:
         """Return how the server refuses a change stream query; fail when it answers."""
@@ -147,7 +162,7 @@ Partitions = dict[str, list[Record]]
 
 
 def read_all(server: Server, end_micros: int) -> Partitions:
-    """Return the records of all partitions up to a moment, each partition read after all its parents."""
+    """Return the records of all partitions up to a moment, each partition after all its parents."""
     start = to_datetime(server.created_micros)
     partitions: Partitions = {"": list(server.read(start))}
     waiting = children_of(partitions[""])
@@ -163,18 +178,26 @@ def read_all(server: Server, end_micros: int) -> Partitions:
                 partitions[token] = list(
                     server.read(to_datetime(start_micros), to_datetime(end_micros), token)
                 )
-                waiting |= children_of(partitions[token])
+                announced = children_of(partitions[token])
+                waiting |= {child: at for child, at in announced.items() if child not in partitions}
     return partitions
 
 
 def children_of(records: list[Record]) -> dict[str, tuple[int, list[str]]]:
     """Return start and parents of the children that records announce, by token."""
-    return {
+    children = {
         child["token"]: (micros(record), child["parent_partition_tokens"])
         for record in records
         if CHILDREN in record
         for child in record[CHILDREN]["child_partitions"]
     }
+    started: dict[str, tuple[int, list[str]]] = {
+        token: (micros(record), [])
+        for record in records
+        if START in record
+        for token in record[START]["partition_tokens"]
+    }
+    return children | started
 
 
 def data_of(records: list[Record]) -> list[Record]:
@@ -185,7 +208,8 @@ def data_of(records: list[Record]) -> list[Record]:
 def micros(record: Mapping[str, Any]) -> int:
     """Return the timestamp of a record of any kind, or of its fields."""
     fields = next(iter(record.values())) if len(record) == 1 and "timestamp" not in record else record
-    timestamp = fields.get("commit_timestamp") or fields.get("start_timestamp") or fields["timestamp"]
+    names = ("commit_timestamp", "start_timestamp", "end_timestamp", "timestamp")
+    timestamp = next(fields[name] for name in names if fields.get(name))
     return from_rfc3339(timestamp if isinstance(timestamp, str) else timestamp.rfc3339())
 
 
@@ -219,7 +243,9 @@ def _record(value: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def open_simulator(dialect: Dialect) -> Iterator[Server]:
+def open_simulator(
+    dialect: Dialect, partition_mode: PartitionMode = PartitionMode.IMMUTABLE_KEY_RANGE
+) -> Iterator[Server]:
     """Yield the simulator with a young stream whose partitions churn, and every form that Spanner has."""
     settings = SimulatorSettings(
         seed=11,
@@ -229,11 +255,13 @@ def open_simulator(dialect: Dialect) -> Iterator[Server]:
         partitions=3,
         partition_life_s=1.5,
         history_s=8,
+        partition_mode=partition_mode,
         root_parents=RootParents.NULL,
         record_sequences=RecordSequences.MIXED,
     )
     with Simulator(settings) as simulator, connected(simulator) as database:
-        yield Server(SIMULATOR, dialect, simulator.host, database, simulator.origin_micros, simulator)
+        name = MOVING if partition_mode is PartitionMode.MUTABLE_KEY_RANGE else SIMULATOR
+        yield Server(name, dialect, simulator.host, database, simulator.origin_micros, simulator)
 
 
 @contextmanager

@@ -44,7 +44,7 @@ class Database:
     def query(self, start_micros: int | None = None, end_micros: int | None = None) -> Query:
         """Return a query that is right, apart from its bounds."""
         start = self.now_micros if start_micros is None else start_micros
-        return change_stream_query("s", "", start, end_micros or start, 1000, self.dialect)
+        return change_stream_query("s", "", start, end_micros or start, 1000, self.client.read_function)
 
     def with_argument(self, position: int, text: str | None) -> Query:
         """Return the query with another text for one of its five arguments."""
@@ -161,7 +161,9 @@ def test_start_outside_the_life_of_a_partition(database: Database) -> None:
     end_micros, child = from_datetime(end["record_timestamp"]), end["child_partitions"][0]["token"]
 
     for name, start_micros in ((token, end_micros + 1), (child, end_micros - 1)):
-        query = change_stream_query("s", name, start_micros, start_micros, 1000, database.dialect)
+        query = change_stream_query(
+            "s", name, start_micros, start_micros, 1000, database.client.read_function
+        )
         error = refusal(database, query)
         assert_refused(error, PartitionBoundsInvalid, "invalid for the partition", "outside its life")
 
@@ -236,7 +238,7 @@ def translated(error: Any) -> SourceError:
 def test_stream_that_is_not_there(database: Database) -> None:
     """An unknown stream leads to its name; in PostgreSQL the case of a name may be all that is wrong."""
     query = change_stream_query(
-        "S_nope", "", database.now_micros, database.now_micros, 1000, database.dialect
+        "S_nope", "", database.now_micros, database.now_micros, 1000, database.client.read_function
     )
     error = refusal(database, query)
     if database.dialect is Dialect.POSTGRESQL:
@@ -303,6 +305,6 @@ def test_refusal_that_the_emulator_never_gives(
     with fake_server(Answer((), code, said)) as server:
         client = SpannerClient(server.settings(dialect=dialect.value))
         with pytest.raises(SourceError) as caught:
-            client.fetch(change_stream_query("s", "token", 1, 2, 1000, dialect))
+            client.fetch(change_stream_query("s", "token", 1, 2, 1000, client.read_function))
         client.close()
     assert_refused(caught.value, error, said, advice)

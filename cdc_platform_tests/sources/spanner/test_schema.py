@@ -283,10 +283,10 @@ def test_a_stream_of_tables_without_a_key_column_is_refused() -> None:
         describe_stream(SpannerClient(server.settings()))
 
 
-def test_mutable_key_ranges_are_refused() -> None:
-    """A stream of the other partition mode is recognised before it is read."""
+def test_placements_are_refused() -> None:
+    """A stream with a read function for each placement is recognised before it is read."""
     dialect, stream = Answer([["GOOGLE_STANDARD_SQL"]]), Answer([[True]])
-    options = Answer([["partition_mode", "MUTABLE_KEY_RANGE"]], columns=2)
+    options = Answer([["per_placement_tvf", "true"]], columns=2)
     with fake_server(dialect, stream, options) as server, pytest.raises(PartitionModeUnsupported):
         describe_stream(SpannerClient(server.settings()))
 

@@ -7,6 +7,7 @@ metrics exporter and decodes every value; the generated client below it does non
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
@@ -23,10 +24,11 @@ from cdc_platform.sources.channels import keep_out_of_forks
 from cdc_platform.sources.retries import Retries
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.failures import to_source_error
-from cdc_platform.sources.spanner.client.query import DIALECT_QUERY, Query, to_request
+from cdc_platform.sources.spanner.client.query import DIALECT_QUERY, Query, ReadFunction, to_request
 from cdc_platform.sources.spanner.client.silence import unless_silent
 from cdc_platform.sources.spanner.client.wire import BOOL_TAG, boolean, rows_parser, text
-from cdc_platform.sources.spanner.spanner_settings import Dialect, SpannerSettings
+from cdc_platform.sources.spanner.information_schema import INFORMATION_SCHEMAS
+from cdc_platform.sources.spanner.spanner_settings import Dialect, PartitionMode, SpannerSettings
 
 _DIALECTS: Final = {"GOOGLE_STANDARD_SQL": Dialect.GOOGLESQL, "POSTGRESQL": Dialect.POSTGRESQL}
 _LOCAL_CHANNEL_OPTIONS: Final = (
@@ -49,6 +51,7 @@ class SpannerClient:
         self._call: Any = None
         self._session: str | None = None
         self._dialect: Dialect | None = None
+        self._options: dict[str, str] | None = None
 
     def rows(self, query: Query, deadline_s: float | None = None) -> Iterator[list[bytes]]:
         """Yield the rows of one attempt as protobuf values in bytes.
@@ -186,6 +189,39 @@ class SpannerClient:
             )
         self._dialect = _DIALECTS[spoken]
         return self._dialect
+
+    @property
+    def partition_mode(self) -> PartitionMode:
+        """The partition mode that the setting names, else the one among the options of the stream.
+
+        Raises:
+            SourceError: The database was asked, and did not answer.
+        """
+        if self.settings.partition_mode is not None:
+            return PartitionMode(self.settings.partition_mode)
+        options = self.fetch_options() if self._options is None else self._options
+        is_mutable = options.get("partition_mode", "").strip("'\"") == PartitionMode.MUTABLE_KEY_RANGE
+        return PartitionMode.MUTABLE_KEY_RANGE if is_mutable else PartitionMode.IMMUTABLE_KEY_RANGE
+
+    @property
+    def read_function(self) -> ReadFunction:
+        """The read function of the change stream.
+
+        Raises:
+            SourceError: The database was asked for its dialect or the mode of the stream, and did not answer.
+        """
+        if self.dialect is Dialect.GOOGLESQL:
+            return ReadFunction.OF_GOOGLESQL
+        if self.partition_mode is PartitionMode.MUTABLE_KEY_RANGE:
+            return ReadFunction.OF_POSTGRESQL_MESSAGES
+        return ReadFunction.OF_POSTGRESQL
+
+    def fetch_options(self, read_micros: int | None = None) -> dict[str, str]:
+        """Return the options of the change stream by name, now or at a timestamp."""
+        query = INFORMATION_SCHEMAS[self.dialect].options(self.settings.change_stream)
+        rows = self.fetch_texts(replace(query, read_micros=read_micros))
+        self._options = {str(key): str(value) for key, value in rows}
+        return self._options
 
     def attempts(self) -> Retries:
         """Return a new count of attempts, with the limits of the settings."""

@@ -48,9 +48,9 @@ _UNREACHABLE_ADVICE: Final = (
 _DROPPED_ADVICE: Final = f"The stream was dropped, and its records with it. {_LOST_ADVICE}"
 _CASE_ADVICE: Final = (
     "Names in PostgreSQL count upper and lower case: write `change_stream` exactly as "
-    "SELECT change_stream_name FROM information_schema.change_streams lists it; a stream with "
-    "partition_mode = MUTABLE_KEY_RANGE has no such function and cannot be read. Or was the stream dropped? "
-    f"{_LOST_ADVICE}"
+    "SELECT change_stream_name FROM information_schema.change_streams lists it. The "
+    "read function depends on the stream's partition_mode: can this account see it in "
+    f"information_schema.change_stream_options? Or was the stream dropped? {_LOST_ADVICE}"
 )
 _HEARTBEAT_ADVICE: Final = "Set `heartbeat_ms` to a number within the limits that Spanner names"
 _OURS_ADVICE: Final = (

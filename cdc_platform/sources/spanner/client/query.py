@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final
 
 from cdc_platform.model.base.names import ROOT_TOKEN, quote_postgresql, quote_spanner
@@ -21,11 +22,22 @@ CHANGE_RECORD_QUERY: Final = (
     "heartbeat_milliseconds => @heartbeat_milliseconds, "
     "read_options => @read_options)"
 )
-JSON_RECORD_QUERY: Final = 'SELECT * FROM "spanner".{function}($1,$2,$3,$4,$5)'
+POSTGRESQL_RECORD_QUERY: Final = 'SELECT * FROM "spanner".{function}($1,$2,$3,$4,$5)'
 DIALECT_QUERY: Final = (
     "SELECT option_value FROM information_schema.database_options WHERE option_name = 'database_dialect'"
 )
 """Understood in both dialects, and so the query that says which one it is."""
+
+
+class ReadFunction(StrEnum):
+    """Read function of a change stream, by the beginning of its name; the stream's name ends it."""
+
+    OF_GOOGLESQL = "READ_"
+    """Returns structs, or messages where the partition mode is MUTABLE_KEY_RANGE."""
+    OF_POSTGRESQL = "read_json_"
+    """Returns JSON objects."""
+    OF_POSTGRESQL_MESSAGES = "read_proto_bytes_"
+    """Returns messages: it is there in place of the other one where the mode is MUTABLE_KEY_RANGE."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +63,7 @@ def change_stream_query(
     start_inclusive_micros: int,
     end_inclusive_micros: int,
     heartbeat_ms: int,
-    dialect: Dialect = Dialect.GOOGLESQL,
+    read_function: ReadFunction = ReadFunction.OF_GOOGLESQL,
 ) -> Query:
     """Return the query for the records of one partition; Spanner counts both ends in.
 
@@ -65,12 +77,13 @@ def change_stream_query(
         "heartbeat_milliseconds": Parameter(INT64, str(heartbeat_ms)),
         "read_options": Parameter(STRING_ARRAY, None),
     }
-    if dialect is Dialect.GOOGLESQL:
-        function = quote_spanner(f"READ_{change_stream}")
+    function = f"{read_function}{change_stream}"
+    if read_function is ReadFunction.OF_GOOGLESQL:
+        function = quote_spanner(function)
         return Query(CHANGE_RECORD_QUERY.format(function=function), parameters)
-    function = quote_postgresql(f"read_json_{change_stream}")
+    function = quote_postgresql(function)
     return Query(
-        JSON_RECORD_QUERY.format(function=function),
+        POSTGRESQL_RECORD_QUERY.format(function=function),
         {f"p{number}": parameter for number, parameter in enumerate(parameters.values(), start=1)},
     )
 

@@ -14,7 +14,15 @@ from cdc_platform.model.stream.lineage import ChildAnnouncement
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.sound_rows import MOST_TEXT_CHARACTERS, safe_text, safe_value, sound_batches
-from cdc_platform.sources.spanner.stream.record_rows import CHILDREN, DATA, HEARTBEAT, MOD_PARTS, RecordRow
+from cdc_platform.sources.spanner.stream.record_rows import (
+    CHILDREN,
+    DATA,
+    END,
+    HEARTBEAT,
+    MOD_PARTS,
+    START,
+    RecordRow,
+)
 
 _COLUMN: Final = {name: position for position, name in enumerate(RecordRow._fields)}
 _KIND: Final = _COLUMN["kind"]
@@ -32,6 +40,7 @@ class RecordBatchBuilder:
     def __init__(self, cycle: int, window: ReadWindow) -> None:
         self.complete_micros = window.start_exclusive_micros
         self.child_micros: int | None = None
+        self.end_micros: int | None = None
         self.counts: Counter[str] = Counter()
         self.text_bytes = 0
         self._cycle, self._window = cycle, window
@@ -50,7 +59,7 @@ class RecordBatchBuilder:
     @property
     def is_closed(self) -> bool:
         """Whether a record has shown that none can follow in this window; children do not: others may."""
-        return self.complete_micros >= self._window.end_inclusive_micros
+        return self.end_micros is not None or self.complete_micros >= self._window.end_inclusive_micros
 
     @property
     def children(self) -> tuple[ChildAnnouncement, ...]:
@@ -78,8 +87,11 @@ class RecordBatchBuilder:
                 self.text_bytes += sum(map(len, filter(None, row.mods or ())))
             elif row.kind == HEARTBEAT and micros > self.complete_micros:
                 self._complete(micros)
-            elif row.kind == CHILDREN:
+            elif row.kind in (CHILDREN, START):
                 self._announce(row)
+            elif row.kind == END:
+                self._complete(micros)
+                self.end_micros = micros
 
     def take_complete(self) -> pa.RecordBatch:
         """Give out the records up to `complete_micros`; the others stay."""
@@ -97,11 +109,16 @@ class RecordBatchBuilder:
         self._complete_rows = len(self._rows)
         if self.child_micros is not None and self.child_micros > self.complete_micros:
             self.child_micros = None
-            self._children.clear()
+        self._children = {
+            token: child
+            for token, child in self._children.items()
+            if child.start_micros <= self.complete_micros
+        }
 
     def _announce(self, row: RecordRow) -> None:
         micros = row.record_timestamp
-        self.child_micros = micros if self.child_micros is None else min(micros, self.child_micros)
+        if row.kind == CHILDREN or self._window.token == ROOT_TOKEN:
+            self.child_micros = micros if self.child_micros is None else min(micros, self.child_micros)
         for child in row.child_partitions or ():
             announcement = ChildAnnouncement.of(self._cycle, micros, child, announced_by=self._window.token)
             self._children[announcement.token] = announcement
@@ -168,7 +185,7 @@ def window_batch(cycle: int, report: WindowReport, counts: Counter[str]) -> pa.R
         "outcome": report.outcome.value,
         "data_change_records": counts[DATA],
         "heartbeat_records": counts[HEARTBEAT],
-        "child_partitions_records": counts[CHILDREN],
+        "child_partitions_records": counts[CHILDREN] + counts[START],
         "error": report.error,
     }
     row = {

@@ -13,7 +13,6 @@ from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.stream.ordering_key import record_order
 from cdc_platform.sources.spanner.client.wire import MISSHAPEN, boolean, items, moment_of, required_text, text
-from cdc_platform.sources.spanner.stream.partition_mode import check_record_column
 from cdc_platform.sources.spanner.stream.record_rows import (
     CHILDREN,
     DATA,
@@ -74,10 +73,8 @@ def check_layout(fields: Any) -> None:
     Fields that Spanner appends to the documented ones do no harm.
 
     Raises:
-        PartitionModeUnsupported: Records come as messages.
         RecordUnreadable: They are not there.
     """
-    check_record_column(fields)
     kinds = _struct_fields(fields[0]) if fields else ()
     names = tuple(kind.name for kind in kinds)
     data = tuple(field.name for field in _struct_fields(kinds[0])) if kinds else ()

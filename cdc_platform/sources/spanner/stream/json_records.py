@@ -12,11 +12,6 @@ from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.stream.ordering_key import record_order
 from cdc_platform.sources.spanner.client.wire import MISSHAPEN, moment_of, required_text
 from cdc_platform.sources.spanner.stream.decode import KIND_FIELDS
-from cdc_platform.sources.spanner.stream.partition_mode import (
-    MUTABLE_KINDS,
-    check_record_column,
-    mutable_records,
-)
 from cdc_platform.sources.spanner.stream.record_rows import (
     CHILDREN,
     DATA,
@@ -45,7 +40,6 @@ def decode_json_record(change_record: bytes) -> list[RecordRow]:
     A malformed data change record is a fault if it tells its transaction.
 
     Raises:
-        PartitionModeUnsupported: The record reports key ranges that move.
         RecordUnreadable: The value has not the documented shape.
     """
     try:
@@ -58,8 +52,6 @@ def decode_json_record(change_record: bytes) -> list[RecordRow]:
             return [_children_row(record)]
     except MISSHAPEN as error:
         raise unreadable(change_record, error) from error
-    if kind in MUTABLE_KINDS:
-        raise mutable_records(f"a {kind}")
     raise unreadable(change_record, ValueError(f"unknown kind {kind!r}"))
 
 
@@ -67,10 +59,8 @@ def check_json_layout(fields: Any) -> None:
     """Check that a row has one column of JSON.
 
     Raises:
-        PartitionModeUnsupported: Records come as messages.
         RecordUnreadable: It has other columns.
     """
-    check_record_column(fields)
     codes = [getattr(field.type_.code, "name", str(field.type_.code)) for field in fields or ()]
     if codes not in (["JSON"], ["STRING"]):
         raise RecordUnreadable(

@@ -8,6 +8,7 @@ from cdc_platform.sources.spanner.client.wire import MISSHAPEN
 from cdc_platform.sources.spanner.stream.batches import to_batch
 from cdc_platform.sources.spanner.stream.decode import data_row
 from cdc_platform.sources.spanner.stream.json_records import data_row as json_data_row
+from cdc_platform.sources.spanner.stream.message_records import MESSAGE_PREFIX, data_row_of_text
 from cdc_platform.sources.spanner.stream.record_rows import RecordRow
 
 
@@ -30,4 +31,6 @@ def decode_again(cycle: int, token: str, sequence: str, record_text: str) -> pa.
 def _decoded(record_text: str) -> RecordRow:
     if record_text.startswith("{"):
         return json_data_row(json.loads(record_text))
+    if record_text.startswith(MESSAGE_PREFIX):
+        return data_row_of_text(record_text)
     return data_row(record_text.encode("latin-1"))

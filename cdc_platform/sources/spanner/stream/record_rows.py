@@ -1,4 +1,4 @@
-"""Row of a record: what both dialects make of a change record, malformed ones included."""
+"""Row of a record: what every form of change records becomes, malformed ones included."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -15,6 +15,9 @@ _INT64_BITS: Final = 64
 DATA: Final = RecordKind.DATA_CHANGE.value
 HEARTBEAT: Final = RecordKind.HEARTBEAT.value
 CHILDREN: Final = RecordKind.CHILD_PARTITIONS.value
+START: Final = RecordKind.PARTITION_START.value
+END: Final = RecordKind.PARTITION_END.value
+EVENT: Final = RecordKind.PARTITION_EVENT.value
 
 ModTexts: TypeAlias = tuple[str | None, ...]
 """Keys, new values and old values of each mod, as the source wrote them, all in one row.

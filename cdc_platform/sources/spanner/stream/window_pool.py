@@ -1,6 +1,6 @@
 """Reads the windows of one task, several at a time: most of them only wait for the source.
 
-If a partition ends within its window, its children are read with it, generation by generation.
+If a partition announces others within its window, these are read with it, generation by generation.
 """
 
 import threading
@@ -44,6 +44,8 @@ def read_together(
     if len(windows) == 1 and generations is None:
         yield from read(windows[0])
         return
+    if generations is not None:
+        generations.begin(window.token for window in windows)
     yield from _Pool(read, windows, generations).batches()
 
 
@@ -99,7 +101,7 @@ class _Pool:
     def _hand_over(
         self, batches: Generator[pa.RecordBatch, None, PartitionEnd | None]
     ) -> PartitionEnd | None:
-        """Hand over the batches of a window, and return the end of its partition if the window reached it."""
+        """Hand over the batches of a window, and return what its read returned; None if it was stopped."""
         while True:
             try:
                 batch = next(batches)

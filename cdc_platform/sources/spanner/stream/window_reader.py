@@ -1,6 +1,7 @@
 """Reads one window to its end, or as far as the source lets it."""
 
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,13 +16,16 @@ from cdc_platform.sources.spanner.spanner_settings import Dialect
 from cdc_platform.sources.spanner.stream.batches import RecordBatchBuilder, window_batch
 from cdc_platform.sources.spanner.stream.decode import check_layout, decode_change_record
 from cdc_platform.sources.spanner.stream.json_records import check_json_layout, decode_json_record
+from cdc_platform.sources.spanner.stream.message_records import decode_message, has_messages
 from cdc_platform.sources.spanner.stream.record_rows import RecordRow
 
 RECORDS_PER_BATCH: Final = 8192
 TEXT_BYTES_PER_BATCH: Final = 4 * 1024 * 1024
 """A task reads several windows at a time, and each has a batch of its own."""
 
-RecordForm = tuple[Callable[[Any], None], Callable[[bytes], list[RecordRow]]]
+Decode = Callable[[bytes], list[RecordRow]]
+"""Takes the records from a row."""
+RecordForm = tuple[Callable[[Any], None], Decode]
 """Functions that check the columns of a query's result, and that take the records from a row."""
 RECORD_FORMS: Final[dict[Dialect, RecordForm]] = {
     Dialect.GOOGLESQL: (check_layout, decode_change_record),
@@ -34,7 +38,7 @@ def read_window(
 ) -> Generator[pa.RecordBatch, None, PartitionEnd | None]:
     """Yield the records of a window, each once, and then the row that reports on it.
 
-    Returns the end of the partition if the window reached it.
+    Returns how far the partition was read, unless the read was interrupted.
 
     A failure of the source does not raise: the report says `interrupted`, with the error, and ends at the
     last timestamp up to which nothing is missing; records after it are not given out.
@@ -44,14 +48,15 @@ def read_window(
     try:
         yield from _read_to_end(client, builder, window)
     except SourceError as failure:
-        error = failure
+        # What fails after the partition's last record takes nothing away.
+        error = failure if builder.end_micros is None else None
         builder.forget_incomplete()
     last = builder.take_all()
     if last.num_rows:
         yield last
     report = _report(builder, window, error)
     yield window_batch(cycle, report, builder.counts)
-    if report.outcome is not WindowOutcome.FINISHED:
+    if report.outcome is WindowOutcome.INTERRUPTED:
         return None
     return PartitionEnd(window.token, report.end_inclusive_micros, builder.children)
 
@@ -62,6 +67,8 @@ def _report(builder: RecordBatchBuilder, window: ReadWindow, error: SourceError 
     elif builder.child_micros is not None:
         # The children begin at this timestamp, so the partition is complete right before it.
         outcome, end_micros = WindowOutcome.FINISHED, builder.child_micros - 1
+    elif builder.end_micros is not None:
+        outcome, end_micros = WindowOutcome.ENDED, builder.end_micros
     else:
         outcome, end_micros = WindowOutcome.COMPLETE, window.end_inclusive_micros
     message = None if error is None else f"{type(error).__name__}: {error}"
@@ -106,6 +113,8 @@ def _read_with_retries(
             if builder.complete_micros > before_micros:
                 attempts.progressed()
             builder.forget_incomplete()
+            if builder.end_micros is not None:
+                return
             attempts.failed(error)
         else:
             return
@@ -121,15 +130,24 @@ def _read_once(
         # Asked for one microsecond more than needed: records exactly at a query's end are never relied on.
         window.end_inclusive_micros + 1,
         client.settings.heartbeat_ms,
-        client.dialect,
+        client.read_function,
     )
-    check, decode = RECORD_FORMS[client.dialect]
     assembler = RowAssembler()
-    for number, row in enumerate(client.stream(query, assembler)):
-        if number == 0:
-            check(assembler.fields)
+    decode: Decode | None = None
+    for row in client.stream(query, assembler):
+        if decode is None:
+            decode = _decoder(assembler.fields, client.dialect, window.token)
         builder.add(decode(row[0]))
         if len(builder) >= RECORDS_PER_BATCH or builder.text_bytes >= TEXT_BYTES_PER_BATCH:
             batch = builder.take_complete()
             if batch.num_rows:
                 yield batch
+
+
+def _decoder(fields: Any, dialect: Dialect, token: str) -> Decode:
+    """Return what takes the records from a row of a result with these columns."""
+    if has_messages(fields):
+        return partial(decode_message, token=token)
+    check, decode = RECORD_FORMS[dialect]
+    check(fields)
+    return decode

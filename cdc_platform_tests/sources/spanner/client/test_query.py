@@ -1,7 +1,7 @@
 from google.cloud.spanner_v1.types import ExecuteSqlRequest
 
-from cdc_platform.sources.spanner.client.query import Query, change_stream_query, to_request
-from cdc_platform.sources.spanner.spanner_settings import Dialect, Priority, SpannerSettings
+from cdc_platform.sources.spanner.client.query import Query, ReadFunction, change_stream_query, to_request
+from cdc_platform.sources.spanner.spanner_settings import Priority, SpannerSettings
 
 SETTINGS = SpannerSettings("p", "i", "d", "s", priority=Priority.LOW, request_tag="cdc_platform/bank")
 
@@ -34,7 +34,7 @@ def test_all_arguments_are_bound_by_name() -> None:
 
 def test_postgresql_binds_by_position() -> None:
     """PostgreSQL's read function is in a schema of its own and gets all five arguments by position."""
-    query = change_stream_query("MyStream", "token", 1_000_000, 2_000_001, 2000, Dialect.POSTGRESQL)
+    query = change_stream_query("MyStream", "token", 1_000_000, 2_000_001, 2000, ReadFunction.OF_POSTGRESQL)
     message = ExecuteSqlRequest.pb(request_of(query))
 
     assert message.sql == 'SELECT * FROM "spanner"."read_json_MyStream"($1,$2,$3,$4,$5)'
@@ -58,7 +58,7 @@ def test_query_without_token_binds_null() -> None:
 def test_name_with_quotes_stays_a_name() -> None:
     """A name cannot end the identifier that it is quoted in."""
     assert r"FROM `READ_a\`b`(" in change_stream_query("a`b", "", 1, 2, 2000).sql
-    postgresql = change_stream_query('a"b', "", 1, 2, 2000, Dialect.POSTGRESQL)
+    postgresql = change_stream_query('a"b', "", 1, 2, 2000, ReadFunction.OF_POSTGRESQL)
     assert 'FROM "spanner"."read_json_a""b"(' in postgresql.sql
 
 

@@ -1,0 +1,157 @@
+"""Change stream partitions with mutable key ranges: keys move between partitions that go on.
+
+A partition gives keys to another one, starts a new one with some of its keys, or gives all of them away and
+ends. What happens at the timestamp of a transaction may come before it or after it.
+"""
+
+from bisect import bisect_left
+from enum import Enum
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from cdc_platform.simulator.history.hours import Opening
+from cdc_platform.simulator.history.partitions import SPACE, Moment, Partition, PartitionTree
+
+
+class ChangeKind(Enum):
+    """Record of a partition about itself."""
+
+    START = "start"
+    """The other partitions begin."""
+    MOVE_IN = "move_in"
+    """It has keys of the other partitions from now on."""
+    MOVE_OUT = "move_out"
+    """The other partitions have keys of it from now on."""
+    END = "end"
+    """It ends; there are no other partitions."""
+
+
+class PartitionChange(NamedTuple):
+    """What one partition reports, in the order in which it happens."""
+
+    moment: Moment
+    number: int
+    partition: Partition
+    kind: ChangeKind
+    others: tuple[str, ...]
+
+
+class MovingKeys(PartitionTree):
+    """All partitions of the history so far; at any moment those that live divide the space.
+
+    A partition may have several ranges of it.
+    """
+
+    def __init__(self, seed: int, origin_micros: int, opening: Opening) -> None:
+        self.changes: list[PartitionChange] = []
+        self._alive: list[Partition] = []
+        super().__init__(seed, origin_micros, opening)
+
+    def live_at(self, micros: int) -> list[Partition]:
+        """Return the partitions with records at a moment or later: also one that ends at it."""
+        return [
+            partition
+            for partition in self._partitions
+            if partition.start_micros <= micros
+            and (partition.end_micros is None or micros <= partition.end_micros)
+        ]
+
+    def changes_between(self, start_micros: int, end_micros: int) -> list[PartitionChange]:
+        """Return what happened in `[start_micros, end_micros)`."""
+        first, end = (
+            bisect_left(self.changes, micros, key=lambda change: change.moment.micros)
+            for micros in (start_micros, end_micros)
+        )
+        return self.changes[first:end]
+
+    @property
+    def live_count(self) -> int:
+        """The number of partitions alive at the end of the generated history."""
+        return len(self._alive)
+
+    def end_next(self, opening: Opening, newest: Moment, next_micros: int | None) -> None:
+        """Let the next partition give keys away: when it is due, or at the commit before or after that."""
+        due_micros, serial = heappop(self._ends)
+        partition = self._partitions[serial]
+        moment = self._moment(due_micros + self._shift_micros, newest, next_micros)
+        surplus, dice = self.live_count - opening.partitions, self._dice.random()
+        if (surplus > 0 or (surplus == 0 and dice < 1 / 3)) and self.live_count > 1:
+            self._give_all(partition, moment)
+            return
+        if surplus < 0 or dice < 2 / 3 or self.live_count == 1:
+            self._start_beside(partition, moment, opening)
+        else:
+            self._give_part(partition, self._other(partition), moment)
+        # Its turn comes again while it has keys; one that gave its last ones away is empty, and goes on.
+        heappush(self._ends, (due_micros + self._life_micros(opening), serial))
+
+    def _moment(self, due_micros: int, newest: Moment, next_micros: int | None) -> Moment:
+        moments = [Moment(due_micros, 0)]
+        if newest.micros >= self._shift_micros + self._open_micros:
+            moments.append(newest)
+        if next_micros is not None:
+            moments.append(Moment(next_micros, 0))
+        # Never before anything that has happened.
+        last = self.changes[-1].moment if self.changes else newest
+        return max(self._dice.choice(moments), newest, last)
+
+    def _start_beside(self, partition: Partition, moment: Moment, opening: Opening) -> None:
+        started = [
+            self._make(SPACE, SPACE, moment.micros, (), opening) for _ in range(self._dice.choice((1, 1, 2)))
+        ]
+        self._report(moment, partition, ChangeKind.START, started)
+        for other in started:
+            self._give_part(partition, other, moment)
+
+    def _give_part(self, partition: Partition, other: Partition, moment: Moment) -> None:
+        """Move a part of one of a partition's ranges, if it has any."""
+        owned = [position for position, owner in enumerate(self._live) if owner is partition]
+        if not owned:
+            return
+        position = self._dice.choice(owned)
+        low, high = self._lows[position], (*self._lows, SPACE)[position + 1]
+        middle = low + int((high - low) * (0.25 + 0.5 * self._dice.random()))
+        if middle > low:
+            self._lows.insert(position + 1, middle)
+            self._live.insert(position + 1, other)
+        else:
+            self._live[position] = other
+        self._moved(partition, [other], moment)
+
+    def _give_all(self, partition: Partition, moment: Moment) -> None:
+        """Move all ranges of a partition, each to any other one, and end it."""
+        receivers: list[Partition] = []
+        for position, owner in enumerate(self._live):
+            if owner is partition:
+                other = self._other(partition)
+                self._live[position] = other
+                receivers += [other] if other not in receivers else []
+        self._moved(partition, receivers, moment)
+        partition.end_micros = moment.micros
+        self._alive.remove(partition)
+        self._report(moment, partition, ChangeKind.END, ())
+
+    def _moved(self, source: Partition, receivers: list[Partition], moment: Moment) -> None:
+        if receivers:
+            self._report(moment, source, ChangeKind.MOVE_OUT, receivers)
+        for receiver in receivers:
+            self._report(moment, receiver, ChangeKind.MOVE_IN, [source])
+        for position in range(len(self._live) - 1, 0, -1):
+            if self._live[position] is self._live[position - 1]:
+                del self._lows[position], self._live[position]
+
+    def _report(
+        self, moment: Moment, partition: Partition, kind: ChangeKind, others: "list[Partition] | tuple[()]"
+    ) -> None:
+        tokens = tuple(other.token for other in others)
+        self.changes.append(PartitionChange(moment, len(self.changes), partition, kind, tokens))
+
+    def _make(
+        self, low: int, high: int, micros: int, parents: tuple[Partition, ...], opening: Opening
+    ) -> Partition:
+        partition = super()._make(low, high, micros, parents, opening)
+        self._alive.append(partition)
+        return partition
+
+    def _other(self, partition: Partition) -> Partition:
+        return self._dice.choice([other for other in self._alive if other is not partition])

@@ -1,0 +1,174 @@
+"""Hazards of mutable key ranges: reader, lineage and log over partitions between which keys move."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from cdc_platform.errors import RetentionExpired
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.state.control import load_lineage, save_lineage
+from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.stream.lineage import PartitionState, prune
+from cdc_platform.model.stream.lineage_rules import violations
+from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome
+from cdc_platform.simulator.history.moving_keys import ChangeKind, MovingKeys, PartitionChange
+from cdc_platform.simulator.wire.problems import Refusal
+from cdc_platform.simulator.wire.simulator_settings import Dialect, Fault, PartitionMode
+from cdc_platform.sources.spanner.client.chunks import RowAssembler
+from cdc_platform.sources.spanner.client.query import change_stream_query
+from cdc_platform.sources.spanner.source import MOST_WINDOW_S, SpannerSource
+from cdc_platform.sources.spanner.stream.window_reader import read_window
+from cdc_platform_tests.simulator.histories import ORIGIN, SECOND
+from cdc_platform_tests.simulator.in_process import Reading, churning, reading
+
+MUTABLE: Final = PartitionMode.MUTABLE_KEY_RANGE
+EVER: Final = 10_000
+
+
+def moving(seconds: float = 3.0, **chosen: Any) -> Reading:
+    """Return a reader at the beginning of a stream whose keys move several times a second."""
+    settings: dict[str, Any] = {"partition_life_s": 0.4, "partition_mode": MUTABLE} | chosen
+    actual = reading(churning(**settings))
+    actual.database.now_micros = ORIGIN + int(seconds * SECOND)
+    return actual
+
+
+def changes_of(actual: Reading, kind: ChangeKind) -> list[PartitionChange]:
+    """Return what happened to partitions up to the present."""
+    tree, now_micros = actual.database.history.tree, actual.database.now_micros
+    assert isinstance(tree, MovingKeys)
+    return [change for change in tree.changes if change.kind is kind and change.moment.micros < now_micros]
+
+
+@pytest.mark.parametrize("kind", list(ChangeKind))
+def test_windows_that_end_at_a_change_of_partitions(kind: ChangeKind) -> None:
+    """A start, a move or an end right before, at or right after a window's end loses and doubles nothing."""
+    whole = moving()
+    whole.catch_up()
+    moments = sorted({change.moment.micros for change in changes_of(whole, kind)})
+    assert len(moments) > 2
+    actual = moving()
+    for number, micros in enumerate(moments):
+        # The window ends one microsecond before the clock.
+        actual.database.now_micros = max(actual.watermark_micros + 2, micros + number % 3)
+        actual.cycle()
+        assert violations(actual.lineage) == []
+    actual.database.now_micros = whole.database.now_micros
+    actual.catch_up()
+    assert whole.log == actual.log == actual.truth()
+
+
+def test_a_move_from_a_partition_that_is_behind() -> None:
+    """The partition that has the keys now is read on, and the log waits at the one that had them."""
+    probe = moving()
+    find = probe.database.history.tree.find
+    # Into a partition that there is already.
+    moves = [(move, find(move.others[0])) for move in changes_of(probe, ChangeKind.MOVE_OUT)]
+    move = next(move for move, other in moves if other and other.start_micros < move.moment.micros)
+    actual = moving(seconds=(move.moment.micros - ORIGIN - 1) / SECOND)
+    actual.catch_up()
+    held = actual.watermark_micros
+    actual.database.now_micros = probe.database.now_micros
+    for _ in range(3):
+        actual.cycle(skipped=move.partition.token)
+        assert held == actual.watermark_micros
+        assert actual.truth() == actual.log
+    assert actual.lineage.partitions[move.others[0]].position_micros > move.moment.micros
+    assert actual.waiting
+    actual.catch_up()
+    assert actual.truth() == actual.log
+    assert actual.waiting == {}
+
+
+def test_lost_retention_of_one_of_two_sources() -> None:
+    """Keys move from two partitions into a third, and the records of one are gone: no cut passes the move."""
+    probe = moving()
+    ended = changes_of(probe, ChangeKind.END)[0]
+    before = ended.moment.micros - 1
+    actual = moving(seconds=(before - ORIGIN) / SECOND)
+    actual.catch_up()
+    actual.database.database.faults.demand(Fault.EXPIRED, 1, ended.partition.token, 0)
+    actual.database.now_micros = probe.database.now_micros
+    for _ in range(3):
+        reports = {report.token: report for report in actual.cycle()}
+        report = reports[ended.partition.token]
+        assert (WindowOutcome.INTERRUPTED, RetentionExpired.__name__) == (report.outcome, report.error_name)
+        assert actual.watermark_micros < ended.moment.micros
+        assert actual.truth() == actual.log
+    others = [partition for partition in actual.lineage.partitions.values() if partition.is_live]
+    assert any(partition.position_micros > ended.moment.micros for partition in others)
+
+
+@pytest.mark.parametrize("dialect", list(Dialect))
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "PERMISSION_DENIED"])
+def test_a_query_that_fails_after_the_end_has_ended(dialect: Dialect, code: str) -> None:
+    """The end of a partition counts, whatever becomes of its query then: no start after it is asked for."""
+    actual = moving(dialect=dialect)
+    ended = changes_of(actual, ChangeKind.END)[0].partition
+    service = actual.client.service
+    # What it answers is kept.
+    assert actual.client.partition_mode.value == MUTABLE.value
+    answer = service.execute_streaming_sql
+
+    def failing(request: Any, is_over: Any) -> Iterator[bytes]:
+        yield from answer(request, is_over)
+        raise Refusal(code, "too late")
+
+    service.execute_streaming_sql = failing  # type: ignore[method-assign] # plays a server that breaks off
+    window = ReadWindow(ended.token, ended.start_micros - 1, actual.database.now_micros - 1)
+    read = [row for batch in read_window(actual.client, 1, window) for row in batch.to_pylist()]
+    assert actual.client.asked[ended.token] == 1
+    assert (read[-2]["kind"], read[-1]["read_window"]["outcome"]) == ("partition_end", WindowOutcome.ENDED)
+    assert read[-2]["record_timestamp"] == read[-1]["read_window"]["end_inclusive"]
+
+
+def test_partitions_that_ended_are_stored_and_pruned(tmp_path: Path) -> None:
+    """The lineage of a stream whose partitions end without children is stored as it is, and stays small."""
+    actual = moving()
+    actual.catch_up()
+    states = {token: partition.state for token, partition in actual.lineage.partitions.items()}
+    assert PartitionState.FINISHED is states.pop(ROOT_TOKEN)
+    assert [*states.values()].count(PartitionState.ENDED) > 2
+    assert {*states.values()} == {PartitionState.ENDED, PartitionState.RUNNING}
+    lake = Lake(LakeSettings(str(tmp_path)), "moving")
+    save_lineage(lake, actual.lineage)
+    assert actual.lineage == load_lineage(lake)
+    pruned = prune(actual.lineage, actual.watermark_micros)
+    assert all(partition.is_live for partition in pruned.partitions.values())
+    assert violations(pruned) == []
+    actual.lineage = pruned
+    actual.database.now_micros += SECOND
+    actual.catch_up()
+    assert actual.truth() == actual.log
+
+
+@pytest.mark.parametrize("dialect", list(Dialect))
+def test_windows_of_a_late_reader_are_short(dialect: Dialect) -> None:
+    """A query may end half an hour after its start at most, so a reader that was away reads in parts."""
+    actual = moving(dialect=dialect, rate=0.01, partition_life_s=EVER)
+    source = SpannerSource(actual.client.settings)
+    source.__dict__["client"] = actual.client
+    actual.database.now_micros = ORIGIN + 3 * 3600 * SECOND
+    plan = source.plan(actual.lineage, ReadRequest(actual.database.now_micros), {})
+    assert [window.duration_s for window in plan.windows] == [MOST_WINDOW_S]
+    shorter = ReadRequest(actual.database.now_micros, max_window_s=60.0)
+    assert [window.duration_s for window in source.plan(actual.lineage, shorter, {}).windows] == [60.0]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expected"),
+    [
+        (Dialect.GOOGLESQL, ("ChangeRecord", "PROTO", "google.spanner.v1.ChangeStreamRecord")),
+        (Dialect.POSTGRESQL, ("read_proto_bytes_bank_changes", "BYTES", "")),
+    ],
+)
+def test_the_only_column_has_messages(dialect: Dialect, expected: tuple[str, str, str]) -> None:
+    """The result names the type of its messages, or is bytes of the function that returns them."""
+    client, assembler = moving(dialect=dialect).client, RowAssembler()
+    arguments = (client.settings.change_stream, ROOT_TOKEN, ORIGIN, ORIGIN + SECOND, 1000)
+    assert list(client.stream(change_stream_query(*arguments, client.read_function), assembler))
+    (field,) = assembler.fields
+    assert expected == (field.name, field.type_.code.name, field.type_.proto_type_fqn)
