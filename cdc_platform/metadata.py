@@ -146,7 +146,7 @@ def describe_lineage(lineage: Lineage) -> Metadata:
         "Partitions being read": counts[PartitionState.RUNNING],
         "Partitions to be read": counts[PartitionState.SCHEDULED],
         "Partitions waiting for parents": counts[PartitionState.CREATED],
-        "Partitions that have ended": str(counts[PartitionState.FINISHED]),
+        "Partitions that have ended": str(sum(partition.is_finished for partition in partitions)),
         **({"Watermark": moment(watermark)} if watermark is not None else {}),
         "Picture": dg.MetadataValue.md(picture),
         "Partitions": _partition_table(partitions[-SHOWN_PARTITIONS:]),

@@ -19,6 +19,7 @@ COLOURS: Final[Mapping[PartitionState, str]] = {
     PartitionState.SCHEDULED: "#7aa7e8",
     PartitionState.RUNNING: "#2f7de1",
     PartitionState.FINISHED: "#8a93a2",
+    PartitionState.ENDED: "#8a93a2",
 }
 HOLDS_WATERMARK: Final = "#e07b00"
 LEGEND: Final = (

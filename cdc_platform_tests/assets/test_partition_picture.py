@@ -45,3 +45,10 @@ def test_where_all_are_level_none_holds_the_others() -> None:
 def test_without_partitions_there_is_no_picture() -> None:
     """A lineage that knows nothing yet is shown as nothing."""
     assert draw_partitions([], None) == ""
+
+
+def test_a_partition_is_drawn_in_every_state() -> None:
+    """Every state has a colour, those of both partition modes included."""
+    partitions = [partition(state.value, 0, 20, state) for state in PartitionState]
+    colours, _ = drawn(partitions, 20)
+    assert [COLOURS[state] for state in PartitionState] == colours
