@@ -16,7 +16,7 @@ from cdc_platform.dashboard.time_span import COLUMNS, Micros, TimeSpan, Values
 from cdc_platform.lake.commits.commits import ancestors_of, head
 from cdc_platform.pipeline.versions.log_span import changes_by_table
 
-COUNTED_ROWS: Final = 5_000_000
+COUNTED_ROWS: Final = 2_000_000
 """Up to so many changes are counted cycle by cycle; of more, each file's are spread over its cycles."""
 RECENT_S: Final = 600
 """Snapshots of the log stay at least as long, so that what they report needs no data."""

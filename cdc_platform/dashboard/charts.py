@@ -1,6 +1,7 @@
 """Charts as numbers and paths, which the templates put into SVG.
 
-A chart is `WIDTH` by `HEIGHT` units and is stretched to its place; texts lie beside it, so that they are not.
+A chart is `WIDTH` by `HEIGHT` units and is stretched to its place; its texts are HTML, which is
+not stretched.
 """
 
 import math
@@ -31,7 +32,7 @@ _LEAST: Final = 2.0
 
 @dataclass(frozen=True)
 class Tick:
-    """A text beside an axis, and its place from 0 to 1."""
+    """A text at an axis, and its place from 0 to 1."""
 
     place: float
     text: str

@@ -13,7 +13,7 @@ PREFIX: Final = "cdc_platform_"
 
 _Read = Callable[[PipelineFacts], float | None]
 _Samples = Callable[[PipelineFacts], Sequence[tuple[Sequence[str], float | None]]]
-"""Returns values of the labels beside `pipeline`, and the value; None makes no sample."""
+"""Returns values of the labels other than `pipeline`, and the value; None makes no sample."""
 
 
 @dataclass(frozen=True, eq=False)

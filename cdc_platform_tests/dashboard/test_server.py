@@ -141,6 +141,6 @@ def test_a_folder_without_pipelines(tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_taken(port: int, tmp_path: Path) -> None:
-    """Who cannot listen is told where, and what to change."""
+    """A port that is in use is named, with the setting to change."""
     code, _, problems = run("dashboard", begin(write_defs(tmp_path)), "--port", str(port))
     assert (code, f"Setting `--port` cannot be listened on, 127.0.0.1:{port}" in problems) == (1, True)
