@@ -189,7 +189,7 @@ def _session(stage: Stage, settings: PipelineSettings) -> Iterator["SparkSession
     """Yield a client of the Spark Connect server that ends before its server, for which it would look."""
     spark = stage.tools.start_spark(settings)
     # Ctrl-C reaches the server, too: the client would look for it for ten minutes.
-    spark.client.set_retry_policies([])  # type: ignore[operator]
+    spark.client.set_retry_policies([])  # type: ignore[operator]  # a property that pyspark wraps
     try:
         yield spark
     finally:
