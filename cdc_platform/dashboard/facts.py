@@ -50,9 +50,10 @@ class PipelineFacts:
     copies: tuple[CopyRate, ...]
 
     @property
-    def cut_lag_s(self) -> float | None:
-        """This machine's clock minus the position of the newest cut, None where there is none."""
-        return cut_lag_s(self.status, self.now_micros)
+    def watermark_lag_s(self) -> float | None:
+        """This machine's clock minus the watermark, None before the first cycle."""
+        watermark = self.status.watermark_micros
+        return (self.now_micros - watermark) / 1e6 if watermark is not None else None
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class WatchedPipeline:
         status = read_status(pipeline)
         now_micros = time.time_ns() // 1000
         log = pipeline.lake.system_table(LOG)
-        behind_s = None if status.is_silence else cut_lag_s(status, now_micros)
+        behind_s = None if status.is_silence else status.lag_s
         return PipelineFacts(
             status=status,
             now_micros=now_micros,
@@ -147,11 +148,6 @@ def unreadable(error: Exception) -> Unreadable:
     """Return what an error says about a pipeline that cannot be read."""
     text = str(error) if isinstance(error, CdcError) else f"{type(error).__name__}: {error}"
     return Unreadable(text)
-
-
-def cut_lag_s(status: Status, now_micros: int) -> float | None:
-    """Return the lag of the newest cut behind this machine's clock, None where there is no cut."""
-    return (now_micros - status.cut.position_micros) / 1e6 if status.cut is not None else None
 
 
 def _cycle_s(pipeline: Pipeline, status: Status) -> float | None:

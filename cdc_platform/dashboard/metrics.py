@@ -66,12 +66,12 @@ _GAUGES: Final[tuple[tuple[str, str, _Read], ...]] = (
     (
         "lag_seconds",
         "This machine's clock minus the position of the newest cut; change streams only.",
-        lambda facts: None if facts.status.is_silence else facts.cut_lag_s,
+        lambda facts: None if facts.status.is_silence else facts.status.lag_s,
     ),
     (
         "watermark_lag_seconds",
         "This machine's clock minus the watermark; change streams only.",
-        lambda facts: None if facts.status.is_silence else facts.status.lag_s,
+        lambda facts: None if facts.status.is_silence else facts.watermark_lag_s,
     ),
     (
         "silence_seconds",
