@@ -24,6 +24,7 @@ from cdc_platform.commands.common import (
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.printing.lines import join_lines, print_text
+from cdc_platform.printing.progress_display import show_progress
 from cdc_platform.printing.tables import Cell, make_grid, make_line, make_table, print_rendered
 
 if TYPE_CHECKING:
@@ -140,7 +141,9 @@ def replay(
     """
     from cdc_platform.pipeline.on_demand.replay import replay_records
 
-    outcome = replay_records(_open(defs, name), replace(wanted, record=record))
+    pipeline = _open(defs, name)
+    with show_progress(pipeline.progress):
+        outcome = replay_records(pipeline, replace(wanted, record=record))
     print_text(json.dumps(_outcome_as_dict(outcome), indent=2) if as_json else describe_replay(outcome, defs))
 
 
