@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -27,8 +27,7 @@ _NEW_ROW: Final = ValueCaptureType.NEW_ROW.value
 _NEW_VALUES: Final = ValueCaptureType.NEW_VALUES.value
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(NamedTuple):
     """An event, and how many events its transaction has; ``fault`` says why it must not enter the log."""
 
     event: SourceEvent | FaultyEvent
@@ -67,22 +66,29 @@ class EventBatches:
 
     def add(self, event: SourceEvent | FaultyEvent, window: ReadWindow, file: SourceFile) -> None:
         """Take an event of a file."""
-        if isinstance(event, SourceEvent):
-            self._changes.append(_of_event(event, window, file))
-        else:
-            self._changes.append(_of_fault(event, window, file))
-        row = self._changes[-1]
-        self._characters += sum(len(text) for text in (row.new_values, row.old_values, row.text) if text)
+        self._add(
+            _of_event(event, window, file)
+            if isinstance(event, SourceEvent)
+            else _of_fault(event, window, file)
+        )
 
     def add_whole(self, event: Released, window: ReadWindow, file: SourceFile) -> None:
         """Take an event of a transaction that has been read whole, or why it has not."""
-        self.add(event.event, window, file)
-        row = self._changes[-1]
-        self._changes[-1] = row._replace(
-            number_of_records_in_transaction=event.records,
-            server_transaction_id=event.transaction_id or row.server_transaction_id,
-            fault=row.fault if event.fault is None else event.fault,
+        if isinstance(event.event, SourceEvent):
+            self._add(_of_event(event.event, window, file, event))
+            return
+        row = _of_fault(event.event, window, file)
+        self._add(
+            row._replace(
+                number_of_records_in_transaction=event.records,
+                server_transaction_id=event.transaction_id or row.server_transaction_id,
+                fault=row.fault if event.fault is None else event.fault,
+            )
         )
+
+    def _add(self, row: ChangeRow) -> None:
+        self._changes.append(row)
+        self._characters += len(row.new_values or "") + len(row.old_values or "") + len(row.text or "")
 
     def add_message(self, message: SourceMessage, window: ReadWindow, file: SourceFile) -> None:
         """Take a message of a file."""
@@ -173,7 +179,9 @@ class EventBatches:
         }
 
 
-def _of_event(event: SourceEvent, window: ReadWindow, file: SourceFile) -> ChangeRow:
+def _of_event(
+    event: SourceEvent, window: ReadWindow, file: SourceFile, whole: Released | None = None
+) -> ChangeRow:
     # All at once and by their places: names would take as long as all the rest.
     (
         table,
@@ -192,17 +200,18 @@ def _of_event(event: SourceEvent, window: ReadWindow, file: SourceFile) -> Chang
         metadata,
         position,
     ) = event
+    _, name, records, fault = whole or (None, "", None, None)
     return ChangeRow(
         window.token,
         window.end_inclusive_micros,
         event_id,
         ordering_key,
-        transaction_id or event_id,
+        name or transaction_id or event_id,
         table,
         file.path,
         position,
         metadata,
-        None,
+        records,
         _MOD_TYPES[mod_type],
         _NEW_ROW if is_whole_row and not unavailable_columns else _NEW_VALUES,
         column_types,
@@ -212,6 +221,7 @@ def _of_event(event: SourceEvent, window: ReadWindow, file: SourceFile) -> Chang
         source_micros,
         previous_keys,
         unavailable_columns or None,
+        fault,
     )
 
 

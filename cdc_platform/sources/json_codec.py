@@ -8,7 +8,11 @@ from typing import Any, Final
 import msgspec
 
 _WRITER: Final = msgspec.json.Encoder(enc_hook=str)
+_SORTING_WRITER: Final = msgspec.json.Encoder(enc_hook=str, order="sorted")
 _SLOW_WRITER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
+_SLOW_SORTING_WRITER: Final = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str
+)
 _REFUSALS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 _MOST_DIGITS: Final = sys.get_int_max_str_digits()
@@ -78,7 +82,15 @@ def write(value: Any) -> str:
     try:
         return _WRITER.encode(value).decode()
     except UnicodeEncodeError:
-        return _SLOW_WRITER.encode(value)
+        return _SLOW_WRITER.encode(msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value)
+
+
+def write_sorted(value: Any) -> str:
+    """Return the same with the members of objects in the order of their names."""
+    try:
+        return _SORTING_WRITER.encode(value).decode()
+    except UnicodeEncodeError:
+        return _SLOW_SORTING_WRITER.encode(value)
 
 
 def read_members(text: str) -> dict[str, msgspec.Raw]:

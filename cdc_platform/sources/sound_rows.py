@@ -88,6 +88,8 @@ def _half_in(name: str, value: Any) -> str | None:
 
 def is_unicode(text: str) -> bool:
     """Return whether a text has no halves of surrogate pairs."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -106,7 +108,7 @@ def safe_text(text: str, most_characters: int = MOST_CHARACTERS) -> str:
 
 def escaped(text: str) -> str:
     """Return a text with everything escaped that is not Unicode, as JSON does it, too."""
-    return text.encode(errors="backslashreplace").decode()
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def safe_value(value: Any) -> Any:

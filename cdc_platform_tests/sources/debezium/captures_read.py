@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,7 +60,7 @@ def decode(name: str, settings: DebeziumSettings, *, without_headers: bool = Fal
     decoder, decoded = Decoder(settings), list[Decoded]()
     for message in read_messages(GOLDEN / f"{name}.jsonl.gz"):
         assert not isinstance(message, FaultyEvent)
-        decoded += decoder.decode(replace(message, headers=None) if without_headers else message)
+        decoded += decoder.decode(message._replace(headers=None) if without_headers else message)
     return decoded
 
 

@@ -6,14 +6,13 @@ from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, SnapshotPolicy
+from cdc_platform.sources.debezium.wire.contents import read_content
 from cdc_platform.sources.debezium.wire.envelope import (
     DataEvent,
     EnvelopeContent,
     TransactionBegin,
     TransactionEnd,
-    read_envelope,
 )
-from cdc_platform.sources.debezium.wire.flattened import read_flattened
 from cdc_platform.sources.debezium.wire.messages import parse_line
 from cdc_platform.sources.debezium.wire.positions import INCREMENTAL, is_snapshot
 
@@ -86,6 +85,6 @@ def _content_of(text: bytes) -> EnvelopeContent | None:
     if isinstance(message, FaultyEvent):
         return None
     try:
-        return read_envelope(message) or read_flattened(message)
+        return read_content(message)
     except MALFORMED:
         return None

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from cdc_platform.model.base.malformed import MALFORMED
@@ -20,23 +20,24 @@ from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import BinaryMode
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, SnapshotPolicy
+from cdc_platform.sources.debezium.wire.contents import read_content
 from cdc_platform.sources.debezium.wire.envelope import (
+    CREATE,
+    DELETE,
+    TRUNCATE,
     DataEvent,
     EnvelopeContent,
     Heartbeat,
     LogicalMessage,
     Notification,
-    Op,
     Signal,
     Tombstone,
     TransactionBegin,
     TransactionEnd,
     Unreadable,
-    read_envelope,
 )
 from cdc_platform.sources.debezium.wire.event_faults import fault_of
 from cdc_platform.sources.debezium.wire.flattened import ADVICE as FLAT_ADVICE
-from cdc_platform.sources.debezium.wire.flattened import read_flattened
 from cdc_platform.sources.debezium.wire.messages import Message, RawMessage, parse_line, parse_raw
 from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, ordering_key
 
@@ -101,7 +102,7 @@ class Decoder:
         self.settings = settings
         self.state = state or DecoderState()
         self.rows = RowDecoder(settings, Planner(settings), self.state)
-        self._names: dict[tuple[str, str, str], str] = {}
+        self._tables: dict[tuple[str, str, str], tuple[str, str]] = {}
         self._bare: set[Identity | None] = set()
         self._partitions = [(re.compile(pattern), target) for pattern, target in settings.partitions.items()]
 
@@ -125,7 +126,7 @@ class Decoder:
         if isinstance(message, FaultyEvent):
             return [message]
         try:
-            envelope = read_envelope(message) or read_flattened(message)
+            envelope = read_content(message)
         except MALFORMED as error:
             return [fault_of(message, error)]
         try:
@@ -172,7 +173,7 @@ class Decoder:
             return [self._signal(event)]
         self.state.use.see(event.source)
         if event.is_flat:
-            is_delete = event.op is Op.DELETE and event.key is not None
+            is_delete = event.op is DELETE and event.key is not None
             self.state.tell_delete(event.message.topic, key_text(event.key or {}) if is_delete else "")
         table, label = self._table(event)
         known = self.state.known_of(event.source.server, table)
@@ -190,7 +191,7 @@ class Decoder:
         event = self._with_key(event, table)
         self._check_identity(event, table)
         self.state.remember(event)
-        changes = list(self.rows.decode(event, table, self._is_full(event, table)))
+        changes = self.rows.decode(event, table, self._is_full(event, table))
         check_key(self.state.keys, event, table)
         is_replaced = self.settings.snapshots == SnapshotPolicy.REPLACE or any(
             is_keyless(change.keys) for change in changes
@@ -213,15 +214,20 @@ class Decoder:
             Unreadable: a partition alone was truncated.
         """
         source = event.source
-        target = self._target(source.name) if self._partitions else source.name
-        if event.op is Op.TRUNCATE and target != source.name:
+        if event.op is TRUNCATE and (target := self._target(source.name)) != source.name:
             raise Unreadable(
                 f"The partition `{source.name}` of `{target}` was truncated, and nothing shows which rows it "
                 "had. Take a new snapshot of the table; to keep partitions apart, take the pattern out of "
                 "`partitions`."
             )
-        schema, table = target.split(".", 1) if target != source.name else (source.schema, source.table)
-        return self._named(source.database, schema, table), _quoted(schema, table)
+        parts = source.database, source.schema, source.table
+        names = self._tables.get(parts)
+        if names is None:
+            target = self._target(source.name)
+            schema, table = target.split(".", 1) if target != source.name else (source.schema, source.table)
+            names = self._named(source.database, schema, table), _quoted(schema, table)
+            self._tables[parts] = names
+        return names
 
     def _check_owner(self, name: str, label: str) -> None:
         """Learn which table of the database a table of the lake is.
@@ -241,32 +247,27 @@ class Decoder:
     def _with_key(self, event: DataEvent, table: str) -> DataEvent:
         """Return an event that is stored without its key with the one that its row has."""
         names = self.settings.keys.get(table)
-        if event.key is not None or not names or event.op is Op.TRUNCATE:
+        if event.key is not None or not names or event.op is TRUNCATE:
             return event
-        row = (event.before if event.op is Op.DELETE else event.after) or {}
-        return replace(event, key={name: row.get(name) for name in names})
+        row = (event.before if event.op is DELETE else event.after) or {}
+        return event._replace(key={name: row.get(name) for name in names})
 
     def _target(self, name: str) -> str:
         return next((target for pattern, target in self._partitions if pattern.fullmatch(name)), name)
 
     def _named(self, database: str, schema: str, table: str) -> str:
-        parts = (database, schema, table)
-        name = self._names.get(parts)
-        if name is None:
-            if not table:
-                raise Unreadable("The event does not name its table: `source.table` is empty.")
-            template = self.settings.table_name
-            name = template.format(database=database, schema=schema, table=table)
-            if (reason := long_table_reason(name)) is not None:
-                raise Unreadable(reason)
-            self._names[parts] = name
+        if not table:
+            raise Unreadable("The event does not name its table: `source.table` is empty.")
+        name = self.settings.table_name.format(database=database, schema=schema, table=table)
+        if (reason := long_table_reason(name)) is not None:
+            raise Unreadable(reason)
         return name
 
     def _is_full(self, event: DataEvent, table: str) -> bool:
         """Return whether an event was sent under FULL: by the settings, earlier events or its other half."""
         if table in self.settings.full_identity:
             return True
-        is_bare = event.op is Op.CREATE and identity_of(event) in self._bare
+        is_bare = event.op is CREATE and identity_of(event) in self._bare
         return event.source.name in self.state.full and not is_bare
 
     def _check_identity(self, event: DataEvent, table: str) -> None:
@@ -281,11 +282,11 @@ class Decoder:
             return self.rows.planner.plan(event, table).columns
 
         learn_identity(self.state, event, columns)
-        if name in self.state.full and event.op is Op.DELETE and names_key_alone(event, columns()):
+        is_full = name in self.state.full
+        if is_full and event.op is DELETE and names_key_alone(event, columns()):
             self._bare.add(identity_of(event))
-        if name in self.state.full or table in self.settings.full_identity or self._names_full(event):
-            return
-        if name in self.state.unusable and event.op is not Op.TRUNCATE:
+        is_unusable = name in self.state.unusable and not is_full and event.op is not TRUNCATE
+        if is_unusable and table not in self.settings.full_identity and not self._names_full(event):
             raise Unreadable(
                 f"{IDENTITY_ADVICE}. Where the table really has the key, and FULL, name it in "
                 "`full_identity`."

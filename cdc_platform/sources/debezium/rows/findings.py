@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
+import msgspec
+
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
-from cdc_platform.sources.debezium.values.unavailable import ValueState
+from cdc_platform.sources.debezium.values.unavailable import MASKED, UNAVAILABLE, UNDECIDED
 from cdc_platform.sources.debezium.wire.envelope import DataEvent, Unreadable
 from cdc_platform.sources.debezium.wire.event_faults import NEW_KEYS
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
@@ -36,7 +38,7 @@ def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
         Unreadable: nobody has said what null means here, or the marker is masked.
     """
     state = column.detector.judge(value)
-    if state is ValueState.UNDECIDED:
+    if state is UNDECIDED:
         raise Unreadable(
             f"The column `{column.name}` is null in an update. Debezium also sends null for an unchanged "
             f"large value of the type {column.encoding.source}, under the settings of this connector, so the "
@@ -45,7 +47,7 @@ def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
             "run ALTER TABLE ... REPLICA IDENTITY FULL, and name a table that has it already in "
             "`full_identity`."
         )
-    if state is ValueState.MASKED:
+    if state is MASKED:
         raise Unreadable(
             f"The column `{column.name}` seems to have a marker that the connector has masked: "
             f"{str(value)[:80]!r}. Say in `column_placeholders` what the marker becomes: the text itself, "
@@ -53,7 +55,7 @@ def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
         )
     if value is None and column.detector.null_policy is not None:
         findings.lossy_nulls.append(column.name)
-    return state is ValueState.UNAVAILABLE
+    return state is UNAVAILABLE
 
 
 def completed(plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,21 +80,39 @@ def gives_key_up(event: object) -> TypeGuard[SourceEvent | FaultyEvent]:
     return isinstance(event, SourceEvent | FaultyEvent) and f'"{NEW_KEYS}":' in (event.metadata or "")
 
 
+class _Metadata(msgspec.Struct, omit_defaults=True):
+    """Metadata of a change; members that say nothing are left out."""
+
+    op: str
+    schema: str = ""
+    table: str = ""
+    lsn: int = 0
+    sequence: tuple[int | None, int | None] | None = None
+    total_order: int = 0
+    snapshot: str = ""
+    run_id: Any = None
+    new_keys: str | None = None
+    literal_markers: list[str] = msgspec.field(default_factory=list)
+    null_or_default: list[str] = msgspec.field(default_factory=list)
+    lossy_nulls: list[str] = msgspec.field(default_factory=list)
+
+
 def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = None) -> str:
-    """Return what is known of an event beyond its row; members that say nothing are left out."""
-    source = event.source
-    members = {
-        "op": event.op.value,
-        "schema": source.schema,
-        "table": source.table,
-        "lsn": source.lsn,
-        "sequence": source.sequence,
-        "total_order": event.total_order,
-        "snapshot": source.snapshot if is_snapshot(source) else None,
-        "run_id": (event.message.headers or {}).get("__debezium.context.runId"),
-        NEW_KEYS: new_keys,
-        "literal_markers": findings.literal_markers,
-        "null_or_default": findings.null_or_default,
-        "lossy_nulls": findings.lossy_nulls,
-    }
-    return write({name: value for name, value in members.items() if value})
+    """Return what is known of an event beyond its row, as JSON."""
+    source, headers = event.source, event.message.headers
+    return write(
+        _Metadata(
+            event.op,
+            source.schema,
+            source.table,
+            source.lsn or 0,
+            source.sequence,
+            event.total_order or 0,
+            source.snapshot if is_snapshot(source) else "",
+            (headers.get("__debezium.context.runId") or None) if headers else None,
+            new_keys,
+            findings.literal_markers,
+            findings.null_or_default,
+            findings.lossy_nulls,
+        )
+    )

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan
 from cdc_platform.sources.debezium.rows.state import DecoderState
-from cdc_platform.sources.debezium.wire.envelope import DataEvent, Op, Unreadable
+from cdc_platform.sources.debezium.wire.envelope import DELETE, TRUNCATE, UPDATE, DataEvent, Unreadable
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
 ADVICE: Final = (
@@ -45,10 +45,12 @@ def check_key(keys: dict[str, list[str]], event: DataEvent, table: str) -> None:
     Raises:
         Unreadable: they are others than before.
     """
-    if event.op is Op.TRUNCATE:
+    if event.op is TRUNCATE:
         return
     key = sorted(event.key or ())
-    before = keys.setdefault(table, key)
+    before = keys.get(table)
+    if before is None:
+        before = keys[table] = key
     if key != before:
         raise Unreadable(
             f"The key of `{table}` is ({_listed(key)}) now, and was ({_listed(before)}): rows of both cannot "
@@ -68,7 +70,9 @@ def check_key_types(key_types: dict[str, dict[str, str]], types: Mapping[str, st
     Raises:
         Unreadable: some have another type than before.
     """
-    before = key_types.setdefault(table, dict(types))
+    before = key_types.get(table)
+    if before is None:
+        before = key_types[table] = dict(types)
     if before == types:
         return
     name = next((name for name in types if types[name] != before.get(name, types[name])), None)
@@ -93,9 +97,9 @@ def shows_full(event: DataEvent, columns: Columns) -> bool:
     """
     if event.before is None or event.is_flat:
         return False
-    if event.op is Op.DELETE:
+    if event.op is DELETE:
         return any(columns[name].is_nullable for name in _names_with_content(event, columns))
-    if event.op is not Op.UPDATE:
+    if event.op is not UPDATE:
         return False
     if not event.key:
         return True
@@ -112,7 +116,7 @@ def shows_index(event: DataEvent, columns: Columns) -> bool:
 
     Then all other columns seem to have had nothing before; one of them has something after the update.
     """
-    if event.op is not Op.UPDATE or event.before is None or event.is_flat or shows_full(event, columns):
+    if event.op is not UPDATE or event.before is None or event.is_flat or shows_full(event, columns):
         return False
     before, after, names = event.before, event.after or {}, _names_with_content(event, columns)
     is_changed = any(name in after and after[name] != before[name] for name in names)
@@ -128,20 +132,20 @@ def _is_in_no_index(column: ColumnPlan, event: DataEvent) -> bool:
 
 def names_key_alone(event: DataEvent, columns: Columns) -> bool:
     """Return whether a delete names its row by the key alone, as under DEFAULT."""
-    is_delete = event.op is Op.DELETE and event.before is not None and not event.is_flat
+    is_delete = event.op is DELETE and event.before is not None and not event.is_flat
     return is_delete and not tells_more_than_key(event, columns)
 
 
 def shows_key(event: DataEvent, columns: Columns) -> bool:
     """Return whether a deleted row is named by a key that is not made up."""
     key = event.key or {}
-    is_told = event.op is Op.DELETE and bool(key) and not event.is_flat
+    is_told = event.op is DELETE and bool(key) and not event.is_flat
     return is_told and all(_has_content(columns, name, value) for name, value in key.items())
 
 
 def shows_unusable(event: DataEvent, columns: Columns) -> bool:
     """Return whether only an index other than the key gives such an event: content before, but no key."""
-    if event.op is not Op.DELETE or not event.key:
+    if event.op is not DELETE or not event.key:
         return False
     has_key = any(_has_content(columns, name, value) for name, value in event.key.items())
     return not has_key and tells_more_than_key(event, columns)
@@ -159,7 +163,7 @@ def learn_identity(state: DecoderState, event: DataEvent, columns: Callable[[], 
     if is_snapshot(event.source):  # the advice was taken; if not, the next deletion tells
         state.unusable.discard(name)
     elif event.before is None:
-        if event.op is Op.UPDATE and event.key:
+        if event.op is UPDATE and event.key:
             state.full.discard(name)
     elif name not in state.full:
         _learn_from_before(state, event, columns())

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cdc_platform.sources.debezium.wire.envelope import DataEvent, Op
+from cdc_platform.sources.debezium.wire.envelope import CREATE, DELETE, DataEvent
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
 _REMEMBERED: Final = 1000
@@ -32,12 +32,14 @@ class Pairer:
 
     def remember(self, event: DataEvent) -> Identity | None:
         """Take note of an event, and return the identity of the row that it deletes, if it does."""
+        if event.total_order is None and event.op is not DELETE:
+            return None
         identity = identity_of(event)
         if identity is None or _has_headers(event):
             return None
         if event.total_order is not None:
             self._orders.setdefault((identity[0], identity[2]), set()).add(event.total_order)
-        if event.op is Op.DELETE and event.key is not None:
+        if event.op is DELETE and event.key is not None:
             self._deleted.pop(identity, None)
             self._deleted[identity] = event.key
             return identity
@@ -45,7 +47,7 @@ class Pairer:
 
     def old_key(self, event: DataEvent) -> Mapping[str, Any] | None:
         """Return the key that an inserted row had before; None where none is known."""
-        if event.op is not Op.CREATE:
+        if event.op is not CREATE:
             return None
         if event.old_key is not None:
             return event.old_key
@@ -79,7 +81,8 @@ class Pairer:
 
 def _has_headers(event: DataEvent) -> bool:
     """Return whether the connector's headers were kept, among which a key change would have one."""
-    return any(name.startswith(_PREFIX) for name in event.message.headers or ())
+    headers = event.message.headers
+    return headers is not None and any(name.startswith(_PREFIX) for name in headers)
 
 
 def identity_of(event: DataEvent) -> Identity | None:

@@ -12,6 +12,7 @@ from cdc_platform.model.schema.table_schema import ColumnType, spark_type
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, NullPolicy
 from cdc_platform.sources.debezium.values.encodings import (
     Encoding,
+    EncodingKind,
     agreed_encoding,
     block_encoding,
     block_type,
@@ -33,7 +34,7 @@ class ColumnPlan:
     """Plan to read one column.
 
     ``default`` and ``is_nullable`` are as a schema block has them; ``scale`` is that of a decimal of the
-    lake.
+    lake. ``is_always_sent`` says that the detector finds nothing, ``has_default`` that NULL has one.
     """
 
     name: str
@@ -43,10 +44,12 @@ class ColumnPlan:
     default: Any = None
     is_nullable: bool = False
     scale: int | None = None
+    is_always_sent: bool = False
+    has_default: bool = False
 
     def may_be_null(self, value: Any) -> bool:
         """Return whether the converter may have put the value in the place of NULL."""
-        return self.is_nullable and value is not None and bool(value == self.default)
+        return self.has_default and value is not None and bool(value == self.default)
 
     def has_content(self, value: Any) -> bool:
         """Return whether a value of the row before a change has a meaning: what was left out has none."""
@@ -60,6 +63,21 @@ class TablePlan:
     keys: tuple[str, ...]
     columns: Mapping[str, ColumnPlan]
     column_types: str
+
+    @cached_property
+    def others(self) -> Mapping[str, ColumnPlan]:
+        """Plans of the columns that are not of the key, by name."""
+        return {name: column for name, column in self.columns.items() if name not in self.keys}
+
+    @cached_property
+    def key_columns(self) -> Sequence[tuple[str, ColumnPlan]]:
+        """Plans of the columns of the key, in the order of their names."""
+        return [(name, self.columns[name]) for name in sorted(self.keys)]
+
+    @cached_property
+    def may_have_float(self) -> bool:
+        """Whether a column of the key has floating point numbers."""
+        return any(column.encoding.kind is EncodingKind.FLOAT for _, column in self.key_columns)
 
     @cached_property
     def key_types(self) -> Mapping[str, str]:
@@ -82,8 +100,9 @@ class Planner:
         """
         row = event.after if event.after is not None else event.before or event.key or {}
         keys = self._keys(event, table)
-        form = str(event.fields) if event.fields is not None else tuple(row)
-        identity = (table, event.source.version, keys, form, str(event.key_fields))
+        form = tuple(row) if event.fields is None else event.fields.form
+        key_form = None if event.key_fields is None else event.key_fields.form
+        identity = (table, event.source.version, keys, form, key_form)
         plan = self._plans.get(identity)
         if plan is None:
             if len(self._plans) >= _MAX_PLANS:
@@ -120,7 +139,17 @@ class Planner:
         detector = self._detector(event, table, name, field, declared)
         default, is_nullable = (field or {}).get("default"), (field or {}).get("optional") is True
         scale = encoding.column_type.scale
-        return ColumnPlan(name, encoding, reader_of(encoding), detector, default, is_nullable, scale)
+        return ColumnPlan(
+            name,
+            encoding,
+            reader_of(encoding),
+            detector,
+            default,
+            is_nullable,
+            scale,
+            is_always_sent=not detector.is_needed,
+            has_default=is_nullable and default is not None,
+        )
 
     def _declared(self, table: str, name: str, field: Mapping[str, Any] | None) -> Encoding | None:
         """Return the encoding of the type that is declared, or that the connector propagates."""

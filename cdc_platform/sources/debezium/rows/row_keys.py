@@ -26,17 +26,19 @@ def key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
     Raises:
         Unreadable: a column of the key is missing, null or not sent, or its type cannot hold the value.
     """
-    missing = [name for name in plan.keys if key.get(name) is None]
-    if missing:
-        raise Unreadable(f"The key's column `{missing[0]}` is missing or null.")
-    unsent = next((name for name in plan.keys if plan.columns[name].detector.is_marker(key[name])), None)
-    if unsent is not None:
-        raise Unreadable(
-            f"The key's column `{unsent}` was not sent: it has the marker of a large value, so the row is "
-            "unknown. Choose key columns that are always sent, or run ALTER TABLE ... REPLICA IDENTITY FULL."
-        )
-    values = {name: _key_value(plan.columns[name], key[name]) for name in plan.key_types}
-    return _KEY_ENCODER.encode(values) if float in map(type, values.values()) else write(values)
+    for name in plan.keys:
+        if key.get(name) is None:
+            raise Unreadable(f"The key's column `{name}` is missing or null.")
+    for name in plan.keys:
+        column = plan.columns[name]
+        if not column.is_always_sent and column.detector.is_marker(key[name]):
+            raise Unreadable(
+                f"The key's column `{name}` was not sent: it has the marker of a large value, so the row is "
+                "unknown. Choose key columns that are always sent, or run ALTER TABLE ... REPLICA IDENTITY "
+                "FULL."
+            )
+    values = {name: _key_value(column, key[name]) for name, column in plan.key_columns}
+    return _KEY_ENCODER.encode(values) if plan.may_have_float else write(values)
 
 
 def _key_value(column: ColumnPlan, value: Any) -> Any:

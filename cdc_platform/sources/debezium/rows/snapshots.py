@@ -73,6 +73,11 @@ class ServerSnapshots:
                 self.open = lsn
         return tuple(ended)
 
+    def change(self, table: str, micros: int) -> None:
+        """Take note of when a table was changed."""
+        if micros > self.changed.get(table, 0):
+            self.changed[table] = micros
+
     def begins(self, table: str, lsn: int) -> bool:
         """Take a row of a table, and return whether it is the first one that the table has of a snapshot."""
         is_first = self.tables.get(table, 0) < lsn
@@ -146,12 +151,12 @@ class SnapshotWatch:
         server_snapshots = self.seen.get(source.server)
         if server_snapshots is None:
             server_snapshots = self.seen[source.server] = ServerSnapshots(lsn or 0)
-        for change in changes if lsn is None else ():
-            server_snapshots.changed[change.table] = max(
-                server_snapshots.changed.get(change.table, 0), source.micros or _NEVER
-            )
         if lsn is None:
+            for change in changes:
+                server_snapshots.change(change.table, source.micros or _NEVER)
             changes = [server_snapshots.doubted(change, source) for change in changes]
+            if server_snapshots.open is None and not server_snapshots.empty:
+                return [*changes]
         is_replaced = replaces and lsn not in (None, server_snapshots.first)
         ended = server_snapshots.see(source, is_buffered=is_replaced)
         empty = [

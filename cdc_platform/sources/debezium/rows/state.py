@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.sources.debezium.rows.pairing import DeletedRow, Identity, Pairer
@@ -98,7 +98,9 @@ class DecoderState:
 
     def known_of(self, server: str, table: str) -> "KnownOfTable":
         """Return what is known of a table of the lake, and of its server's snapshot."""
-        lacking = tuple(facts for facts in (self.owners, self.keys, self.key_types) if table not in facts)
+        facts = (self.owners, self.keys, self.key_types)
+        is_known = table in self.owners and table in self.keys and table in self.key_types
+        lacking = () if is_known else tuple(part for part in facts if table not in part)
         return KnownOfTable(server, table, self.floors.get(server), lacking)
 
     def forget_beyond(self, known: "KnownOfTable") -> None:
@@ -148,8 +150,7 @@ class DecoderState:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class KnownOfTable:
+class KnownOfTable(NamedTuple):
     """Knowledge of a table before an event.
 
     Args:

@@ -3,7 +3,7 @@
 import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -111,7 +111,7 @@ class SplitReader:
         for item in placed:
             event = item.released.event
             other = others.get(event.event_id) if isinstance(event, SourceEvent) else None
-            yield item if other is None else item._replace(released=replace(item.released, event=other))
+            yield item if other is None else item._replace(released=item.released._replace(event=other))
 
     def _one_by_one(self) -> Iterator[_Placed]:
         """Yield each event by itself: it is unknown which transactions are complete."""

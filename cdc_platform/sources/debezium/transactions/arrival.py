@@ -1,12 +1,11 @@
 """A message that has arrived, as the collector of transactions takes it."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cdc_platform.sources.debezium.rows.decoder import Decoded
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """Content of one message, and its place: which file or partition, and how far in it.
 
     ``micros`` is when it was sent, where messages of several partitions come in one stream.

@@ -55,13 +55,15 @@ class Collector:
         event = arrival.event
         self.taken += 1
         self.newest_micros = max(self.newest_micros, arrival.micros)
-        if isinstance(event, TransactionBegin | TransactionEnd):
+        if isinstance(event, SourceEvent):
+            self._take_event(event, arrival)
+        elif isinstance(event, TransactionBegin | TransactionEnd):
             self._take_boundary(event, arrival)
         elif isinstance(event, Checkpoint):
             self._take_note(event, arrival)
         elif isinstance(event, Signal):
             self._take_signal(event, arrival)
-        elif isinstance(event, SourceEvent | FaultyEvent):
+        elif isinstance(event, FaultyEvent):
             self._take_event(event, arrival)
 
     def _take_boundary(self, boundary: TransactionBegin | TransactionEnd, arrival: Arrival) -> None:
@@ -93,17 +95,17 @@ class Collector:
         self.notes[note.transaction_id].append((note, arrival.origin, arrival.position))
 
     def _take_event(self, event: Event, arrival: Arrival) -> None:
-        before = self._newest[0] if self._is_one_stream and self._newest is not None else None
-        if isinstance(event, FaultyEvent) and not event.ordering_key and gives_key_up(before):
-            # Only the other half comes right behind the first one, so an unreadable message is that half.
-            event = replace(event, ordering_key=before.ordering_key)
-        self._newest = event, arrival.origin, arrival.position
         if isinstance(event, SourceEvent):
             transaction, ordering_key, message_id = event.transaction_id, event.ordering_key, None
         else:
+            before = self._newest[0] if self._is_one_stream and self._newest is not None else None
+            if not event.ordering_key and gives_key_up(before):
+                # Only the other half comes right behind the first one: an unreadable message is that half.
+                event = replace(event, ordering_key=before.ordering_key)
             # What comes between its boundaries belongs to it, where everything comes in one order.
             transaction = event.transaction_id or (self._current if self._is_one_stream else "")
             ordering_key, message_id = None, event.message_id
+        self._newest = event, arrival.origin, arrival.position
         if not transaction:
             self.free.append((event, arrival.origin, arrival.position))
             return

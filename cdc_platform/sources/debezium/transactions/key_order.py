@@ -28,18 +28,24 @@ def ordering_keys(
         events: events, of which transactions may have only a part.
         befores: JSON of what is known of rows before a change, by events that do not have it themselves.
     """
+    old_keys, new_keys = _keys(events, ModType.DELETE), _keys(events, ModType.INSERT)
+    if old_keys.isdisjoint(new_keys):
+        return
     # What has come twice is one event, which neither takes a key from itself nor leaves it twice.
     distinct = {
         event.event_id: event for event in events if isinstance(event, SourceEvent) and event.transaction_id
     }
-    old_keys, new_keys = (
-        {_key_of(event) for event in distinct.values() if event.mod_type is kind}
-        for kind in (ModType.DELETE, ModType.INSERT)
-    )
-    if old_keys.isdisjoint(new_keys):
-        return
     orders = parted_orders(_uses(list(distinct.values()), old_keys & new_keys, befores))
     yield from ((distinct[identity], order) for identity, order in orders.items())
+
+
+def _keys(events: Sequence[SourceEvent | FaultyEvent], kind: ModType) -> set[KeyOfTable]:
+    """Return the keys of all changes of a kind that belong to a transaction."""
+    return {
+        _key_of(event)
+        for event in events
+        if isinstance(event, SourceEvent) and event.mod_type is kind and event.transaction_id
+    }
 
 
 def _key_of(event: SourceEvent) -> KeyOfTable:

@@ -225,6 +225,10 @@ class ValueState(StrEnum):
     """It looks like a marker that the connector has masked."""
 
 
+# Python 3.11 takes ten times as long to find a member in its enum.
+VALUE, UNAVAILABLE, UNDECIDED, MASKED = ValueState
+
+
 @dataclass(frozen=True, slots=True)
 class Detector:
     """Tells values of one column from markers; made once for a column, asked for each of its values.
@@ -242,8 +246,13 @@ class Detector:
         if value is None:
             return _OF_NULL[self.null_policy]
         if value in self.markers:
-            return ValueState.UNAVAILABLE
-        return ValueState.MASKED if self._is_suspicious(value) else ValueState.VALUE
+            return UNAVAILABLE
+        return MASKED if self._is_suspicious(value) else VALUE
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether something may be no value of an update."""
+        return bool(self.markers or self.placeholder) or self.null_policy is not None
 
     def is_marker(self, value: Any) -> bool:
         """Return whether a value equals a marker, whatever it is."""
@@ -258,10 +267,10 @@ class Detector:
 
 
 _OF_NULL: Final = {
-    None: ValueState.VALUE,
-    NullPolicy.NULL: ValueState.VALUE,
-    NullPolicy.UNAVAILABLE: ValueState.UNAVAILABLE,
-    NullPolicy.ERROR: ValueState.UNDECIDED,
+    None: VALUE,
+    NullPolicy.NULL: VALUE,
+    NullPolicy.UNAVAILABLE: UNAVAILABLE,
+    NullPolicy.ERROR: UNDECIDED,
 }
 
 

@@ -146,9 +146,11 @@ def _bool(value: Any) -> bool:
 def _int(value: Any) -> int | str:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(value)
+    if -_EXACT <= value <= _EXACT:
+        return value
     if value.bit_length() > _INT64_BITS and value != -(2**_INT64_BITS):
         raise OverflowError("more than 64 bits")
-    return value if -_EXACT <= value <= _EXACT else str(value)
+    return str(value)
 
 
 def _float(value: Any) -> float | str:
@@ -178,7 +180,7 @@ def _finite(value: Any) -> float:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
-    if _JAVA_OBJECT.fullmatch(value):
+    if value.startswith("[") and _JAVA_OBJECT.fullmatch(value):
         _refuse(
             "is the name of a Java object: Debezium cannot read arrays of two dimensions. Ignore the column"
         )

@@ -4,10 +4,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cdc_platform.model.base.number_texts import whole_number
-from cdc_platform.sources.debezium.wire.messages import Message, load_json, payload_of, schema_of
+from cdc_platform.sources.debezium.wire.messages import (
+    Fields,
+    Message,
+    load_json,
+    payload_of,
+    schema_of,
+)
 
 
 class Op(StrEnum):
@@ -25,14 +31,18 @@ class Op(StrEnum):
     """All rows of the table are gone."""
 
 
+# Python 3.11 takes ten times as long to find a member in its enum.
+CREATE, UPDATE, DELETE, READ, TRUNCATE = Op
+
+
 class Unreadable(ValueError):
     """A message tells nothing that can be used; says why, and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceInfo:
+class SourceInfo(NamedTuple):
     """Position of an event in the database's log; None where the event states nothing.
 
+    ``name`` is the table as the database says it, `SCHEMA.TABLE`.
     ``sequence`` is the commit of the transaction before and the position of the change.
     ``knows_commits`` says whether the connector is one that gives `commit_lsn`.
     """
@@ -49,15 +59,10 @@ class SourceInfo:
     commit_lsn: int | None
     knows_commits: bool
     micros: int | None
-
-    @property
-    def name(self) -> str:
-        """The table as the database says it, `SCHEMA.TABLE`."""
-        return f"{self.schema}.{self.table}"
+    name: str
 
 
-@dataclass(frozen=True, slots=True)
-class DataEvent:
+class DataEvent(NamedTuple):
     """A change of a row, or of a whole table.
 
     ``transaction_id`` is empty where there is none; ``fields`` is the schema block of the row, None where the
@@ -70,8 +75,8 @@ class DataEvent:
     key: Mapping[str, Any] | None
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
-    fields: list[Mapping[str, Any]] | None
-    key_fields: list[Mapping[str, Any]] | None
+    fields: Fields | None
+    key_fields: Fields | None
     transaction_id: str
     total_order: int | None
     old_key: Mapping[str, Any] | None
@@ -164,14 +169,17 @@ class Notification:
 Boundary = TransactionBegin | TransactionEnd
 EnvelopeContent = DataEvent | LogicalMessage | Tombstone | Boundary | Heartbeat | Signal | Notification
 
-_OPS: Final[Mapping[str, Op]] = {op.value: op for op in Op}
+OPS: Final[Mapping[str, Op]] = {op.value: op for op in Op}
 _ENVELOPE: Final = frozenset({"op", "source"})
+_MEMBERS: Final = frozenset(
+    {"op", "source", "before", "after", "transaction", "message", "ts_ms", "ts_us", "ts_ns"}
+)
 _MOMENTS: Final = frozenset({"ts_ms", "ts_us", "ts_ns"})
 _SIGNAL: Final = frozenset({"id", "type", "data"})
 _STATUSES: Final = ("BEGIN", "END")
 _SCANNED: Final = ("SUCCEEDED", "EMPTY")
-_SEQUENCE: Final = re.compile(r'\[(?:null|"(\d+)"),"(\d+)"\]', re.ASCII)
-_LONG_BITS: Final = 64
+_SEQUENCE: Final = re.compile(r'\[(?:null|"(\d+)"), ?"(\d+)"\]', re.ASCII)
+_BEYOND: Final = 2**64
 _SHOWN: Final = 100
 ADDED_PREFIX: Final = "__"
 """Names of the columns that a flattening transform adds to those of the row."""
@@ -190,7 +198,7 @@ def read_envelope(message: Message) -> EnvelopeContent | None:
         return Tombstone(message.topic, payload_of(message.key), message.position)
     if not isinstance(payload, dict):
         raise Unreadable("The value is no JSON object; use the JSON converter for values.")
-    if any(name.startswith(ADDED_PREFIX) for name in payload):
+    if not payload.keys() <= _MEMBERS and any(name.startswith(ADDED_PREFIX) for name in payload):
         # A table may have columns that are called as the fields of a control message.
         return None
     if payload.keys() >= _ENVELOPE and isinstance(payload["source"], dict):
@@ -219,22 +227,34 @@ def transaction_of(text: object) -> str:
 
 def _data(message: Message, payload: dict[str, Any]) -> DataEvent:
     op = payload["op"]
-    if op not in _OPS:
+    if op not in OPS:
         raise Unreadable(f"This version does not know the operation {op!r}.")
     source = _source(payload["source"])
-    transaction_id, total_order = _place(payload, source)
-    block = schema_of(message.value)
+    place = _place(payload, source)
+    key = key_of(message.key)
+    images = _row(payload.get("before")), _row(payload.get("after"))
+    return data_event(message, OPS[op], source, key, images, place)
+
+
+def data_event(
+    message: Message,
+    op: Op,
+    source: SourceInfo,
+    key: Mapping[str, Any] | None,
+    images: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None],
+    place: tuple[str, int | None],
+) -> DataEvent:
+    """Return the event of a message, of these contents: images before and after, id and order."""
+    block, key_block = schema_of(message.value), schema_of(message.key)
     return DataEvent(
         message,
-        _OPS[op],
+        op,
         source,
-        key_of(message.key),
-        _row(payload.get("before")),
-        _row(payload.get("after")),
-        None if block is None else _row_fields(block),
-        fields_of(schema_of(message.key)),
-        transaction_id,
-        total_order,
+        key,
+        *images,
+        None if block is None else block.row_fields,
+        None if key_block is None else key_block.fields,
+        *place,
         key_header(message, OLD_KEY),
         key_header(message, NEW_KEY),
     )
@@ -242,8 +262,10 @@ def _data(message: Message, payload: dict[str, Any]) -> DataEvent:
 
 def _place(payload: dict[str, Any], source: SourceInfo) -> tuple[str, int | None]:
     """Return id and order in the transaction."""
-    block = payload.get("transaction") or {}
+    block = payload.get("transaction")
     of_source = None if source.tx_id is None else str(source.tx_id)
+    if not block:
+        return of_source or "", None
     return of_source or transaction_of(block.get("id")), whole(block.get("total_order"))
 
 
@@ -287,11 +309,12 @@ def _notification(message: Message, payload: dict[str, Any]) -> Notification:
 
 
 def _source(fields: Mapping[str, Any]) -> SourceInfo:
+    schema, table = str(fields.get("schema") or ""), str(fields.get("table") or "")
     return SourceInfo(
         str(fields.get("name") or ""),
         str(fields.get("db") or ""),
-        str(fields.get("schema") or ""),
-        str(fields.get("table") or ""),
+        schema,
+        table,
         str(fields.get("version") or ""),
         str(fields.get("snapshot") or "false"),
         whole(fields.get("txId")),
@@ -300,6 +323,7 @@ def _source(fields: Mapping[str, Any]) -> SourceInfo:
         whole(fields.get("commit_lsn")),
         "commit_lsn" in fields,
         _moment(fields),
+        f"{schema}.{table}",
     )
 
 
@@ -313,7 +337,8 @@ def sequence_of(value: Any) -> tuple[int | None, int | None] | None:
         return None
     plain = _SEQUENCE.fullmatch(value) if isinstance(value, str) else None
     if plain is not None:
-        return whole(plain.group(1)), whole(plain.group(2))
+        before, change = plain.groups()
+        return None if before is None else whole(int(before)), whole(int(change))
     try:
         first, last = load_json(value) if isinstance(value, str) else value
         return whole(first), whole(last)
@@ -327,8 +352,10 @@ def whole(value: Any) -> int | None:
     Raises:
         Unreadable: the database has no such number.
     """
-    number = None if value is None else whole_number(value)
-    if number is not None and number.bit_length() > _LONG_BITS:
+    if value is None:
+        return None
+    number = value if type(value) is int else whole_number(value)
+    if not -_BEYOND < number < _BEYOND:
         raise Unreadable(f"A number of the event is beyond 64 bits: {str(value)[:_SHOWN]}.")
     return number
 
@@ -346,7 +373,7 @@ def key_of(part: Any) -> Mapping[str, Any] | None:
     Raises:
         Unreadable: the key is not an object.
     """
-    key = payload_of(part)
+    key = None if part is None else payload_of(part)
     if key is not None and not isinstance(key, dict):
         raise Unreadable("The key is no JSON object; use the JSON converter for keys.")
     return key or None
@@ -354,20 +381,10 @@ def key_of(part: Any) -> Mapping[str, Any] | None:
 
 def key_header(message: Message, name: str) -> Mapping[str, Any] | None:
     """Return the key that a header names."""
-    return key_of((message.headers or {}).get(name))
+    return key_of(message.headers.get(name)) if message.headers else None
 
 
 def _row(part: Any) -> Mapping[str, Any] | None:
     if part is not None and not isinstance(part, dict):
         raise Unreadable("`before` or `after` is no JSON object.")
     return part
-
-
-def _row_fields(block: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    rows = {field.get("field"): field for field in block.get("fields") or ()}
-    return fields_of(rows.get("after")) or fields_of(rows.get("before"))
-
-
-def fields_of(block: Mapping[str, Any] | None) -> list[Mapping[str, Any]] | None:
-    """Return the fields of a schema block."""
-    return None if block is None else list(block.get("fields") or ()) or None

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.debezium.wire.envelope import DataEvent, Op, Unreadable
+from cdc_platform.sources.debezium.wire.envelope import DELETE, DataEvent, Unreadable
 from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
@@ -36,7 +36,7 @@ def fault_of(
         "partition": message.partition,
         "offset": message.offset,
     }
-    if event is not None and event.op is Op.DELETE and event.new_key is not None:
+    if event is not None and event.op is DELETE and event.new_key is not None:
         metadata[NEW_KEYS] = json.dumps(event.new_key, ensure_ascii=False, default=str)
     return FaultyEvent(
         reason,

@@ -5,20 +5,22 @@ from typing import Any, Final
 
 from cdc_platform.sources.debezium.wire.envelope import (
     ADDED_PREFIX,
+    DELETE,
     NEW_KEY,
     OLD_KEY,
+    READ,
+    TRUNCATE,
     DataEvent,
     Op,
     SourceInfo,
     Unreadable,
-    fields_of,
     key_header,
     key_of,
     sequence_of,
     transaction_of,
     whole,
 )
-from cdc_platform.sources.debezium.wire.messages import Message, payload_of, schema_of
+from cdc_platform.sources.debezium.wire.messages import Fields, Message, fields_of, payload_of, schema_of
 
 DELETED: Final = "__deleted"
 ADVICE: Final = (
@@ -61,7 +63,7 @@ def read_flattened(message: Message) -> DataEvent:
     op = _op_of(metadata, row)
     columns = {name: value for name, value in row.items() if name not in _KNOWN}
     source = _source_of(metadata, message)
-    is_delete = op is Op.DELETE
+    is_delete = op is DELETE
     fields = fields_of(schema_of(message.value))
     return DataEvent(
         message,
@@ -69,8 +71,8 @@ def read_flattened(message: Message) -> DataEvent:
         source,
         key_of(message.key),
         columns if is_delete else None,
-        None if is_delete or op is Op.TRUNCATE else columns,
-        None if fields is None else [field for field in fields if field.get("field") not in _KNOWN],
+        None if is_delete or op is TRUNCATE else columns,
+        None if fields is None else Fields(field for field in fields if field.get("field") not in _KNOWN),
         fields_of(schema_of(message.key)),
         str(source.tx_id) if source.tx_id is not None else transaction_of(metadata.get("transaction")),
         whole(metadata.get("total_order")),
@@ -99,10 +101,10 @@ def _op_of(metadata: Mapping[str, Any], row: Mapping[str, Any]) -> Op:
         Unreadable: an insert cannot be told from an update, of which only one can leave values out.
     """
     if str(row.get(DELETED)).lower() == "true":
-        return Op.DELETE
+        return DELETE
     op = metadata.get("op")
     if op is None and str(metadata.get("snapshot") or "false") != "false":
-        return Op.READ
+        return READ
     if op is None:
         raise Unreadable(
             "The flattened event does not say whether the row was inserted or updated, and only updates "
@@ -136,4 +138,5 @@ def _source_of(metadata: Mapping[str, Any], message: Message) -> SourceInfo:
         whole(metadata.get("commit_lsn")),
         "commit_lsn" in metadata,
         micros,
+        f"{schema}.{table}",
     )

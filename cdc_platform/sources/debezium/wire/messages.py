@@ -1,13 +1,16 @@
 """Messages of topics: from the lines of files, and from the octets that Kafka and the engine hand out."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, Final
+from functools import cached_property, lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.stream.events import FaultyEvent
+from cdc_platform.sources.debezium.wire.typed_envelope import TypedLine, typed_envelope, typed_line
 from cdc_platform.sources.json_codec import parser_of, text_of_bytes
 from cdc_platform.sources.sound_rows import escaped, is_unicode
 
@@ -18,11 +21,26 @@ _MEMBERS: Final = frozenset(
         *("payload", "tstype", "ts", "broker", "timestampType", "timestamp_type"),
     },
 )
+_VALUES: Final = ("value", "payload")
 _AVRO_MAGIC: Final = b"\x00"
+_MOST_BLOCKS: Final = 500
+"""Different schema blocks that are kept: a few of each version of each table."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class RawMessage(NamedTuple):
+    """A message of Kafka or of the engine: key, value and headers as they were sent."""
+
+    topic: str
+    key: bytes | str | None
+    value: bytes | str | None
+    headers: Mapping[str, bytes | str | None] | None = None
+    partition: int = 0
+    offset: int | None = None
+    timestamp_micros: int | None = None
+    position: int = 0
+
+
+class Message(NamedTuple):
     """One message of a topic.
 
     Args:
@@ -31,11 +49,11 @@ class Message:
         offset: in the partition; None where it is not known.
         timestamp_micros: of the message itself, which is not the source's.
         key: JSON; None where the message has none.
-        value: JSON; None for a tombstone.
+        value: JSON, or within it a `TypedEnvelope`; None for a tombstone.
         headers: JSON by name; None where they were not kept.
         position: in the order of arrival, counted from 0.
         has_key: whether it is known which key the message has, be it none.
-        text: the message as it came, for quarantine.
+        sent: the message as it came.
     """
 
     topic: str
@@ -47,21 +65,12 @@ class Message:
     headers: Mapping[str, Any] | None = None
     position: int = 0
     has_key: bool = True
-    text: str = ""
+    sent: str | RawMessage = ""
 
-
-@dataclass(frozen=True, slots=True)
-class RawMessage:
-    """A message of Kafka or of the engine: key, value and headers as they were sent."""
-
-    topic: str
-    key: bytes | str | None
-    value: bytes | str | None
-    headers: Mapping[str, bytes | str | None] | None = field(default=None)
-    partition: int = 0
-    offset: int | None = None
-    timestamp_micros: int | None = None
-    position: int = 0
+    @property
+    def text(self) -> str:
+        """The message as it came, for quarantine."""
+        return self.sent if isinstance(self.sent, str) else _raw_text(self.sent)
 
 
 class _Unreadable(ValueError):
@@ -75,9 +84,13 @@ def parse_line(line: str, position: int) -> Message | FaultyEvent:
         if not is_unicode(text):
             # Octets of a file that are not UTF-8; half of a surrogate pair comes escaped.
             text_of_bytes(line.encode(errors="surrogateescape"))
-        fields = load_json(text)
+        has_block = _BLOCK_IN_LINE in text
+        typed = None if has_block else typed_line(text)
+        if typed is not None:
+            return _of_typed(typed, position, text)
+        fields = _load_line(text) if has_block else load_json(text)
         if fields is None:
-            return Message("", 0, None, None, None, None, None, position, has_key=False, text=text)
+            return Message("", 0, None, None, None, None, None, position, has_key=False, sent=text)
         if not isinstance(fields, dict):
             raise _Unreadable("a line must be a JSON object")
         return _of_fields(fields, position, text)
@@ -85,10 +98,25 @@ def parse_line(line: str, position: int) -> Message | FaultyEvent:
         return FaultyEvent(f"The line cannot be read as a message: {error}.", escaped(text), position)
 
 
+def _of_typed(line: TypedLine, position: int, text: str) -> Message:
+    return Message(
+        line.topic or "",
+        line.partition or 0,
+        line.offset,
+        None if line.timestamp is None else line.timestamp * 1000,
+        None if line.key is msgspec.UNSET else line.key,
+        line.value,
+        None if line.headers is None else _headers(line.headers),
+        position,
+        line.key is not msgspec.UNSET,
+        text,
+    )
+
+
 def _of_fields(fields: dict[str, Any], position: int, text: str) -> Message:
     value_name = "value" if "value" in fields else "payload"
     if value_name not in fields or not _is_message(fields):
-        return Message("", 0, None, None, None, fields, None, position, has_key=False, text=text)
+        return Message("", 0, None, None, None, fields, None, position, has_key=False, sent=text)
     timestamp = fields.get("timestamp", fields.get("ts"))
     return Message(
         str(fields.get("topic") or fields.get("destination") or ""),
@@ -96,7 +124,7 @@ def _of_fields(fields: dict[str, Any], position: int, text: str) -> Message:
         None if fields.get("offset") is None else whole_number(fields["offset"]),
         None if timestamp is None else whole_number(timestamp) * 1000,
         _embedded(fields.get("key")),
-        _embedded(fields[value_name]),
+        _embedded(fields[value_name], load_value),
         _headers(fields["headers"]) if fields.get("headers") is not None else None,
         position,
         "key" in fields,
@@ -127,7 +155,7 @@ def parse_raw(raw: RawMessage) -> Message | FaultyEvent:
             _strict(raw.value),
             headers,
             raw.position,
-            text=_raw_text(raw),
+            sent=raw,
         )
     except (ValueError, RecursionError) as error:
         return FaultyEvent(f"The message cannot be read: {error}.", _raw_text(raw), raw.position)
@@ -139,10 +167,12 @@ def _strict(value: bytes | str | None) -> Any:
         return None
     if isinstance(value, bytes) and value.startswith(_AVRO_MAGIC):
         raise _Unreadable("its value is Avro or Protobuf of a schema registry; use the JSON converter")
-    return load_json(value)
+    if isinstance(value, bytes) and not value.isascii():
+        value = text_of_bytes(value)
+    return load_value(value)
 
 
-def _embedded(value: Any) -> Any:
+def _embedded(value: Any, load: "Callable[[str], Any] | None" = None) -> Any:
     """Return the JSON of a part that is embedded as JSON or as a text; a text that is none stays a text."""
     if isinstance(value, bytes):
         value = text_of_bytes(value)
@@ -151,7 +181,7 @@ def _embedded(value: Any) -> Any:
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "null")):
         return value
     try:
-        return load_json(value)
+        return (load or load_part)(value)
     except ValueError:
         return value
 
@@ -171,6 +201,82 @@ def _headers(headers: Any) -> dict[str, Any]:
 
 load_json: Final = parser_of(Decimal, str)
 """Returns a JSON value whose numbers keep all their digits; raises ValueError where there is no JSON."""
+_RAW_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_BLOCK_IN_LINE: Final = '":{"schema":'
+_BLOCK_BEGINS: Final = (b'{"schema":', '{"schema":')
+
+
+class Fields(list[Mapping[str, Any]]):
+    """The fields of a schema block."""
+
+    @cached_property
+    def form(self) -> str:
+        """A text that is equal for equal fields."""
+        return str(self)
+
+
+class SchemaBlock(dict[str, Any]):
+    """A schema block, which is the same object for most messages that have it."""
+
+    @cached_property
+    def fields(self) -> Fields | None:
+        """The fields of the block."""
+        return fields_of(self)
+
+    @cached_property
+    def row_fields(self) -> Fields | None:
+        """Of the block of an envelope, the fields of its row."""
+        rows = {field.get("field"): field for field in self.get("fields") or ()}
+        return fields_of(rows.get("after")) or fields_of(rows.get("before"))
+
+
+def fields_of(block: Mapping[str, Any] | None) -> Fields | None:
+    """Return the fields of a schema block."""
+    return None if block is None else Fields(block.get("fields") or ()) or None
+
+
+def load_part(text: str | bytes, load: Callable[[str | bytes], Any] = load_json) -> Any:
+    """Return the JSON of a key, value or header, as `load_json` does; equal schema blocks are parsed once.
+
+    Args:
+        text: the part.
+        load: parses what is in it, without the block.
+    """
+    if text[: len(_BLOCK_BEGINS[0])] not in _BLOCK_BEGINS:
+        return load(text)
+    try:
+        members = _RAW_MEMBERS.decode(text)
+        parts = {name: load(bytes(raw)) for name, raw in members.items() if name != "schema"}
+        return {"schema": _block(bytes(members["schema"])), **parts}
+    except (ValueError, RecursionError):
+        return load_json(text)
+
+
+def load_value(text: str | bytes) -> Any:
+    """Return the same of a value, with a `TypedEnvelope` where it is a change as it should be."""
+    return load_part(text, _load_payload)
+
+
+def _load_payload(text: str | bytes) -> Any:
+    return typed_envelope(text) or load_json(text)
+
+
+def _load_line(line: str) -> Any:
+    """Return the JSON of a line with schema blocks, of whose parts the same holds if it is a message."""
+    try:
+        members = _RAW_MEMBERS.decode(line)
+        values = _VALUES if _is_message(members) else ()
+        return {
+            name: (load_value if name in values else load_part)(bytes(raw)) for name, raw in members.items()
+        }
+    except (ValueError, RecursionError):
+        return load_json(line)
+
+
+@lru_cache(_MOST_BLOCKS)
+def _block(text: bytes) -> Any:
+    block = load_json(text)
+    return SchemaBlock(block) if isinstance(block, dict) else block
 
 
 def _raw_text(raw: RawMessage) -> str:
@@ -196,13 +302,17 @@ def payload_of(part: Any) -> Any:
     return part["payload"] if _has_block(part) else part
 
 
-def schema_of(part: Any) -> Mapping[str, Any] | None:
+def schema_of(part: Any) -> SchemaBlock | None:
     """Return the schema block around a key or value; None where there is none."""
-    schema: Mapping[str, Any] | None = part["schema"] if _has_block(part) else None
-    return schema
+    block = part["schema"] if _has_block(part) else None
+    return SchemaBlock(block) if type(block) is dict else block
 
 
 def _has_block(part: Any) -> bool:
     """Return whether a part has a schema block, even null; a row may have columns of the same names."""
-    is_pair = isinstance(part, dict) and part.keys() == {"schema", "payload"}
-    return is_pair and isinstance(part["schema"], dict | None)
+    if not isinstance(part, dict) or "payload" not in part or part.keys() != _PAIR:
+        return False
+    return part["schema"] is None or isinstance(part["schema"], dict)
+
+
+_PAIR: Final = frozenset({"schema", "payload"})

@@ -1,17 +1,27 @@
 """Order and identity of events: a text whose order is that of commits, and what duplicates share."""
 
-import json
 from hashlib import sha256
 from typing import Any, Final
 
 from cdc_platform.model.stream.ordering_key import SEPARATOR
-from cdc_platform.sources.debezium.wire.envelope import DataEvent, LogicalMessage, Op, SourceInfo, Unreadable
+from cdc_platform.sources.debezium.wire.envelope import (
+    DELETE,
+    TRUNCATE,
+    DataEvent,
+    LogicalMessage,
+    SourceInfo,
+    Unreadable,
+)
+from cdc_platform.sources.json_codec import write_sorted
 
 INCREMENTAL: Final = "incremental"
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str)
 _UNSIGNED: Final = 2**64 - 1
 _ORDER_DIGITS: Final = 10
 _POSITION_DIGITS: Final = 19
+_KEY: Final = SEPARATOR.join(("%016x", "%016x", f"%0{_ORDER_DIGITS}d", "%d", f"%0{_POSITION_DIGITS}d"))
+_ORDER: Final = slice(34, 34 + _ORDER_DIGITS)
+"""Behind commit and position, each of 16 digits and a separator."""
+_NO_ORDER: Final = "0" * _ORDER_DIGITS
 _LONGEST_KEY: Final = 200
 _GIVE_UP: Final = 0
 """Rank of a row that gives its key up, before that of the one that takes it."""
@@ -39,18 +49,10 @@ def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
         Unreadable: the event has no position.
     """
     commit, change = _log_position(event.source, floor)
-    rank = _GIVE_UP if isinstance(event, DataEvent) and event.op is Op.DELETE else _OTHERS
+    rank = _GIVE_UP if isinstance(event, DataEvent) and event.op is DELETE else _OTHERS
     message = event.message
     position = message.offset if message.offset is not None else message.position
-    return SEPARATOR.join(
-        (
-            f"{commit & _UNSIGNED:016x}",
-            f"{change & _UNSIGNED:016x}",
-            f"{_total_order(event):0{_ORDER_DIGITS}d}",
-            str(rank),
-            f"{position:0{_POSITION_DIGITS}d}",
-        )
-    )
+    return _KEY % (commit & _UNSIGNED, change & _UNSIGNED, _total_order(event), rank, position)
 
 
 def _total_order(event: DataEvent | LogicalMessage) -> int:
@@ -62,7 +64,7 @@ def _total_order(event: DataEvent | LogicalMessage) -> int:
 
 def has_total_order(key: str) -> bool:
     """Return whether an ordering key is that of an event which tells its order in its transaction."""
-    return int(key.split(SEPARATOR)[2]) > 0
+    return key[_ORDER] != _NO_ORDER
 
 
 def commit_of(key: str) -> int:
@@ -72,8 +74,7 @@ def commit_of(key: str) -> int:
 
 def snapshot_key(position: int) -> str:
     """Return the ordering key of what happens before all rows of a snapshot and after what precedes it."""
-    parts = (f"{position:016x}", f"{0:016x}", f"{0:0{_ORDER_DIGITS}d}", "0", f"{0:0{_POSITION_DIGITS}d}")
-    return SEPARATOR.join(parts)
+    return _KEY % (position, 0, 0, 0, 0)
 
 
 def needs_floor(source: SourceInfo) -> bool:
@@ -123,12 +124,12 @@ def event_id(event: DataEvent, table: str) -> str:
         parts += [source.sequence, source.micros]
     elif is_snapshot(source):
         parts.append("snapshot")
-    if event.key is None and event.op is not Op.TRUNCATE and event.total_order is None:
+    if event.key is None and event.op is not TRUNCATE and event.total_order is None:
         message = event.message
         parts += [message.topic, message.partition, message.offset, message.position]
-    return _ENCODER.encode(parts)
+    return write_sorted(parts)
 
 
 def _key_text(event: DataEvent) -> str:
-    text = _ENCODER.encode(event.key)
+    text = write_sorted(event.key)
     return text if len(text) <= _LONGEST_KEY else sha256(text.encode()).hexdigest()

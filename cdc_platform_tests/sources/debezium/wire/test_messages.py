@@ -18,9 +18,11 @@ from cdc_platform.sources.debezium.wire.messages import (
     payload_of,
     schema_of,
 )
+from cdc_platform.sources.debezium.wire.typed_envelope import typed_envelope
 from cdc_platform_tests.sources.debezium.captures_read import read_messages
 
 VALUE: Final = {"op": "r", "source": {}}
+ENVELOPE: Final = typed_envelope(json.dumps(VALUE))
 
 
 def parsed(fields: Any) -> Message:
@@ -44,7 +46,7 @@ FORMS: Final[list[tuple[dict[str, Any], Any]]] = [
 def test_key_and_value_are_embedded_or_texts(fields: dict[str, Any], key: Any) -> None:
     """Key and value may be JSON within the line, or texts of JSON."""
     message = parsed(fields)
-    assert (key, VALUE, True) == (message.key, message.value, message.has_key)
+    assert (key, ENVELOPE, True) == (message.key, message.value, message.has_key)
 
 
 def test_a_value_alone_has_an_unknown_key() -> None:

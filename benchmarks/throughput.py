@@ -1,0 +1,294 @@
+"""Changes a second from a source to a published cut, by step, with what each step costs.
+
+A pipeline of its own reads the same changes in each round, until nothing is left to read; the first round
+warms up. Its steps are those of a cycle, where reading is parted into what happens before the commit of raw
+records, and this commit. Of Spanner and Datastream, the job of the commit decodes, too. Processor seconds are
+the measure to compare: wall seconds depend on what else the machine does.
+"""
+
+import argparse
+import gc
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from benchmarks.datastream import make_event, write_files
+from benchmarks.harness import Report, arguments, must_equal
+from benchmarks.partitions import open_stream
+from benchmarks.tables import open_session
+from benchmarks.unavailable import TYPES, Changes, wrong_rows
+from benchmarks.usage import DRIVER, JVM, WORKERS, Meter
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits import writes
+from cdc_platform.model.stream.read_windows import ReadWindow
+from cdc_platform.pipeline.histories.history_build import extend_histories
+from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.pipeline.opened.source import SourceSettings
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.reading import read as reading
+from cdc_platform.simulator.history.bank import OPENING_BALANCE
+from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
+from cdc_platform.sources.debezium.files.decoding import FileSplitDecoder
+from cdc_platform.sources.debezium.files.event_files import event_files
+from cdc_platform.sources.debezium.files.segments import Segment
+from cdc_platform.sources.debezium.files.splits import FileSplit
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.splits.outcome import OUTCOME, SplitOutcome
+from cdc_platform.sources.debezium.splits.split_reader import SplitContext
+from cdc_platform.sources.workers import prepare_worker
+from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform_tests.servers.jars import fetch_jars
+from cdc_platform_tests.servers.kafka import CONNECTOR, broker
+
+TABLE: Final = "public.items"
+TOPIC: Final = "bench.public.items"
+PARTITIONS: Final = 4
+EVENTS_A_FILE: Final = 500
+RATE: Final = 1_000.0
+"""Transactions a second of the simulator, each of about three changes."""
+CHANGES_A_TRANSACTION: Final = 3
+DECODING: Final = "debezium-decoding"
+"""Not a run to a cut: the part of it that Python's workers do, without Spark."""
+GOAL, LEAST = 20_000, 15_000
+"""Changes a core second from source to published cut."""
+MOST_SERIAL: Final = 0.1
+SPLIT_EVENTS: Final = 20_000
+ROUNDS_ALONE: Final = 5
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A source with changes.
+
+    Args:
+        source: settings of the pipelines that read it.
+        changes: how many there are; None where the log tells.
+        verify: raises unless the tables of a pipeline are right.
+    """
+
+    source: SourceSettings
+    changes: int | None
+    verify: Callable[[SparkSession, Pipeline], None]
+
+
+@contextmanager
+def spanner(options: argparse.Namespace, _spark: SparkSession) -> Iterator[Bench]:
+    """Provide the simulator's bank, which has worked for some time."""
+    seconds = options.changes / RATE / CHANGES_A_TRANSACTION
+    simulated = argparse.Namespace(work=options.work, seed=options.seed, rate=RATE, seconds=seconds)
+
+    def verify(spark: SparkSession, pipeline: Pipeline) -> None:
+        table = pipeline.lake.spark_table("accounts")
+        total = spark.sql(f"SELECT sum(balance) FROM {table}").collect()[0][0]
+        must_equal(SimulatorSettings().accounts * OPENING_BALANCE, total, "sum of balances")
+
+    with open_stream(simulated, 10) as stream:
+        yield Bench(stream.source.settings, None, verify)
+
+
+@contextmanager
+def datastream(options: argparse.Namespace, _spark: SparkSession) -> Iterator[Bench]:
+    """Provide files of MySQL's events."""
+    files = -(-options.changes // EVENTS_A_FILE)
+    folder = options.work / f"datastream_{options.changes}_{files}"
+    write_files(folder, options.changes, files)
+    keys = max(1, options.changes // 4)
+    final: dict[int, int] = {}
+    for number in range(options.changes):
+        event = make_event(number, keys)
+        final[number % keys] = number
+        if event["source_metadata"]["is_deleted"]:
+            del final[number % keys]
+
+    def verify(spark: SparkSession, pipeline: Pipeline) -> None:
+        table = pipeline.lake.spark_table("accounts")
+        row = spark.sql(f"SELECT count(*), sum(balance) FROM {table}").collect()[0]
+        must_equal((len(final), sum(final.values())), tuple(row), "rows and their sum")
+
+    yield Bench(DatastreamSettings(str(folder), table_name="{table}"), options.changes, verify)
+
+
+def _debezium_changes(options: argparse.Namespace) -> tuple[Path, Callable[[SparkSession, Pipeline], None]]:
+    """Write rows of a snapshot and updates of them into one file, and return it with what verifies tables."""
+    rows = max(1, options.changes // 10)
+    changes = Changes(rows, options.changes - rows, 0.0, options.seed)
+    folder = options.work / "throughput_inputs"
+    shutil.rmtree(folder, ignore_errors=True)
+    changes.write(folder)
+    file = folder / "events" / "1.jsonl"
+    file.parent.mkdir()
+    with file.open("wb") as whole:
+        for part in ("snapshot/0.jsonl", "whole/1.jsonl"):
+            whole.write((folder / part).read_bytes())
+
+    def verify(spark: SparkSession, pipeline: Pipeline) -> None:
+        frame = spark.table(pipeline.lake.spark_table(TABLE))
+        must_equal(0, wrong_rows(frame, changes.truth), "wrong rows")
+
+    return file, verify
+
+
+@contextmanager
+def debezium_files(options: argparse.Namespace, _spark: SparkSession) -> Iterator[Bench]:
+    """Provide one file of events."""
+    file, verify = _debezium_changes(options)
+    source = DebeziumSettings(FilesInput(str(file.parent)), columns={TABLE: TYPES})
+    yield Bench(source, options.changes, verify)
+
+
+@contextmanager
+def debezium_kafka(options: argparse.Namespace, spark: SparkSession) -> Iterator[Bench]:
+    """Provide a topic of some partitions with the same events."""
+    file, verify = _debezium_changes(options)
+    for jar in fetch_jars(CONNECTOR, with_dependencies=False):
+        spark.sql(f"ADD JAR '{jar}'")
+    shutil.rmtree(options.work / "broker", ignore_errors=True)
+    with broker(options.work / "broker") as kafka:
+        kafka.create(TOPIC, PARTITIONS)
+        with file.open(encoding="utf-8") as lines:
+            sent = [json.dumps({**json.loads(line), "timestamp": 1_700_000_000_000}) for line in lines]
+        kafka.send(sent, {TOPIC: PARTITIONS})
+        source = DebeziumSettings(
+            KafkaInput(kafka.address, "bench[.].*", most_messages=500_000), columns={TABLE: TYPES}
+        )
+        yield Bench(source, options.changes, verify)
+
+
+def decode_alone(options: argparse.Namespace, report: Report) -> None:
+    """Report what this process needs to decode the events of one split of the file, without Spark."""
+    file, _ = _debezium_changes(options)
+    settings = DebeziumSettings(FilesInput(str(file.parent)), columns={TABLE: TYPES})
+    (found,) = event_files(settings).list_files()
+    context = SplitContext(settings.to_options(), 1, ReadWindow("stream", 0, 2**50), is_one_stream=True)
+    events = min(options.changes, SPLIT_EVENTS)
+    decoder = FileSplitDecoder(context, None, [FileSplit((Segment(found, 0, 0, events),))])
+    prepare_worker()
+    seconds = []
+    for _ in range(ROUNDS_ALONE):
+        gc.collect()
+        begun_s = time.process_time()
+        *_, last = decoder.blocks(0)
+        seconds.append(time.process_time() - begun_s)
+    must_equal(events, _events_of(last), "decoded events")
+    report.note("decoding of an event, alone", min(seconds) / events * 1e6, "CPU µs", events=events)
+
+
+def _events_of(block: pa.RecordBatch) -> int:
+    counts = SplitOutcome.from_bytes(block.column(OUTCOME)[0].as_py()).counts
+    return sum(count.events for by_origin in counts.values() for count in by_origin.values())
+
+
+SOURCES: Final[Mapping[str, Any]] = {
+    "spanner": spanner,
+    "datastream": datastream,
+    "debezium-files": debezium_files,
+    "debezium-kafka": debezium_kafka,
+}
+
+
+def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter) -> int:
+    """Run the steps of cycles until nothing is left to read, and return how many changes the log has got."""
+    changes, commit = 0, writes.commit_cycle
+
+    def commit_apart(*parts: Any) -> Any:
+        meter.end("read")
+        committed = commit(*parts)
+        meter.end("raw write")
+        return committed
+
+    end_micros = pipeline.source.clock_micros()
+    is_done = False
+    meter.begin()
+    while not is_done:
+        with patch.object(reading, "commit_cycle", commit_apart):
+            read = reading.read_windows(pipeline, spark, end_limit_micros=end_micros)
+        meter.end("read")
+        if not read.committed:
+            return changes
+        changes += order_changes(pipeline, spark).changes
+        meter.end("order")
+        merge_tables(pipeline, spark, pipeline.tables)
+        extend_histories(pipeline, spark, pipeline.histories)
+        meter.end("merge")
+        cut = publish_cut(pipeline, spark)
+        meter.end("publish")
+        is_reached = cut is not None and cut.position_micros >= end_micros - 1
+        is_done = not pipeline.capabilities.hands_out_events and is_reached
+    return changes
+
+
+def report_steps(report: Report, meter: Meter, changes: int) -> None:
+    """Report what each step and all of them together have cost."""
+    total: dict[str, float] = dict.fromkeys((DRIVER, JVM, WORKERS), 0.0)
+    for name, use in meter.steps.items():
+        report.note(
+            name,
+            sum(use.processor_s.values()),
+            "CPU s",
+            **_rounded(use.processor_s),
+            wall_s=round(use.wall_s, 2),
+            task_s=round(use.task_s, 2),
+            serial_s=round(use.serial_s, 2),
+            written_mb=round(use.written_bytes / 1e6, 1),
+        )
+        total = {kind: total[kind] + use.processor_s[kind] for kind in total}
+    uses = list(meter.steps.values())
+    wall_s, processor_s = sum(use.wall_s for use in uses), sum(total.values())
+    report.note("changes", changes, "changes", wall_s=round(wall_s, 2), wall_rate=round(changes / wall_s))
+    report.note("processor seconds of all steps", processor_s, "CPU s", **_rounded(total))
+    report.note("changes a core second", changes / processor_s, "changes/s", goal=GOAL, least=LEAST)
+    serial_s, task_s = sum(use.serial_s for use in uses), sum(use.task_s for use in uses)
+    report.note("serial share of the task seconds", serial_s / task_s, "", at_most=MOST_SERIAL)
+    report.note("written", sum(use.written_bytes for use in uses) / 1e6, "MB")
+    for kind, peak in meter.peak_bytes.items():
+        report.note(f"peak memory: {kind}", peak / 1e6, "MB")
+
+
+def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    return {kind.replace(" ", "_"): round(taken, 2) for kind, taken in seconds.items()}
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--source", choices=[*SOURCES, DECODING], required=True)
+    parser.add_argument("--changes", type=int, default=1_000_000, help="changes; of Spanner, about so many")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds; the last one counts")
+    options = parser.parse_args()
+    report = Report("throughput", options)
+    if options.source == DECODING:
+        decode_alone(options, report)
+        return
+    folder = options.work / "throughput"
+    shutil.rmtree(folder, ignore_errors=True)
+    lake = LakeSettings(path=str(folder))
+    with ExitStack() as stack:
+        spark = stack.enter_context(open_session(SparkSettings(driver_memory="3g"), lake))
+        bench: Bench = stack.enter_context(SOURCES[options.source](options, spark))
+        for number in range(1, options.rounds + 1):
+            pipeline = open_pipeline(PipelineSettings(f"round_{number}", bench.source, lake))
+            meter = Meter(spark, folder)
+            with meter.watch_memory():
+                changes = run_to_cut(pipeline, spark, meter)
+            must_equal(bench.changes or changes, changes, "changes in the log")
+            bench.verify(spark, pipeline)
+            print(f"round {number} of {options.rounds}:", flush=True)
+            report_steps(report, meter, changes)
+
+
+if __name__ == "__main__":
+    main()

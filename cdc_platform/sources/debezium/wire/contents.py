@@ -1,0 +1,55 @@
+"""Contents of messages: of an envelope, by its types or freely, or of a flattened row."""
+
+from msgspec import UNSET
+
+from cdc_platform.sources.debezium.wire.envelope import (
+    OPS,
+    DataEvent,
+    EnvelopeContent,
+    SourceInfo,
+    data_event,
+    key_of,
+    read_envelope,
+    sequence_of,
+    transaction_of,
+)
+from cdc_platform.sources.debezium.wire.flattened import read_flattened
+from cdc_platform.sources.debezium.wire.messages import Message, payload_of
+from cdc_platform.sources.debezium.wire.typed_envelope import TypedEnvelope
+
+
+def read_content(message: Message) -> EnvelopeContent:
+    """Return what a message tells.
+
+    Raises:
+        Unreadable: it tells nothing that this version can use.
+    """
+    payload = payload_of(message.value)
+    if isinstance(payload, TypedEnvelope):
+        return _typed(message, payload)
+    return read_envelope(message) or read_flattened(message)
+
+
+def _typed(message: Message, envelope: TypedEnvelope) -> DataEvent:
+    fields, block = envelope.source, envelope.transaction
+    schema, table = fields.schema or "", fields.table or ""
+    commit_lsn = fields.commit_lsn
+    source = SourceInfo(
+        fields.name or "",
+        fields.db or "",
+        schema,
+        table,
+        fields.version or "",
+        fields.snapshot or "false",
+        fields.txId,
+        fields.lsn,
+        sequence_of(fields.sequence),
+        None if commit_lsn is UNSET else commit_lsn,
+        commit_lsn is not UNSET,
+        fields.micros,
+        f"{schema}.{table}",
+    )
+    of_source = "" if source.tx_id is None else str(source.tx_id)
+    place = (of_source, None) if block is None else (of_source or transaction_of(block.id), block.total_order)
+    images = envelope.before, envelope.after
+    return data_event(message, OPS[envelope.op], source, key_of(message.key), images, place)
