@@ -11,7 +11,7 @@ from cdc_platform.commands.check import all_passed, as_junit, run_checks
 from cdc_platform.commands.common import write_file
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import SettingError, SourceUnreachable
-from cdc_platform.pipeline.checks.check_result import Check, CheckResult
+from cdc_platform.pipeline.checks.check_result import Check, CheckResult, Severity
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform_tests.yaml_files import write_defs
 
@@ -39,7 +39,7 @@ def a_check(name: str, *, passes: bool, error: Exception | None = None) -> Check
             raise error
         return CheckResult(passes, f"{name} was looked at", {"rows": 3})
 
-    return Check(name, "change_log", f"Promise of {name}.", every_cycle=True, run=run)
+    return Check(name, "change_log", f"Promise of {name}.", every_cycle=True, run=run, severity=Severity.STOP)
 
 
 def test_checks_print_a_line_each(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:

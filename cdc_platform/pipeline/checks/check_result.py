@@ -96,7 +96,7 @@ class Check:
     description: str
     every_cycle: bool
     run: Callable[[Pipeline, SparkSession, Scope], CheckResult]
-    severity: Severity = Severity.STOP
+    severity: Severity
     applies: Callable[[SourceCapabilities], bool] = _always
     table_name: str = ""
     table_description: str = ""

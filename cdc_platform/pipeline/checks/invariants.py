@@ -39,6 +39,7 @@ CHECKS: tuple[Check, ...] = (
         "Records read = records in the log + recognised duplicates + quarantine.",
         every_cycle=True,
         run=check_nothing_lost,
+        severity=Severity.STOP,
     ),
     Check(
         QUARANTINE_EMPTY,
@@ -55,6 +56,7 @@ CHECKS: tuple[Check, ...] = (
         "Every change is in the log once, whatever was retried, sent again or killed.",
         every_cycle=True,
         run=check_exactly_once,
+        severity=Severity.STOP,
     ),
     Check(
         "transactions_whole",
@@ -62,6 +64,7 @@ CHECKS: tuple[Check, ...] = (
         "Every transaction is in the log whole, in commit order.",
         every_cycle=True,
         run=check_transactions,
+        severity=Severity.STOP,
         applies=lambda capabilities: capabilities.keeps_transactions and not capabilities.hands_out_events,
     ),
     Check(
@@ -100,6 +103,7 @@ CHECKS: tuple[Check, ...] = (
         "A finished partition has children; a child starts once, after all its parents finished.",
         every_cycle=True,
         run=check_lineage,
+        severity=Severity.STOP,
     ),
     Check(
         "files_readable",
@@ -128,6 +132,7 @@ CHECKS: tuple[Check, ...] = (
         "The watermark never goes back, and a partition that is known but not read holds it.",
         every_cycle=True,
         run=check_watermark,
+        severity=Severity.STOP,
     ),
     Check(
         "tables_equal_log",
@@ -135,6 +140,7 @@ CHECKS: tuple[Check, ...] = (
         "Every table at the newest cut equals its initial copy with the changes of the log up to the cut.",
         every_cycle=False,
         run=check_tables_equal_log,
+        severity=Severity.STOP,
         table_name="equals_log",
         table_description="The table at the newest cut equals its initial copy with the changes of the log up"
         " to the cut.",
@@ -145,6 +151,7 @@ CHECKS: tuple[Check, ...] = (
         "Every table at the newest cut has one row for each of its keys.",
         every_cycle=False,
         run=check_keys,
+        severity=Severity.STOP,
         table_name="keys_unique",
         table_description="The table at the newest cut has one row for each of its keys.",
     ),
@@ -154,6 +161,7 @@ CHECKS: tuple[Check, ...] = (
         "The versions of a row follow each other, the current ones are the table, and all are in the log.",
         every_cycle=False,
         run=check_histories,
+        severity=Severity.STOP,
         table_name="versions_sound",
         table_description="The versions of a row follow each other, the current ones are the table, and all "
         "are in the log.",
@@ -165,6 +173,7 @@ CHECKS: tuple[Check, ...] = (
         "Every table at the newest cut equals a strong read of the source at its position.",
         every_cycle=False,
         run=check_source,
+        severity=Severity.STOP,
         applies=lambda capabilities: capabilities.can_be_compared,
         table_name="equals_source",
         table_description="The table at the newest cut equals a strong read of the source at its position.",

@@ -12,7 +12,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline.checks import running_checks as guard_module
-from cdc_platform.pipeline.checks.check_result import Check, CheckResult
+from cdc_platform.pipeline.checks.check_result import Check, CheckResult, Severity
 from cdc_platform.pipeline.checks.running_checks import Guard
 from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.merging.merge import merge_tables
@@ -73,7 +73,7 @@ def test_checks_take_turns(
     monkeypatch.setattr(guard_module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
     names = ("one", "two", "three", "four")
     result = CheckResult(True, "fine", {})
-    checks = tuple(Check(name, "cut", "", True, lambda *_: result) for name in names)
+    checks = tuple(Check(name, "cut", "", True, lambda *_: result, Severity.STOP) for name in names)
     monkeypatch.setattr(guard_module, "checks_of", lambda *_, **_options: checks)
     heard: list[str] = []
     paused = with_pause(bank_pipeline(session_lake), 40)
