@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -41,7 +42,9 @@ def next_steps(pipeline: Pipeline, cut: Cut, defs: Path, pages: Pages | None) ->
         yield "the graph", f"{pages.dagster}/asset-groups"
     yield "the same as text", f"cdc-platform status {place} --watch"
     yield "one row explained", f"cdc-platform explain {place} {ACCOUNTS} {_newest_account(pipeline, cut)}"
-    yield "one query", f"cdc-platform query {place} {shlex.quote(SUM)}"
+    # The library of `query` is not among those that the platform itself needs.
+    install = "" if find_spec("duckdb") else "pip install 'cdc_platform[duckdb]' && "
+    yield "one query", f"{install}cdc-platform query {place} {shlex.quote(SUM)}"
 
 
 def _newest_account(pipeline: Pipeline, cut: Cut) -> int:

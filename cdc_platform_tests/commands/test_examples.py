@@ -1,7 +1,6 @@
 """The examples in the help of the commands."""
 
 import re
-import shlex
 from pathlib import Path
 from typing import Final
 
@@ -10,9 +9,8 @@ import pytest
 
 from cdc_platform.cli import main
 from cdc_platform.commands.simulate import simulate, to_settings
-from cdc_platform_tests.commands.invoking import run
+from cdc_platform_tests.commands.invoking import PROGRAM, parsed, run
 
-PROGRAM: Final = "cdc-platform "
 DEFS: Final = re.compile(r"\S+\.yaml")
 
 
@@ -23,12 +21,6 @@ def examples_of(command: click.Command) -> list[str]:
 
 
 EXAMPLES: Final = [line for command in (main, *main.commands.values()) for line in examples_of(command)]
-
-
-def parsed(line: str, *, is_whole: bool = True) -> click.Context:
-    """Return the context of the command that a line starts, which may lack arguments if it is not whole."""
-    name, *arguments = shlex.split(line.removeprefix(PROGRAM))
-    return main.commands[name].make_context(name, arguments, resilient_parsing=not is_whole)
 
 
 @pytest.mark.parametrize("name", main.commands)
