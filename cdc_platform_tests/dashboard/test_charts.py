@@ -120,6 +120,14 @@ def test_a_child_goes_on_in_the_lane_of_its_parent() -> None:
     assert (drawn.lanes, drawn.known) == (3, 6)
 
 
+def test_lines_go_forwards() -> None:
+    """A line to a child that starts while its parent goes on begins at that start."""
+    drawn = draw_partitions(
+        lineage(partition("a", ("",), 0, 80, ended=False), partition("b", ("a",), 40, 80, ended=False))
+    )
+    assert [(branch.start, branch.end) for branch in drawn.branches] == [(0.5, 0.5)]
+
+
 def test_of_many_partitions_the_newest_are_drawn() -> None:
     """However many there are, a bounded number is drawn, and the one that holds the watermark."""
     old = partition("old", ("",), 0, 1, ended=False)
