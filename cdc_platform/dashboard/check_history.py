@@ -35,11 +35,6 @@ class CheckFact:
     summary: str
 
     @property
-    def severity(self) -> str:
-        """`warning` if a failure is only reported, else `error`."""
-        return "warning" if self.is_warning else "error"
-
-    @property
     def has_failed(self) -> bool:
         """Whether it failed, and is more than a warning."""
         return not self.passed and not self.is_warning

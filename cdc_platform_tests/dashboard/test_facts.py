@@ -15,6 +15,7 @@ from cdc_platform.dashboard.copy_rates import load_copy_rates
 from cdc_platform.dashboard.cut_history import load_cut_history
 from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, Unreadable, WatchedPipeline
 from cdc_platform.dashboard.health import Word, judge
+from cdc_platform.dashboard.metrics import PipelineCollector
 from cdc_platform.dashboard.read_lanes import load_read_lanes
 from cdc_platform.dashboard.time_span import TimeSpan
 from cdc_platform.lake.catalog.lake import LOG, READ, Lake
@@ -155,6 +156,21 @@ def test_a_copy_that_has_just_ended_is_shown_no_more(watched: WatchedPipeline) -
 def failed(name: str, *, is_warning: bool) -> CheckFact:
     """Return a check that has failed."""
     return CheckFact(name, "bank__cdc/cut", passed=False, is_warning=is_warning, at_s=0, summary="")
+
+
+def test_a_check_is_one_series(watched: WatchedPipeline) -> None:
+    """The labels of a check's metrics are the same whether it fails or warns."""
+    facts = facts_of(watched)
+    series = {
+        tuple(sample.labels.items())
+        for is_warning in (True, False)
+        for family in PipelineCollector(
+            {"bank": replace(facts, checks=(failed("fresh", is_warning=is_warning),))}
+        ).collect()
+        for sample in family.samples
+        if sample.name == "cdc_platform_check_passed"
+    }
+    assert {(("pipeline", "bank"), ("check", "fresh"), ("asset", "bank__cdc/cut"))} == series
 
 
 @pytest.mark.parametrize(
