@@ -132,7 +132,7 @@ def _tables(facts: PipelineFacts) -> list[dict[str, Any]]:
             "rows": table.rows,
             "changes": changes.get(name, 0),
             "changed_micros": table.changed_micros,
-            "lag_s": facts.status.lag_s if name in named else None,
+            "is_published": name in named,
         }
         for name, table in facts.status.tables.items()
     ]
