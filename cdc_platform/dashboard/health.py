@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Final
 
 from cdc_platform.dashboard.check_history import CheckFact
-from cdc_platform.dashboard.texts import as_count, as_duration
 from cdc_platform.model.base.names import FRESH
+from cdc_platform.model.base.quantities import as_count, as_duration
 from cdc_platform.pipeline.on_demand.status import Status
 
 NAMED: Final = 3
