@@ -38,17 +38,19 @@ class PageOptions:
 
     Args:
         hours: hours that it shows.
-        refresh_s: seconds after which the browser loads it again; None for a file.
+        refresh_s: seconds after which the browser loads it again; None if it does not.
         dagster_url: address of Dagster's UI, which the page links to.
+        is_served: whether it comes from a server, which has other spans and the metrics, too.
     """
 
     hours: float
     refresh_s: int | None = None
     dagster_url: str | None = None
+    is_served: bool = False
 
 
 def write_page(views: Sequence[PipelineView], now_micros: int, options: PageOptions) -> str:
-    """Return the page; pipelines that need a look come first."""
+    """Return the page; pipelines that need attention come first."""
     views = sorted(views, key=lambda view: view.facts.health.is_healthy)
     amber = [view for view in views if not view.facts.health.is_healthy]
     return (
