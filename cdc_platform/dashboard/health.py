@@ -95,9 +95,14 @@ def _findings(status: Status, checks: Sequence[CheckFact], late_after_s: float) 
 
 
 def _failures(checks: Sequence[CheckFact]) -> Iterator[str]:
-    """Yield a sentence for each check that has failed, on however many assets."""
-    for name in dict.fromkeys(check.name for check in checks):
-        results = [check for check in checks if check.name == name]
+    """Yield a sentence for each check that has failed, on however many tables.
+
+    A check of all tables together lies beside theirs, and may have the same name as that of each table.
+    """
+    groups: dict[tuple[str, str], list[CheckFact]] = {}
+    for check in checks:
+        groups.setdefault((check.name, check.asset.rpartition("/")[0]), []).append(check)
+    for (name, _), results in groups.items():
         assets = [check.asset for check in results if check.has_failed]
         if assets:
             of_all = f"{len(assets)} of {len(results)} tables: " if len(results) > 1 else ""

@@ -232,14 +232,16 @@ def test_silence_is_told(
 
 
 def test_a_failure_names_its_tables(watched: WatchedPipeline) -> None:
-    """A check that fails on several tables is one reason, which counts them and names the first."""
+    """A check that fails on several tables is one reason, which counts them and names the first ones."""
     checks = [
-        CheckFact("equals_log", f"shop/t{number}", number >= 5, is_warning=False, at_s=0, summary="")
+        CheckFact("keys_unique", f"shop/t{number}", number >= 5, is_warning=False, at_s=0, summary="")
         for number in range(20)
     ]
+    checks = [failed("keys_unique", is_warning=False), *checks]
     health = judge(status_of(watched, lag_s=1.0), checks, now_micros=START, late_after_s=60)
     assert health.reasons == (
-        "check equals_log failed on 5 of 20 tables: shop/t0, shop/t1, shop/t2 and 2 more",
+        "check keys_unique failed on bank__cdc/cut",
+        "check keys_unique failed on 5 of 20 tables: shop/t0, shop/t1, shop/t2 and 2 more",
     )
 
 
