@@ -11,6 +11,7 @@ from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.metadata import visible
+from cdc_platform.model.base.names import CHECKED_AT, FRESH
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, CheckResult, checking
 from cdc_platform.pipeline.checks.invariants import checks_of
@@ -19,10 +20,6 @@ from cdc_platform.resources import PipelineRun
 from cdc_platform.visible import visible_text
 
 THROUGH_CYCLE: Final = "checked_through_cycle"
-FRESH: Final = "fresh"
-"""The check of a table's freshness: checks/freshness.py."""
-CHECKED_AT: Final = "Checked at"
-"""When a result was found that a later run repeats."""
 
 
 def check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:

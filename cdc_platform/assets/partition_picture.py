@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
+from cdc_platform.dashboard.partition_lanes import assign_lanes
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.lineage import Partition, PartitionState
 
@@ -45,7 +46,7 @@ def draw_partitions(partitions: Sequence[Partition], watermark_micros: int | Non
 
 
 def _svg(partitions: Sequence[Partition], watermark_micros: int | None) -> str:
-    lanes = _lanes(partitions)
+    lanes = assign_lanes(partitions)
     height = (max(lanes.values()) + 1) * LANE_HEIGHT + FOOT_HEIGHT + MARGIN
     begin = partitions[0].start_micros
     end = max(begin + 1, *(partition.position_micros for partition in partitions))
@@ -56,21 +57,6 @@ def _svg(partitions: Sequence[Partition], watermark_micros: int | None) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
         f'viewBox="0 0 {WIDTH} {height}" {style}>{shapes}{texts}</svg>'
     )
-
-
-def _lanes(partitions: Sequence[Partition]) -> dict[str, int]:
-    """Return the line of each partition by token: that of its parent if it is free, else the first free."""
-    lanes: dict[str, int] = {}
-    free_from: list[float] = []
-    for partition in partitions:
-        of_parents = [lanes[token] for token in partition.parent_tokens if token in lanes]
-        choices = [*of_parents, *range(len(free_from))]
-        lane = next((lane for lane in choices if free_from[lane] <= partition.start_micros), len(free_from))
-        if lane == len(free_from):
-            free_from.append(0)
-        free_from[lane] = partition.position_micros if partition.is_finished else float("inf")
-        lanes[partition.token] = lane
-    return lanes
 
 
 def _shapes(
@@ -94,7 +80,8 @@ def _shapes(
     for partition in partitions:
         start, stop, height = x(partition.start_micros), x(partition.position_micros), y(partition.token)
         for parent in (by_token[token] for token in partition.parent_tokens if token in by_token):
-            yield _line(x(parent.position_micros), y(parent.token), start, height, "#8a93a2", 1)
+            left = x(min(parent.position_micros, partition.start_micros))
+            yield _line(left, y(parent.token), start, height, "#8a93a2", 1)
         is_held = partition.position_micros == held_at and not partition.is_finished
         colour = HOLDS_WATERMARK if is_held else COLOURS[partition.state]
         yield f"<g><title>{escape(partition.key)}</title>"

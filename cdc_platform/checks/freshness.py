@@ -13,12 +13,13 @@ from typing import Final
 import dagster as dg
 import msgspec
 
-from cdc_platform.assets.check_results import FRESH, as_result
+from cdc_platform.assets.check_results import as_result
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import unfinished_runs
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.metadata import LAG, moment
+from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 DEFS = click.argument("defs", type=click.Path(exists=True, path_type=Path))
 NAME = click.option("--name", help="Pipeline to use; required if DEFS declares several.")
 EVERY_NAME = click.option("--name", help="Use only this pipeline of DEFS.")
+LATE_AFTER_S: Final = 300
+"""Lag in seconds after which a pipeline counts as late, unless the status page is given another bound."""
 OWN_SETTINGS: Final = frozenset({"table_format_version"})
 """Settings of `lake` and `spark` in which pipelines that share a process may differ."""
 

@@ -19,7 +19,7 @@ from cdc_platform.commands.common import (
     print_name,
     start_spark,
 )
-from cdc_platform.model.base.progress import duration
+from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
 from cdc_platform.printing.tables import Cell, make_line, make_table, print_rendered
@@ -165,7 +165,7 @@ def _describe_cut(state: "CutState", now_s: float) -> "Sequence[Cell]":
     return (
         str(cut.cut),
         to_rfc3339(cut.position_micros),
-        duration(max(0.0, now_s - cut.published_micros / 1e6)),
+        as_duration(max(0.0, now_s - cut.published_micros / 1e6)),
         len(cut.tables),
         _yes(state.is_readable),
         _yes(state.is_pinned),

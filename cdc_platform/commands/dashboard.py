@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cdc_platform.commands.common import FiniteRange, examples, write_file
+from cdc_platform.commands.common import LATE_AFTER_S, FiniteRange, examples, write_file
 from cdc_platform.components.places import PLACE_VARIABLE
 from cdc_platform.errors import SettingError
 from cdc_platform.printing.lines import print_line
@@ -61,9 +61,10 @@ DAGSTER_URL: Final = "CDC_PLATFORM_DAGSTER_URL"
 @click.option(
     "--late-after",
     type=FiniteRange(min=0),
-    default=300,
+    default=LATE_AFTER_S,
     show_default=True,
-    help="Seconds of lag after which a change stream is late.",
+    help="Seconds of lag after which a change stream is late, and of silence after which files and topics "
+    "may be.",
 )
 def dashboard(
     defs: tuple[Path, ...], port: int, host: str, html: Path | None, hours: float, late_after: float
@@ -85,7 +86,7 @@ def dashboard(
     else:
         listener = listen(host, port)
         address = address_of(listener)
-        print_line(f"Status page: {address}   metrics: {address}/metrics   (Ctrl-C ends it)")
+        print_line(f"Status page: {address}   metrics: {address}/metrics   (press Ctrl-C to stop)")
         if not is_loopback(host):
             print_line((OPEN_TO_OTHERS, "yellow"), err=True)
         serve(build_app(watch, host, PageOptions(hours, REFRESH_S, dagster_url)), listener)

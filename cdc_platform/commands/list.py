@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 
 from cdc_platform.commands.common import DEFS, CommandOnDefs, examples
-from cdc_platform.model.base.progress import duration
+from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
 from cdc_platform.printing.tables import make_table, print_rendered
@@ -89,7 +89,7 @@ def describe_pipelines(listed: "Sequence[ListedPipeline]") -> Table:
                 pipeline.source,
                 pipeline.tables if pipeline.tables is not None else "-",
                 str(pipeline.cut) if pipeline.cut is not None else "none yet",
-                f"{duration(pipeline.published_s)} ago" if pipeline.published_s is not None else "-",
+                f"{as_duration(pipeline.published_s)} ago" if pipeline.published_s is not None else "-",
                 pipeline.lake,
             )
             for pipeline in listed

@@ -14,6 +14,7 @@ from rich.console import Group, RenderableType
 from cdc_platform.commands.common import (
     DEFS,
     EVERY_NAME,
+    LATE_AFTER_S,
     CommandOnDefs,
     FiniteRange,
     examples,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 SHOWN_FILES: Final = 20
 WATCHED_EVERY_S: Final = 2.0
-LATE_S: Final = 60.0
-"""A lag from which on it is shown as a warning."""
 
 
 @click.command(
@@ -148,7 +147,7 @@ def _describe_lag(status: "Status") -> tuple[str, Cell]:
         return "lag", "-"
     if status.is_silence:
         return "silence", f"{status.lag_s} s since the source last had something to read"
-    style = "yellow" if status.lag_s >= LATE_S else "green"
+    style = "yellow" if status.lag_s > LATE_AFTER_S else "green"
     return "lag", (f"{status.lag_s} s behind the clock of this machine", style)
 
 

@@ -152,7 +152,7 @@ class DrawnBar:
 
 @dataclass(frozen=True)
 class PartitionChart:
-    """Partitions as bars, their splits, merges and moves as the lines of a path."""
+    """Partitions as bars, their splits and merges as the lines of a path."""
 
     bars: tuple[DrawnBar, ...]
     branches: str

@@ -9,6 +9,7 @@ import dagster as dg
 from dagster import DagsterInstance
 
 from cdc_platform.errors import SettingError
+from cdc_platform.model.base.names import CHECKED_AT
 
 HOME: Final = "DAGSTER_HOME"
 
@@ -22,7 +23,7 @@ class CheckFact:
         asset: key of the asset that it belongs to.
         passed: whether it passed.
         is_warning: whether a failure is only reported.
-        at_s: when it was made, in seconds since the epoch.
+        at_s: when the check ran, in seconds since the epoch.
         summary: one sentence on what it found.
     """
 
@@ -32,11 +33,6 @@ class CheckFact:
     is_warning: bool
     at_s: float
     summary: str
-
-    @property
-    def severity(self) -> str:
-        """`warning` if a failure is only reported, else `error`."""
-        return "warning" if self.is_warning else "error"
 
     @property
     def has_failed(self) -> bool:
@@ -57,7 +53,7 @@ class CheckHistory:
     def latest(self, pipeline: str) -> tuple[CheckFact, ...] | None:
         """Return the last result of each check that has one, by name; None where no instance is named.
 
-        A check that is being made has the result of the time before.
+        A check that is running has its previous result.
         """
         if self.instance is None:
             return None
@@ -103,11 +99,12 @@ def _as_fact(event: dg.EventLogEntry | None) -> CheckFact | None:
     if event is None or dagster_event is None:
         return None
     evaluation = dagster_event.asset_check_evaluation_data
+    repeated = evaluation.metadata.get(CHECKED_AT)
     return CheckFact(
         name=evaluation.check_name,
         asset=evaluation.asset_key.to_user_string(),
         passed=evaluation.passed,
         is_warning=evaluation.severity is dg.AssetCheckSeverity.WARN,
-        at_s=event.timestamp,
+        at_s=repeated.value if isinstance(repeated, dg.TimestampMetadataValue) else event.timestamp,
         summary=evaluation.description or "",
     )

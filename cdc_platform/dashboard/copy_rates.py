@@ -26,14 +26,17 @@ def load_copy_rates(pipeline: Pipeline, status: Status) -> tuple[CopyRate, ...]:
     plans = load_plans(pipeline.lake)
     rates = []
     for table, copy in status.copies.items():
-        progress = load_copy_progress(pipeline.lake.table(table), plans[table])
+        plan = plans.get(table)
+        if plan is None:  # it has ended since the status was read
+            continue
+        progress = load_copy_progress(pipeline.lake.table(table), plan)
         rate = CopyRate(table, copy.chunks, copy.copied_chunks, copy.copied_rows)
         rates.append(estimate(rate, progress.batches))
     return tuple(rates)
 
 
 def estimate(copy: CopyRate, batches: tuple[Batch, ...]) -> CopyRate:
-    """Return a copy with its rate and the time left, as its last batches let expect."""
+    """Return a copy with its rate and the time left, estimated from its last batches."""
     seconds, chunks = sum(batch.seconds for batch in batches), sum(batch.chunks for batch in batches)
     if seconds <= 0 or not chunks or not copy.copied_chunks:
         return copy

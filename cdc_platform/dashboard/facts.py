@@ -111,11 +111,10 @@ class WatchedPipeline:
         status = read_status(pipeline)
         now_micros = time.time_ns() // 1000
         log = pipeline.lake.system_table(LOG)
-        behind_s = None if status.is_silence else status.lag_s
         return PipelineFacts(
             status=status,
             now_micros=now_micros,
-            health=judge(status, behind_s, checks, self.late_after_s),
+            health=judge(status, checks, now_micros, self.late_after_s),
             checks=tuple(checks) if checks is not None else None,
             recent=recent_changes(log, now_micros),
             changes=count_rows(head(log)),

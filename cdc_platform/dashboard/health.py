@@ -3,10 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from cdc_platform.dashboard.check_history import CheckFact
-from cdc_platform.dashboard.texts import as_count, as_duration
+from cdc_platform.model.base.names import FRESH
+from cdc_platform.model.base.quantities import as_count, as_duration
 from cdc_platform.pipeline.on_demand.status import Status
+
+NAMED: Final = 3
+"""Most tables that a reason names."""
 
 
 class Word(StrEnum):
@@ -19,7 +24,7 @@ class Word(StrEnum):
     FAILING = "Failing"
     """A check has failed."""
     LATE = "Late"
-    """The newest cut is further behind than it may be."""
+    """The newest cut is further behind than it may be; of files and topics, something waits meanwhile."""
     INCOMPLETE = "Incomplete"
     """Some of the source is in no table: records in quarantine, unread files, stuck partitions."""
     COPYING = "Copying"
@@ -30,10 +35,11 @@ class Word(StrEnum):
 
 @dataclass(frozen=True)
 class Health:
-    """The word, and what speaks for it, the gravest first; empty if all is well."""
+    """The status and its reasons, most severe first; ``note`` says more where there are none."""
 
     word: Word
     reasons: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def is_healthy(self) -> bool:
@@ -41,36 +47,41 @@ class Health:
         return self.word is Word.HEALTHY
 
 
-def judge(
-    status: Status, lag_s: float | None, checks: Sequence[CheckFact] | None, late_after_s: float
-) -> Health:
+def judge(status: Status, checks: Sequence[CheckFact] | None, now_micros: int, late_after_s: float) -> Health:
     """Return the health of a pipeline.
 
     Args:
         status: where it stands.
-        lag_s: the lag of its newest cut; None where there is no cut, or the source is silent and not behind.
         checks: the last results of its checks, None where they are not known.
-        late_after_s: the longest lag of a pipeline that is not late.
+        now_micros: the present.
+        late_after_s: the longest lag, or silence with something that waits, of a pipeline that is not late.
     """
-    findings = list(_findings(status, lag_s, checks or (), late_after_s))
+    findings = list(_findings(status, checks or (), late_after_s))
     if not findings:
-        return Health(Word.HEALTHY)
+        return Health(Word.HEALTHY, note=_note(status, checks or (), now_micros, late_after_s))
     order = list(Word)
     findings.sort(key=lambda finding: order.index(finding[0]))
     return Health(findings[0][0], tuple(reason for _, reason in findings))
 
 
-def _findings(
-    status: Status, lag_s: float | None, checks: Sequence[CheckFact], late_after_s: float
-) -> Iterator[tuple[Word, str]]:
-    for check in checks:
-        if check.has_failed:
-            yield Word.FAILING, f"check {check.name} failed"
-    if lag_s is not None and lag_s > late_after_s:
-        yield (
-            Word.LATE,
-            f"the newest cut is {as_duration(lag_s)} behind; late after {as_duration(late_after_s)}",
-        )
+def _note(status: Status, checks: Sequence[CheckFact], now_micros: int, late_after_s: float) -> str:
+    """Return what is said of a pipeline that has a cut, and without findings."""
+    lag_s = status.lag_s or 0.0
+    if not status.is_silence:
+        return f"the newest cut is {as_duration(lag_s)} behind"
+    if lag_s <= late_after_s:
+        return "everything that was read is published"
+    passed_s = [check.at_s for check in checks if check.name == FRESH and check.passed]
+    if not passed_s:
+        return f"silent for {as_duration(lag_s)}; whether anything waits is not known"
+    ago = as_duration(now_micros / 1e6 - max(passed_s))
+    return f"silent for {as_duration(lag_s)}; check {FRESH} passed {ago} ago"
+
+
+def _findings(status: Status, checks: Sequence[CheckFact], late_after_s: float) -> Iterator[tuple[Word, str]]:
+    yield from ((Word.FAILING, failure) for failure in _failures(checks))
+    if status.lag_s is not None and status.lag_s > late_after_s:
+        yield from ((Word.LATE, reason) for reason in _late(status.lag_s, status, checks, late_after_s))
     for stuck in status.stuck_partitions:
         yield Word.INCOMPLETE, f"partition {stuck.key} holds the watermark, {as_duration(stuck.age_s)} behind"
     if status.unread_files:
@@ -81,3 +92,30 @@ def _findings(
         yield Word.COPYING, f"initial copy of {', '.join(status.copies)}"
     if status.cut is None:
         yield Word.STARTING, "no cut has been published yet"
+
+
+def _failures(checks: Sequence[CheckFact]) -> Iterator[str]:
+    """Yield a sentence for each check that has failed, on however many tables.
+
+    A check of all tables together lies beside theirs, and may have the same name as that of each table.
+    """
+    groups: dict[tuple[str, str], list[CheckFact]] = {}
+    for check in checks:
+        groups.setdefault((check.name, check.asset.rpartition("/")[0]), []).append(check)
+    for (name, _), results in groups.items():
+        assets = [check.asset for check in results if check.has_failed]
+        if assets:
+            of_all = f"{len(assets)} of {len(results)} tables: " if len(results) > 1 else ""
+            more = f" and {len(assets) - NAMED} more" if len(assets) > NAMED else ""
+            yield f"check {name} failed on {of_all}{', '.join(assets[:NAMED])}{more}"
+
+
+def _late(lag_s: float, status: Status, checks: Sequence[CheckFact], late_after_s: float) -> Iterator[str]:
+    if not status.is_silence:
+        yield f"the newest cut is {as_duration(lag_s)} behind; late after {as_duration(late_after_s)}"
+        return
+    fresh = [check for check in checks if check.name == FRESH]
+    # A table that is in no cut yet fails beside others that pass. Failures that are no warnings are told.
+    if fresh and not any(check.passed or check.has_failed for check in fresh):
+        newest = max(fresh, key=lambda check: check.at_s)
+        yield f"silent for {as_duration(lag_s)}, and check {FRESH} failed: {newest.summary}"

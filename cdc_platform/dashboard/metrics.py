@@ -92,7 +92,7 @@ _GAUGES: Final[tuple[tuple[str, str, _Read], ...]] = (
     ("unread_files", "Files that could not be read.", lambda facts: len(facts.status.unread_files)),
     (
         "stuck_partitions",
-        "Partitions that hold the watermark although they were asked to go on.",
+        "Partitions that hold the watermark and send no records although queried again.",
         lambda facts: len(facts.status.stuck_partitions),
     ),
 )
@@ -107,7 +107,7 @@ _COUNTERS: Final[tuple[tuple[str, str, _Read], ...]] = (
     ("changes", "Changes in the change log.", lambda facts: facts.changes),
 )
 
-_CHECK_LABELS: Final = ("check", "asset", "severity")
+_CHECK_LABELS: Final = ("check", "asset")
 
 _LABELLED: Final[tuple[tuple[str, str, Sequence[str], _Samples], ...]] = (
     (
@@ -128,19 +128,15 @@ _LABELLED: Final[tuple[tuple[str, str, Sequence[str], _Samples], ...]] = (
     ),
     (
         "check_passed",
-        "1 if a check passed when it was last made.",
+        "1 if a check passed when it last ran.",
         _CHECK_LABELS,
-        lambda facts: [
-            ((check.name, check.asset, check.severity), float(check.passed)) for check in facts.checks or ()
-        ],
+        lambda facts: [((check.name, check.asset), float(check.passed)) for check in facts.checks or ()],
     ),
     (
         "check_timestamp_seconds",
-        "When a check was last made, in seconds since the epoch.",
+        "When a check last ran, in seconds since the epoch.",
         _CHECK_LABELS,
-        lambda facts: [
-            ((check.name, check.asset, check.severity), check.at_s) for check in facts.checks or ()
-        ],
+        lambda facts: [((check.name, check.asset), check.at_s) for check in facts.checks or ()],
     ),
     (
         "copy_chunks",

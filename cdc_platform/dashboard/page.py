@@ -14,8 +14,9 @@ from markupsafe import Markup
 
 from cdc_platform.dashboard.charts import draw_chart, draw_partition_chart, draw_reads, nice_seconds, nice_top
 from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, Unreadable
-from cdc_platform.dashboard.texts import as_count, as_duration, as_moment, as_number, as_time
+from cdc_platform.dashboard.texts import as_moment, as_time
 from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.quantities import as_count, as_duration, as_number
 from cdc_platform.visible import visible_text
 
 SPANS: Final = {"1 h": 1.0, "24 h": 24.0, "7 d": 168.0}
@@ -37,17 +38,19 @@ class PageOptions:
 
     Args:
         hours: hours that it shows.
-        refresh_s: seconds after which the browser loads it again; None for a file.
+        refresh_s: seconds after which the browser loads it again; None if it does not.
         dagster_url: address of Dagster's UI, which the page links to.
+        is_served: whether it comes from a server, which has other spans and the metrics, too.
     """
 
     hours: float
     refresh_s: int | None = None
     dagster_url: str | None = None
+    is_served: bool = False
 
 
 def write_page(views: Sequence[PipelineView], now_micros: int, options: PageOptions) -> str:
-    """Return the page; pipelines that need a look come first."""
+    """Return the page; pipelines that need attention come first."""
     views = sorted(views, key=lambda view: view.facts.health.is_healthy)
     amber = [view for view in views if not view.facts.health.is_healthy]
     return (
@@ -132,7 +135,7 @@ def _tables(facts: PipelineFacts) -> list[dict[str, Any]]:
             "rows": table.rows,
             "changes": changes.get(name, 0),
             "changed_micros": table.changed_micros,
-            "lag_s": facts.status.lag_s if name in named else None,
+            "is_published": name in named,
         }
         for name, table in facts.status.tables.items()
     ]

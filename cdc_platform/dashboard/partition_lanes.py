@@ -25,7 +25,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class Branch:
-    """A line from the end of a parent to the start of its child, in another lane."""
+    """A line from a parent to the start of its child, in another lane.
+
+    It begins where the parent ends, or at the child's start if the parent goes on.
+    """
 
     start: float
     start_lane: int
@@ -54,7 +57,7 @@ def draw_partitions(lineage: Lineage) -> PartitionLanes:
     last_micros = max((part.position_micros for part in shown), default=0)
     first_micros = min((part.start_micros for part in shown), default=0)
     span = TimeSpan(first_micros, max(last_micros, first_micros + 1))
-    lanes = _lanes_of(shown)
+    lanes = assign_lanes(shown)
     bars = {
         part.token: Bar(
             part,
@@ -78,8 +81,11 @@ def _share(span: TimeSpan, micros: int) -> float:
     return min(1.0, max(0.0, span.share_of(micros)))
 
 
-def _lanes_of(partitions: Iterable[Partition]) -> dict[str, int]:
-    """Return the lane of each partition, by token; partitions come in the order of their starts."""
+def assign_lanes(partitions: Iterable[Partition]) -> dict[str, int]:
+    """Return the lane of each partition, by token: that of a parent if it is free, else the first free one.
+
+    Partitions come in the order of their starts.
+    """
     lanes: dict[str, int] = {}
     free_from: list[int | None] = []
     """When each lane ends; None where its partition goes on."""
@@ -99,4 +105,4 @@ def _branches(bars: dict[str, Bar]) -> Iterable[Branch]:
         parents = (bars[token] for token in child.partition.parent_tokens if token in bars)
         for parent in parents:
             if parent.lane != child.lane:
-                yield Branch(parent.end, parent.lane, child.start, child.lane)
+                yield Branch(min(parent.end, child.start), parent.lane, child.start, child.lane)

@@ -1,9 +1,11 @@
 """The server of the page and the metrics: it answers GET, changes nothing, and has no login."""
 
+import errno
 import ipaddress
 import signal
 import socket
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 import uvicorn
@@ -46,10 +48,14 @@ def build_app(watch: Watch, host: str, options: PageOptions) -> Starlette:
     """
 
     def page(request: Request) -> Response:
-        chosen = _hours(request, options.hours)
-        return HTMLResponse(
-            watch.page(PageOptions(chosen, options.refresh_s, options.dagster_url)), headers=HEADERS
+        is_kept = request.query_params.get("refresh") == "0"
+        chosen = replace(
+            options,
+            hours=_hours(request, options.hours),
+            refresh_s=None if is_kept else options.refresh_s,
+            is_served=True,
         )
+        return HTMLResponse(watch.page(chosen), headers=HEADERS)
 
     def metrics(_request: Request) -> Response:
         return PlainTextResponse(watch.metrics(), headers=HEADERS, media_type=METRICS_TYPE)
@@ -77,8 +83,10 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        problem = f"cannot be listened on, {host}:{port}: {error.strerror or error}"
-        raise SettingError("--port", problem) from error
+        is_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        setting, address = ("--port", f"{host}:{port}") if is_port else ("--host", host)
+        problem = f"is not available to listen on, {address}: {error.strerror or error}"
+        raise SettingError(setting, problem) from error
 
 
 def address_of(listener: socket.socket) -> str:

@@ -20,7 +20,8 @@ from cdc_platform.demo.processes import Children
 from cdc_platform.demo.servers import DemoServer, open_bank, start_writer, stop_writer
 from cdc_platform.errors import SetupError
 from cdc_platform.lake.state.cuts import newest_cut
-from cdc_platform.model.base.progress import Progress, duration
+from cdc_platform.model.base.progress import Progress
+from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -113,8 +114,8 @@ def _describe_end(options: DemoOptions) -> str:
             "checks everything."
         )
     return (
-        f"After {duration(options.seconds)} it ends by itself. Then the tables catch up and every check is "
-        "made, which takes about a minute more. The exit code is 0 only if all of them pass."
+        f"After {as_duration(options.seconds)} it ends by itself. Then the tables catch up and every check "
+        "is made, which takes about a minute more. The exit code is 0 only if all of them pass."
     )
 
 

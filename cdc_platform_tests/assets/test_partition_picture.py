@@ -16,10 +16,15 @@ def partition(token: str, start_s: int, position_s: int, state: PartitionState, 
     return Partition(token, parents, state, start_s * SECOND, position_s * SECOND, 1)
 
 
+def picture_of(partitions: list[Partition], watermark_s: int) -> ET.Element:
+    """Return the SVG of partitions."""
+    markdown = draw_partitions(partitions, watermark_s * SECOND)
+    return ET.fromstring(base64.b64decode(markdown.split("base64,")[1].rstrip(")")))  # noqa: S314  our own
+
+
 def drawn(partitions: list[Partition], watermark_s: int) -> tuple[list[str], int]:
     """Return the colours of the partitions in a picture, and how many lines join them."""
-    markdown = draw_partitions(partitions, watermark_s * SECOND)
-    picture = ET.fromstring(base64.b64decode(markdown.split("base64,")[1].rstrip(")")))  # noqa: S314  our own
+    picture = picture_of(partitions, watermark_s)
     colours = [line.get("stroke", "") for line in picture.iterfind(f"{SVG}g/{SVG}line")]
     return colours, len(list(picture.iterfind(f"{SVG}line"))) - len(LEGEND)
 
@@ -34,6 +39,13 @@ def test_a_split_and_a_merge_are_lines() -> None:
     ]
     running = COLOURS[RUNNING]
     assert drawn(partitions, 15) == ([COLOURS[FINISHED], running, HOLDS_WATERMARK, running], 4)
+
+
+def test_lines_go_forwards() -> None:
+    """A line to a child that starts while its parent goes on begins at that start."""
+    picture = picture_of([partition("a", 0, 20, RUNNING), partition("b", 10, 20, RUNNING, "a")], 20)
+    line = next(picture.iterfind(f"{SVG}line"))
+    assert line.get("x1") == line.get("x2")
 
 
 def test_where_all_are_level_none_holds_the_others() -> None:

@@ -12,13 +12,13 @@ from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from cdc_platform import resources
-from cdc_platform.assets.check_results import FRESH
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PIPELINE_TAG, PROOF_TAG, WORKER_TAG
 from cdc_platform.components.building import build_pipeline
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
+from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 from cdc_platform.partitions import change_stream_partitions

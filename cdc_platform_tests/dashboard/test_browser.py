@@ -121,14 +121,14 @@ def test_the_page_fits_its_reader(dashboard: Dashboard, browser: Any, width: int
 
 
 def test_one_word_and_a_reason(dashboard: Dashboard, browser: Any) -> None:
-    """Each pipeline has its word, and the reason beside it; the page begins with how many need a look."""
+    """Each pipeline has its word, and the reason beside it; the page begins with how many need attention."""
     page = browser.new_page()
     page.goto(dashboard.address)
-    assert page.inner_text("h1") == "▲ 3 of 4 pipelines need a look"
+    assert page.inner_text("h1") == "▲ 3 of 4 pipelines need attention"
     words = {name: page.inner_text(f"#{name} .badge") for name in ("bank", "orders", "shop", "stock")}
     assert words == {"bank": "✓ Healthy", "orders": "▲ Late", "shop": "▲ Failing", "stock": "▲ Starting"}
     assert "the newest cut is 1 h" in page.inner_text("#orders .reason")
-    assert page.inner_text("#shop .reason") == "check keys_unique failed"
+    assert page.inner_text("#shop .reason") == "check keys_unique failed on shop__cdc/cut"
     assert page.inner_text("#stock .reason") == "no cut has been published yet"
     page.close()
 
@@ -142,7 +142,7 @@ def test_what_the_page_shows_of_a_pipeline(dashboard: Dashboard, browser: Any) -
         "Lag of the newest cut",
         "Changes a second",
         "Last cut\n6",
-        "none made yet",
+        "none run yet",
         "Quarantine\n0",
     ):
         assert part in bank, bank
@@ -165,6 +165,6 @@ def test_the_file_is_the_same_page(dashboard: Dashboard, browser: Any, tmp_path:
     page = browser.new_page()
     page.goto(file.as_uri())
     assert page.inner_text("h1") == "✓ bank is healthy"
-    assert "not known here" in section_of(page, "bank")
+    assert "Checks\nunknown" in section_of(page, "bank")
     assert "refresh" not in file.read_text(encoding="utf-8")
     page.close()

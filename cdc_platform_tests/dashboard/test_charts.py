@@ -8,9 +8,9 @@ from cdc_platform.dashboard.copy_rates import CopyRate, estimate
 from cdc_platform.dashboard.cut_history import CutHistory, lag_by_column, publication_by_column
 from cdc_platform.dashboard.partition_lanes import SHOWN, draw_partitions
 from cdc_platform.dashboard.read_lanes import place_of
-from cdc_platform.dashboard.texts import as_count, as_duration, as_number
 from cdc_platform.dashboard.time_span import COLUMNS, TimeSpan
 from cdc_platform.lake.state.copies import Batch
+from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState
 
 SECOND = 1_000_000
@@ -120,6 +120,14 @@ def test_a_child_goes_on_in_the_lane_of_its_parent() -> None:
     assert (drawn.lanes, drawn.known) == (3, 6)
 
 
+def test_lines_go_forwards() -> None:
+    """A line to a child that starts while its parent goes on begins at that start."""
+    drawn = draw_partitions(
+        lineage(partition("a", ("",), 0, 80, ended=False), partition("b", ("a",), 40, 80, ended=False))
+    )
+    assert [(branch.start, branch.end) for branch in drawn.branches] == [(0.5, 0.5)]
+
+
 def test_of_many_partitions_the_newest_are_drawn() -> None:
     """However many there are, a bounded number is drawn, and the one that holds the watermark."""
     old = partition("old", ("",), 0, 1, ended=False)
@@ -149,21 +157,3 @@ def test_the_time_left_of_a_copy() -> None:
     expected = CopyRate("accounts", 100, 40, 4000, rows_per_s=100, left_s=60)
     assert expected == estimate(copy, (Batch(6, 0, 6.0), Batch(4, 0, 4.0)))
     assert copy == estimate(copy, ())
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0 s"), (0.42, "0.42 s"), (9.96, "10 s"), (61, "1 min 1 s"), (3600, "1 h"), (90_000, "1 d 1 h")],
-)
-def test_durations(seconds: float, text: str) -> None:
-    """A duration has its two largest units."""
-    assert text == as_duration(seconds)
-
-
-@pytest.mark.parametrize(
-    ("number", "text"), [(0, "0"), (0.25, "0.25"), (9, "9"), (1234.6, "1,235"), (12_345_678, "12.3 M")]
-)
-def test_numbers(number: float, text: str) -> None:
-    """A number has as many digits as can be read at a glance."""
-    assert text == as_number(number)
-    assert as_count(1, "file") == "1 file"

@@ -11,9 +11,12 @@ import pytest
 from cdc_platform.components.loading import load_settings
 from cdc_platform.dashboard import change_rates
 from cdc_platform.dashboard.check_history import CheckFact, CheckHistory
+from cdc_platform.dashboard.copy_rates import load_copy_rates
 from cdc_platform.dashboard.cut_history import load_cut_history
 from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, Unreadable, WatchedPipeline
 from cdc_platform.dashboard.health import Word, judge
+from cdc_platform.dashboard.metrics import PipelineCollector
+from cdc_platform.dashboard.page import PageOptions, PipelineView, write_page
 from cdc_platform.dashboard.read_lanes import load_read_lanes
 from cdc_platform.dashboard.time_span import TimeSpan
 from cdc_platform.lake.catalog.lake import LOG, READ, Lake
@@ -23,7 +26,7 @@ from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyPl
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.model.base.schemas import FILES
 from cdc_platform.model.stream.unread import unread_path
-from cdc_platform.pipeline.on_demand.status import Status
+from cdc_platform.pipeline.on_demand.status import CopyStatus, Status
 from cdc_platform_tests.support.watched_lakes import ROWS, SECOND, WatchedLake
 from cdc_platform_tests.yaml_files import write_defs
 
@@ -144,34 +147,110 @@ def test_a_copy_shows_its_rate(tmp_path: Path) -> None:
     assert "initial copy of accounts" in facts.health.reasons
 
 
+def test_a_copy_that_has_just_ended_is_shown_no_more(watched: WatchedPipeline) -> None:
+    """A copy that ends between two reads of the lake hides nothing else of its pipeline."""
+    copy = CopyStatus(number=1, position_micros=START, chunks=4, copied_chunks=4, copied_rows=50)
+    status = replace(facts_of(watched).status, copies={"accounts": copy})
+    assert load_copy_rates(watched.pipeline, status) == ()
+
+
 def failed(name: str, *, is_warning: bool) -> CheckFact:
     """Return a check that has failed."""
     return CheckFact(name, "bank__cdc/cut", passed=False, is_warning=is_warning, at_s=0, summary="")
 
 
+def test_a_check_is_one_series(watched: WatchedPipeline) -> None:
+    """The labels of a check's metrics are the same whether it fails or warns."""
+    facts = facts_of(watched)
+    series = {
+        tuple(sample.labels.items())
+        for is_warning in (True, False)
+        for family in PipelineCollector(
+            {"bank": replace(facts, checks=(failed("fresh", is_warning=is_warning),))}
+        ).collect()
+        for sample in family.samples
+        if sample.name == "cdc_platform_check_passed"
+    }
+    assert {(("pipeline", "bank"), ("check", "fresh"), ("asset", "bank__cdc/cut"))} == series
+
+
 @pytest.mark.parametrize(
-    ("changes", "lag_s", "checks", "word", "reasons"),
+    ("changes", "checks", "word", "reasons"),
     [
-        ({}, 59, [], Word.HEALTHY, 0),
+        ({"lag_s": 59.0}, [], Word.HEALTHY, 0),
         # Warnings are shown, and are no reason to get up.
-        ({}, 59, [failed("schema_changes", is_warning=True)], Word.HEALTHY, 0),
-        ({}, 61, [], Word.LATE, 1),
+        ({"lag_s": 59.0}, [failed("schema_changes", is_warning=True)], Word.HEALTHY, 0),
+        ({"lag_s": 61.0}, [], Word.LATE, 1),
         # Files and topics that are silent are not late.
-        ({}, None, [], Word.HEALTHY, 0),
-        ({"quarantined": 2}, 61, [failed("keys_unique", is_warning=False)], Word.FAILING, 3),
-        ({"quarantined": 2}, 1, [], Word.INCOMPLETE, 1),
-        ({"cut": None}, None, [], Word.STARTING, 1),
+        ({"lag_s": 61.0, "is_silence": True}, [], Word.HEALTHY, 0),
+        # They are where something waits; a warning that is within the bound of the page is none.
+        ({"lag_s": 61.0, "is_silence": True}, [failed("fresh", is_warning=True)], Word.LATE, 1),
+        ({"lag_s": 59.0, "is_silence": True}, [failed("fresh", is_warning=True)], Word.HEALTHY, 0),
+        ({"lag_s": 61.0, "is_silence": True}, [failed("fresh", is_warning=False)], Word.FAILING, 1),
+        ({"lag_s": 61.0, "quarantined": 2}, [failed("keys_unique", is_warning=False)], Word.FAILING, 3),
+        ({"lag_s": 1.0, "quarantined": 2}, [], Word.INCOMPLETE, 1),
+        ({"lag_s": None, "cut": None}, [], Word.STARTING, 1),
     ],
 )
 def test_the_gravest_reason_is_the_word(
     watched: WatchedPipeline,
-    changes: dict[str, int | None],
-    lag_s: float | None,
+    changes: dict[str, object],
     checks: list[CheckFact],
     word: Word,
     reasons: int,
 ) -> None:
     """A failed check comes before lateness, and both before records in quarantine; all reasons are kept."""
-    status: Status = replace(facts_of(watched).status, **changes)  # type: ignore[arg-type]
-    health = judge(status, lag_s, checks, late_after_s=60)
+    health = judge(status_of(watched, **changes), checks, now_micros=START, late_after_s=60)
     assert (word, reasons) == (health.word, len(health.reasons))
+
+
+def status_of(watched: WatchedPipeline, **changes: object) -> Status:
+    """Return the status of a pipeline with other values in it."""
+    return replace(facts_of(watched).status, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "checks", "note"),
+    [
+        (30.0, None, "everything that was read is published"),
+        (7200.0, None, "silent for 2 h; whether anything waits is not known"),
+        (7200.0, [], "silent for 2 h; whether anything waits is not known"),
+        (7200.0, [1_000, 700], "silent for 2 h; check fresh passed 2 min ago"),
+    ],
+)
+def test_silence_is_told(
+    watched: WatchedPipeline, lag_s: float, checks: list[float] | None, note: str
+) -> None:
+    """Where files or topics are silent, the page says for how long and what is known of what waits there."""
+    facts = (
+        [CheckFact("fresh", "bank/t", passed=True, is_warning=True, at_s=at_s, summary="") for at_s in checks]
+        if checks is not None
+        else None
+    )
+    silent = status_of(watched, lag_s=lag_s, is_silence=True)
+    assert note == judge(silent, facts, now_micros=1_120 * SECOND, late_after_s=60).note
+
+
+def test_a_failure_names_its_tables(watched: WatchedPipeline) -> None:
+    """A check that fails on several tables is one reason, which counts them and names the first ones."""
+    checks = [
+        CheckFact("keys_unique", f"shop/t{number}", number >= 5, is_warning=False, at_s=0, summary="")
+        for number in range(20)
+    ]
+    checks = [failed("keys_unique", is_warning=False), *checks]
+    health = judge(status_of(watched, lag_s=1.0), checks, now_micros=START, late_after_s=60)
+    assert health.reasons == (
+        "check keys_unique failed on bank__cdc/cut",
+        "check keys_unique failed on 5 of 20 tables: shop/t0, shop/t1, shop/t2 and 2 more",
+    )
+
+
+def test_a_silent_table_has_no_freshness(watched: WatchedPipeline) -> None:
+    """The column says nothing where the age of the cut is that of the source's last change."""
+    facts = facts_of(watched)
+    silent = replace(facts, status=replace(facts.status, is_silence=True))
+    options, texts = PageOptions(hours=1), []
+    for shown in (facts, silent):
+        view = PipelineView("bank", shown, watched.read_history(facts, hours=1))
+        texts.append(write_page([view], facts.now_micros, options))
+    assert ['<td data-label="Fresh">-</td>' in text for text in texts] == [False, True]

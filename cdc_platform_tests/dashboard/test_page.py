@@ -12,5 +12,5 @@ def test_messages_are_text_and_visible() -> None:
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert NASTY not in page
-    assert "bank needs a look" in page
+    assert "bank needs attention" in page
     assert SHOWN in page

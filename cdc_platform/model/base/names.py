@@ -13,6 +13,11 @@ ROOT_TOKEN: Final = ""
 ROOT_KEY: Final = "root"
 """Partition key of that query."""
 
+FRESH: Final = "fresh"
+"""Name of the check of a table's freshness: checks/freshness.py."""
+CHECKED_AT: Final = "Checked at"
+"""Metadata of a check result that a later run repeats: when the check ran."""
+
 RESERVED_COLUMNS: Final = frozenset(
     {
         # Columns that Iceberg gives every table: one of the same name cannot be made or read.

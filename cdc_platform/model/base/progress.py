@@ -8,12 +8,11 @@ from functools import wraps
 from threading import Lock
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
+from cdc_platform.model.base.quantities import as_duration, as_number
+
 P = ParamSpec("P")
 T = TypeVar("T")
 TASKS: Final = "tasks"
-_DAY_S: Final = 86_400
-_WHOLE_FROM: Final = 10
-_UNITS: Final = ((_DAY_S, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,12 @@ class StepReport:
         elif self.done:
             parts.append(f"{self.done:,} {self.unit}")
         if self.rate is not None:
-            parts.append(f"{_number(self.rate)} {self.unit}/s")
+            parts.append(f"{as_number(self.rate)} {self.unit}/s")
         if self.left_s is not None:
-            parts.append(f"{duration(self.left_s)} left")
-        return ", ".join([*parts, *([self.note] if self.note else []), f"{duration(self.elapsed_s)} so far"])
+            parts.append(f"{as_duration(self.left_s)} left")
+        return ", ".join(
+            [*parts, *([self.note] if self.note else []), f"{as_duration(self.elapsed_s)} so far"]
+        )
 
 
 @dataclass
@@ -176,22 +177,9 @@ def without_frames(reports: Sequence[StepReport]) -> list[StepReport]:
     return [report for report in reports[:-1] if report.unit] + list(reports[-1:])
 
 
-def duration(seconds: float) -> str:
-    """Return a time span as people write it: `9 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
-    whole = round(seconds)
-    for size, unit, below, below_unit in _UNITS:
-        if whole >= size:
-            return f"{whole // size} {unit} {whole % size // below} {below_unit}"
-    return f"{whole} s"
-
-
 def _rate(done: int, elapsed_s: float) -> float | None:
     return done / elapsed_s if done > 0 and elapsed_s > 0 else None
 
 
 def _left_s(done: int, total: int | None, rate: float | None) -> float | None:
     return (total - done) / rate if total is not None and rate is not None else None
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= _WHOLE_FROM else f"{value:.1f}"
