@@ -69,7 +69,7 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         yield from check_log(context, assets, run)
         yield from _merge_newcomers(context, assets, run)
         published = publish_cut(run.pipeline, run.spark)
-        described = metadata.describe_cut(published)
+        described = metadata.describe_cut(published, assets.capabilities)
         yield dg.MaterializeResult(metadata=described, data_version=cut_version(published))
         yield from judge(assets, running, Freshness.after_cycle(published, assets.capabilities))
         yield from prove_cut(context, assets, run)
