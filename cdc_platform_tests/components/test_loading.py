@@ -139,6 +139,13 @@ BAD_VALUES: list[tuple[dict[str, Any], str, str]] = [
     ({"local_read_s": -1}, "local_read_s", "negative"),
     ({"runs": {"follow_s": float("nan")}}, "runs.follow_s", "finite"),
     ({"local_merge_bytes": -1}, "local_merge_bytes", "negative"),
+    # what Dagster itself would refuse, or take for something else
+    ({"runs": {"schedule": "x y"}}, "runs.schedule", "cron expression"),
+    ({"runs": {"owners": ["team:a", "not an owner"]}}, "runs.owners.1", "e-mail address.*: not an owner"),
+    ({"runs": {"poll_s": -1}}, "runs.poll_s", "at least 1"),
+    ({"runs": {"follow_s": -3}}, "runs.follow_s", "negative"),
+    ({"runs": {"prove_every_s": -5}}, "runs.prove_every_s", "negative"),
+    ({"runs": {"fresh_warn_s": 60, "fresh_fail_s": 30}}, "runs.fresh_warn_s", "`runs.fresh_fail_s`.*30"),
     # a name that cannot be a namespace
     ({"name": "My Bank"}, "name", "lower-case"),
 ]
