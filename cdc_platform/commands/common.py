@@ -48,7 +48,8 @@ class CommandOnDefs(click.Command):
         if place:
             given, _, _ = self.make_parser(ctx).parse_args([*args])
             last = [param.name for param in self.params if isinstance(param, click.Argument)][-1]
-            if not isinstance(given.get(last or ""), str):
+            value = given.get(last or "")
+            if not isinstance(value, str | tuple) or not value:
                 args = [place, *args]
         return super().parse_args(ctx, args)
 

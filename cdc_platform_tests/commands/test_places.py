@@ -44,6 +44,20 @@ def test_the_environment_names_the_place(folder: Path, monkeypatch: pytest.Monke
     assert run("status", folder / "two", "--name", "bank")[2].startswith("PipelineNotFound")
 
 
+def test_the_environment_names_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A colon is a part of its path, for the command that takes several places, too."""
+    (tmp_path / "a:b").mkdir()
+    begin(write_defs(tmp_path / "a:b", bank_attributes(name="first")))
+    begin(write_defs(tmp_path, bank_attributes(name="second")))
+    monkeypatch.setenv(PLACE_VARIABLE, str(tmp_path / "a:b"))
+    assert "first" in run("list")[1]
+    page = tmp_path / "page.html"
+    for arguments, name in (([], "first"), ([tmp_path / "defs.yaml"], "second")):
+        assert run("dashboard", *arguments, "--html", page)[0] == 0
+        text = page.read_text(encoding="utf-8")
+        assert [each for each in ("first", "second") if f'id="{each}"' in text] == [name]
+
+
 def test_without_a_place_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """DEFS is missing only where the environment has none either."""
     monkeypatch.delenv(PLACE_VARIABLE, raising=False)
