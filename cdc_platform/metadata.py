@@ -9,8 +9,8 @@ import dagster as dg
 import pyarrow as pa
 
 from cdc_platform.assets.partition_picture import draw_partitions
-from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.lake.catalog.column_comments import COLUMN_COMMENTS
+from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, watermark_micros

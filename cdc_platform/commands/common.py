@@ -172,9 +172,7 @@ def as_known(error: Exception) -> CdcError | None:
     return error if isinstance(error, CdcError) else find_full(error) or find_damage(error)
 
 
-def describe_known(error: Exception) -> str:
-    """Return the kind and the text of an error whose message is all that a user needs; raise any other."""
-    described = as_known(error)
-    if described is None:
-        raise error
+def error_text(error: Exception) -> str:
+    """Return the kind of an error and its message."""
+    described = as_known(error) or error
     return f"{type(described).__name__}: {described}"

@@ -28,7 +28,7 @@ DAGSTER_URL: Final = "CDC_PLATFORM_DAGSTER_URL"
         "dashboard examples/my_bank/defs.yaml",
         "dashboard examples/my_bank/defs.yaml examples/datastream/defs.yaml --port 8080",
         "dashboard examples/my_bank/defs.yaml --html status.html",
-    )
+    ),
 )
 @click.argument("defs", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option(
@@ -115,6 +115,8 @@ def open_watch(defs: "Sequence[Path]", late_after_s: float) -> "Watch":
             watched.append(WatchedPipeline.of(settings, late_after_s))
     checks = CheckHistory()
     if names_instance():
-        definitions = {name: defined for path in files.values() for name, defined in load_definitions(path).items()}
+        definitions = {
+            name: defined for path in files.values() for name, defined in load_definitions(path).items()
+        }
         checks = open_check_history(definitions)
     return Watch(watched, checks)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.table import Table
 
-from cdc_platform.commands.common import DEFS, CommandOnDefs, describe_known, examples
+from cdc_platform.commands.common import DEFS, CommandOnDefs, as_known, error_text, examples
 from cdc_platform.model.base.progress import duration
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
@@ -78,8 +78,10 @@ def list_pipeline(settings: "PipelineSettings") -> ListedPipeline:
         cut = newest_cut(open_existing(settings).lake)
     except PipelineNotFound:
         pass
-    except Exception as error:  # others are listed
-        problem = describe_known(error)
+    except Exception as error:  # it hides no other pipeline
+        if as_known(error) is None:
+            raise
+        problem = error_text(error)
     return ListedPipeline(
         pipeline=settings.name,
         source=type(settings.source).__name__.removesuffix("Settings"),

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from cdc_platform.commands.common import (
     CommandOnDefs,
     FiniteRange,
     as_known,
-    describe_known,
+    error_text,
     examples,
     interruption,
     open_existing_of,
@@ -94,7 +94,7 @@ def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s:
     if watch:
         _watch(pipelines, every_s, as_json=as_json)
     else:
-        statuses = _read(pipelines, describe_known)
+        statuses = _read(pipelines, is_watched=False)
         if as_json:
             print_text(_to_json(statuses, indent=2))
         else:
@@ -111,7 +111,7 @@ def _watch(pipelines: "Sequence[Pipeline]", every_s: float, *, as_json: bool) ->
     live = None if as_json else open_live()
     with live or nullcontext():
         while not is_over.is_set():
-            statuses = _read(pipelines, _describe_any)
+            statuses = _read(pipelines, is_watched=True)
             shown = Group(
                 make_line(_clock(), "dim"), describe_statuses(statuses, most_partitions=WATCHED_PARTITIONS)
             )
@@ -124,20 +124,10 @@ def _watch(pipelines: "Sequence[Pipeline]", every_s: float, *, as_json: bool) ->
             is_over.wait(every_s)
 
 
-def _describe_any(error: Exception) -> str:
-    """Return an error in a line, also one that nobody expects: it may be over at the next look."""
-    described = as_known(error) or error
-    return f"{type(described).__name__}: {described}"
-
-
-def _read(
-    pipelines: "Sequence[Pipeline]", describe: Callable[[Exception], str]
-) -> "list[Status | Unreadable]":
+def _read(pipelines: "Sequence[Pipeline]", *, is_watched: bool) -> "list[Status | Unreadable]":
     """Return the state of each pipeline; one that cannot be read hides no other.
 
-    Args:
-        pipelines: the pipelines.
-        describe: returns an error as a text, or raises it.
+    While they are watched that holds for errors that nobody expects, too: they may be over at the next look.
     """
     from cdc_platform.pipeline.on_demand.status import read_status
 
@@ -147,7 +137,9 @@ def _read(
             pipeline.forget_tables()
             statuses.append(read_status(pipeline))
         except Exception as error:
-            statuses.append(Unreadable(pipeline.name, describe(error)))
+            if as_known(error) is None and not is_watched:
+                raise
+            statuses.append(Unreadable(pipeline.name, error_text(error)))
     return statuses
 
 

@@ -25,7 +25,10 @@ _LINE: Final = re.compile(r" ?\(line (\d+)\)")
 
 @dataclass(frozen=True)
 class Finding:
-    """One mistake: its file and line, the setting, and what to do; line 1 where it is of the whole file, or the first of its document."""
+    """One mistake: its file and line, the setting, and what to do.
+
+    A mistake of the whole file is in line 1, one of a whole document in the first line of that.
+    """
 
     file: Path
     line: int

@@ -107,6 +107,7 @@ def test_an_old_cut_of_events_is_not_late_by_its_age(files: PipelineSettings) ->
 def test_a_lag_that_is_not_known_is_a_warning(files: PipelineSettings) -> None:
     """While the source is down, the last result does not stay for ever; what waited still does."""
     before = report(EVENTS, files, RUNNING, Before(), POSITION + SECOND)
+    assert isinstance(files.source, DatastreamSettings)
     Path(files.source.path).rmdir()
     outcome = report(EVENTS, files, RUNNING, Before(before.cursor), POSITION + 2 * SECOND)
     assert results_of(outcome) == {"accounts": (False, "WARN"), "transfers": (False, "WARN")}

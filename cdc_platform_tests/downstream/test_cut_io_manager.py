@@ -52,7 +52,7 @@ def load_accounts(defs: Path, annotation: object) -> object:
 
 
 def test_an_annotation_chooses_the_form(defs: Path) -> None:
-    """The same rows come as a table of Arrow, a frame of Polars or pandas, as a relation, or with all tables of the cut."""
+    """Rows come as a table of Arrow, a frame of Polars or pandas, a relation, or with all tables of a cut."""
     arrow, polars = load_accounts(defs, pa.Table), load_accounts(defs, pl.DataFrame)
     assert isinstance(arrow, pa.Table)
     assert arrow.to_pydict() == ROWS
