@@ -10,6 +10,7 @@ import pytest
 
 from cdc_platform.commands.status import describe_statuses
 from cdc_platform.components.loading import COMPONENTS, load_settings
+from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.state.control import save_lineage
 from cdc_platform.model.stream.lineage import begin as begin_lineage
 from cdc_platform.pipeline.on_demand.status import Status, TableStatus
@@ -65,6 +66,24 @@ def test_status_starts_no_spark(tmp_path: Path) -> None:
     code += "print('pyspark' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == "False"
+
+
+def test_a_pipeline_that_cannot_be_read_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong after the lake was opened is said in its place, and the exit code is 1."""
+
+    def conflict(*_args: object) -> None:
+        raise CommitConflict("another run was first")
+
+    monkeypatch.setattr("cdc_platform.pipeline.on_demand.status.read_status", conflict)
+    defs = begin(write_defs(tmp_path))
+    code, output, _ = run("status", defs)
+    assert (code, output.split(maxsplit=2)[:2]) == (1, ["pipeline", "bank"])
+    assert output.endswith("cannot be read: CommitConflict: another run was first\n")
+    code, output, _ = run("status", defs, "--json")
+    assert (code, json.loads(output)) == (
+        1,
+        [{"pipeline": "bank", "error": "CommitConflict: another run was first"}],
+    )
 
 
 def test_a_low_terminal_shows_what_matters_first() -> None:
