@@ -9,12 +9,13 @@ import dagster as dg
 import pyarrow as pa
 
 from cdc_platform.assets.partition_picture import draw_partitions
+from cdc_platform.lake.catalog.column_comments import COLUMN_COMMENTS
 from cdc_platform.lake.state.cuts import Cut
-from cdc_platform.model.base.column_comments import COLUMN_COMMENTS
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, watermark_micros
 from cdc_platform.model.stream.read_windows import WindowReport
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.visible import visible_text
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ COLUMN_SCHEMA: Final = "dagster/column_schema"
 COLUMN_LINEAGE: Final = "dagster/column_lineage"
 TABLE_NAME: Final = "dagster/table_name"
 LAG: Final = "Lag of the newest cut (s)"
+READING_TO_PUBLICATION: Final = "Time from reading to publication (s)"
+"""The lag of a cut, of a source that hands out events: they belong to the cycle that reads them."""
+WAITING: Final = "Time that events wait to be read (s)"
+"""The lag by which the freshness of such a source is judged."""
 STATUS_PAGE: Final = "Status page"
 DASHBOARD_URL: Final = "CDC_PLATFORM_DASHBOARD_URL"
 """Environment variable with the address of `cdc-platform dashboard`, to which the page of a cut links."""
@@ -290,7 +295,7 @@ LOG_LINEAGE: Final[Mapping[str, Sequence[str]]] = {
 }
 
 
-def describe_cut(cut: Cut | None) -> Metadata:
+def describe_cut(cut: Cut | None, capabilities: SourceCapabilities) -> Metadata:
     """Report what readers see now, and how far behind it was when they got to see it."""
     if cut is None:
         return {"Cut": "0"}
@@ -298,7 +303,7 @@ def describe_cut(cut: Cut | None) -> Metadata:
         "Cut": str(cut.cut),
         **_numbered(cut.cycle),
         "Position": moment(cut.position_micros),
-        LAG: cut.lag_s(),
+        (READING_TO_PUBLICATION if capabilities.hands_out_events else LAG): cut.lag_s(),
         "Tables": dg.MetadataValue.table(
             [
                 dg.TableRecord({"table": name, "snapshot_id": str(snapshot)})

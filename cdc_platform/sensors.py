@@ -5,7 +5,8 @@ It is plain Python on the lake's metadata: no Spark, and one short question to t
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
@@ -35,6 +36,15 @@ SOURCE_DEADLINE_S: Final = 10.0
 
 BACKOFF_S: Final = (0, 0, 10, 30, 60, 120, 300)
 """Pause after so many failed runs in a row; a run whose process was killed does not count."""
+
+
+@contextmanager
+def _refusing(setting: str, problem: str) -> Iterator[None]:
+    """Turn Dagster's refusal of a value into an error that names its setting."""
+    try:
+        yield
+    except dg.DagsterInvalidDefinitionError as error:
+        raise SettingError(setting, problem) from error
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,26 @@ class Running:
         for name in ("fresh_warn_s", "fresh_fail_s"):
             if (bound := getattr(self, name)) is not None and not 0 < bound < math.inf:
                 raise SettingError(f"runs.{name}", f"must be a positive number of seconds: {bound}")
+        if self.fresh_warn_s and self.fresh_fail_s and self.fresh_warn_s > self.fresh_fail_s:
+            problem = f"must not be above `runs.fresh_fail_s`, which is {self.fresh_fail_s:g}: "
+            raise SettingError("runs.fresh_warn_s", f"{problem}{self.fresh_warn_s:g}")
+        if self.poll_s < 1:
+            raise SettingError("runs.poll_s", f"must be at least 1: {self.poll_s}")
+        for name in ("follow_s", "prove_every_s"):
+            if getattr(self, name) < 0:
+                raise SettingError(f"runs.{name}", f"must not be negative: {getattr(self, name)}")
+        self._check_with_dagster()
+
+    def _check_with_dagster(self) -> None:
+        """Refuse what Dagster refuses, which would do so only when it loads the code location."""
+        if self.schedule is not None:
+            problem = f"must be a cron expression such as `0 6 * * *`: {self.schedule}"
+            with _refusing("runs.schedule", problem):
+                dg.ScheduleDefinition(job_name="checked", cron_schedule=self.schedule)
+        for number, owner in enumerate(self.owners):
+            problem = f"must be an e-mail address, or `team:NAME`: {owner}"
+            with _refusing(f"runs.owners.{number}", problem):
+                dg.AssetSpec("checked", owners=[owner])
 
     @property
     def has_freshness(self) -> bool:
@@ -92,7 +122,7 @@ class Running:
 
     @property
     def freshness_text(self) -> str:
-        """What the freshness check promises, as a sentence."""
+        """The bounds of the freshness check, as a sentence."""
         bounds = {"warns": self.fresh_warn_s, "fails": self.fresh_fail_s}
         texts = [f"{verb} above {bound:g} s" for verb, bound in bounds.items() if bound is not None]
         return f"The lag of the newest cut is small: the check {' and '.join(texts)}."
@@ -117,23 +147,14 @@ def default_status(running: Running) -> dg.DefaultSensorStatus:
 def build_schedule(
     settings: PipelineSettings, cron: str, job: UnresolvedAssetJobDefinition
 ) -> dg.ScheduleDefinition:
-    """Return the schedule of a pipeline's runs of one cycle, in which every check is a step.
-
-    Raises:
-        SettingError: the expression is none of cron's.
-    """
-    try:
-        return dg.ScheduleDefinition(
-            name=f"{settings.name}_sync_schedule",
-            job=job,
-            cron_schedule=cron,
-            default_status=dg.DefaultScheduleStatus.RUNNING,
-            description=f"Runs a cycle of `{settings.name}` and all of its checks.",
-        )
-    except dg.DagsterInvalidDefinitionError as error:
-        raise SettingError(
-            "runs.schedule", f"must be a cron expression such as `0 6 * * *`: {cron}"
-        ) from error
+    """Return the schedule of a pipeline's runs of one cycle, in which every check is a step."""
+    return dg.ScheduleDefinition(
+        name=f"{settings.name}_sync_schedule",
+        job=job,
+        cron_schedule=cron,
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=f"Runs a cycle of `{settings.name}` and all of its checks.",
+    )
 
 
 def build_sensor(

@@ -67,7 +67,7 @@ def test_errors_of_the_platform_exit_with_1(tmp_path: Path, monkeypatch: pytest.
     def conflict(*_args: object) -> None:
         raise CommitConflict("another run was first")
 
-    monkeypatch.setattr("cdc_platform.pipeline.on_demand.status.read_status", conflict)
+    monkeypatch.setattr("cdc_platform.pipeline.opened.pipeline.open_existing", conflict)
     code, _, errors = run("status", begin(write_defs(tmp_path)))
     assert (code, errors) == (1, "CommitConflict: another run was first\n")
 

@@ -16,8 +16,8 @@ from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.components.loading import load_definitions, load_settings
 from cdc_platform.components.places import PLACE_VARIABLE
 from cdc_platform.errors import SettingError
+from cdc_platform.lake.catalog.column_comments import COLUMN_COMMENTS
 from cdc_platform.metadata import COLUMN_SCHEMA
-from cdc_platform.model.base.column_comments import COLUMN_COMMENTS
 from cdc_platform.pipeline.checks.check_result import CheckResult
 from cdc_platform.pipeline.checks.invariants import CHECKS, QUARANTINE_EMPTY, checks_of
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs

@@ -262,5 +262,5 @@ def test_the_first_query_never_returns_data() -> None:
         for row in batch.to_pylist()
         if row["read_window"]
     ]
-    assert report["error"].startswith("RecordUnreadable: The query without a token")
+    assert report["error"].startswith("RecordUnreadable: The initial query")
     assert report["outcome"] == WindowOutcome.INTERRUPTED

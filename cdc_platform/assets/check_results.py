@@ -111,7 +111,7 @@ def check_log(
 def prove_cut(
     context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Make the checks of whole tables at the newest cut, if the run is to and they are no steps of it.
+    """Run the checks of whole tables at the newest cut if the run requests them and they are not steps of it.
 
     A check that is a step shows as running from the start of its run, and hides its last result meanwhile.
 

@@ -29,7 +29,7 @@ from cdc_platform.sensors import Running
 from cdc_platform.visible import visible_text
 
 FRESHNESS_EVERY_S: Final = 60.0
-"""So often a run that goes on reports how fresh its tables are."""
+"""Interval between freshness reports in a run."""
 
 
 class CutConfig(dg.Config):
@@ -57,7 +57,7 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         ),
         description="The newest consistent point: a source position, and the snapshot of every table.\n\n"
         "Materialising it lets all readers of the tables see them at that position, and not before: a failed "
-        "check of a layer above keeps it from happening; a run without these layers makes the checks first. "
+        "upstream check blocks publication; a run without these layers makes the checks first. "
         "With `follow_s` the run goes on with whole cycles, each of which is logged as a materialisation of "
         "every asset that it changed; every `check_every_s` the checks look at what is new in the log, and "
         "one that fails ends the run. Its data version is the number of the cut.",
@@ -69,7 +69,7 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         yield from check_log(context, assets, run)
         yield from _merge_newcomers(context, assets, run)
         published = publish_cut(run.pipeline, run.spark)
-        described = metadata.describe_cut(published)
+        described = metadata.describe_cut(published, assets.capabilities)
         yield dg.MaterializeResult(metadata=described, data_version=cut_version(published))
         yield from judge(assets, running, Freshness.after_cycle(published, assets.capabilities))
         yield from prove_cut(context, assets, run)

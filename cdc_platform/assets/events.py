@@ -31,7 +31,7 @@ def cycle_events(
     for merge in outcome.merges:
         if merge.snapshot_id is not None:
             yield merge_event(versions, pipeline, merge)
-    described = metadata.describe_cut(outcome.cut)
+    described = metadata.describe_cut(outcome.cut, assets.capabilities)
     seconds = metadata.describe_seconds(outcome.seconds)
     yield versions.materialise(assets.cut, {**described, **seconds}, cut_version(outcome.cut))
     yield versions.materialise(assets.maintenance, metadata.describe_maintenance(outcome.maintenance))

@@ -18,7 +18,7 @@ from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import unfinished_runs
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.state.cuts import Cut, newest_cut
-from cdc_platform.metadata import LAG, moment
+from cdc_platform.metadata import LAG, WAITING, moment
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
@@ -36,12 +36,14 @@ REPORT_EVERY_S: Final = 600.0
 class Freshness:
     """The newest cut, and its lag; of a source that hands out events, how long something waits to be read.
 
-    ``news_since_micros`` is when that was first seen, None where nothing waits.
+    ``news_since_micros`` is when that was first seen, None where nothing waits. ``error`` is why the lag is
+    not known, empty where it is.
     """
 
     cut: Cut | None
     lag_s: float
     news_since_micros: int | None = None
+    error: str = ""
 
     @classmethod
     def after_cycle(cls, cut: Cut | None, capabilities: SourceCapabilities) -> "Freshness":
@@ -65,7 +67,8 @@ def build_freshness_check(
         can_subset=True,
     )
     def fresh(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        freshness = look(settings, time.time_ns() // 1000, news_since_micros=0)
+        # Since when something waits, only the sensor knows; the newest cut may be old because nothing came.
+        freshness = look(settings, time.time_ns() // 1000, news_since_micros=None)
         for evaluation in judge(assets, running, freshness):
             if evaluation.asset_check_key in context.selected_asset_check_keys:
                 yield as_result(evaluation)
@@ -85,7 +88,7 @@ def build_freshness_sensor(
         description=f"Reports the check `{FRESH}` of each table of `{settings.name}`: at once when a result "
         f"changes, else every {REPORT_EVERY_S:.0f} s. It starts no runs.",
     )
-    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         is_running = bool(unfinished_runs(context.instance, settings.name))
         now_micros = time.time_ns() // 1000
         return report(assets, settings, running, Before(context.cursor, is_running), now_micros)
@@ -103,8 +106,10 @@ class Before:
 
 def report(
     assets: PipelineAssets, settings: PipelineSettings, running: Running, before: Before, now_micros: int
-) -> dg.SensorResult | dg.SkipReason:
+) -> dg.SensorResult:
     """Return the results, unless they are those of a recent report; a run reports good ones itself.
+
+    A lag that is not known, such as while the source is down, is a warning: the last result would stay.
 
     Args:
         assets: the names of the pipeline's assets.
@@ -117,7 +122,8 @@ def report(
     try:
         freshness = look(settings, now_micros, memory.news_since_micros)
     except CdcError as error:
-        return dg.SkipReason(visible_text(f"The lag is not known. {type(error).__name__}: {error}"))
+        reason = visible_text(f"{type(error).__name__}: {error}")
+        freshness = Freshness(None, 0.0, memory.news_since_micros, reason)
     evaluations = list(judge(assets, running, freshness))
     results = ",".join("01"[evaluation.passed] + evaluation.severity.value for evaluation in evaluations)
     is_due = results != memory.results or now_micros / 1e6 - memory.reported_s >= REPORT_EVERY_S
@@ -144,8 +150,8 @@ def look(settings: PipelineSettings, now_micros: int, news_since_micros: int | N
     Args:
         settings: the pipeline's.
         now_micros: the present by this machine's clock.
-        news_since_micros: when something to read was first seen; of a source that hands out events it
-            counts from there on, or from the newest cut if that is later.
+        news_since_micros: when something to read was first seen, None if that is not known; of a source that
+            hands out events it counts from there on, or from the newest cut if that is later.
 
     Raises:
         CdcError: the lake, or a source that hands out events, cannot be read.
@@ -173,22 +179,24 @@ def _has_news(pipeline: Pipeline) -> bool:
 def judge(
     assets: PipelineAssets, running: Running, freshness: Freshness
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Yield the result of each table; one that is in no cut yet is a warning."""
+    """Yield the result of each table; one that is in no cut yet, or not known, is a warning."""
     cut, lag_s = freshness.cut, freshness.lag_s
     if not running.has_freshness:
         return
     published = {assets.table(name) for name in cut.tables} if cut is not None else set()
     is_late = running.fresh_fail_s is not None and lag_s > running.fresh_fail_s
     is_slow = running.fresh_warn_s is not None and lag_s > running.fresh_warn_s
+    lag_name = WAITING if assets.capabilities.hands_out_events else LAG
     for key in assets.all_tables:
         is_published = key in published
         text = f"{lag_s:.1f} s behind" if is_published else "in no cut yet"
+        text = f"not known: {freshness.error}" if freshness.error else text
         yield dg.AssetCheckEvaluation(
             asset_key=key,
             check_name=FRESH,
             passed=is_published and not is_late and not is_slow,
             severity=dg.AssetCheckSeverity.ERROR if is_late else dg.AssetCheckSeverity.WARN,
             description=f"{text}. {running.freshness_text}",
-            metadata={LAG: lag_s, "Position": moment(cut.position_micros)} if cut is not None else {},
+            metadata={lag_name: lag_s, "Position": moment(cut.position_micros)} if cut is not None else {},
             blocking=False,
         )

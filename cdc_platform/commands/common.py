@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from cdc_platform.components.places import PLACE_VARIABLE
-from cdc_platform.errors import CdcError, PipelineNotFound, SettingError
+from cdc_platform.errors import CdcError, SettingError
 from cdc_platform.lake.catalog.damage import find_damage, find_full
 from cdc_platform.model.base.progress import Progress
 from cdc_platform.printing.lines import print_line, print_text
@@ -50,7 +50,8 @@ class CommandOnDefs(click.Command):
         if place:
             given, _, _ = self.make_parser(ctx).parse_args([*args])
             last = [param.name for param in self.params if isinstance(param, click.Argument)][-1]
-            if not isinstance(given.get(last or ""), str):
+            value = given.get(last or "")
+            if not isinstance(value, str | tuple) or not value:
                 args = [place, *args]
         return super().parse_args(ctx, args)
 
@@ -138,7 +139,7 @@ def open_existing_of(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
     """Open the pipelines that have run, and report the others; the caller exits with 1 if there are any.
 
     Raises:
-        PipelineNotFound: none of them has run, or there is no lake at the place.
+        CdcError: none of them has run, or can be read; it is the error of the first.
     """
     from cdc_platform.pipeline.opened.pipeline import open_existing
 
@@ -146,7 +147,7 @@ def open_existing_of(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
     for settings in chosen:
         try:
             pipelines.append(open_existing(settings))
-        except PipelineNotFound as error:
+        except CdcError as error:
             missing.append(error)
     if not pipelines:
         raise missing[0]
@@ -171,3 +172,9 @@ def write_file(option: str, path: Path, text: str) -> None:
 def as_known(error: Exception) -> CdcError | None:
     """Return an error whose message is all that a user needs, None for one that needs a traceback."""
     return error if isinstance(error, CdcError) else find_full(error) or find_damage(error)
+
+
+def error_text(error: Exception) -> str:
+    """Return the kind of an error and its message."""
+    described = as_known(error) or error
+    return f"{type(described).__name__}: {described}"

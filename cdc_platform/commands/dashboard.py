@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cdc_platform.commands.common import LATE_AFTER_S, FiniteRange, examples, write_file
-from cdc_platform.components.places import PLACE_VARIABLE
+from cdc_platform.commands.common import LATE_AFTER_S, CommandOnDefs, FiniteRange, examples, write_file
 from cdc_platform.errors import SettingError
 from cdc_platform.printing.lines import print_line
 
@@ -24,19 +23,14 @@ DAGSTER_URL: Final = "CDC_PLATFORM_DAGSTER_URL"
 
 
 @click.command(
+    cls=CommandOnDefs,
     epilog=examples(
         "dashboard examples/my_bank/defs.yaml",
         "dashboard examples/my_bank/defs.yaml examples/datastream/defs.yaml --port 8080",
         "dashboard examples/my_bank/defs.yaml --html status.html",
-    )
+    ),
 )
-@click.argument(
-    "defs",
-    nargs=-1,
-    required=True,
-    envvar=PLACE_VARIABLE,
-    type=click.Path(exists=True, path_type=Path),
-)
+@click.argument("defs", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port; 0: a free one."
 )
@@ -104,15 +98,16 @@ def open_watch(defs: "Sequence[Path]", late_after_s: float) -> "Watch":
     from cdc_platform.dashboard.facts import WatchedPipeline
     from cdc_platform.dashboard.watch import Watch
 
-    files = {}
+    files: dict[Path, Path] = {}
     for place in defs:
         found = find_pipelines(place)
         if not found:
             raise SettingError("DEFS", f"names a folder without a pipeline's file: {place}")
-        files.update(dict.fromkeys(path.resolve() for path in found))
+        for path in found:
+            files.setdefault(path.resolve(), path)
     places: dict[str, Path] = {}
     watched = []
-    for path in files:
+    for path in files.values():
         for settings in load_each(path):
             if settings.name in places:
                 both = f"{places[settings.name]} and {path}"
@@ -121,6 +116,8 @@ def open_watch(defs: "Sequence[Path]", late_after_s: float) -> "Watch":
             watched.append(WatchedPipeline.of(settings, late_after_s))
     checks = CheckHistory()
     if names_instance():
-        definitions = {name: defined for path in files for name, defined in load_definitions(path).items()}
+        definitions = {
+            name: defined for path in files.values() for name, defined in load_definitions(path).items()
+        }
         checks = open_check_history(definitions)
     return Watch(watched, checks)

@@ -1,6 +1,7 @@
 """`cdc-platform list`: the pipelines of a file or folder."""
 
 import json
+import sys
 import time
 from dataclasses import asdict, dataclass
 from os.path import normpath
@@ -10,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.table import Table
 
-from cdc_platform.commands.common import DEFS, CommandOnDefs, examples
+from cdc_platform.commands.common import DEFS, CommandOnDefs, as_known, error_text, examples
 from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
-from cdc_platform.printing.tables import make_table, print_rendered
+from cdc_platform.printing.tables import Cell, make_table, print_rendered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,10 @@ HEADINGS: Final = ("pipeline", "source", "tables", "newest cut", "published", "l
 
 @dataclass(frozen=True)
 class ListedPipeline:
-    """A pipeline in short; ``tables`` are those of its newest cut, ``published`` is its moment, RFC 3339."""
+    """A pipeline in short; ``tables`` are those of its newest cut, ``published`` is its moment, RFC 3339.
+
+    ``error`` is why its lake cannot be read, None where it can.
+    """
 
     pipeline: str
     source: str
@@ -35,6 +39,7 @@ class ListedPipeline:
     published: str | None
     published_s: float | None
     lake: str
+    error: str | None = None
 
 
 @click.command(
@@ -48,6 +53,8 @@ def list_pipelines(defs: Path, *, as_json: bool) -> None:
     """List the pipelines in DEFS: kind of source, tables and age of the newest cut, lake.
 
     It reads only the lake's metadata: no Spark is started, and the source may be down.
+
+    The exit code is 1 if one of the lakes cannot be read.
     """
     from cdc_platform.components.loading import load_each
 
@@ -56,6 +63,8 @@ def list_pipelines(defs: Path, *, as_json: bool) -> None:
         print_text(json.dumps([asdict(pipeline) for pipeline in listed], indent=2))
     else:
         print_rendered(describe_pipelines(listed))
+    if any(pipeline.error is not None for pipeline in listed):
+        sys.exit(1)
 
 
 def list_pipeline(settings: "PipelineSettings") -> ListedPipeline:
@@ -64,10 +73,15 @@ def list_pipeline(settings: "PipelineSettings") -> ListedPipeline:
     from cdc_platform.lake.state.cuts import newest_cut
     from cdc_platform.pipeline.opened.pipeline import open_existing
 
+    cut, problem = None, None
     try:
         cut = newest_cut(open_existing(settings).lake)
     except PipelineNotFound:
-        cut = None
+        pass
+    except Exception as error:  # it hides no other pipeline
+        if as_known(error) is None:
+            raise
+        problem = error_text(error)
     return ListedPipeline(
         pipeline=settings.name,
         source=type(settings.source).__name__.removesuffix("Settings"),
@@ -76,6 +90,7 @@ def list_pipeline(settings: "PipelineSettings") -> ListedPipeline:
         published=to_rfc3339(cut.published_micros) if cut is not None else None,
         published_s=round(time.time() - cut.published_micros / 1e6, 3) if cut is not None else None,
         lake=settings.lake.path if "://" in settings.lake.path else normpath(settings.lake.path),
+        error=problem,
     )
 
 
@@ -88,10 +103,16 @@ def describe_pipelines(listed: "Sequence[ListedPipeline]") -> Table:
                 pipeline.pipeline,
                 pipeline.source,
                 pipeline.tables if pipeline.tables is not None else "-",
-                str(pipeline.cut) if pipeline.cut is not None else "none yet",
+                _describe_cut(pipeline),
                 f"{as_duration(pipeline.published_s)} ago" if pipeline.published_s is not None else "-",
                 pipeline.lake,
             )
             for pipeline in listed
         ],
     )
+
+
+def _describe_cut(pipeline: ListedPipeline) -> Cell:
+    if pipeline.error is not None:
+        return f"cannot be read: {pipeline.error}", "red"
+    return str(pipeline.cut) if pipeline.cut is not None else "none yet"

@@ -23,7 +23,7 @@ from cdc_platform.commands.common import (
 )
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
-from cdc_platform.printing.lines import join_lines, print_text
+from cdc_platform.printing.lines import count_of, join_lines, print_text
 from cdc_platform.printing.progress_display import show_progress
 from cdc_platform.printing.tables import Cell, make_grid, make_line, make_table, print_rendered
 
@@ -194,14 +194,14 @@ def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
     """Return what a replay has asked for, for people."""
     lines = []
     if outcome.from_files:
-        records, files = _count(len(outcome.from_files), "record"), _count(len(outcome.files), "file")
+        records, files = count_of(len(outcome.from_files), "record"), count_of(len(outcome.files), "file")
         lines.append(f"{records} of {files}: the next cycle reads the files again")
     if outcome.from_texts:
-        records = _count(len(outcome.from_texts), "record")
+        records = count_of(len(outcome.from_texts), "record")
         lines.append(f"{records}: a later cycle decodes the kept text again")
     if outcome.from_records:
         lines.append(
-            f"{_count(len(outcome.from_records), 'record')}: the next cycle reads whole transactions again"
+            f"{count_of(len(outcome.from_records), 'record')}: the next cycle reads whole transactions again"
         )
     lines += [
         f"not replayed: {record.origin} is gone, and nothing of it was kept ({_short(record.reason)})"
@@ -245,7 +245,3 @@ def _parsed(record: str | None) -> Any:
 def _short(reason: str) -> str:
     first = reason.splitlines()[0] if reason else ""
     return first if len(first) <= REASON_LENGTH else f"{first[: REASON_LENGTH - 3]}..."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

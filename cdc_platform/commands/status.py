@@ -5,8 +5,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Group, RenderableType
@@ -17,6 +18,8 @@ from cdc_platform.commands.common import (
     LATE_AFTER_S,
     CommandOnDefs,
     FiniteRange,
+    as_known,
+    error_text,
     examples,
     interruption,
     open_existing_of,
@@ -31,6 +34,26 @@ if TYPE_CHECKING:
 
 SHOWN_FILES: Final = 20
 WATCHED_EVERY_S: Final = 2.0
+WATCHED_PARTITIONS: Final = 5
+"""Most live partitions that --watch names."""
+
+Row = tuple[Cell, Cell]
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A pipeline whose state cannot be read, and why."""
+
+    pipeline: str
+    error: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"pipeline": self.pipeline, "error": self.error}
+
+    def rows(self) -> list[Row]:
+        """Return it for people."""
+        return [("pipeline", self.pipeline), ("", (f"cannot be read: {self.error}", "red"))]
 
 
 @click.command(
@@ -44,7 +67,7 @@ WATCHED_EVERY_S: Final = 2.0
 @DEFS
 @EVERY_NAME
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of the pipelines, for scripts.")
-@click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C, which exits with 0.")
+@click.option("--watch", is_flag=True, help="Refresh until Ctrl-C, then exit with 0.")
 @click.option(
     "--every",
     "every_s",
@@ -52,16 +75,16 @@ WATCHED_EVERY_S: Final = 2.0
     metavar="S",
     default=WATCHED_EVERY_S,
     show_default=True,
-    help="Seconds between two looks of --watch.",
+    help="Refresh interval of --watch, in seconds.",
 )
 def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s: float) -> None:
     """Show the state of the pipelines in DEFS: watermark, partitions, tables, newest cut, quarantine.
 
-    It reads only the lake's metadata: no Spark is started, and the source may be down. The lag is therefore
-    this machine's clock minus the watermark; for files and topics, `silence` is the time since they last had
-    something to read.
+    It reads only the lake's metadata: no Spark is started, and the source may be down. The lag is this
+    machine's clock minus the position of the newest cut; for files and topics, `silence` is the time since
+    they last had something to read.
 
-    The exit code is 1 if one of the pipelines has never run.
+    The exit code is 1 if one of the pipelines has never run, or cannot be read.
     """
     from cdc_platform.components.loading import load_each
 
@@ -70,11 +93,13 @@ def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s:
     if watch:
         _watch(pipelines, every_s, as_json=as_json)
     else:
-        statuses = _read(pipelines)
+        statuses = _read(pipelines, is_watched=False)
         if as_json:
             print_text(_to_json(statuses, indent=2))
         else:
             print_rendered(describe_statuses(statuses))
+        if any(isinstance(status, Unreadable) for status in statuses):
+            sys.exit(1)
     if len(pipelines) < len(chosen):
         sys.exit(1)
 
@@ -85,8 +110,10 @@ def _watch(pipelines: "Sequence[Pipeline]", every_s: float, *, as_json: bool) ->
     live = None if as_json else open_live()
     with live or nullcontext():
         while not is_over.is_set():
-            statuses = _read(pipelines)
-            shown = Group(make_line(_clock(), "dim"), describe_statuses(statuses))
+            statuses = _read(pipelines, is_watched=True)
+            shown = Group(
+                make_line(_clock(), "dim"), describe_statuses(statuses, most_partitions=WATCHED_PARTITIONS)
+            )
             if as_json:
                 print_text(_to_json(statuses))
             elif live is not None:
@@ -96,15 +123,26 @@ def _watch(pipelines: "Sequence[Pipeline]", every_s: float, *, as_json: bool) ->
             is_over.wait(every_s)
 
 
-def _read(pipelines: "Sequence[Pipeline]") -> "list[Status]":
+def _read(pipelines: "Sequence[Pipeline]", *, is_watched: bool) -> "list[Status | Unreadable]":
+    """Return the state of each pipeline; one that cannot be read hides no other.
+
+    While they are watched that holds for errors that nobody expects, too: they may be over at the next look.
+    """
     from cdc_platform.pipeline.on_demand.status import read_status
 
+    statuses: list[Status | Unreadable] = []
     for pipeline in pipelines:
-        pipeline.forget_tables()
-    return [read_status(pipeline) for pipeline in pipelines]
+        try:
+            pipeline.forget_tables()
+            statuses.append(read_status(pipeline))
+        except Exception as error:
+            if as_known(error) is None and not is_watched:
+                raise
+            statuses.append(Unreadable(pipeline.name, error_text(error)))
+    return statuses
 
 
-def _to_json(statuses: "Sequence[Status]", indent: int | None = None) -> str:
+def _to_json(statuses: "Sequence[Status | Unreadable]", indent: int | None = None) -> str:
     return json.dumps([status.to_dict() for status in statuses], indent=indent)
 
 
@@ -112,34 +150,73 @@ def _clock() -> str:
     return to_rfc3339(time.time_ns() // 1000)
 
 
-def describe_statuses(statuses: "Sequence[Status]") -> Group:
-    """Return the states of pipelines, below each other."""
-    parts = [part for status in statuses for part in (make_line(), describe_status(status))]
+def describe_statuses(
+    statuses: "Sequence[Status | Unreadable]", *, most_partitions: int | None = None
+) -> Group:
+    """Return the states of pipelines, below each other.
+
+    Args:
+        statuses: the states.
+        most_partitions: so many partitions at most are named, below the tables; None names all above them.
+    """
+    parts: list[RenderableType] = []
+    for status in statuses:
+        if isinstance(status, Unreadable):
+            shown: RenderableType = make_grid(status.rows())
+        elif most_partitions is None:
+            shown = describe_status(status)
+        else:
+            shown = describe_watched(status, most_partitions)
+        parts += [make_line(), shown]
     return Group(*parts[1:])
 
 
 def describe_status(status: "Status") -> Group:
     """Return a status for people."""
+    position, partitions, cut, notes = _rows(status)
+    return Group(make_grid([*position, *partitions, *cut, *notes]), *_describe_tables(status))
+
+
+def describe_watched(status: "Status", most_partitions: int) -> Group:
+    """Return a status whose upper part, on a low terminal, has what matters most."""
+    position, partitions, cut, notes = _rows(status, most_partitions)
+    upper, lower = make_grid([*position, *cut]), make_grid([*partitions, *notes])
+    return Group(upper, *_describe_tables(status), make_line(), lower)
+
+
+def _rows(
+    status: "Status", most_partitions: int | None = None
+) -> tuple[list[Row], list[Row], list[Row], list[Row]]:
+    """Return rows on the position, the partitions, the cut, and what there is to note."""
     fields = status.to_dict()
-    cut = f"{fields['cut']} at {fields['cut_position']}" if fields["cut"] is not None else "none yet"
-    partitions = (
-        f"{len(status.live_partitions)} live, {len(status.waiting_partitions)} waiting, "
-        f"{status.finished_partitions} finished"
-    )
-    rows: list[tuple[Cell, Cell]] = [
+    position: list[Row] = [
         ("pipeline", f"{status.pipeline}, {f'cycle {status.cycle}' if status.has_begun else 'no cycle yet'}"),
         ("watermark", fields["watermark"] or "none yet"),
         _describe_lag(status),
-        ("partitions", partitions),
-        *(("", key) for key in status.live_partitions),
-        *(("", (stuck.describe(), "yellow")) for stuck in status.stuck_partitions),
+    ]
+    cut = f"{fields['cut']} at {fields['cut_position']}" if fields["cut"] is not None else "none yet"
+    cut_rows: list[Row] = [
         ("cut", cut),
         ("quarantine", (f"{status.quarantined} open", "yellow" if status.quarantined else "")),
+    ]
+    notes: list[Row] = [
         *([("unread", f"{len(status.unread_files)} files")] if status.unread_files else []),
         *(("", file.describe()) for file in status.unread_files[:SHOWN_FILES]),
         *(("notes" if number == 0 else "", finding) for number, finding in enumerate(status.findings)),
     ]
-    return Group(make_grid(rows), *_describe_tables(status))
+    return position, _partition_rows(status, most_partitions), cut_rows, notes
+
+
+def _partition_rows(status: "Status", most: int | None) -> list[Row]:
+    live = status.live_partitions
+    left_out = len(live) - len(live[:most])
+    counts = f"{len(live)} live, {len(status.waiting_partitions)} waiting, "
+    return [
+        ("partitions", f"{counts}{status.finished_partitions} finished"),
+        *(("", key) for key in live[:most]),
+        *([("", f"and {left_out} more")] if left_out else []),
+        *(("", (stuck.describe(), "yellow")) for stuck in status.stuck_partitions),
+    ]
 
 
 def _describe_lag(status: "Status") -> tuple[str, Cell]:

@@ -70,9 +70,9 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, cycles: int | None
     Several pipelines run one after the other.
 
     Prints a line for each cycle: its number in the lake (a cycle with several reads takes several, and
-    prints the last); the watermark; the lag, which is the source's clock when the cycle read it minus the
-    position of the newest cut (for files and topics the clock is this machine's); records and changes;
-    records in quarantine, new in this cycle and open in total; the cut; the seconds that the cycle took.
+    prints the last); the watermark; the lag, which is the moment when the newest cut was published minus its
+    position; records and changes; records in quarantine, new in this cycle and open in total; the cut; the
+    seconds that the cycle took.
     """
     from cdc_platform.components.loading import load_each
     from cdc_platform.resources import SPARK_IS_QUIET

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from cdc_platform.commands.common import DEFS, CommandOnDefs, examples
-from cdc_platform.printing.lines import print_line
+from cdc_platform.printing.lines import count_of, print_line
 
 
 @click.command(
@@ -27,8 +27,9 @@ def validate(defs: Path) -> None:
     validation = validate_pipelines(defs)
     for finding in validation.findings:
         print_line((finding.describe(), "red"))
-    files, pipelines = len(validation.files), len(validation.pipelines)
+    files = count_of(len(validation.files), "file")
     if validation.findings:
-        print_line(f"{len(validation.findings)} mistakes in {files} files", err=True)
+        print_line(f"{count_of(len(validation.findings), 'mistake')} in {files}", err=True)
         sys.exit(1)
-    print_line((f"{pipelines} pipelines in {files} files can be used", "green"), err=True)
+    pipelines = count_of(len(validation.pipelines), "pipeline")
+    print_line((f"{pipelines} in {files} can be used", "green"), err=True)

@@ -26,11 +26,11 @@ COMPONENTS: Final[dict[str, type[PipelineComponent]]] = {
     for component in (SpannerPipeline, DatastreamPipeline, DebeziumPipeline)
 }
 """The kinds of pipelines, by the type that a document names."""
-_ANY_TYPE: Final = "|".join(map(re.escape, COMPONENTS))
 _DECLARED: Final = re.compile(
-    rf"""^[^#\n]*\btype["']?\s*:\s*["']?(?:{_ANY_TYPE})(?![\w.])""",
+    rf"""^[^#\n]*\btype["']?\s*:\s*["']?{re.escape(PipelineComponent.__module__.rpartition(".")[0])}\.""",
     re.MULTILINE,
 )
+"""A type of this package, also one that there is not: loading reports a misspelled one."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,20 @@ def load_definitions(path: Path, but: Collection[str] = ()) -> dict[str, dg.Defi
 
 
 def find_pipelines(place: Path) -> tuple[Path, ...]:
-    """Return the pipelines' files at a place: itself if it is a file, else each of FILE_NAMES below it."""
+    """Return the pipelines' files at a place: itself if it is a file, else each of FILE_NAMES below it.
+
+    A file that several links lead to is returned once, by the path that is the first. What a ConfigMap keeps
+    behind the links of its mount, in folders whose names begin with `..`, is passed over.
+    """
     if place.is_file():
         return (place,)
     paths = (path for name in FILE_NAMES for path in place.rglob(name))
-    return tuple(sorted(path for path in paths if path.is_file() and _declares(path)))
+    found: dict[Path, Path] = {}
+    for path in sorted(paths):
+        is_behind = any(part.startswith("..") for part in path.relative_to(place).parts)
+        if not is_behind and path.is_file() and _declares(path):
+            found.setdefault(path.resolve(), path)
+    return tuple(found.values())
 
 
 def _declares(path: Path) -> bool:
@@ -131,11 +140,15 @@ def _load(place: Path) -> dict[str, DeclaredPipeline]:
         for document in read_documents(file, COMPONENTS):
             component = _load_document(document)
             if component.name in declared:
-                before = declared[component.name].place
-                problem = f"is that of another document: {component.name}, in {before}"
+                problem = name_in_use(component.name, declared[component.name].place)
                 raise SettingError(f"{document.place}: name", problem)
             declared[component.name] = DeclaredPipeline(file, document.place, component)
     return declared
+
+
+def name_in_use(name: str, place: str) -> str:
+    """Return what is wrong with the name of a second pipeline."""
+    return f"is already used by {place}; choose another: {name}"
 
 
 def _choose(place: Path, declared: dict[str, DeclaredPipeline], name: str | None) -> DeclaredPipeline:

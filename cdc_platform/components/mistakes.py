@@ -117,7 +117,8 @@ def as_setting_error(document: Document, error: ValidationError, component: type
     first = _as_error(document, mistakes[0], component)
     if not further:
         return first
-    return SettingError(first.setting, f"{first.problem} Besides, {', and '.join(further)}")
+    stop = "" if first.problem.endswith("?") else "."
+    return SettingError(first.setting, f"{first.problem}{stop} Besides, {', and '.join(further)}")
 
 
 def _find_group(component: type[BaseModel], model_name: str) -> Names | None:

@@ -140,12 +140,18 @@ def parse(path: Path) -> list[Any]:
 def lines_of(path: Path) -> list[dict[str, int]]:
     """Return the line of each setting, by its dotted name, for each document that is not empty.
 
+    The empty name has the first line of the document.
+
     Raises:
         SettingError: as by `parse`.
     """
     parse(path)
     nodes = yaml.compose_all(path.read_text(encoding="utf-8"), _StrictLoader)
-    return [dict(_lines(node, ())) for node in nodes if node is not None and node.tag != f"{_TAG}null"]
+    return [
+        {"": node.start_mark.line + 1, **dict(_lines(node, ()))}
+        for node in nodes
+        if node is not None and node.tag != f"{_TAG}null"
+    ]
 
 
 def _lines(node: yaml.Node, names: Names) -> Iterator[tuple[str, int]]:

@@ -9,7 +9,13 @@ from typing import Final
 from pydantic import ValidationError
 
 from cdc_platform.components.documents import Document, judge_documents
-from cdc_platform.components.loading import COMPONENTS, DeclaredPipeline, require_pipelines, resolve_document
+from cdc_platform.components.loading import (
+    COMPONENTS,
+    DeclaredPipeline,
+    name_in_use,
+    require_pipelines,
+    resolve_document,
+)
 from cdc_platform.components.mistakes import as_setting_errors, find_slips
 from cdc_platform.components.strict_yaml import lines_of
 from cdc_platform.errors import SettingError
@@ -19,7 +25,10 @@ _LINE: Final = re.compile(r" ?\(line (\d+)\)")
 
 @dataclass(frozen=True)
 class Finding:
-    """One mistake: its file and line, the setting, and what to do; line 1 where it is of the whole file."""
+    """One mistake: its file and line, the setting, and what to do.
+
+    A mistake of the whole file is in line 1, one of a whole document in the first line of that.
+    """
 
     file: Path
     line: int
@@ -77,8 +86,7 @@ def _judge_document(file: Path, document: Document, names: dict[str, str]) -> li
     except SettingError as error:
         return [error]
     if component.name in names:
-        problem = f"is that of another document: {component.name}, in {names[component.name]}"
-        return [SettingError("name", problem)]
+        return [SettingError("name", name_in_use(component.name, names[component.name]))]
     names[component.name] = document.place
     return []
 
@@ -97,4 +105,6 @@ def _line_of(setting: str, lines: Mapping[str, int]) -> int:
     """Return the line of a setting, or of the innermost group around it that the file has."""
     while setting and setting not in lines:
         setting = setting.rpartition(".")[0]
-    return lines.get(setting, lines.get("attributes", lines.get("type", 1)))
+    if setting:
+        return lines[setting]
+    return lines.get("attributes", lines.get("type", lines.get("", 1)))

@@ -20,14 +20,19 @@ from cdc_platform.read import PublishedTables, TablesAtCut, open_tables
 
 CUT_TAG: Final = "cdc_platform/cut"
 """Tag of a run, followed by the pipeline: the cut at which the run reads its tables."""
+FORMS: Final = (
+    "`pyarrow.Table`, `pandas.DataFrame`, `polars.DataFrame`, `duckdb.DuckDBPyRelation` or `TablesAtCut`"
+)
+"""Annotations of inputs."""
 
 
 class CutIOManager(dg.ConfigurableIOManager):
     """Loads tables of a pipeline at the cut that was the newest when the run began.
 
     The annotation of an input chooses its form: `pyarrow.Table`, which an input without one gets as well,
-    `polars.DataFrame`, `duckdb.DuckDBPyRelation`, which reads what a query needs, or `TablesAtCut`, which has
-    all tables of the cut. Runs are tagged with their cut, so that one that is executed again reads the same.
+    `pandas.DataFrame`, `polars.DataFrame`, `duckdb.DuckDBPyRelation`, which reads what a query needs, or
+    `TablesAtCut`, which has all tables of the cut. Runs are tagged with their cut, so that one that is
+    executed again reads the same.
 
     Args:
         defs: the YAML file that declares the pipeline.
@@ -89,17 +94,18 @@ def _convert(tables: TablesAtCut, context: dg.InputContext) -> object:
     if kind is TablesAtCut:
         return tables
     name = _table_name(tables, context.asset_key)
-    module = getattr(kind, "__module__", "").partition(".")[0]
-    if module == "polars":
-        return tables.polars(name)
-    if module in ("duckdb", "_duckdb"):
-        optional_library("duckdb", "duckdb")
-        return tables.duckdb(tables=[name]).table(name)
     if kind in (pa.Table, Any):
         return tables.arrow(name)
-    raise SettingError(
-        context.name, f"must be a `pyarrow.Table`, `polars.DataFrame`, `duckdb.DuckDBPyRelation`, not: {kind}"
-    )
+    # By name, since these libraries may be absent, and take long to import.
+    match getattr(kind, "__module__", "").partition(".")[0], getattr(kind, "__name__", ""):
+        case "pandas", "DataFrame":
+            return tables.arrow(name).to_pandas()
+        case "polars", "DataFrame":
+            return tables.polars(name)
+        case "duckdb" | "_duckdb", "DuckDBPyRelation":
+            optional_library("duckdb", "duckdb")
+            return tables.duckdb(tables=[name]).table(name)
+    raise SettingError(context.name, f"must be a {FORMS}, not: {kind}")
 
 
 def _table_name(tables: TablesAtCut, key: dg.AssetKey) -> str:

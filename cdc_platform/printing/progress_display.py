@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from cdc_platform.model.base.progress import Progress, StepReport, without_frames
-from cdc_platform.model.base.progress_lines import beside, report_lines
+from cdc_platform.model.base.progress_lines import in_background, report_lines
 from cdc_platform.printing.lines import FOOTER, open_console, own_stderr, print_line, stream_of
 from cdc_platform.printing.tables import make_line
 
@@ -31,7 +31,7 @@ def show_progress(progress: Progress) -> Iterator[None]:
         with report_lines(progress, lambda line: print_line(line, err=True), lambda: FOOTER.last_line_s):
             yield
         return
-    with beside(partial(_redraw, progress, _Bars(open_console(own_stderr())))):
+    with in_background(partial(_redraw, progress, _Bars(open_console(own_stderr())))):
         yield
 
 

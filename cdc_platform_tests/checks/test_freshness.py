@@ -1,6 +1,7 @@
 """Freshness: the lag of the newest cut against the bounds of the YAML, reported without a run."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import dagster as dg
 import pytest
 
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.checks.freshness import REPORT_EVERY_S, Before, report
+from cdc_platform.checks.freshness import REPORT_EVERY_S, Before, build_freshness_check, report
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -21,6 +22,7 @@ from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 SECOND = 1_000_000
 POSITION = 1_800_000_000 * SECOND
 ASSETS = PipelineAssets("bank", ("accounts", "transfers"))
+EVENTS = replace(ASSETS, capabilities=DatastreamSettings("files").capabilities)
 RUNNING = Running(fresh_warn_s=60, fresh_fail_s=300)
 
 
@@ -38,9 +40,8 @@ def bank(tmp_path: Path) -> PipelineSettings:
     return settings
 
 
-def results_of(outcome: dg.SensorResult | dg.SkipReason) -> dict[str, tuple[bool, str]]:
+def results_of(outcome: dg.SensorResult) -> dict[str, tuple[bool, str]]:
     """Return whether each table passed, and how severe it is if not."""
-    assert isinstance(outcome, dg.SensorResult)
     results = {}
     for event in outcome.asset_events or []:
         assert isinstance(event, dg.AssetCheckEvaluation)
@@ -65,26 +66,54 @@ def test_a_table_in_no_cut_warns(bank: PipelineSettings) -> None:
 def test_the_same_results_are_reported_now_and_then(bank: PipelineSettings) -> None:
     """Only a change is reported at once, so that the event log does not fill up."""
     first = report(ASSETS, bank, RUNNING, Before(), POSITION + SECOND)
-    assert isinstance(first, dg.SensorResult)
     for later_s, is_reported in ((30, False), (90, True), (REPORT_EVERY_S + 2, True)):
         later = report(ASSETS, bank, RUNNING, Before(first.cursor), POSITION + int(later_s * SECOND))
         assert is_reported == bool(results_of(later)), later_s
 
 
-def test_events_are_late_when_they_wait(tmp_path: Path) -> None:
-    """What a source of events has is late from when it was first seen, not from its last event."""
-    files = tmp_path / "files"
-    files.mkdir()
-    settings = PipelineSettings("bank", DatastreamSettings(str(files)), LakeSettings(str(tmp_path / "lake")))
+@pytest.fixture
+def files(tmp_path: Path) -> PipelineSettings:
+    """A pipeline of files that has a cut, and has read nothing yet, so there is something to read."""
+    (tmp_path / "files").mkdir()
+    source = DatastreamSettings(str(tmp_path / "files"))
+    settings = PipelineSettings("bank", source, LakeSettings(str(tmp_path / "lake")))
     publish(settings, "accounts")
-    # Nothing has been read yet, so there is something to read.
-    seen_micros = POSITION + 3600 * SECOND
-    seen = report(ASSETS, settings, RUNNING, Before(), seen_micros)
-    assert isinstance(seen, dg.SensorResult)
+    return settings
+
+
+def test_events_are_late_when_they_wait(files: PipelineSettings) -> None:
+    """What a source of events has is late from when it was first seen, not from its last event."""
+    settings, seen_micros = files, POSITION + 3600 * SECOND
+    seen = report(EVENTS, settings, RUNNING, Before(), seen_micros)
     assert results_of(seen)["accounts"] == (True, "WARN")
     assert json.loads(str(seen.cursor))["news_since_micros"] == seen_micros
-    waiting = report(ASSETS, settings, RUNNING, Before(seen.cursor), seen_micros + 70 * SECOND)
+    waiting = report(EVENTS, settings, RUNNING, Before(seen.cursor), seen_micros + 70 * SECOND)
     assert results_of(waiting)["accounts"] == (False, "WARN")
+    first, *_ = waiting.asset_events or []
+    assert first.metadata["Time that events wait to be read (s)"].value == 70
+
+
+def test_an_old_cut_of_events_is_not_late_by_its_age(files: PipelineSettings) -> None:
+    """On demand, events that have just arrived do not count from the last cut, which may be days old."""
+    check = build_freshness_check(EVENTS, files, RUNNING)
+    selection = dg.AssetSelection.checks(check)
+    definitions = dg.Definitions(asset_checks=[check], jobs=[dg.define_asset_job("ask", selection)])
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = definitions.resolve_job_def("ask").execute_in_process(instance=instance)
+    passed = {each.asset_key.path[-1]: each.passed for each in result.get_asset_check_evaluations()}
+    assert passed == {"accounts": True, "transfers": False}
+
+
+def test_a_lag_that_is_not_known_is_a_warning(files: PipelineSettings) -> None:
+    """While the source is down, the last result does not stay for ever; what waited still does."""
+    before = report(EVENTS, files, RUNNING, Before(), POSITION + SECOND)
+    assert isinstance(files.source, DatastreamSettings)
+    Path(files.source.path).rmdir()
+    outcome = report(EVENTS, files, RUNNING, Before(before.cursor), POSITION + 2 * SECOND)
+    assert results_of(outcome) == {"accounts": (False, "WARN"), "transfers": (False, "WARN")}
+    first, *_ = outcome.asset_events or []
+    assert str(first.description).startswith("not known: SourceNotFound: ")
+    assert json.loads(str(outcome.cursor))["news_since_micros"] == POSITION + SECOND
 
 
 def test_a_run_reports_good_results_itself(bank: PipelineSettings) -> None:

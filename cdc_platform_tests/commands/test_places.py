@@ -44,6 +44,20 @@ def test_the_environment_names_the_place(folder: Path, monkeypatch: pytest.Monke
     assert run("status", folder / "two", "--name", "bank")[2].startswith("PipelineNotFound")
 
 
+def test_the_environment_names_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A colon is a part of its path, for the command that takes several places, too."""
+    (tmp_path / "a:b").mkdir()
+    begin(write_defs(tmp_path / "a:b", bank_attributes(name="first")))
+    begin(write_defs(tmp_path, bank_attributes(name="second")))
+    monkeypatch.setenv(PLACE_VARIABLE, str(tmp_path / "a:b"))
+    assert "first" in run("list")[1]
+    page = tmp_path / "page.html"
+    for arguments, name in (([], "first"), ([tmp_path / "defs.yaml"], "second")):
+        assert run("dashboard", *arguments, "--html", page)[0] == 0
+        text = page.read_text(encoding="utf-8")
+        assert [each for each in ("first", "second") if f'id="{each}"' in text] == [name]
+
+
 def test_without_a_place_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """DEFS is missing only where the environment has none either."""
     monkeypatch.delenv(PLACE_VARIABLE, raising=False)
@@ -55,11 +69,8 @@ def test_a_name_is_of_one_pipeline_of_a_folder(folder: Path) -> None:
     """Both files are named if two pipelines have the same name."""
     write_defs(folder / "one")
     code, _, errors = run("status", folder)
-    assert (code, f"{folder / 'two' / 'defs.yaml'} (document 1): name` is that of another" in errors) == (
-        1,
-        True,
-    )
-    assert f"bank, in {folder / 'one' / 'defs.yaml'}" in errors
+    assert (code, f"{folder / 'two' / 'defs.yaml'} (document 1): name` is already" in errors) == (1, True)
+    assert f"used by {folder / 'one' / 'defs.yaml'}; choose another: bank" in errors
 
 
 def test_a_folder_without_pipelines_is_named(tmp_path: Path) -> None:
@@ -123,6 +134,34 @@ def test_all_mistakes_have_a_line(tmp_path: Path) -> None:
 def test_right_files_are_counted(folder: Path) -> None:
     """Nothing is opened: a lake that is not there is no mistake."""
     assert run("validate", folder) == (0, "", "3 pipelines in 2 files can be used\n")
+
+
+def test_one_pipeline_is_no_pipelines(tmp_path: Path) -> None:
+    """Numbers and nouns agree."""
+    assert run("validate", write_defs(tmp_path)) == (0, "", "1 pipeline in 1 file can be used\n")
+    write_defs(tmp_path, bank_attributes(read_tasks=0))
+    assert run("validate", tmp_path)[2] == "1 mistake in 1 file\n"
+
+
+def test_a_misspelled_type_is_reported(tmp_path: Path) -> None:
+    """It is a mistake beside a file that is right, too."""
+    (tmp_path / "a").mkdir()
+    wrong = write_defs(tmp_path / "a", type_name="cdc_platform.components.spanner.SpanerPipeline")
+    write_defs(tmp_path)
+    code, output, errors = run("validate", tmp_path)
+    assert (code, errors) == (1, "1 mistake in 2 files\n")
+    line = len(wrong.read_text(encoding="utf-8").splitlines())
+    assert output.startswith(f"{wrong}:{line}: `type` must be ")
+
+
+def test_a_document_without_settings_has_its_own_line(tmp_path: Path) -> None:
+    """Where a document has no line that fits, it is named by its first one."""
+    defs = write_defs(tmp_path)
+    text = defs.read_text(encoding="utf-8")
+    for bad in ("attributes: {}\n", "{}\n", "- a list\n", "# only\nsomething\n", "[]\n"):
+        defs.write_text(f"{text}---\n\n{bad}", encoding="utf-8")
+        line = (f"{text}---\n\n{bad}").splitlines().index(bad.splitlines()[-1]) + 1
+        assert run("validate", defs)[1].startswith(f"{defs}:{line}: `type` must be "), bad
 
 
 def test_validation_starts_no_lake(tmp_path: Path) -> None:

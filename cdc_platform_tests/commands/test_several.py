@@ -90,3 +90,30 @@ def test_one_spark_has_the_packages_of_all_pipelines(tmp_path: Path) -> None:
     first, second = share_spark(defs, load_each(defs))
     assert first.spark == second.spark
     assert first.spark.packages == (*DEFAULT_PACKAGES, "org.example:own:1")
+
+
+def damage_one(folder: Path) -> Path:
+    """Return the file of two pipelines, of which the first has garbage for a catalog."""
+    defs = several_lakes(folder)
+    (catalog,) = (folder / "lake").rglob("catalog.db")
+    catalog.write_bytes(b"garbage " * 1000)
+    return defs
+
+
+def test_a_damaged_lake_hides_no_other_from_a_list(tmp_path: Path) -> None:
+    """Its row says why it cannot be read, and the exit code is 1."""
+    defs = damage_one(tmp_path)
+    code, output, _ = run("list", defs)
+    first, second = output.splitlines()[1:]
+    assert (code, second.split()[0]) == (1, "shop")
+    assert "cannot be read: LakeDamaged: " in first
+    listed = json.loads(run("list", defs, "--json")[1])
+    assert [str(pipeline["error"]).partition(":")[0] for pipeline in listed] == ["LakeDamaged", "None"]
+
+
+@pytest.mark.parametrize("command", REPORTS)
+def test_a_damaged_lake_hides_no_other_from_reports(tmp_path: Path, command: str) -> None:
+    """The others are reported, and the exit code is 1."""
+    code, output, errors = run(*command.split(), damage_one(tmp_path))
+    assert (code, "pipeline" in output, "shop" in output) == (1, True, True)
+    assert "LakeDamaged: " in output + errors

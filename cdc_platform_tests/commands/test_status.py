@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from cdc_platform.commands.status import describe_statuses
 from cdc_platform.components.loading import COMPONENTS, load_settings
+from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.state.control import save_lineage
 from cdc_platform.model.stream.lineage import begin as begin_lineage
+from cdc_platform.pipeline.on_demand.status import Status, TableStatus
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
+from cdc_platform.printing.tables import as_text
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.programs import COMMAND_LINE, start
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
@@ -62,6 +66,64 @@ def test_status_starts_no_spark(tmp_path: Path) -> None:
     code += "print('pyspark' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == "False"
+
+
+def test_a_pipeline_that_cannot_be_read_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong after the lake was opened is said in its place, and the exit code is 1."""
+
+    def conflict(*_args: object) -> None:
+        raise CommitConflict("another run was first")
+
+    monkeypatch.setattr("cdc_platform.pipeline.on_demand.status.read_status", conflict)
+    defs = begin(write_defs(tmp_path))
+    code, output, _ = run("status", defs)
+    assert (code, output.split(maxsplit=2)[:2]) == (1, ["pipeline", "bank"])
+    assert output.endswith("cannot be read: CommitConflict: another run was first\n")
+    code, output, _ = run("status", defs, "--json")
+    assert (code, json.loads(output)) == (
+        1,
+        [{"pipeline": "bank", "error": "CommitConflict: another run was first"}],
+    )
+
+
+def test_a_low_terminal_shows_what_matters_first() -> None:
+    """The tables of a watched pipeline come above its partitions, of which only some are named."""
+    keys = tuple(f"partition-{number}" for number in range(12))
+    status = Status(
+        pipeline="bank",
+        cycle=1,
+        watermark_micros=START,
+        lag_s=1.0,
+        is_silence=False,
+        live_partitions=keys,
+        waiting_partitions=(),
+        finished_partitions=0,
+        tables={"accounts": TableStatus(3, 1)},
+        cut=None,
+        quarantined=0,
+        findings=(),
+    )
+    lines = [line.strip() for line in as_text(describe_statuses([status], most_partitions=5)).splitlines()]
+    names = [line.split()[0] if line else "" for line in lines]
+    assert names[:8] == ["pipeline", "watermark", "lag", "cut", "quarantine", "", "table", "accounts"]
+    assert lines[-6:] == [*keys[:5], "and 7 more"]
+    assert set(keys) <= set(as_text(describe_statuses([status])).split())
+
+
+def test_watching_goes_on_after_an_error(tmp_path: Path) -> None:
+    """An error is shown in place of the pipeline, and is gone once it is over."""
+    defs = begin(write_defs(tmp_path))
+    (catalog,) = (tmp_path / "lake").rglob("catalog.db")
+    sound = catalog.read_bytes()
+    with start(tmp_path / "log", COMMAND_LINE, "status", defs, "--watch", "--every", "0.1") as program:
+        program.wait_for("quarantine", WITHIN_S)
+        catalog.write_bytes(b"garbage " * 1000)
+        program.wait_for("cannot be read: ", WITHIN_S)
+        catalog.write_bytes(sound)
+        program.wait_for("quarantine", WITHIN_S, times=program.said().count("quarantine") + 1)
+        program.process.send_signal(signal.SIGINT)
+        assert program.ends_with(WITHIN_S) == 0, program.said()
+    assert "Traceback" not in program.said()
 
 
 def test_watching_goes_on_until_it_is_interrupted(tmp_path: Path) -> None:

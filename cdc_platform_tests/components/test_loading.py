@@ -139,6 +139,13 @@ BAD_VALUES: list[tuple[dict[str, Any], str, str]] = [
     ({"local_read_s": -1}, "local_read_s", "negative"),
     ({"runs": {"follow_s": float("nan")}}, "runs.follow_s", "finite"),
     ({"local_merge_bytes": -1}, "local_merge_bytes", "negative"),
+    # what Dagster itself would refuse, or take for something else
+    ({"runs": {"schedule": "x y"}}, "runs.schedule", "cron expression"),
+    ({"runs": {"owners": ["team:a", "not an owner"]}}, "runs.owners.1", "e-mail address.*: not an owner"),
+    ({"runs": {"poll_s": -1}}, "runs.poll_s", "at least 1"),
+    ({"runs": {"follow_s": -3}}, "runs.follow_s", "negative"),
+    ({"runs": {"prove_every_s": -5}}, "runs.prove_every_s", "negative"),
+    ({"runs": {"fresh_warn_s": 60, "fresh_fail_s": 30}}, "runs.fresh_warn_s", "`runs.fresh_fail_s`.*30"),
     # a name that cannot be a namespace
     ({"name": "My Bank"}, "name", "lower-case"),
 ]
@@ -268,7 +275,7 @@ def test_a_file_may_declare_several_pipelines(tmp_path: Path) -> None:
     [
         ("shop", None, "several pipelines; choose one with `--name`: `bank`, `shop`"),
         ("shop", "shoe", "no pipeline `shoe`, but `bank`, `shop`"),
-        ("bank", "bank", r"document 2\): name` is that of another document: bank"),
+        ("bank", "bank", r"document 2\): name` is already used by .*; choose another: bank"),
         ("My Shop", "My Shop", r"document 2\): name` must begin"),
     ],
 )
@@ -347,6 +354,19 @@ def test_pipelines_are_found_below_a_folder(tmp_path: Path) -> None:
     assert (expected[0],) == find_pipelines(expected[0])
 
 
+def test_a_pipeline_is_found_once(tmp_path: Path) -> None:
+    """A folder that is mounted from a ConfigMap links its files twice; paths count from the named folder."""
+    data = tmp_path / "..2026"
+    data.mkdir()
+    write_defs(data)
+    (tmp_path / "..data").symlink_to(data.name)
+    (tmp_path / "defs.yaml").symlink_to("..data/defs.yaml")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "defs.yaml").symlink_to("../defs.yaml")
+    assert find_pipelines(tmp_path) == (tmp_path / "defs.yaml",)
+    assert load_settings(tmp_path).lake.path == str(tmp_path / "lake")
+
+
 @pytest.mark.parametrize(
     ("text", "is_found"),
     [
@@ -355,7 +375,9 @@ def test_pipelines_are_found_below_a_folder(tmp_path: Path) -> None:
         (f'{{"type": "{TYPE}", "attributes": {{}}}}', True),  # YAML may be written as JSON
         (f"type: {TYPE}\nattributes: [", True),  # what is wrong with it is said when it is loaded
         (f"# type: {TYPE}\ntype: other.Component\n", False),
-        (f"type: {TYPE}Of\n", False),
+        (f"type: {TYPE}Of\n", True),  # what is misspelled is reported, not passed over
+        ("type: cdc_platform.components.spaner.SpanerPipeline\n", True),
+        ("type: cdc_platform.components_of_others.SpannerPipeline\n", False),
     ],
 )
 def test_pipelines_are_found_however_their_type_is_written(

@@ -43,6 +43,13 @@ def test_says_what_was_expected_and_found(tmp_path: Path, changes: dict[str, Any
     assert expected == problem_of(tmp_path, changes)
 
 
+def test_further_mistakes_are_a_sentence_of_their_own(tmp_path: Path) -> None:
+    """They follow a full stop, or the question mark of the first mistake."""
+    assert problem_of(tmp_path, {"source": {"project": "p", "instance": "i"}}) == (
+        "is missing. Besides, `source.change_stream` is missing"
+    )
+
+
 def test_value_of_the_environment_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The value of a variable may be a secret, so the message only names the variable."""
     monkeypatch.setenv("BANK_WINDOW", "s3cret")

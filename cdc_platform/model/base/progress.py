@@ -64,7 +64,7 @@ class StepReport:
 
 @dataclass
 class Step:
-    """A step under way; whoever does the work counts, from any thread.
+    """A step under way; any thread may advance it.
 
     A step that goes on from an earlier run begins with what that one has done, which is in no rate.
     """

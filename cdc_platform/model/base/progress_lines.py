@@ -9,7 +9,7 @@ from typing import Final
 from cdc_platform.model.base.progress import Progress, without_frames
 
 EVERY_S: Final = 4.0
-"""So long at most is a step silent."""
+"""Longest silence of a step, in seconds."""
 
 
 @contextmanager
@@ -39,12 +39,12 @@ def report_lines(
                 written_s = now_s
                 write("; ".join(report.describe() for report in without_frames(reports)))
 
-    with beside(run):
+    with in_background(run):
         yield
 
 
 @contextmanager
-def beside(run: Callable[[Event], None]) -> Iterator[None]:
+def in_background(run: Callable[[Event], None]) -> Iterator[None]:
     """Run a function in a thread of its own; the end of the context sets its event and waits for it."""
     is_over = Event()
     thread = Thread(target=run, args=(is_over,), daemon=True, name="progress")

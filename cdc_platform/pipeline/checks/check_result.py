@@ -72,7 +72,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One promise.
+    """A check and its properties.
 
     Args:
         name: of the check, in the UI and in `cdc-platform check`.

@@ -19,7 +19,7 @@ from cdc_platform.sources.debezium.wire.typed_envelope import TypedEnvelope
 
 
 def read_content(message: Message) -> EnvelopeContent:
-    """Return what a message tells.
+    """Return the content of a message.
 
     Raises:
         Unreadable: it tells nothing that this version can use.

@@ -188,7 +188,7 @@ NEW_KEY: Final = "__debezium.newkey"
 
 
 def read_envelope(message: Message) -> EnvelopeContent | None:
-    """Return what a message tells; None where it has no envelope, as flattened ones have none.
+    """Return the content of a message; None where it has no envelope, as flattened ones have none.
 
     Raises:
         Unreadable: it has an envelope that this version cannot use.

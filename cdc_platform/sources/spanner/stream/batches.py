@@ -70,7 +70,7 @@ class RecordBatchBuilder:
         """Take records; those after the end of the window are left out, for the next window brings them.
 
         Raises:
-            RecordUnreadable: The query without a token returned data, which belongs to a partition.
+            RecordUnreadable: The initial query returned data, which belongs to a partition.
         """
         end_micros = self._window.end_inclusive_micros
         for row in rows:
@@ -136,7 +136,7 @@ class RecordBatchBuilder:
 
 def _data_in_root(row: RecordRow) -> RecordUnreadable:
     return RecordUnreadable(
-        "The query without a token, which tells the first partitions only, has returned a data change "
+        "The initial query, which only lists the first partitions, has returned a data change "
         f"record; update the platform, or report it. Transaction: {row.server_transaction_id}",
     )
 

@@ -50,7 +50,7 @@ _DATA_COUNT: Final = len(DATA_FIELDS)
 def decode_change_record(change_record: bytes) -> list[RecordRow]:
     """Return the records of one row of a change stream query, which is a protobuf value as bytes.
 
-    A malformed data change record is a fault if it tells its transaction.
+    A malformed data change record goes to quarantine if it names its transaction.
 
     Raises:
         RecordUnreadable: The value has not the documented shape.

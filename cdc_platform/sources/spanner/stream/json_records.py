@@ -37,7 +37,7 @@ def decode_json_record(change_record: bytes) -> list[RecordRow]:
     """Return the record of one row of a change stream query, which is a protobuf value as bytes.
 
     Mods become JSON texts again: numbers keep their value, though perhaps not their spelling.
-    A malformed data change record is a fault if it tells its transaction.
+    A malformed data change record goes to quarantine if it names its transaction.
 
     Raises:
         RecordUnreadable: The value has not the documented shape.

@@ -45,7 +45,7 @@ def has_messages(fields: Any) -> bool:
 def decode_message(change_record: bytes, token: str) -> list[RecordRow]:
     """Return the record of one row of a change stream query, which is a protobuf value as bytes.
 
-    A malformed data change record is a fault if it tells its transaction.
+    A malformed data change record goes to quarantine if it names its transaction.
 
     Args:
         change_record: the row's only value.

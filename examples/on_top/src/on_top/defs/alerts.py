@@ -29,7 +29,7 @@ def post(text: str) -> None:
 
 @dg.sensor(minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING)
 def failed_checks(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-    """Tell when a check of any code location begins to fail, with errors only, and when it holds again."""
+    """Post when a check of any code location begins to fail, with errors only, and when it holds again."""
     if context.cursor is None:
         # What failed before anyone listened is on the pages of the checks.
         newest = context.instance.get_event_records(dg.EventRecordsFilter(EVALUATION), limit=1)
@@ -57,6 +57,6 @@ def _remember(context: dg.SensorEvaluationContext, since: int, failing: set[str]
 
 @dg.run_failure_sensor(default_status=dg.DefaultSensorStatus.RUNNING, monitor_all_code_locations=True)
 def failed_runs(context: dg.RunFailureSensorContext) -> None:
-    """Tell when a run fails, of this code location or of the pipeline's."""
+    """Post when a run fails, of this code location or of the pipeline's."""
     run = context.dagster_run
     post(f"Run {run.run_id[:8]} of {run.job_name} failed. {context.failure_event.message}")

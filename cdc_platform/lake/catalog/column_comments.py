@@ -1,7 +1,19 @@
 """Descriptions of the columns of the platform's own tables, by table and column."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Final
+
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.stream.lineage import PartitionState
+from cdc_platform.model.stream.records import RecordKind
+
+
+def _one_of(kind: type[StrEnum]) -> str:
+    """Return the values of an enumeration, the last one after an "or"."""
+    *others, last = kind
+    return f"{', '.join(others)} or {last}"
+
 
 _EVENT: Final = (
     "The event of a source that hands out events: when it committed, its identity, the file or topic that it "
@@ -13,7 +25,7 @@ _KEYS: Final = "Key of the row: JSON object from column name to value, in the so
 
 _RAW: Final[Mapping[str, str]] = {
     "cycle": _CYCLE,
-    "kind": "Kind of the record: data_change, heartbeat, child_partitions, file, message or read_window.",
+    "kind": f"Kind of the record: {_one_of(RecordKind)}.",
     "partition_token": "Partition that delivered the record; empty for the query that a stream begins with.",
     "record_timestamp": "Commit timestamp, timestamp of a heartbeat, start of children, or end of a window; "
     "for events the moment of the cycle that read them.",
@@ -38,7 +50,7 @@ _LOG: Final[Mapping[str, str]] = {
     "cycle": "Cycle that added the change to the log.",
     "ordinal": "Place of the change in the total order of the log; the numbers have gaps.",
     "table_name": "Table of the source.",
-    "change_kind": "insert, update, delete, truncate or snapshot.",
+    "change_kind": f"Kind of the change: {_one_of(ChangeKind)}.",
     "ordering_key": "The source's ordering key, as text that sorts in the source's order.",
     "commit_timestamp": "When the change committed; for events when the cycle began that read it.",
     "transaction_id": "Transaction of the change.",
@@ -60,7 +72,7 @@ _LINEAGE: Final[Mapping[str, str]] = {
     "partition_token": "The partition, as the source names it.",
     "partition_key": "Its short name in Dagster and on the command line.",
     "parent_tokens": "Partitions that it continues: one after a split, several after a merge.",
-    "state": "created, scheduled, running or finished.",
+    "state": f"State: {_one_of(PartitionState)}.",
     "start_timestamp": "From when on it has records.",
     "position": "Everything at or before it has been read.",
     "created_cycle": "Cycle that announced it.",
