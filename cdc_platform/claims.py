@@ -19,7 +19,7 @@ PIPELINE_TAG: Final = "cdc/pipeline"
 WORKER_TAG: Final = "cdc/worker"
 CLAIMED_TAG: Final = "cdc/claimed_at"
 LOST_TAG: Final = "cdc/lost"
-PROOF_TAG: Final = "cdc/proof"
+FULL_CHECKS_TAG: Final = "cdc/full_checks"
 """Says whether a run looks at everything, and not only at what is new since the last one."""
 
 START_TIMEOUT_S: Final = 90

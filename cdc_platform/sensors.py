@@ -14,7 +14,7 @@ import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.claims import PIPELINE_TAG, PROOF_TAG, failures_in_a_row, unfinished_runs
+from cdc_platform.claims import FULL_CHECKS_TAG, PIPELINE_TAG, failures_in_a_row, unfinished_runs
 from cdc_platform.errors import CdcError, SettingError, SourceError
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
@@ -71,7 +71,7 @@ class Running:
             "one; 0 means one cycle a run. It ends early when somebody asks for another run."
         ),
     ] = 600.0
-    prove_every_s: Annotated[
+    full_checks_every_s: Annotated[
         float,
         Described(
             "Seconds between two runs that also compare every table with the log and with the source, which "
@@ -99,7 +99,7 @@ class Running:
             raise SettingError("runs.fresh_warn_s", f"{problem}{self.fresh_warn_s:g}")
         if self.poll_s < 1:
             raise SettingError("runs.poll_s", f"must be at least 1: {self.poll_s}")
-        for name in ("follow_s", "prove_every_s"):
+        for name in ("follow_s", "full_checks_every_s"):
             if getattr(self, name) < 0:
                 raise SettingError(f"runs.{name}", f"must not be negative: {getattr(self, name)}")
         self._check_with_dagster()
@@ -236,14 +236,14 @@ def _request(
         changes.append(partitions.build_add_request(list(keys.added)))
     if keys.retired:
         changes.append(partitions.build_delete_request(list(keys.retired)))
-    with_proof = _is_proof_due(instance, assets.pipeline, running.prove_every_s)
+    with_full_checks = _are_full_checks_due(instance, assets.pipeline, running.full_checks_every_s)
     request = dg.RunRequest(
         asset_selection=assets.all_keys,
         asset_check_keys=list(selection.checks),
         run_config=_run_config(assets, running),
         tags={
             PIPELINE_TAG: assets.pipeline,
-            PROOF_TAG: str(with_proof).lower(),
+            FULL_CHECKS_TAG: str(with_full_checks).lower(),
             # Dagster knows the keys in the order in which they were added: this is all of them.
             RANGE_START_TAG: keys.live[0],
             RANGE_END_TAG: keys.live[-1],
@@ -252,11 +252,11 @@ def _request(
     return dg.SensorResult(run_requests=[request], dynamic_partitions_requests=changes)
 
 
-def _is_proof_due(instance: dg.DagsterInstance, pipeline: str, every_s: float) -> bool:
-    proof_runs = dg.RunsFilter(
-        tags={PIPELINE_TAG: pipeline, PROOF_TAG: "true"}, statuses=[dg.DagsterRunStatus.SUCCESS]
+def _are_full_checks_due(instance: dg.DagsterInstance, pipeline: str, every_s: float) -> bool:
+    full_runs = dg.RunsFilter(
+        tags={PIPELINE_TAG: pipeline, FULL_CHECKS_TAG: "true"}, statuses=[dg.DagsterRunStatus.SUCCESS]
     )
-    records = instance.get_run_records(proof_runs, limit=1)
+    records = instance.get_run_records(full_runs, limit=1)
     return not records or time.time() - records[0].create_timestamp.timestamp() >= every_s
 
 

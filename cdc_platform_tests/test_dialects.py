@@ -8,7 +8,7 @@ import pytest
 from cdc_platform.demo.bank import BankSettings, create_instance, open_client
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
-from cdc_platform.pipeline.checks.reconciliation import prove_tables
+from cdc_platform.pipeline.checks.reconciliation import reconcile_tables
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.spanner.spanner_settings import Dialect, SpannerSettings
@@ -130,7 +130,7 @@ def test_tables_equal_the_source_in_every_dialect(
         assert {row["reason"] for row in quarantined_rows(pipeline)} == set()
         cut = newest_cut(pipeline.lake)
         assert cut is not None
-        proofs, _ = prove_tables(pipeline, cut)
+        proofs, _ = reconcile_tables(pipeline, cut)
         assert [proof for proof in proofs if not proof.is_equal] == []
     pipeline.source.close()
     expected: dict[Dialect, dict[str, list[tuple[Any, ...]]]] = {

@@ -10,7 +10,7 @@ import pytest
 
 from cdc_platform import sensors
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.claims import PIPELINE_TAG, PROOF_TAG, Worker
+from cdc_platform.claims import FULL_CHECKS_TAG, PIPELINE_TAG, Worker
 from cdc_platform.errors import SourceUnreachable
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -174,14 +174,14 @@ def test_the_proof_is_made_now_and_then(instance: dg.DagsterInstance, settings: 
     """
     first = run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
     assert first.asset_check_keys == [CHECK]
-    assert first.tags[PROOF_TAG] == "true"
+    assert first.tags[FULL_CHECKS_TAG] == "true"
     instance.add_run(
         dg.DagsterRun(job_name="bank_sync", status=dg.DagsterRunStatus.SUCCESS, tags=dict(first.tags))
     )
     second = run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
-    assert second.tags[PROOF_TAG] == "false"
-    third = run_request_of(evaluate_pipeline(instance, settings, Running(prove_every_s=0), WANTED))
-    assert third.tags[PROOF_TAG] == "true"
+    assert second.tags[FULL_CHECKS_TAG] == "false"
+    third = run_request_of(evaluate_pipeline(instance, settings, Running(full_checks_every_s=0), WANTED))
+    assert third.tags[FULL_CHECKS_TAG] == "true"
 
 
 @pytest.mark.parametrize("status", ["NOT_STARTED", "STARTING", "STARTED", "CANCELING"])

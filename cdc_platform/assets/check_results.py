@@ -6,7 +6,7 @@ from typing import Final
 import dagster as dg
 
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.claims import PROOF_TAG
+from cdc_platform.claims import FULL_CHECKS_TAG
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import read_mark
@@ -108,7 +108,7 @@ def check_log(
     yield from evaluations
 
 
-def prove_cut(
+def run_full_checks(
     context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun
 ) -> Iterator[dg.AssetCheckEvaluation]:
     """Run the checks of whole tables at the newest cut if the run requests them and they are not steps of it.
@@ -118,7 +118,7 @@ def prove_cut(
     Raises:
         CheckFailed: one that blocks has failed; all have been made.
     """
-    if context.run.tags.get(PROOF_TAG) != "true":
+    if context.run.tags.get(FULL_CHECKS_TAG) != "true":
         return
     cycle = read_mark(run.pipeline.lake.system_table(LOG)).cycle
     failed: dict[str, str] = {}

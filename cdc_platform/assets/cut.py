@@ -9,7 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_platform import metadata
-from cdc_platform.assets.check_results import check_log, evaluate, prove_cut
+from cdc_platform.assets.check_results import check_log, evaluate, run_full_checks
 from cdc_platform.assets.data_versions import DataVersions, cut_version
 from cdc_platform.assets.events import cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
@@ -72,7 +72,7 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         described = metadata.describe_cut(published, assets.capabilities)
         yield dg.MaterializeResult(metadata=described, data_version=cut_version(published))
         yield from judge(assets, running, Freshness.after_cycle(published, assets.capabilities))
-        yield from prove_cut(context, assets, run)
+        yield from run_full_checks(context, assets, run)
         if config.follow_s > 0:
             yield from _follow(context, assets, run, _Following(config.follow_s, running))
 

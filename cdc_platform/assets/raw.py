@@ -8,7 +8,7 @@ from cdc_platform import metadata
 from cdc_platform.assets.check_results import carry_over
 from cdc_platform.assets.data_versions import FOLLOWED
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.claims import PROOF_TAG
+from cdc_platform.claims import FULL_CHECKS_TAG
 from cdc_platform.partitions import change_stream_partitions
 from cdc_platform.pipeline.reading.read import ReadOutcome, read_partitions
 from cdc_platform.pipeline.reading.trace import trace_lineage
@@ -38,7 +38,7 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         run = find_run(context, assets.run_key)
         yield from carry_over(context, assets)
         # Anyone who starts a run may have mended what kept files from being read; the sensor keeps to pauses.
-        ends_pauses = PROOF_TAG not in context.run.tags
+        ends_pauses = FULL_CHECKS_TAG not in context.run.tags
         # Dagster's own UI always names partitions; who starts a run by other means need not.
         is_chosen = context.has_partition_key or context.has_partition_key_range
         keys = context.partition_keys if is_chosen else None

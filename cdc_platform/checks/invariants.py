@@ -8,7 +8,7 @@ from dagster import AssetCheckExecutionContext, AssetCheckResult
 
 from cdc_platform.assets.check_results import THROUGH_CYCLE, as_result, check_key, evaluate, table_check_keys
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.claims import PROOF_TAG
+from cdc_platform.claims import FULL_CHECKS_TAG
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import (
     CYCLE,
@@ -73,14 +73,14 @@ def _scope(
 ) -> Scope:
     """Return the tables that are asked for, or what the check has not yet seen of the log.
 
-    That is everything in a proof, or when the check is asked for alone.
+    That is everything in a run with full checks, or when the check is asked for alone.
     """
     key = check_key(assets, check)
     if key not in context.selected_asset_check_keys:
         chosen = table_check_keys(assets, check).items()
         names = (name for name, table_key in chosen if table_key in context.selected_asset_check_keys)
         return Scope(tables=frozenset(names))
-    if not context.run.asset_selection or context.run.tags.get(PROOF_TAG) == "true":
+    if not context.run.asset_selection or context.run.tags.get(FULL_CHECKS_TAG) == "true":
         return EVERYTHING
     records = context.instance.event_log_storage.get_asset_check_execution_history(
         key, limit=MOST_EVALUATIONS

@@ -60,8 +60,8 @@ def demo(home: Path, **options: Any) -> None:
 
     It prints what to look at next once the first cut is published, within seconds of Spark's start.
 
-    With --seconds it ends with a proof: every check passes, and the sum of all balances is right at every
-    cut that was published. The exit code is 0 only then. The checks come after the time, not within it.
+    With --seconds it ends by itself and runs every check. The exit code is 0 only if all of them pass, and
+    the sum of all balances is right at every published cut. The checks come after the time, not within it.
     """
     from cdc_platform.components.loading import load_settings
     from cdc_platform.demo.demo import DemoOptions, DemoTools, run_demo

@@ -9,8 +9,9 @@ import click
 from rich.console import Group, RenderableType
 
 from cdc_platform.commands.common import DEFS, NAME, CommandOnDefs, examples
+from cdc_platform.model.base.quantities import as_count
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.printing.lines import count_of, print_text
+from cdc_platform.printing.lines import print_text
 from cdc_platform.printing.tables import make_grid, make_line, print_rendered
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -
 
 def describe_explanation(explanation: "Explanation") -> Group:
     """Return an explanation for people."""
-    changes = count_of(len(explanation.provenance.steps), "change")
+    changes = as_count(len(explanation.provenance.steps), "change")
     parts: list[RenderableType] = [make_line(f"{explanation.table} {explanation.key.to_json()}: {changes}")]
     if explanation.copied is not None:
         parts += [
@@ -89,7 +90,7 @@ def describe_explanation(explanation: "Explanation") -> Group:
         parts += [make_line(), *_describe_step(explanation, step)]
     parts += [make_line(), *_describe_now(explanation)]
     if explanation.quarantined:
-        sentence = f"{count_of(explanation.quarantined, 'record')} of this table in quarantine"
+        sentence = f"{as_count(explanation.quarantined, 'record')} of this table in quarantine"
         parts += [make_line(), make_line(f"{sentence}: what they hold is in no change above.", "yellow")]
     return Group(*parts)
 

@@ -21,9 +21,10 @@ from cdc_platform.commands.common import (
     open_existing_of,
     print_name,
 )
+from cdc_platform.model.base.quantities import as_count
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
-from cdc_platform.printing.lines import count_of, join_lines, print_text
+from cdc_platform.printing.lines import join_lines, print_text
 from cdc_platform.printing.progress_display import show_progress
 from cdc_platform.printing.tables import Cell, make_grid, make_line, make_table, print_rendered
 
@@ -194,14 +195,14 @@ def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
     """Return what a replay has asked for, for people."""
     lines = []
     if outcome.from_files:
-        records, files = count_of(len(outcome.from_files), "record"), count_of(len(outcome.files), "file")
+        records, files = as_count(len(outcome.from_files), "record"), as_count(len(outcome.files), "file")
         lines.append(f"{records} of {files}: the next cycle reads the files again")
     if outcome.from_texts:
-        records = count_of(len(outcome.from_texts), "record")
+        records = as_count(len(outcome.from_texts), "record")
         lines.append(f"{records}: a later cycle decodes the kept text again")
     if outcome.from_records:
         lines.append(
-            f"{count_of(len(outcome.from_records), 'record')}: the next cycle reads whole transactions again"
+            f"{as_count(len(outcome.from_records), 'record')}: the next cycle reads whole transactions again"
         )
     lines += [
         f"not replayed: {record.origin} is gone, and nothing of it was kept ({_short(record.reason)})"

@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 
 from cdc_platform.commands.common import DEFS, CommandOnDefs, examples
-from cdc_platform.printing.lines import count_of, print_line
+from cdc_platform.model.base.quantities import as_count
+from cdc_platform.printing.lines import print_line
 
 
 @click.command(
@@ -27,9 +28,9 @@ def validate(defs: Path) -> None:
     validation = validate_pipelines(defs)
     for finding in validation.findings:
         print_line((finding.describe(), "red"))
-    files = count_of(len(validation.files), "file")
+    files = as_count(len(validation.files), "file")
     if validation.findings:
-        print_line(f"{count_of(len(validation.findings), 'mistake')} in {files}", err=True)
+        print_line(f"{as_count(len(validation.findings), 'mistake')} in {files}", err=True)
         sys.exit(1)
-    pipelines = count_of(len(validation.pipelines), "pipeline")
+    pipelines = as_count(len(validation.pipelines), "pipeline")
     print_line((f"{pipelines} in {files} can be used", "green"), err=True)

@@ -1,4 +1,4 @@
-"""The demo: a simulated Spanner, a bank that never rests, and the platform; at the end, the proof."""
+"""The demo: a simulated Spanner, a bank that never rests, and the platform; at the end, every check."""
 
 import signal
 import sys
@@ -79,7 +79,7 @@ class Stage:
 
 
 def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bool]) -> bool:
-    """Run the demo; return whether all that it was to prove holds.
+    """Run the demo; return whether all that it checks holds.
 
     Raises:
         CdcError: something that the demo needs is missing, or a part of it failed.
@@ -259,7 +259,7 @@ def _wait_for(stage: Stage, name: str, address: str) -> None:
 
 
 def _finish(stage: Stage, pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[], bool]) -> bool:
-    """Let the bank rest, catch up with it, and prove that everything is right, unless the user ends it."""
+    """Let the bank rest, catch up with it, and check that everything is right, unless the user ends it."""
     if stage.options.seconds is None or not is_wanted():
         return stage.options.seconds is None
     last_words = stop_writer(stage.options.server, stage.children)

@@ -190,6 +190,6 @@ def _defs(bank: BankSettings, start: str) -> str:
         "spark": {"remote": f"{{{{ env.{REMOTE_VARIABLE} }}}}"},
         "tables": ["accounts", "transfers"],
         "idle_interval_s": 0.5,
-        "runs": {"follow_s": 300, "prove_every_s": 300, "owners": ["team:bank"]},
+        "runs": {"follow_s": 300, "full_checks_every_s": 300, "owners": ["team:bank"]},
     }
     return yaml.safe_dump({"type": COMPONENT, "attributes": attributes}, sort_keys=False)

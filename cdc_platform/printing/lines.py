@@ -63,11 +63,6 @@ def join_lines(lines: Iterable[str]) -> str:
     return "\n".join(visible_line(line) for line in lines)
 
 
-def count_of(number: int, noun: str) -> str:
-    """Return a number with what it counts, such as `1 file` or `2 files`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def print_line(*parts: Part, err: bool = False) -> None:
     """Print one line of parts, to the standard output or as a message."""
     _print([_segment(part, visible_line) for part in parts], stream_of(err=err))

@@ -13,7 +13,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from cdc_platform import resources
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.claims import PIPELINE_TAG, PROOF_TAG, WORKER_TAG
+from cdc_platform.claims import FULL_CHECKS_TAG, PIPELINE_TAG, WORKER_TAG
 from cdc_platform.components.building import build_pipeline
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -61,7 +61,7 @@ class Bench:
         selection: Sequence[dg.AssetKey],
         config: Mapping[str, Mapping[str, Any]] | None = None,
         *,
-        is_proof: bool = False,
+        has_full_checks: bool = False,
         names_partitions: bool = True,
         has_check_steps: bool = False,
     ) -> dg.ExecuteInProcessResult:
@@ -79,7 +79,11 @@ class Bench:
         return part.execute_in_process(
             instance=self.instance,
             run_config={"ops": {key: {"config": value} for key, value in (config or {}).items()}},
-            tags={PIPELINE_TAG: self.pipeline.name, PROOF_TAG: str(is_proof).lower(), **partitions},
+            tags={
+                PIPELINE_TAG: self.pipeline.name,
+                FULL_CHECKS_TAG: str(has_full_checks).lower(),
+                **partitions,
+            },
             raise_on_error=False,
         )
 
@@ -256,7 +260,7 @@ def test_each_table_has_results_of_its_own(bench: Bench) -> None:
     begun = source_of(bench.pipeline).first_micros
     answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
     # The source says that it has no rows at all.
-    result = bench.run(bench.assets.all_keys, is_proof=True)
+    result = bench.run(bench.assets.all_keys, has_full_checks=True)
     assert not result.success
     results = {
         (evaluation.asset_key.path[-1], evaluation.check_name): evaluation.passed
@@ -305,7 +309,7 @@ def test_a_failing_check_keeps_the_cut_from_being_published(bench: Bench) -> Non
     assert bench.run(bench.assets.all_keys).success
     _damage_log(bench.pipeline)
     answer_with(bench.pipeline, begun + 2 * SECOND, opening(2, 100, begun + SECOND + 1))
-    result = bench.run(bench.assets.all_keys, is_proof=True)
+    result = bench.run(bench.assets.all_keys, has_full_checks=True)
     assert not result.success
     assert "cut" not in materialized(result)
     assert balances(bench.pipeline) == {1: 100}

@@ -144,7 +144,7 @@ BAD_VALUES: list[tuple[dict[str, Any], str, str]] = [
     ({"runs": {"owners": ["team:a", "not an owner"]}}, "runs.owners.1", "e-mail address.*: not an owner"),
     ({"runs": {"poll_s": -1}}, "runs.poll_s", "at least 1"),
     ({"runs": {"follow_s": -3}}, "runs.follow_s", "negative"),
-    ({"runs": {"prove_every_s": -5}}, "runs.prove_every_s", "negative"),
+    ({"runs": {"full_checks_every_s": -5}}, "runs.full_checks_every_s", "negative"),
     ({"runs": {"fresh_warn_s": 60, "fresh_fail_s": 30}}, "runs.fresh_warn_s", "`runs.fresh_fail_s`.*30"),
     # a name that cannot be a namespace
     ({"name": "My Bank"}, "name", "lower-case"),

@@ -15,7 +15,7 @@ from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.model.stream.lineage import Partition
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.invariants import CHECKS
-from cdc_platform.pipeline.checks.reconciliation import prove_tables
+from cdc_platform.pipeline.checks.reconciliation import reconcile_tables
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.on_demand.status import read_status
@@ -104,7 +104,7 @@ def test_a_stuck_partition_is_noticed(
         assert bench.now_micros - 1 == freed.cut.position_micros
         assert check.run(pipeline, spark, EVERYTHING).passed
         assert read_status(pipeline).stuck_partitions == ()
-        assert all(proof.is_equal for proof in prove_tables(pipeline, freed.cut)[0])
+        assert all(proof.is_equal for proof in reconcile_tables(pipeline, freed.cut)[0])
 
 
 def test_a_partition_that_is_refused_for_good_ends_the_tries(

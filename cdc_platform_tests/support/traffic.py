@@ -18,8 +18,8 @@ from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.invariants import checks_of
-from cdc_platform.pipeline.checks.reconciliation import Proof, prove_tables
-from cdc_platform.pipeline.checks.source_checks import describe_proof
+from cdc_platform.pipeline.checks.reconciliation import Reconciliation, reconcile_tables
+from cdc_platform.pipeline.checks.source_checks import describe_reconciliation
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -166,8 +166,8 @@ def prove(simulator: Simulator, pipeline: Pipeline, cut: Cut) -> frozenset[str]:
     Returns:
         the tables that were watched then, and that no cut has yet.
     """
-    proofs, unwatched = prove_tables(pipeline, cut)
-    different = [describe_proof(proof) for proof in proofs if not is_right(simulator, proof)]
+    proofs, unwatched = reconcile_tables(pipeline, cut)
+    different = [describe_reconciliation(proof) for proof in proofs if not is_right(simulator, proof)]
     assert different == [], f"tables at cut {cut.cut}"
     watched = {
         name: table.is_watched
@@ -182,7 +182,7 @@ def prove(simulator: Simulator, pipeline: Pipeline, cut: Cut) -> frozenset[str]:
     return frozenset(name for name in watched if watched[name]) - {proof.table for proof in proofs}
 
 
-def is_right(simulator: Simulator, proof: Proof) -> bool:
+def is_right(simulator: Simulator, proof: Reconciliation) -> bool:
     """Return whether a table equals the source, except for times when the stream did not watch it."""
     if simulator.settings.schema_change_every_s is None:
         return proof.is_equal and not proof.uncompared

@@ -1,4 +1,4 @@
-"""The proof: a table at its cut equals a strong read of the source at the cut's position."""
+"""The reconciliation: a table at its cut equals a strong read of the source at the cut's position."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -59,7 +59,7 @@ class Differences:
 
 
 @dataclass(frozen=True)
-class Proof:
+class Reconciliation:
     """Both sides of the comparison of one table.
 
     ``uncompared`` are columns that one side does not have, or not with all values; ``exclusion`` is what the
@@ -88,9 +88,9 @@ def _covers_all(_table: str) -> bool:
     return True
 
 
-def prove_tables(
+def reconcile_tables(
     pipeline: Pipeline, cut: Cut, covers: Callable[[str], bool] = _covers_all
-) -> tuple[list[Proof], tuple[str, ...]]:
+) -> tuple[list[Reconciliation], tuple[str, ...]]:
     """Compare the tables at a cut with the source at its position.
 
     Args:
@@ -99,22 +99,22 @@ def prove_tables(
         covers: returns whether a table is compared; all are by default.
 
     Returns:
-        the proofs, and the tables of the cut that the change stream did not watch at that position.
+        the reconciliations, and the tables of the cut that the change stream did not watch at that position.
     """
     history = load_history_at(pipeline.lake, cut.cycle)
     watched = {table.name: table for table in pipeline.read_schema(cut.position_micros).tables}
     named = [table for table in pipeline.tables if table.name in cut.tables and covers(table.name)]
-    proofs = [
-        prove_table(pipeline, history, table, watched[table.name], cut)
+    reconciliations = [
+        reconcile_table(pipeline, history, table, watched[table.name], cut)
         for table in named
         if table.name in watched
     ]
-    return proofs, tuple(table.name for table in named if table.name not in watched)
+    return reconciliations, tuple(table.name for table in named if table.name not in watched)
 
 
-def prove_table(
+def reconcile_table(
     pipeline: Pipeline, history: SchemaHistory, table: TableSchema, watched: TableSchema, cut: Cut
-) -> Proof:
+) -> Reconciliation:
     """Compare one table at a cut with the source at the cut's position.
 
     Args:
@@ -132,7 +132,7 @@ def prove_table(
     every = (*both_sides, *columns.unwatched, *columns.generated)
     source = checksum(_source_rows(pipeline, compared, cut), compared)
     lake = checksum(_lake_rows(pipeline, compared, cut), compared)
-    return Proof(
+    return Reconciliation(
         table=table.name,
         source=source,
         lake=lake,

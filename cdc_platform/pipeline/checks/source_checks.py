@@ -12,7 +12,7 @@ from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.schema.schema_events import describe_event
 from cdc_platform.pipeline.checks.check_result import CheckResult, Fact, Scope
-from cdc_platform.pipeline.checks.reconciliation import Proof, prove_tables
+from cdc_platform.pipeline.checks.reconciliation import Reconciliation, reconcile_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
@@ -21,37 +21,46 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Chec
     cut = newest_cut(pipeline.lake)
     if cut is None:
         return without_cut(pipeline)
-    proofs, unwatched = prove_tables(pipeline, cut, scope.covers)
+    reconciliations, unwatched = reconcile_tables(pipeline, cut, scope.covers)
     facts: dict[str, Fact] = {"cut": cut.cut}
-    for proof in proofs:
-        facts[f"{proof.table}_source_rows"] = proof.source.rows
-        facts[f"{proof.table}_lake_rows"] = proof.lake.rows
+    for reconciliation in reconciliations:
+        facts[f"{reconciliation.table}_source_rows"] = reconciliation.source.rows
+        facts[f"{reconciliation.table}_lake_rows"] = reconciliation.lake.rows
     facts["quarantined"] = count_quarantined(pipeline.lake)
     facts["columns_of_unknown_type"] = sum(len(table.unknown_columns) for table in pipeline.tables)
-    equal = [proof for proof in proofs if proof.is_equal]
-    sentences = [describe_proof(proof) for proof in proofs if not proof.is_equal]
-    rows = sum(proof.lake.rows for proof in equal)
+    equal = [reconciliation for reconciliation in reconciliations if reconciliation.is_equal]
+    sentences = [
+        describe_reconciliation(reconciliation)
+        for reconciliation in reconciliations
+        if not reconciliation.is_equal
+    ]
+    rows = sum(reconciliation.lake.rows for reconciliation in equal)
     sentences += [f"cut {cut.cut}: {rows} rows in {len(equal)} tables equal the source"] if equal else []
     sentences += [
-        f"not compared: {', '.join(proof.uncompared)} of `{proof.table}`"
-        for proof in proofs
-        if proof.uncompared
+        f"not compared: {', '.join(reconciliation.uncompared)} of `{reconciliation.table}`"
+        for reconciliation in reconciliations
+        if reconciliation.uncompared
     ]
     sentences += [f"`{name}` is not watched there, so its last state was not compared" for name in unwatched]
-    if facts["quarantined"] and len(equal) < len(proofs):
+    if facts["quarantined"] and len(equal) < len(reconciliations):
         sentences.append(f"{facts['quarantined']} records in quarantine are missing from the tables")
-    tables = {proof.table: _judge(proof, cut) for proof in proofs}
-    return CheckResult(all(proof.holds for proof in proofs), "; ".join(sentences), facts, tables)
+    tables = {reconciliation.table: _judge(reconciliation, cut) for reconciliation in reconciliations}
+    return CheckResult(
+        all(reconciliation.holds for reconciliation in reconciliations), "; ".join(sentences), facts, tables
+    )
 
 
-def _judge(proof: Proof, cut: Cut) -> CheckResult:
+def _judge(reconciliation: Reconciliation, cut: Cut) -> CheckResult:
     """Return the result of one table."""
-    equal = f"cut {cut.cut}: {proof.lake.rows} rows equal the source"
-    sentences = [equal if proof.is_equal else describe_proof(proof)]
-    if proof.uncompared:
-        sentences.append(f"not compared: {', '.join(proof.uncompared)}")
-    facts: dict[str, Fact] = {"source_rows": proof.source.rows, "lake_rows": proof.lake.rows}
-    return CheckResult(proof.holds, "; ".join(sentences), facts)
+    equal = f"cut {cut.cut}: {reconciliation.lake.rows} rows equal the source"
+    sentences = [equal if reconciliation.is_equal else describe_reconciliation(reconciliation)]
+    if reconciliation.uncompared:
+        sentences.append(f"not compared: {', '.join(reconciliation.uncompared)}")
+    facts: dict[str, Fact] = {
+        "source_rows": reconciliation.source.rows,
+        "lake_rows": reconciliation.lake.rows,
+    }
+    return CheckResult(reconciliation.holds, "; ".join(sentences), facts)
 
 
 def without_cut(pipeline: Pipeline) -> CheckResult:
@@ -63,16 +72,16 @@ def without_cut(pipeline: Pipeline) -> CheckResult:
     return CheckResult(passed=False, summary=summary, facts={})
 
 
-def describe_proof(proof: Proof) -> str:
+def describe_reconciliation(reconciliation: Reconciliation) -> str:
     """Return a sentence on how a table differs from the source, and whether it has to."""
-    differences = proof.differences
+    differences = reconciliation.differences
     counts = (
         f"{differences.missing} rows missing, {differences.surplus} too many, {differences.changed} different"
     )
-    if proof.holds:
-        reasons = ", ".join(proof.exclusion.reasons)
-        return f"`{proof.table}` differs as expected, since {reasons}: {counts}"
-    return f"`{proof.table}` differs at {', '.join(differences.keys)}: {counts}"
+    if reconciliation.holds:
+        reasons = ", ".join(reconciliation.exclusion.reasons)
+        return f"`{reconciliation.table}` differs as expected, since {reasons}: {counts}"
+    return f"`{reconciliation.table}` differs at {', '.join(differences.keys)}: {counts}"
 
 
 def check_schema(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> CheckResult:
