@@ -1,41 +1,38 @@
-"""Simulated traffic: many partitions that split, merge and move, all faults, and the proof at every cut."""
+"""Simulated traffic: partitions that split, merge and move, all faults, a reconciliation at every cut."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.model.stream.records import ValueCaptureType
-from cdc_platform.simulator.wire.simulator_settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect, PartitionMode
 from cdc_platform_tests.support.traffic import Traffic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CYCLES = 3
+CYCLES: Final = 3
+NEW_VALUES: Final = ValueCaptureType.NEW_VALUES
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("dialect", "seed", "capture", "schema_change_every_s"),
+    ("seed", "options"),
     [
-        (Dialect.GOOGLESQL, 1, ValueCaptureType.NEW_ROW, None),
+        (1, {}),
         # A column comes back to the stream in another type, and a table is added and leaves it.
-        (Dialect.POSTGRESQL, 2, ValueCaptureType.NEW_VALUES, 7.0),
+        (2, {"dialect": Dialect.POSTGRESQL, "capture": NEW_VALUES, "schema_change_every_s": 7.0}),
+        # Keys move every second between partitions that go on.
+        (3, {"capture": NEW_VALUES, "partition_mode": PartitionMode.MUTABLE_KEY_RANGE}),
     ],
 )
 def test_every_cut_of_simulated_traffic_is_right(
-    spark: "SparkSession",
-    session_lake: LakeSettings,
-    dialect: Dialect,
-    seed: int,
-    capture: ValueCaptureType,
-    schema_change_every_s: float | None,
+    spark: "SparkSession", session_lake: LakeSettings, seed: int, options: dict[str, Any]
 ) -> None:
     """Tables and log equal the true history at every cut, and no money is made or lost."""
-    traffic = Traffic(seed, 60, session_lake, dialect, rate=50, churn_s=1, faults_share=0.06)
-    traffic.capture, traffic.schema_change_every_s = capture, schema_change_every_s
+    traffic = Traffic(seed, 60, session_lake, rate=50, churn_s=1, faults_share=0.06, **options)
     with traffic.open() as (simulator, pipeline):
         for _ in range(CYCLES):
             traffic.cycle(simulator, pipeline, spark, 12)

@@ -28,6 +28,7 @@ from cdc_platform.simulator.stream.records import watched_changes
 from cdc_platform.simulator.wire.simulator_settings import (
     PASSING_FAULTS,
     Dialect,
+    PartitionMode,
     RecordSequences,
     RootParents,
     SchemaChange,
@@ -79,6 +80,7 @@ class Traffic:
     faults_share: float = 0.03
     schema_change_every_s: float | None = None
     capture: ValueCaptureType = ValueCaptureType.NEW_ROW
+    partition_mode: PartitionMode = PartitionMode.IMMUTABLE_KEY_RANGE
     now_micros: int = ORIGIN
     cuts: int = 0
     retries: int = 0
@@ -103,6 +105,7 @@ class Traffic:
             all_types=True,
             schema_change_every_s=self.schema_change_every_s,
             value_capture_type=self.capture,
+            partition_mode=self.partition_mode,
             faults=PASSING_FAULTS,
             fault_probability=self.faults_share,
             stall_s=3.0,

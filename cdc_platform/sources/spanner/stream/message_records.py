@@ -197,7 +197,15 @@ def _plain(value: Any) -> Any:
         return value.string_value
     if kind == "list_value":
         return [_plain(item) for item in value.list_value.values]
+    if kind == "number_value":
+        return _number(value.number_value)
     return None if kind == "null_value" else getattr(value, kind)
+
+
+def _number(value: float) -> float:
+    """Return a number as texts of the other mode have it: a whole one without a fraction."""
+    text = repr(value)
+    return int(value) if text.endswith(".0") and text != "-0.0" else value
 
 
 # Records of a table share their columns, and their bytes are the cheapest key.

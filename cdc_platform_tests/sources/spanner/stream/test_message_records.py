@@ -206,6 +206,19 @@ def test_unknown_types_of_mods_pass(number: int, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("number", "expected"),
+    [(7.0, "7"), (-3.0, "-3"), (1.5, "1.5"), (-0.0, "-0.0"), (1e300, "1e+300")],
+    ids=str,
+)
+def test_whole_numbers_have_no_fraction(number: float, expected: str) -> None:
+    """A message holds every number as a double; a whole one is written as in the other mode."""
+    value = {"column_metadata_index": 1, "value": number}
+    mod = {"keys": [{"column_metadata_index": 0, "value": "1"}], "new_values": [value]}
+    (row,) = rows_of(data_change_record=data_record(mods=[mod]))
+    assert row["mods"][0]["new_values"] == f'{{"n":{expected}}}'
+
+
+@pytest.mark.parametrize(
     ("codes", "expected"), [(["PROTO"], True), (["BYTES"], True), (["JSON"], False), (["BYTES"] * 2, False)]
 )
 def test_messages_are_known_by_their_column(codes: list[str], expected: bool) -> None:
