@@ -175,7 +175,8 @@ def spanner(dialect: Dialect) -> Iterator[Sent]:
     """Records among those of a simulator."""
     bad = bad_records(dialect)
     additions = Additions([record.beside(name) for name, record in bad.items()], is_of_accounts)
-    settings = SimulatorSettings(seed=3, dialect=dialect, accounts=40, rate=30, partitions=3, history_s=10)
+    # So many a second that the first cycle has a good record for each bad one, however soon it begins.
+    settings = SimulatorSettings(seed=3, dialect=dialect, accounts=40, rate=300, partitions=3, history_s=10)
     with (
         Simulator(settings) as simulator,
         adding(simulator.host, additions) as host,
