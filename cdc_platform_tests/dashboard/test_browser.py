@@ -60,7 +60,7 @@ def report_failure(home: Path, defs: Path, pipeline: str) -> None:
     with dg.DagsterInstance.from_config(str(home)) as instance:
         for name, passed in (("keys_unique", False), ("exactly_once", True)):
             # Several assets have a check of this name.
-            key = min((key for key in keys if key.name == name), key=lambda key: key.asset_key.path)
+            key = min((key for key in keys if key.name == name), key=lambda key: str(key.asset_key))
             evaluation = dg.AssetCheckEvaluation(
                 asset_key=key.asset_key,
                 check_name=name,
