@@ -56,7 +56,7 @@ class Shot:
 
 SYSTEM: Final = "/assets/bank__cdc"
 PANEL: Final = "[aria-label=panel_show_right]"
-"""The button that hides the list of assets beside the graph."""
+"""The button that hides the list of assets next to the graph."""
 NARROW: Final = "localStorage.setItem('dagster-nav-collapsed', 'true')"
 """Leaves only the symbols of Dagster's navigation."""
 SHOTS: Final = (

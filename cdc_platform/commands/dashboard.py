@@ -93,17 +93,14 @@ def open_watch(defs: "Sequence[Path]", late_after_s: float) -> "Watch":
         SettingError: a file or one of its values cannot be used, a place has no pipeline, or two pipelines
             have one name.
     """
-    from cdc_platform.components.loading import find_pipelines, load_definitions, load_each
+    from cdc_platform.components.loading import load_definitions, load_each, require_pipelines
     from cdc_platform.dashboard.check_history import CheckHistory, names_instance, open_check_history
     from cdc_platform.dashboard.facts import WatchedPipeline
     from cdc_platform.dashboard.watch import Watch
 
     files: dict[Path, Path] = {}
     for place in defs:
-        found = find_pipelines(place)
-        if not found:
-            raise SettingError("DEFS", f"names a folder without a pipeline's file: {place}")
-        for path in found:
+        for path in require_pipelines(place):
             files.setdefault(path.resolve(), path)
     places: dict[str, Path] = {}
     watched = []

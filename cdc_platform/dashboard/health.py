@@ -97,7 +97,7 @@ def _findings(status: Status, checks: Sequence[CheckFact], late_after_s: float) 
 def _failures(checks: Sequence[CheckFact]) -> Iterator[str]:
     """Yield a sentence for each check that has failed, on however many tables.
 
-    A check of all tables together lies beside theirs, and may have the same name as that of each table.
+    A check of all tables together is listed with theirs, and may have the same name as that of each table.
     """
     groups: dict[tuple[str, str], list[CheckFact]] = {}
     for check in checks:

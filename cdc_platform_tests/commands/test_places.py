@@ -21,7 +21,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_folder_declares_the_pipelines_of_its_files(folder: Path) -> None:
-    """They are listed in the order of the files, with what each has published; lakes are beside the files."""
+    """They are listed in the order of the files, with what each has published; lakes are next to them."""
     code, output, _ = run("list", folder, "--json")
     listed = json.loads(output)
     assert (code, [pipeline["pipeline"] for pipeline in listed]) == (0, ["first", "bank", "shop"])
@@ -165,7 +165,7 @@ def test_a_document_without_settings_has_its_own_line(tmp_path: Path) -> None:
 
 
 def test_validation_starts_no_lake(tmp_path: Path) -> None:
-    """It leaves no trace beside the file."""
+    """It leaves no other file in the folder."""
     defs = write_defs(tmp_path)
     assert run("validate", defs)[0] == 0
     assert [defs] == list(tmp_path.iterdir())

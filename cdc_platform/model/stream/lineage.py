@@ -300,7 +300,7 @@ def _schedule(partitions: dict[str, Partition], unfinished: dict[str, Partition]
 def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest: int | None) -> bool:
     """Return whether all parents have finished, including any that nobody has announced yet.
 
-    A parent that goes on beside the partition has been read to its start once it has been read beyond it.
+    A parent that outlasts the start of the partition has been read to it once it has been read beyond it.
 
     One parent of a merge may announce the child while another is still unknown, because the partition that
     will announce *it* is behind. When nothing unfinished is behind the child's start, nothing is unknown:

@@ -43,7 +43,7 @@ def _parent_violations(child: Partition, parent: Partition) -> list[str]:
 
 
 def _running_parent_violations(child: Partition, parent: Partition) -> list[str]:
-    """Return what is wrong where the parent goes on beside the child, or ended without children."""
+    """Return what is wrong where the parent outlasts the start of the child, or ended without children."""
     if parent.position_micros >= child.start_micros:
         return []
     if parent.is_finished:

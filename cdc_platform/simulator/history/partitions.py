@@ -97,7 +97,7 @@ class PartitionTree:
         self,
         opening: Opening,
         newest: Moment,  # noqa: ARG002 - children start when they are due
-        next_micros: int | None,  # noqa: ARG002
+        next_micros: int | None,  # noqa: ARG002 - only partitions that go on look ahead
     ) -> None:
         """End the next partition, and start its children.
 

@@ -23,8 +23,8 @@ def watch_tasks(spark: SparkSession) -> Callable[[], TaskCount | None]:
 
 
 def _count_here() -> TaskCount | None:
-    # Asking for the context by its public name would start another one while a session ends.
-    context = SparkContext._active_spark_context  # noqa: SLF001
+    # The public way to the context would start another one while a session ends.
+    context = SparkContext._active_spark_context  # noqa: SLF001  it has no public name
     try:
         tracker = context.statusTracker() if context is not None else None
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()] if tracker else []
