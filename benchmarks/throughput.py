@@ -212,7 +212,8 @@ def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter) -> int:
         meter.end("raw write")
         return committed
 
-    end_micros = pipeline.source.clock_micros()
+    # Events are read until none is left; partitions of a change stream go on, and are read up to now.
+    end_micros = None if pipeline.capabilities.hands_out_events else pipeline.source.clock_micros()
     is_done = False
     meter.begin()
     while not is_done:
@@ -228,8 +229,7 @@ def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter) -> int:
         meter.end("merge")
         cut = publish_cut(pipeline, spark)
         meter.end("publish")
-        is_reached = cut is not None and cut.position_micros >= end_micros - 1
-        is_done = not pipeline.capabilities.hands_out_events and is_reached
+        is_done = end_micros is not None and cut is not None and cut.position_micros >= end_micros - 1
     return changes
 
 

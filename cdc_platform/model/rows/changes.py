@@ -4,11 +4,7 @@ from enum import StrEnum
 
 
 class ChangeKind(StrEnum):
-    """Effect of a change on its row, or on its table.
-
-    Spanner reports INSERT, UPDATE and DELETE only; the others are reserved for sources to come, so that
-    persisted logs need no new format for them.
-    """
+    """Effect of a change on its row, or on its table; Spanner reports the first three only."""
 
     INSERT = "insert"
     """The row begins to exist."""
@@ -17,8 +13,6 @@ class ChangeKind(StrEnum):
     DELETE = "delete"
     """The row ceases to exist."""
     TRUNCATE = "truncate"
-    """Every row of the table ceases to exist. Reserved: nothing writes it yet."""
+    """Every row of the table ceases to exist."""
     SNAPSHOT = "snapshot"
-    """The row as an initial copy found it, whether or not it is known already. Reserved: nothing writes it
-    yet, since copies of Spanner's tables go past the log.
-    """
+    """The row as a snapshot or backfill of the source found it, whether or not it is known already."""

@@ -120,9 +120,10 @@ class Events:
         repeated = repeated_from(self.pipeline, window.reports)
         log = log_before(self.pipeline, self.spark, window)
         if not replayed:
-            # The bound keeps older files of the log unread.
+            # Both bounds keep older files of the log unread.
             oldest = remembered_from(self.pipeline, window.mark.position_micros or 0, repeated)
             log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
+            log = log.where(window.content.logged_before)
         is_small = expected <= SINGLE_TASK_RECORDS
         capabilities = self.pipeline.capabilities
         return without_repeated(records, log, capabilities, replayed, repeated, is_small=is_small)

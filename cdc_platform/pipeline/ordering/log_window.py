@@ -1,6 +1,7 @@
 """The window of raw records that one cycle brings into the change log."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +14,7 @@ from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.reading.window_content import WindowContent, measure_content
 from cdc_platform.pipeline.schema.evolve import between_positions, data_changes_between
 from cdc_platform.pipeline.versions.lake_frames import read_own
 
@@ -39,6 +41,11 @@ class Window:
     def data_changes(self) -> str:
         """Filter of the raw data change records between the two watermarks."""
         return data_changes_between(self.mark.position_micros, self.watermark_micros)
+
+    @cached_property
+    def content(self) -> WindowContent:
+        """What these records are, without those of `late`; needs no Spark."""
+        return measure_content(self.raw, self.data_changes)
 
     def data_changes_of(self, raw: DataFrame) -> DataFrame:
         """Return those of all raw records that `data_changes` selects."""

@@ -59,7 +59,7 @@ def _extend_log(strategy: OrderingStrategy, spark: SparkSession) -> OrderOutcome
         return OrderOutcome(mark.cycle, mark.position_micros, 0, 0, 0)
     late = strategy.late_records(quarantine, log)
     window = Window(pipeline.lake.system_table(RAW), quarantine, log, mark, lineage.cycle, watermark, late)
-    expected = _count_records(window) + len(late)
+    expected = window.content.records + len(late)
     if expected == 0:
         stats = commit_nothing(window)
     else:
@@ -70,12 +70,6 @@ def _extend_log(strategy: OrderingStrategy, spark: SparkSession) -> OrderOutcome
         ):
             stats = _commit_records(strategy, spark, window, expected)
     return OrderOutcome(lineage.cycle, watermark, stats.changes, stats.transactions, stats.quarantined)
-
-
-def _count_records(window: Window) -> int:
-    """Return how many records lie between two watermarks, duplicates included; needs no Spark."""
-    scan = window.raw.scan(row_filter=window.data_changes, selected_fields=("kind", "record_timestamp"))
-    return int(scan.to_arrow().num_rows)
 
 
 def _commit_records(

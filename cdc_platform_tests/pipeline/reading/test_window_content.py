@@ -1,0 +1,128 @@
+"""What tells of a window of events which changes of the log some of them may equal."""
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.files import SourceFile
+from cdc_platform.model.stream.read_windows import ReadWindow
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.pipeline.reading.window_content import WindowContent, content_of
+from cdc_platform.sources.event_batches import EventBatches, Released
+from cdc_platform.spark.log.event_order import order_events
+from cdc_platform.spark.log.repeats import without_repeated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW: Final = 1_800_000_000_000_000
+Event = SourceEvent | FaultyEvent
+FILE: Final = SourceFile("a/file.jsonl", "a", 10, NOW)
+EVENTS: Final = SourceCapabilities(
+    hands_out_events=True,
+    keeps_transactions=False,
+    comes_in_order=False,
+    trusts_inserts=False,
+    can_be_compared=False,
+    can_be_copied=False,
+    repeats_within_s=60.0,
+)
+
+
+def event(number: int, kind: ModType = ModType.UPDATE, micros: int | None = NOW) -> SourceEvent:
+    """Return a change with an identity of its own."""
+    return SourceEvent("t", kind, "1", f"event {number}", "", micros, "[]", f'{{"id":"{number}"}}', "{}")
+
+
+def fault(number: int, micros: int | None = None) -> FaultyEvent:
+    """Return a change that cannot be used, and has the identity that it would have as a sound one."""
+    return FaultyEvent("broken", "text", 0, table="t", event_id=f"event {number}", source_micros=micros)
+
+
+def batch_of(*events: Event) -> pa.RecordBatch:
+    """Return the raw records of events."""
+    batches = EventBatches(1)
+    for item in events:
+        batches.add_whole(Released(item, "", 1), ReadWindow("", 0, NOW), FILE)
+    (batch,) = batches.take()
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([event(1), event(2, micros=NOW - 5)], WindowContent(2, NOW - 5)),
+        ([event(1, micros=None)], WindowContent(1, None, lacks_moments=True)),
+        ([event(1, ModType.SNAPSHOT), event(2)], WindowContent(2, NOW, has_snapshots=True)),
+        ([fault(1), event(2)], WindowContent(2, NOW, has_faults=True)),
+        ([fault(1, NOW)], WindowContent(1, NOW)),
+    ],
+)
+def test_content_of_raw_records(events: list[Event], expected: WindowContent) -> None:
+    """The earliest moment counts, and what has none or another one each time it is read is known."""
+    assert expected == content_of(batch_of(*events))
+
+
+def test_the_content_of_two_batches_is_that_of_all_their_records() -> None:
+    """Of several batches the earliest moment counts, and what one of them lacks."""
+    first: list[Event] = [event(1), event(2, micros=None)]
+    second: list[Event] = [event(3, ModType.SNAPSHOT, NOW - 7), fault(4)]
+
+    both = content_of(batch_of(*first)).plus(content_of(batch_of(*second)))
+
+    assert content_of(batch_of(*first, *second)) == both
+    assert both == WindowContent().plus(both)
+
+
+_CHANGES: Final = st.lists(
+    st.tuples(
+        st.integers(0, 6),
+        st.sampled_from([ModType.UPDATE, ModType.SNAPSHOT, ModType.DELETE]),
+        st.none() | st.integers(NOW - 5_000_000, NOW),
+    ),
+    min_size=1,
+    max_size=8,
+    unique_by=lambda change: change[0],
+)
+
+
+@pytest.mark.integration
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    logged=_CHANGES, again=st.sets(st.integers(0, 6)), new=st.sets(st.integers(7, 9)), breaks=st.booleans()
+)
+def test_all_that_comes_again_is_found_in_the_part_of_the_log_that_is_asked(
+    spark: "SparkSession",
+    logged: list[tuple[int, ModType, int | None]],
+    again: set[int],
+    new: set[int],
+    breaks: bool,
+) -> None:
+    """Of records that come again, rows of snapshots with another moment and broken ones too, none passes."""
+    log = order_events(
+        spark.createDataFrame(pa.Table.from_batches([batch_of(*(event(*c) for c in logged))])),
+        0,
+        1,
+        (),
+        EVENTS,
+    )
+    repeated = [change for change in logged if change[0] in again]
+    records: list[Event] = [event(number) for number in sorted(new)]
+    for number, kind, micros in repeated:
+        moment = NOW + 9_000_000 if kind is ModType.SNAPSHOT and micros else micros
+        records.append(fault(number) if breaks else event(number, kind, moment))
+    if not records:
+        return
+    batch = batch_of(*records)
+
+    asked = log.where(content_of(batch).logged_before)
+    left = without_repeated(spark.createDataFrame(pa.Table.from_batches([batch])), asked, EVENTS)
+
+    assert {f"event {number}" for number in new} == {
+        row[0] for row in left.select("record_sequence").collect()
+    }
