@@ -39,7 +39,7 @@ class SplitStarts:
 
     def follow(self, text: bytes) -> None:
         """Take a line; only those that begin or end a transaction matter here, and few others look so."""
-        if any(word in text for word in _BOUNDARIES):
+        if self._settings.tells_transactions and any(word in text for word in _BOUNDARIES):
             content = _content_of(text)
             if isinstance(content, TransactionBegin | TransactionEnd):
                 self._is_open = isinstance(content, TransactionBegin)

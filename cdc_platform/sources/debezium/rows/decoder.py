@@ -15,6 +15,7 @@ from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMes
 from cdc_platform.sources.debezium.rows.identity import ADVICE as IDENTITY_ADVICE
 from cdc_platform.sources.debezium.rows.identity import check_key, learn_identity, names_key_alone
 from cdc_platform.sources.debezium.rows.pairing import Identity, identity_of, key_text
+from cdc_platform.sources.debezium.rows.plain_updates import PlainUpdates
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, check_masks
 from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
@@ -102,6 +103,7 @@ class Decoder:
         self.settings = settings
         self.state = state or DecoderState()
         self.rows = RowDecoder(settings, Planner(settings), self.state)
+        self._plain = PlainUpdates(self.rows)
         self._tables: dict[tuple[str, str, str], tuple[str, str]] = {}
         self._bare: set[Identity | None] = set()
         self._partitions = [(re.compile(pattern), target) for pattern, target in settings.partitions.items()]
@@ -169,6 +171,9 @@ class Decoder:
                     self.state.snapshots.find_empty(notification, name)
 
     def _decode_data(self, event: DataEvent) -> list[Decoded]:
+        plain = self._plain.decode(event)
+        if plain is not None:
+            return [plain]
         if event.source.name == self.settings.signal_table:
             return [self._signal(event)]
         self.state.use.see(event.source)
@@ -178,10 +183,12 @@ class Decoder:
         table, label = self._table(event)
         known = self.state.known_of(event.source.server, table)
         try:
-            return self._decode_row(event, table, label)
+            decoded = self._decode_row(event, table, label)
         except MALFORMED:
             self.state.forget_beyond(known)
             raise
+        self._plain.learn(event, table)
+        return decoded
 
     def _decode_row(self, event: DataEvent, table: str, label: str) -> list[Decoded]:
         if is_snapshot(event.source) and event.source.lsn is not None:

@@ -100,6 +100,14 @@ class RowDecoder:
             return [self._with_key(event, plan, change, is_full=is_full)]
         return list(self._moved(event, plan, change, old_key, is_full=is_full))
 
+    def decode_plain(self, event: DataEvent, table: str, plan: TablePlan) -> SourceEvent:
+        """Return the change of an update without a row before, of a table with a key that is not under FULL.
+
+        Raises:
+            Unreadable: a value or the key cannot be used.
+        """
+        return self._with_key(event, plan, self._frame(event, table, plan.column_types), is_full=False)
+
     def settle(self, unpaired: Unpaired) -> SourceEvent:
         """Return the change of an inserted row by what is known of its old key now.
 

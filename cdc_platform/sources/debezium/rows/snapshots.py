@@ -73,8 +73,14 @@ class ServerSnapshots:
                 self.open = lsn
         return tuple(ended)
 
-    def change(self, table: str, micros: int) -> None:
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no snapshot is under way, and no table waits to be emptied."""
+        return self.open is None and not self.empty
+
+    def change(self, table: str, source: SourceInfo) -> None:
         """Take note of when a table was changed."""
+        micros = source.micros or _NEVER
         if micros > self.changed.get(table, 0):
             self.changed[table] = micros
 
@@ -153,9 +159,9 @@ class SnapshotWatch:
             server_snapshots = self.seen[source.server] = ServerSnapshots(lsn or 0)
         if lsn is None:
             for change in changes:
-                server_snapshots.change(change.table, source.micros or _NEVER)
+                server_snapshots.change(change.table, source)
             changes = [server_snapshots.doubted(change, source) for change in changes]
-            if server_snapshots.open is None and not server_snapshots.empty:
+            if server_snapshots.is_at_rest:
                 return [*changes]
         is_replaced = replaces and lsn not in (None, server_snapshots.first)
         ended = server_snapshots.see(source, is_buffered=is_replaced)

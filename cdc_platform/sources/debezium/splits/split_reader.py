@@ -2,7 +2,7 @@
 
 import pickle
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -72,7 +72,9 @@ class SplitReader:
     def __init__(self, context: SplitContext, state: str | None, files: Mapping[str, SourceFile]) -> None:
         self.settings = DebeziumSettings.from_options(context.settings)
         self.decoder = Decoder(self.settings, DecoderState.from_json(state))
-        self.collector = Collector(is_one_stream=context.is_one_stream)
+        self.collector = Collector(
+            is_one_stream=context.is_one_stream, tells_transactions=self.settings.tells_transactions
+        )
         self.lines: dict[str, LinesTaken] = {}
         self._context = context
         self._files = files
@@ -116,8 +118,7 @@ class SplitReader:
     def _one_by_one(self) -> Iterator[_Placed]:
         """Yield each event by itself: it is unknown which transactions are complete."""
         half = self.collector.first_half
-        members = [member for members in self.collector.members.values() for member in members]
-        for event, origin in (*members, *((event, origin) for event, origin, _ in self.collector.free)):
+        for event, origin, _ in self.collector.free:
             if half is None or event is not half[0]:
                 yield _Placed(Released(event, "", 1), origin)
 
@@ -143,11 +144,10 @@ class SplitReader:
         """Yield the truncates that rows of other partitions may come behind."""
         if self._context.is_one_stream:
             return
-        members = [(name, event) for name, members in self.collector.members.items() for event, _ in members]
-        name_of: Callable[[str], str] = str if self.settings.tells_transactions else lambda _name: ""
+        members = ((name, event) for name, members in self.collector.members.items() for event, _ in members)
         for name, event in (*members, *(("", event) for event, _, _ in self.collector.free)):
             if isinstance(event, SourceEvent) and event.mod_type is ModType.TRUNCATE:
-                yield name_of(name), event.table, event.ordering_key
+                yield name, event.table, event.ordering_key
 
     def outcome(self) -> SplitOutcome:
         """Return what is known of all that was taken, with the counts of rows that were yielded."""
@@ -155,7 +155,7 @@ class SplitReader:
         is_kept = half is not None and not self.settings.tells_transactions
         return SplitOutcome(
             transactions=collector.transactions if self.settings.tells_transactions else {},
-            names=frozenset(collector.transactions),
+            names=frozenset(collector.names),
             counts={name: dict(by_origin) for name, by_origin in self._counts.items()},
             truncates=list(self._truncates()),
             notes=dict(collector.notes),

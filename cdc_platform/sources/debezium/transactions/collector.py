@@ -18,18 +18,21 @@ class Collector:
     """Collects what arrives.
 
     Attributes:
-        transactions: what is known of each transaction, by name.
+        names: of all transactions.
+        transactions: what is known of each transaction, by name; nothing where the source does not tell them.
         members: its events with their origins, as they came.
         notes: logical messages of each transaction with their origins and positions; "" has all others.
-        free: events without a transaction, with their origins and positions.
+        free: all other events, with their origins and positions.
         taken: how many messages have arrived.
         newest_micros: when the newest of them was sent.
 
     Args:
         is_one_stream: whether everything comes in the order in which the connector emitted it.
+        tells_transactions: whether it shows which transactions are whole.
     """
 
-    def __init__(self, *, is_one_stream: bool) -> None:
+    def __init__(self, *, is_one_stream: bool, tells_transactions: bool) -> None:
+        self.names: set[str] = set()
         self.transactions: dict[str, Transaction] = {}
         self.members: defaultdict[str, list[tuple[Event, str]]] = defaultdict(list)
         self.notes: defaultdict[str, list[tuple[SourceMessage, str, int]]] = defaultdict(list)
@@ -37,6 +40,7 @@ class Collector:
         self.taken = 0
         self.newest_micros = 0
         self._is_one_stream = is_one_stream
+        self._tells_transactions = tells_transactions
         self._messages: defaultdict[str, set[str]] = defaultdict(set)
         self._current = ""
         self._newest: tuple[Event, str, int] | None = None
@@ -106,7 +110,9 @@ class Collector:
             transaction = event.transaction_id or (self._current if self._is_one_stream else "")
             ordering_key, message_id = None, event.message_id
         self._newest = event, arrival.origin, arrival.position
-        if not transaction:
+        if not (transaction and self._tells_transactions):
+            if transaction:
+                self.names.add(transaction)
             self.free.append((event, arrival.origin, arrival.position))
             return
         self._count(transaction, arrival, ordering_key, event.event_id or message_id)
@@ -138,6 +144,7 @@ class Collector:
         known = self.transactions.get(transaction)
         if known is None:
             known = self.transactions[transaction] = Transaction()
+            self.names.add(transaction)
         return known
 
 
