@@ -1,9 +1,12 @@
 """The jars that Spark fetches unless configured otherwise: they must be those that were published."""
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+import pyspark
 
 from cdc_platform.errors import JarsUnavailable
 from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
@@ -59,11 +62,18 @@ def with_fetched_jars(conf: Mapping[str, str]) -> dict[str, str]:
     """
     own = {name for name in conf if name.startswith("spark.jars")} - {PACKAGES_SETTING, FOLDER_SETTING}
     packages = conf.get(PACKAGES_SETTING, "").split(",")
-    if own or not all(package in BRINGS for package in packages):
+    if own or _has_defaults() or not all(package in BRINGS for package in packages):
         return {**conf}
     jars = _fetched(packages, conf.get(FOLDER_SETTING))
     others = {name: value for name, value in conf.items() if name != PACKAGES_SETTING}
     return {**conf} if jars is None else {**others, "spark.jars": ",".join(map(str, jars))}
+
+
+def _has_defaults() -> bool:
+    """Return whether this machine has settings for all of Spark's programs, which may name jars."""
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    folder = os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf"
+    return (Path(folder) / "spark-defaults.conf").is_file()
 
 
 def _fetched(packages: Sequence[str], folder: str | None) -> list[Path] | None:

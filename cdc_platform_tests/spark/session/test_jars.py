@@ -51,8 +51,9 @@ def test_another_jar_is_refused(tmp_path: Path, name: str) -> None:
     assert str(jar) in str(caught.value)
 
 
-def test_jars_that_have_been_fetched_are_named(tmp_path: Path) -> None:
-    """Spark resolves packages only if a jar is missing, a package is unknown, or `spark.conf` names jars."""
+def test_jars_that_have_been_fetched_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark resolves packages only if one is unknown or not fetched, or if somebody else may name jars."""
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     packages = ",".join((*DEFAULT_PACKAGES, POSTGRESQL_DRIVER))
     conf = {PACKAGES_SETTING: packages, FOLDER_SETTING: str(tmp_path), "spark.master": "local[2]"}
     brought = [package for packages in BRINGS.values() for package in packages]
@@ -70,6 +71,8 @@ def test_jars_that_have_been_fetched_are_named(tmp_path: Path) -> None:
     ):
         assert conf | other == with_fetched_jars(conf | other)
     assert with_fetched_jars({"spark.remote": "sc://spark"}) == {"spark.remote": "sc://spark"}
+    (tmp_path / "spark-defaults.conf").touch()
+    assert conf == with_fetched_jars(conf)
 
 
 @pytest.mark.integration
