@@ -23,7 +23,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.spark.session.config import launch_secrets, session_secrets, spark_config
 from cdc_platform.spark.session.connect_token import VARIABLE as TOKEN_VARIABLE
-from cdc_platform.spark.session.jars import check_jars
+from cdc_platform.spark.session.jars import check_jars, with_fetched_jars
 from cdc_platform.spark.session.java import check_java
 from cdc_platform.spark.session.properties import started_with
 from cdc_platform.spark.session.running_tasks import watch_tasks
@@ -48,7 +48,7 @@ UNRESOLVED: Final = ("unresolved dependenc", "server access error", "download fa
 
 def spark_resource(settings: PipelineSettings) -> LazyPySparkResource:
     """Return the resource that makes the session when it is first needed."""
-    return LazyPySparkResource(spark_config=spark_config(settings.spark, settings.lake))
+    return LazyPySparkResource(spark_config=with_fetched_jars(spark_config(settings.spark, settings.lake)))
 
 
 def spark_session(settings: PipelineSettings, report: Callable[[str], None] | None = None) -> "SparkSession":

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -9,6 +10,11 @@ from hypothesis import HealthCheck, settings
 from cdc_platform_tests.java_options import shorten_starts
 
 shorten_starts()
+
+# Where the environment forbids Python to keep what it has compiled, each worker would rewrite the assertions
+# of all tests in each run, and each process that a test starts would compile the package.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 pytest_plugins = [
     "cdc_platform_tests.emulator_fixtures",

@@ -17,6 +17,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.frames.small import INTERPRETED, ONE_TASK
 from cdc_platform.spark.session.class_archive import archive_file, is_complete
 from cdc_platform.spark.session.config import spark_config
+from cdc_platform.spark.session.jars import with_fetched_jars
 from cdc_platform.spark.session.java import check_java
 from cdc_platform.spark.session.session_settings import changed_settings
 from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
@@ -111,8 +112,11 @@ def spark(session_lake: LakeSettings) -> "Iterator[SparkSession]":
 
     # Classic sessions read it from the environment when the JVM starts the first worker.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = _start(spark_config(TEST_SPARK, session_lake))
+    session = _start(with_fetched_jars(spark_config(TEST_SPARK, session_lake)))
     keep_classes(session)
+    # Otherwise Spark walks the stack of Java for each RDD and each job, to name it by the line that made it.
+    for form in ("short", "long"):
+        session.sparkContext.setLocalProperty(f"callSite.{form}", "tests")
     yield session
     session.stop()
 

@@ -12,10 +12,10 @@ NEW_OBJECTS: Final = 100_000
 def prepare_worker() -> None:
     """Spare this process work that is done again and again for nothing; calling it twice is fine.
 
-    Spark puts its own archive and every fetched jar on the path of its workers, and has these read the
-    directory of each again before every task: a fifth of a second, most of it for Iceberg's jar. And Python
-    looks for cycles among all events that are held, again with every few hundred new ones: a third of the
-    time of a reader that holds many.
+    Spark puts its own archive and the jars of packages that it resolves on the path of its workers, and has
+    these read the directory of each again before every task: a fifth of a second, if Iceberg's jar is among
+    them. And Python looks for cycles among all events that are held, again with every few hundred new ones: a
+    third of the time of a reader that holds many.
     """
     for finder in sys.path_importer_cache.values():
         if isinstance(finder, zipimporter):

@@ -37,6 +37,7 @@ from cdc_platform.model.base.schemas import (
 )
 from cdc_platform.model.base.stored_texts import (
     COPIES_TABLE,
+    LOG_TABLE,
     QUARANTINE_TABLE,
     RAW_TABLE,
     READ_PROGRESS_TABLE,
@@ -44,7 +45,7 @@ from cdc_platform.model.base.stored_texts import (
 
 RAW: Final = RAW_TABLE
 LINEAGE: Final = "partition_lineage"
-LOG: Final = "change_log"
+LOG: Final = LOG_TABLE
 CUT: Final = "cuts"
 QUARANTINED: Final = QUARANTINE_TABLE
 SCHEMA: Final = "schema_changes"

@@ -19,6 +19,7 @@ Stored = TypeVar("Stored")
 
 COPIES_TABLE: Final = "copies"
 RAW_TABLE: Final = "raw_change_records"
+LOG_TABLE: Final = "change_log"
 QUARANTINE_TABLE: Final = "quarantine"
 READ_PROGRESS_TABLE: Final = "files"
 """Tables of the lake from which texts come to those who know no lake."""

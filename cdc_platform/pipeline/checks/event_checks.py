@@ -43,7 +43,8 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Chec
     # Where it does not, the types of columns follow no moment.
     since = pipeline.schema_history.observed_since if comes_in_order else {}
     unresolved = unresolved_values(log, since, comes_in_order=comes_in_order)
-    total = unresolved.count()
+    in_tables = {row[0]: int(row[1]) for row in unresolved.groupBy("table_name").count().collect()}
+    total = sum(in_tables.values())
     shown = unresolved.orderBy("table_name", "keys", "column_name").limit(SHOWN).collect() if total else []
     by_table = _findings(pipeline, spark)
     doubts = sum(by_table.values(), Counter[str]())
@@ -52,8 +53,7 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Chec
         *(f"{doubts[name]} {words}" for name, words in FINDINGS.items() if doubts[name]),
     ]
     if pipeline.capabilities.comes_in_order:  # Datastream refuses this identity
-        lacking = {row["table_name"] for row in unresolved.select("table_name").distinct().collect()}
-        lacking |= {name for name, counts in by_table.items() if counts["lossy_nulls"]}
+        lacking = {*in_tables, *(name for name, counts in by_table.items() if counts["lossy_nulls"])}
         parts += _advice(_updates(pipeline, spark), lacking)
     lone = _lone_halves(pipeline, spark)
     if lone:
@@ -249,34 +249,40 @@ def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
         f"coalesce({is_row}, false) as is_row",
         "get_json_object(event.metadata, '$.run_id') as run",
     )
-    places = events.where("is_row and table_name is not null")
-    by_table = places.groupBy("server", "table_name").agg(F.max("position"), F.min("position"))
-    bounds = {(row[0], row[1]): (row[2], row[3]) for row in by_table.collect()}
-    newest: dict[str | None, str] = {}
-    for (server, _), (position, _) in bounds.items():
-        newest[server] = max(position, newest.get(server, ""))
-    if not newest:
+    position = F.col("position")
+    of_rows, of_changes = F.when(F.col("is_row"), position), F.when(~F.col("is_row"), position)
+    by_run = events.where("table_name is not null").groupBy("server", "table_name", "run")
+    ends = by_run.agg(
+        F.max(of_rows).alias("newest"), F.min(of_rows).alias("oldest"), F.min(of_changes).alias("changed")
+    ).collect()
+    places = [row for row in ends if row["newest"] is not None]
+    if not places:
         return []
-    runs = {row[0]: row[1] for row in places.groupBy("server").agg(F.max_by("run", "position")).collect()}
-    tables = events.where("table_name is not null").groupBy("server", "table_name", "run")
-    positions = tables.agg(F.min(F.when(~F.col("is_row"), F.col("position")))).collect()
-    begun = {row["server"] for row in positions if _is_before(row, newest, runs)}
+    in_order = sorted(places, key=lambda row: row["newest"])
+    newest = {row["server"]: row["newest"] for row in in_order}
+    runs = {row["server"]: row["run"] for row in in_order}
+    last = {(row["server"], row["table_name"]): row["newest"] for row in in_order}
+    first = {
+        (row["server"], row["table_name"]): row["oldest"]
+        for row in sorted(places, key=lambda row: row["oldest"], reverse=True)
+    }
+    begun = {row["server"] for row in ends if _is_before(row, newest, runs)}
     return [
         _Snapshots(
             table,
-            bounds.get((server, table), ("", ""))[1],
-            bounds.get((server, table), ("", ""))[0],
+            first.get((server, table), ""),
+            last.get((server, table), ""),
             newest[server],
             runs.get(server) is not None and server not in begun,
         )
-        for server, table in sorted({(row["server"], row["table_name"]) for row in positions}, key=str)
+        for server, table in sorted({(row["server"], row["table_name"]) for row in ends}, key=str)
         if server in newest
     ]
 
 
 def _is_before(row: Row, newest: Mapping[str | None, str], runs: Mapping[str | None, str | None]) -> bool:
     """Return whether the connector run that took a server's newest snapshot reported changes before it."""
-    first, newest_of_server = row[3], newest.get(row["server"])
+    first, newest_of_server = row["changed"], newest.get(row["server"])
     if first is None or newest_of_server is None:
         return False
     return bool(row["run"] == runs.get(row["server"]) and first < newest_of_server)

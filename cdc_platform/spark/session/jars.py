@@ -1,12 +1,15 @@
 """The jars that Spark fetches unless configured otherwise: they must be those that were published."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import pyspark
+
 from cdc_platform.errors import JarsUnavailable
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 
 SHA256: Final = {
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0": (
@@ -23,7 +26,13 @@ SHA256: Final = {
     ),
 }
 """Checksums of the packages that the platform itself names, as Maven Central publishes them."""
+BRINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(DEFAULT_PACKAGES, ()),
+    POSTGRESQL_DRIVER: ("org.checkerframework:checker-qual:3.55.1",),
+}
+"""Packages of which all dependencies are known; those that Spark has itself are left out."""
 FOLDER_SETTING: Final = "spark.jars.ivy"
+PACKAGES_SETTING: Final = "spark.jars.packages"
 
 
 def check_jars(spark: SparkSettings) -> None:
@@ -43,6 +52,36 @@ def check_jars(spark: SparkSettings) -> None:
                     f"A jar is not the one that was published as {package} (its SHA-256 is {digest}). "
                     f"Find out who has changed it, delete it and start again: {jar}"
                 )
+
+
+def with_fetched_jars(conf: Mapping[str, str]) -> dict[str, str]:
+    """Return settings that name the jars of packages, if all of them are in Spark's cache already.
+
+    Spark would resolve the packages at each start (0.4 s of processor time), and put their jars on the path
+    of Python, too: each worker reads the directory of Iceberg's jar before a task (0.2 s).
+    """
+    own = {name for name in conf if name.startswith("spark.jars")} - {PACKAGES_SETTING, FOLDER_SETTING}
+    packages = conf.get(PACKAGES_SETTING, "").split(",")
+    if own or _has_defaults() or not all(package in BRINGS for package in packages):
+        return {**conf}
+    jars = _fetched(packages, conf.get(FOLDER_SETTING))
+    others = {name: value for name, value in conf.items() if name != PACKAGES_SETTING}
+    return {**conf} if jars is None else {**others, "spark.jars": ",".join(map(str, jars))}
+
+
+def _has_defaults() -> bool:
+    """Return whether this machine has settings for all of Spark's programs, which may name jars."""
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    folder = os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf"
+    return (Path(folder) / "spark-defaults.conf").is_file()
+
+
+def _fetched(packages: Sequence[str], folder: str | None) -> list[Path] | None:
+    """Return the jars of packages and of what they bring along; None if one has not been fetched."""
+    needed = dict.fromkeys(each for package in packages for each in (package, *BRINGS[package]))
+    found = [next(_cached(package, folder), None) for package in needed]
+    jars = [jar for jar in found if jar is not None and "," not in str(jar)]
+    return jars if len(jars) == len(found) else None
 
 
 def _cached(package: str, folder: str | None) -> Iterator[Path]:

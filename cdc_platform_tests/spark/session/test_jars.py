@@ -9,7 +9,14 @@ from cdc_platform.errors import JarsUnavailable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.resources import spark_session
 from cdc_platform.spark.session.connect_server import start_connect_server
-from cdc_platform.spark.session.jars import FOLDER_SETTING, SHA256, check_jars
+from cdc_platform.spark.session.jars import (
+    BRINGS,
+    FOLDER_SETTING,
+    PACKAGES_SETTING,
+    SHA256,
+    check_jars,
+    with_fetched_jars,
+)
 from cdc_platform.spark.session.spark_settings import (
     DEFAULT_PACKAGES,
     KAFKA_CONNECTOR,
@@ -28,6 +35,7 @@ NAMES = (
 def test_every_default_package_has_a_checksum() -> None:
     """A newer version needs a newer checksum."""
     assert {*DEFAULT_PACKAGES, POSTGRESQL_DRIVER, KAFKA_CONNECTOR} <= set(SHA256)
+    assert all(set(brought) <= set(SHA256) for brought in BRINGS.values())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -41,6 +49,30 @@ def test_another_jar_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(JarsUnavailable, match=r"org\.xerial:sqlite-jdbc:3\.53\.4\.0") as caught:
         check_jars(spark)
     assert str(jar) in str(caught.value)
+
+
+def test_jars_that_have_been_fetched_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark resolves packages only if one is unknown or not fetched, or if somebody else may name jars."""
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    packages = ",".join((*DEFAULT_PACKAGES, POSTGRESQL_DRIVER))
+    conf = {PACKAGES_SETTING: packages, FOLDER_SETTING: str(tmp_path), "spark.master": "local[2]"}
+    brought = [package for packages in BRINGS.values() for package in packages]
+    jars = [f"{tmp_path}/jars/{'{}_{}-{}'.format(*each.split(':'))}.jar" for each in (*BRINGS, *brought)]
+    for jar in map(Path, jars):
+        assert conf == with_fetched_jars(conf)
+        jar.parent.mkdir(exist_ok=True)
+        jar.touch()
+    named = {"spark.jars": ",".join(jars), FOLDER_SETTING: str(tmp_path), "spark.master": "local[2]"}
+    assert named == with_fetched_jars(conf)
+    for other in (
+        {PACKAGES_SETTING: f"{packages},{KAFKA_CONNECTOR}"},
+        {"spark.jars": "own.jar"},
+        {"spark.jars.excludes": "a:b"},
+    ):
+        assert conf | other == with_fetched_jars(conf | other)
+    assert with_fetched_jars({"spark.remote": "sc://spark"}) == {"spark.remote": "sc://spark"}
+    (tmp_path / "spark-defaults.conf").touch()
+    assert conf == with_fetched_jars(conf)
 
 
 @pytest.mark.integration
