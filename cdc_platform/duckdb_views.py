@@ -1,10 +1,13 @@
 """Tables of a cut as DuckDB's views, which its Iceberg extension reads when a query asks for them.
 
-The extension and the one it needs for Avro come from PyPI: otherwise a query would wait for their download.
+The extension and those that it needs for Avro and S3 come from PyPI: otherwise a query would wait for their
+download.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from cdc_platform.errors import LibraryMissing
 from cdc_platform.model.base.libraries import install_command, optional_library
@@ -12,14 +15,54 @@ from cdc_platform.model.base.libraries import install_command, optional_library
 if TYPE_CHECKING:
     import duckdb
 
-EXTENSIONS: Final = ("avro", "iceberg")
+EXTENSIONS: Final = ("avro", "iceberg", "httpfs")
 EXTRA: Final = "duckdb"
 _LOCAL: Final = "file:"
+_S3: Final = "s3:"
+_SECRET: Final[Mapping[str, str]] = {
+    "s3.access-key-id": "KEY_ID",
+    "s3.secret-access-key": "SECRET",
+    "s3.session-token": "SESSION_TOKEN",
+    "s3.region": "REGION",
+    "client.region": "REGION",
+}
+"""What DuckDB's secrets call the properties of a catalog."""
 
 
-def is_local(metadata_file: str) -> bool:
-    """Return whether a table lies in files that the extension reads without a login."""
+def can_scan(metadata_file: str, catalog: Mapping[str, str]) -> bool:
+    """Return whether the extension reads a table where it lies.
+
+    Args:
+        metadata_file: the table's metadata in the lake.
+        catalog: properties of the lake's catalog, which must have the keys of an S3 server: other ways to
+            log in, and other stores, are the lake's own only.
+    """
+    if metadata_file.startswith(_S3):
+        return {"s3.access-key-id", "s3.secret-access-key"} <= catalog.keys()
     return metadata_file.startswith((_LOCAL, "/"))
+
+
+def log_in(connection: "duckdb.DuckDBPyConnection", path: str, catalog: Mapping[str, str]) -> None:
+    """Let a connection read the files of a lake, for as long as it is open.
+
+    Args:
+        connection: a connection that has the extensions.
+        path: place of the lake; nothing is done unless it is in S3.
+        catalog: properties of the lake's catalog.
+    """
+    place = urlsplit(path)
+    if f"{place.scheme}:" != _S3:
+        return
+    options = {name: catalog[key] for key, name in _SECRET.items() if key in catalog}
+    endpoint = urlsplit(catalog.get("s3.endpoint", ""))
+    if endpoint.netloc:
+        options |= {"ENDPOINT": f"{endpoint.netloc}{endpoint.path.rstrip('/')}"}
+        options |= {"USE_SSL": str(endpoint.scheme == "https").lower()}
+        is_virtual = catalog.get("s3.force-virtual-addressing", "").lower() == "true"
+        options |= {"URL_STYLE": "vhost" if is_virtual else "path"}
+    scope = f"s3://{place.netloc}{place.path}"
+    parts = ", ".join(f"{name} {_literal(value)}" for name, value in {**options, "SCOPE": scope}.items())
+    connection.execute(f"CREATE OR REPLACE SECRET {_quoted(scope)} (TYPE s3, {parts})")
 
 
 def load_extensions(connection: "duckdb.DuckDBPyConnection") -> None:

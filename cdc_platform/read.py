@@ -182,8 +182,9 @@ class TablesAtCut:
     ) -> "duckdb.DuckDBPyConnection":
         """Return a DuckDB connection in which tables of the cut are views of the same names as at the source.
 
-        A query reads the files, columns and rows that it needs, and no more. Of a lake in an object store,
-        the rows of the tables are read now, into memory; name the tables that are needed if some are large.
+        A query reads the files, columns and rows that it needs, and no more. Of a lake in an object store
+        other than S3, or in one whose keys are not in the catalog's properties, the rows of the tables are
+        read now, into memory; name the tables that are needed if some are large.
 
         Args:
             connection: where the views are made; a new database in memory when None.
@@ -195,9 +196,11 @@ class TablesAtCut:
         """
         database = duckdb_views.connect() if connection is None else connection
         duckdb_views.load_extensions(database)
+        catalog = self.lake.settings.catalog
+        duckdb_views.log_in(database, self.lake.settings.warehouse, catalog)
         for name in self.names if tables is None else tables:
             stored = self._stored(name)
-            if duckdb_views.is_local(stored.metadata_location):
+            if duckdb_views.can_scan(stored.metadata_location, catalog):
                 snapshot_id = self.cut.tables[name]
                 duckdb_views.create_view(database, name, stored.metadata_location, snapshot_id)
             else:

@@ -3,17 +3,20 @@
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.request import Request, urlopen
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
+from moto.server import ThreadedMotoServer
 from pyiceberg.catalog import load_catalog
 from pyiceberg.types import LongType
 
-from cdc_platform.duckdb_views import load_extensions
+from cdc_platform.duckdb_views import can_scan, load_extensions
 from cdc_platform.errors import CutNotFound, LibraryMissing, PipelineNotFound, SettingError, TableNotFound
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -311,19 +314,46 @@ def test_an_extension_for_another_version_is_named(monkeypatch: pytest.MonkeyPat
         load_extensions(duckdb.connect())
 
 
-def test_duckdb_has_tables_under_the_names_of_the_source(tmp_path: Path) -> None:
-    """Quoted, a name of any characters is found; that of a table in a named schema needs no quotes."""
-    lake = Lake(LakeSettings(str(tmp_path)), "bank")
+def numbered_tables(lake: Lake, names: Sequence[str]) -> TablesAtCut:
+    """Return tables of one row each, whose value is the number of the table."""
     snapshots = {}
-    for number, name in enumerate(("shop.orders", "order", "my table")):
+    for number, name in enumerate(names):
         rows = pa.table({"id": [number]})
         table = lake.catalog.create_table(f"bank.{lake_table_name(name)}", rows.schema)
         table.append(rows)
         snapshot = head(table)
         assert snapshot is not None
         snapshots[name] = snapshot.snapshot_id
-    connection = TablesAtCut(lake, Cut(1, START, 1, snapshots, START)).duckdb()
-    for number, name in enumerate(snapshots):
+    return TablesAtCut(lake, Cut(1, START, 1, snapshots, START))
+
+
+def test_duckdb_scans_tables_in_an_object_store(tmp_path: Path) -> None:
+    """With the keys of the catalog it reads where the files lie; without them the rows come into memory."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    endpoint = "http://{}:{}".format(*server.get_host_and_port())
+    keys = {"s3.access-key-id": "me", "s3.secret-access-key": "it's secret"}
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "s3.endpoint": endpoint}
+    try:
+        urlopen(Request(f"{endpoint}/a-bucket", method="PUT")).close()  # noqa: S310  ours, on loopback
+        lake = Lake(
+            LakeSettings("s3://a-bucket/a lake", {**properties, **keys, "s3.region": "us-east-1"}), "bank"
+        )
+        connection = numbered_tables(lake, ["zero", "one"]).duckdb()
+        plan = connection.sql("EXPLAIN SELECT id FROM one").fetchall()[0][1]
+        assert connection.sql("SELECT id FROM one").fetchall() == [(1,)]
+    finally:
+        server.stop()
+    assert "ICEBERG_SCAN" in plan
+    assert not can_scan("s3://a-bucket/a lake/metadata.json", properties)
+
+
+def test_duckdb_has_tables_under_the_names_of_the_source(tmp_path: Path) -> None:
+    """Quoted, a name of any characters is found; that of a table in a named schema needs no quotes."""
+    lake = Lake(LakeSettings(str(tmp_path)), "bank")
+    names = ("shop.orders", "order", "my table")
+    connection = numbered_tables(lake, names).duckdb()
+    for number, name in enumerate(names):
         assert [(number,)] == connection.sql(f'SELECT id FROM "{name}"').fetchall()
     assert connection.sql("SELECT id FROM shop.orders").fetchall() == [(0,)]
 
