@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -17,6 +16,7 @@ from dagster_pyspark import LazyPySparkResource
 
 from cdc_platform.claims import claim_run
 from cdc_platform.errors import CdcError, JarsUnavailable, SettingError, SetupError, SparkUnreachable
+from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.progress import Progress
 from cdc_platform.model.base.progress_lines import report_lines
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
@@ -224,13 +224,13 @@ class PipelineRun:
     progress: Progress = field(default_factory=Progress)
     """The steps of the run, whose numbers its log has while they take long."""
 
-    @cached_property
+    @cached_value
     def pipeline(self) -> Pipeline:
         """The pipeline; opened when the run has its turn, for which the first step that asks waits."""
         self.claim()
         return replace(open_pipeline(self.settings), progress=self.progress)
 
-    @cached_property
+    @cached_value
     def spark(self) -> "SparkSession":
         """The session that all steps of the run share, started when a step first needs it."""
         with self.progress.step("start of Spark"):

@@ -7,7 +7,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import dagster as dg
@@ -16,6 +15,7 @@ from dagster_shared.utils.warnings import BetaWarning
 from cdc_platform.assets.layers import PLATFORM_GROUP
 from cdc_platform.errors import SourceError
 from cdc_platform.metadata import Metadata, visible
+from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.stream.stream_reader import read_stream
@@ -59,7 +59,7 @@ class StreamReading:
     def __init__(self, settings: StreamSettings, observe: Observe) -> None:
         self._settings, self._observe = settings, observe
 
-    @cached_property
+    @cached_value
     def outcome(self) -> StreamStatus | SourceError:
         """The stream's status, or why it could not be read; a missing library is raised."""
         try:

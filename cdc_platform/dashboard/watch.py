@@ -2,20 +2,83 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Final, Generic, TypeVar
 
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
 from cdc_platform.dashboard.check_history import CheckHistory
-from cdc_platform.dashboard.facts import PipelineFacts, WatchedPipeline
+from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, Unreadable, WatchedPipeline
 from cdc_platform.dashboard.metrics import PipelineCollector
 from cdc_platform.dashboard.page import PageOptions, PipelineView, write_page
+from cdc_platform.model.base.quantities import as_duration
 
 KEPT_S: Final = 2.0
 """For so long what was read is shown again, so that many readers cost no more than one."""
+PATIENCE_S: Final = 5.0
+"""For so long a lake is waited for; a page that shows the others then says that it does not answer."""
+Answer = TypeVar("Answer")
+_View = tuple[PipelineFacts | Unreadable, PipelineHistory | Unreadable | None]
+
+
+class _Reading(Generic[Answer]):
+    """A reading in a thread of its own, which does not keep the process alive."""
+
+    def __init__(self, read: Callable[[], Answer]) -> None:
+        self.begun_s = time.monotonic()
+        self._read = read
+        self._answers: list[Answer] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._answers.append(self._read())
+
+    def wait(self, until_s: float) -> list[Answer]:
+        """Return its answer, or nothing if there is none at a moment of the monotonic clock."""
+        self._thread.join(max(0.0, until_s - time.monotonic()))
+        return self._answers
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is no answer yet."""
+        return self._thread.is_alive()
+
+
+class Readings(Generic[Answer]):
+    """Asks several, by name; one that has not answered is not asked again until it has.
+
+    Args:
+        patience_s: how long an answer is waited for.
+        silent: returns what stands for the answer of one that has been silent for some seconds.
+    """
+
+    def __init__(self, patience_s: float, silent: Callable[[float], Answer]) -> None:
+        self._patience_s = patience_s
+        self._silent = silent
+        self._unanswered: dict[str, _Reading[Answer]] = {}
+
+    def ask(self, reads: Mapping[str, Callable[[], Answer]]) -> dict[str, Answer]:
+        """Return the answer of each; a reading must not raise."""
+        until_s = time.monotonic() + self._patience_s
+        waited: dict[str, float] = {}
+        for name, read in reads.items():
+            former = self._unanswered.get(name)
+            is_silent = former is not None and former.is_running
+            waited[name] = 0.0 if is_silent else until_s
+            if not is_silent:
+                self._unanswered[name] = _Reading(read)
+        return {name: self._answer(name, moment_s) for name, moment_s in waited.items()}
+
+    def _answer(self, name: str, until_s: float) -> Answer:
+        reading = self._unanswered[name]
+        for answer in reading.wait(until_s):
+            del self._unanswered[name]
+            return answer
+        return self._silent(time.monotonic() - reading.begun_s)
 
 
 @dataclass
@@ -24,8 +87,13 @@ class Watch:
 
     pipelines: Sequence[WatchedPipeline]
     checks: CheckHistory
+    patience_s: float = PATIENCE_S
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _kept: dict[object, tuple[float, str]] = field(default_factory=dict)
+    _readings: Readings[_View] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._readings = Readings(self.patience_s, _silent)
 
     def page(self, options: PageOptions) -> str:
         """Return the page."""
@@ -44,15 +112,29 @@ class Watch:
             return text
 
     def _write_page(self, options: PageOptions) -> str:
-        views = []
-        for watched in self.pipelines:
-            facts = watched.read_facts(self.checks)
-            history = watched.read_history(facts, options.hours) if isinstance(facts, PipelineFacts) else None
-            views.append(PipelineView(watched.name, facts, history))
-        return write_page(views, time.time_ns() // 1000, options)
+        views = self._readings.ask(
+            {watched.name: partial(self._view, watched, options.hours) for watched in self.pipelines}
+        )
+        return write_page(
+            [PipelineView(name, *view) for name, view in views.items()], time.time_ns() // 1000, options
+        )
+
+    def _view(self, watched: WatchedPipeline, hours: float) -> _View:
+        facts = watched.read_facts(self.checks)
+        return facts, watched.read_history(facts, hours) if isinstance(facts, PipelineFacts) else None
+
+    def _facts(self, watched: WatchedPipeline) -> _View:
+        return watched.read_facts(self.checks), None
 
     def _write_metrics(self) -> str:
         registry = CollectorRegistry()
-        facts = {watched.name: watched.read_facts(self.checks) for watched in self.pipelines}
-        registry.register(PipelineCollector(facts))
+        views = self._readings.ask(
+            {watched.name: partial(self._facts, watched) for watched in self.pipelines}
+        )
+        registry.register(PipelineCollector({name: facts for name, (facts, _) in views.items()}))
         return generate_latest(registry).decode()
+
+
+def _silent(seconds: float) -> _View:
+    problem = f"Its lake has not answered for {as_duration(seconds)}: check its catalog and its object store."
+    return Unreadable(problem), None

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from cdc_platform.errors import LakeDamaged, LakeFormatUnknown, PipelineNotFound
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
 from cdc_platform.lake.catalog.lake_settings import CATALOG, KEPT_BY_TIME, LakeSettings, local_folder
+from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import lake_table_name, quote_spark
 from cdc_platform.model.base.schemas import (
     CHANGE_LOG,
@@ -137,7 +137,7 @@ class Lake:
         """Namespace of the platform's own tables."""
         return f"{self.pipeline}__cdc"
 
-    @cached_property
+    @cached_value
     def catalog(self) -> Catalog:
         """The catalog, with both namespaces and the platform's own tables in it.
 

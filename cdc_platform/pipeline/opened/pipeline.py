@@ -3,12 +3,12 @@
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import cast
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.schema_history import load_history
+from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import is_reserved_column, lake_table_name
 from cdc_platform.model.base.progress import Progress
 from cdc_platform.model.schema.evolution import SchemaHistory
@@ -75,7 +75,7 @@ class Pipeline:
         """Name of the pipeline, and of its namespace in the lake."""
         return self.settings.name
 
-    @cached_property
+    @cached_value
     def watched(self) -> tuple[TableSchema, ...]:
         """All source tables that the change stream watches; asks the source once."""
         return tuple(map(storable_columns, self.source.describe().tables))
@@ -88,7 +88,7 @@ class Pipeline:
         """
         return storable(self.source.read_schema(micros))
 
-    @cached_property
+    @cached_value
     def schema_history(self) -> SchemaHistory:
         """Changes of the source's schema that the lake knows; see `pipeline/schema/evolve.py`."""
         return load_history(self.lake)
@@ -105,7 +105,7 @@ class Pipeline:
             return self.watched
         return tuple(columns.schema for columns in histories if columns.is_watched)
 
-    @cached_property
+    @cached_value
     def tables(self) -> tuple[TableSchema, ...]:
         """The source tables that are materialised, sorted by name, with their present columns.
 
@@ -165,7 +165,7 @@ class Pipeline:
         refused = self._refused(self.schema_history, names)
         return [name for name in self._wanted(names) if LakeTable(name) not in refused]
 
-    @cached_property
+    @cached_value
     def refused(self) -> Refusals:
         """Known tables that the lake does not have, since others have taken their names."""
         return self._refused(self.schema_history, self.schema_history.tables)

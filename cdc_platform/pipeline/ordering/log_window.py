@@ -1,7 +1,6 @@
 """The window of raw records that one cycle brings into the change log."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
@@ -10,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import Mark
 from cdc_platform.lake.commits.writes import CycleStep
+from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
@@ -42,7 +42,7 @@ class Window:
         """Filter of the raw data change records between the two watermarks."""
         return data_changes_between(self.mark.position_micros, self.watermark_micros)
 
-    @cached_property
+    @cached_value
     def content(self) -> WindowContent:
         """What these records are, without those of `late`; needs no Spark."""
         return measure_content(self.raw, self.data_changes)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import takewhile
 from math import ceil
 from typing import Final
@@ -27,6 +27,7 @@ from cdc_platform.lake.commits.commits import (
 from cdc_platform.lake.commits.maintenance import compact_all_files, compact_small_files
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.progress import as_step
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -83,7 +84,7 @@ class Upkeep:
     is_thorough: bool
     now_micros: int
 
-    @cached_property
+    @cached_value
     def kept_cuts(self) -> tuple[Cut, ...]:
         """The cuts whose snapshots stay."""
         return find_kept_cuts(self.pipeline, self.now_micros)

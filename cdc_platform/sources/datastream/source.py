@@ -3,10 +3,10 @@
 import json
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cdc_platform.errors import CdcError
+from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
@@ -62,7 +62,7 @@ class DatastreamSource(SourceOfArrivals, SparkSource):
         self._offered: dict[str, Offers] = {}
         """Files of it that tell the columns of a `schema_key`, as far as they have been looked for."""
 
-    @cached_property
+    @cached_value
     def store(self) -> FileStore:
         """The folder of the stream."""
         return FileStore(self.settings.path, (*SUFFIXES, *SCHEMA_SUFFIXES), self.settings.deadline_s)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import (
@@ -12,6 +12,7 @@ from cdc_platform.errors import (
     SettingError,
     SourceNotFound,
 )
+from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.model.schema.observed_columns import ObservedColumn
@@ -51,7 +52,7 @@ class SpannerSource(SparkSource):
         self.settings = settings.with_environment()
         self._is_described = False
 
-    @cached_property
+    @cached_value
     def client(self) -> SpannerClient:
         """The connection of this process."""
         return SpannerClient(self.settings)

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from cdc_platform.errors import SourceError, as_source_error
+from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile, files_to_json
@@ -89,12 +89,12 @@ class DebeziumSource(SourceOfArrivals):
         self.settings = settings
         self._frames = ExitStack()
 
-    @cached_property
+    @cached_value
     def store(self) -> FileStore:
         """The folder with the files."""
         return event_files(self.settings)
 
-    @cached_property
+    @cached_value
     def capture(self) -> Capture | None:
         """Engine that fills the folder, None if it is not the embedded one."""
         own_input = self.settings.input

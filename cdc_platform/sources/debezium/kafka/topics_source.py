@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import cached_property
 from typing import TYPE_CHECKING
 
+from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.stream.lineage import Lineage, plan_windows
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.sources.debezium.files.source import (
@@ -40,7 +40,7 @@ class TopicsSource(DebeziumSource):
         super().__init__(settings)
         self.kafka = kafka
 
-    @cached_property
+    @cached_value
     def client(self) -> KafkaClient:
         """The connection of this process; Spark has its own."""
         return KafkaClient(self.kafka)

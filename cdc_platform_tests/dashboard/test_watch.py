@@ -1,0 +1,56 @@
+"""Several pipelines on one page, one of which has a lake that does not answer."""
+
+import re
+import socket
+import threading
+from pathlib import Path
+from typing import Final
+
+from cdc_platform.components.loading import load_settings
+from cdc_platform.dashboard.check_history import CheckHistory
+from cdc_platform.dashboard.facts import WatchedPipeline
+from cdc_platform.dashboard.page import PageOptions
+from cdc_platform.dashboard.watch import Readings, Watch
+from cdc_platform_tests.support.watched_lakes import SECOND, WatchedLake
+from cdc_platform_tests.yaml_files import bank_attributes, write_defs
+
+START: Final = 1_800_000_000_000_000
+
+
+def test_who_does_not_answer_keeps_nobody_waiting() -> None:
+    """One that is silent is not asked again until it has answered; then it is asked anew."""
+    gate, asked = threading.Event(), list[str]()
+
+    def slow() -> str:
+        asked.append("slow")
+        gate.wait()
+        return "slow"
+
+    readings = Readings(2.0, lambda _seconds: "silent")
+    expected = {"slow": "silent", "quick": "quick"}
+    for _ in range(2):
+        assert expected == readings.ask({"slow": slow, "quick": lambda: "quick"})
+    assert asked == ["slow"]
+    gate.set()
+    while readings.ask({"slow": slow}) != {"slow": "slow"}:
+        pass
+    assert readings.ask({}) == {}
+
+
+def test_a_lake_that_does_not_answer_hides_no_other_one(tmp_path: Path) -> None:
+    """The page and the metrics say of it that it is silent, and show the other pipelines as they are."""
+    for name in ("shop", "silent"):
+        (tmp_path / name).mkdir()
+    shop = write_defs(tmp_path / "shop", bank_attributes(name="shop"))
+    WatchedLake.begin(shop, START).run_cycle(START + SECOND, {"accounts": 3})
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        catalog = {"type": "rest", "uri": f"http://127.0.0.1:{server.getsockname()[1]}"}
+        lake = {"path": str(tmp_path / "silent" / "lake"), "catalog": catalog}
+        silent = write_defs(tmp_path / "silent", bank_attributes(name="silent", lake=lake))
+        watched = [WatchedPipeline.of(load_settings(path), 60.0) for path in (silent, shop)]
+        watch = Watch(watched, CheckHistory(), patience_s=10.0)
+        page, metrics = watch.page(PageOptions(1.0)), watch.metrics()
+
+    assert "Its lake has not answered for" in page
+    is_up = dict(re.findall(r'^cdc_platform_up\{pipeline="(\w+)"\} (\S+)$', metrics, re.MULTILINE))
+    assert is_up == {"shop": "1.0", "silent": "0.0"}
