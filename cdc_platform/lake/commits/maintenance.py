@@ -9,8 +9,10 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
+from cdc_platform.lake.catalog.files import has_files_before
 from cdc_platform.lake.catalog.lake_settings import CATALOG
 from cdc_platform.lake.commits.commits import BRANCH, MAIN
+from cdc_platform.model.base.timestamps import to_datetime
 
 NEVER: Final = 2_147_483_647
 NAMED_SIGN: Final = "Still referenced by refs"
@@ -103,3 +105,23 @@ def expire_snapshots(spark: SparkSession, table: str, snapshot_ids: Sequence[int
             return 0
         raise
     return sum(int(count or 0) for count in row)
+
+
+def delete_orphans(spark: SparkSession, table: Table, before_micros: int) -> int:
+    """Delete the files that none of a table's metadata names, and return how many were deleted.
+
+    Runs that were killed have left them.
+
+    Args:
+        spark: session that does the work.
+        table: the table as it is now.
+        before_micros: younger files stay, since a commit names its files last; a day ago at the latest.
+    """
+    if not has_files_before(table.io, table.location(), before_micros):
+        return 0
+    moment = to_datetime(before_micros).isoformat(sep=" ")
+    files = spark.sql(
+        f"CALL {CATALOG}.system.remove_orphan_files(table => '{'.'.join(table.name())}', "
+        f"older_than => TIMESTAMP '{moment}', prefix_listing => true)"
+    )
+    return len(files.collect())

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile
@@ -44,7 +44,7 @@ class _MortalStream:
     def __init__(self, stream: Any, number: int, path: Path) -> None:
         self._stream, self._number, self._path = stream, number, path
 
-    def __enter__(self) -> "_MortalStream":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:

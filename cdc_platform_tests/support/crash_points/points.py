@@ -58,6 +58,8 @@ class Effect:
 
 
 ResultT = TypeVar("ResultT")
+Witness = Callable[[Death, Effect], object]
+"""Receives a moment, and the effect that it belongs to."""
 
 
 @dataclass
@@ -71,6 +73,8 @@ class CrashPoints:
     effects: list[Effect] = field(default_factory=list)
     death: Death | None = None
     is_dead: bool = False
+    witness: Witness | None = None
+    """Is called at each moment at which the run could die; no other effect happens meanwhile."""
     _lock: Lock = field(default_factory=Lock)
 
     def before(self, kind: EffectKind, target: str) -> int:
@@ -89,6 +93,7 @@ class CrashPoints:
     def is_torn(self, number: int) -> bool:
         """Return whether the run ends in the middle of an effect; the caller leaves half of it."""
         with self._lock:
+            self._witness(Death(number, Moment.WITHIN))
             if self.death != Death(number, Moment.WITHIN) or self.is_dead:
                 return False
             self.is_dead = True
@@ -123,13 +128,13 @@ class CrashPoints:
         return result
 
     @contextmanager
-    def counted(self, death: Death | None = None) -> Iterator[None]:
+    def counted(self, death: Death | None = None, witness: Witness | None = None) -> Iterator[None]:
         """Number the effects of the context anew; the run that has them dies where it is told to."""
-        self.effects, self.death, self.is_dead = [], death, False
+        self.effects, self.death, self.is_dead, self.witness = [], death, False, witness
         try:
             yield
         finally:
-            self.death, self.is_dead = None, False
+            self.death, self.is_dead, self.witness = None, False, None
 
     def _add(self, kind: EffectKind, target: str, moments: tuple[Moment, ...]) -> int:
         number = len(self.effects) + 1
@@ -140,7 +145,12 @@ class CrashPoints:
         if self.is_dead:
             raise Died
 
+    def _witness(self, death: Death) -> None:
+        if self.witness is not None:
+            self.witness(death, self.effects[death.number - 1])
+
     def _die_at(self, death: Death) -> None:
+        self._witness(death)
         if self.death == death:
             self.is_dead = True
             raise Died
@@ -150,9 +160,15 @@ POINTS: Final = CrashPoints()
 """The points of this process: pyiceberg makes its file access by the name of a class, and so finds them."""
 
 
+def path_of(location: str) -> Path:
+    """Return the path of a file that Java or Python names."""
+    return Path("/" + location.removeprefix("file:").lstrip("/"))
+
+
 def describe(effect: Effect, lake: Path) -> str:
     """Return an effect in words, without what differs from run to run."""
-    place = effect.target.removeprefix("file:").removeprefix("//").removeprefix(f"{lake}/")
+    place = str(path_of(effect.target)) if "/" in effect.target else effect.target
+    place = place.removeprefix(f"{lake}/")
     table, _, file = place.partition("/metadata/")
     name = f"{table}: {_file_kind(file)}" if file else place.partition("/data/")[0]
     return f"{effect.kind.value} {name}"

@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -14,14 +13,23 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.pipeline.cycle import finish_cycle, run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform_tests.support.crash_points.kept_lakes import KeptLake
+from cdc_platform.pipeline.publishing.maintain import maintain_lake
+from cdc_platform_tests.support.crash_points.kept_lakes import KeptLake, LakeState
 from cdc_platform_tests.support.crash_points.lake_orphans import unreferenced_files
-from cdc_platform_tests.support.crash_points.points import POINTS, Death, Died, Effect
+from cdc_platform_tests.support.crash_points.points import (
+    POINTS,
+    Death,
+    Died,
+    Effect,
+    Moment,
+    path_of,
+)
 from cdc_platform_tests.support.cycles import failed_checks
 from cdc_platform_tests.support.workload import Workload
 
 Act = Callable[[Pipeline, SparkSession], object]
 """What a run does besides opening the pipeline."""
+LONG_AGO_S: Final = 7 * 24 * 3600.0
 CYCLES_MAX: Final = 20
 """So many cycles bring any recovery to its end."""
 LOG_KEY: Final = ("table_name", "record_id", "mod_ordinal")
@@ -44,6 +52,15 @@ class Recovery:
     faults: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Leftover:
+    """The lake as a run leaves it that dies at a moment."""
+
+    death: Death
+    effect: Effect
+    state: LakeState
+
+
 @dataclass
 class Trial:
     """A prepared lake, of which each death has a state of its own.
@@ -51,7 +68,8 @@ class Trial:
     Args:
         workload: sends the input, and knows what becomes of it.
         spark: session with crash points.
-        kept: the lake before the run that dies.
+        lake: its states.
+        begun: the state before the run that dies.
         act: what that run does.
         changes: settings that differ from those of the workload.
         repeats: whether the user repeats what the run did, before the pipeline catches up.
@@ -59,7 +77,8 @@ class Trial:
 
     workload: Workload
     spark: SparkSession
-    kept: KeptLake
+    lake: KeptLake
+    begun: LakeState
     act: Act
     changes: Mapping[str, Any] = field(default_factory=dict)
     repeats: bool = False
@@ -69,36 +88,75 @@ class Trial:
         """The settings of the pipeline."""
         return replace(self.workload.settings, **self.changes)
 
-    def list_effects(self) -> tuple[Effect, ...]:
-        """Return the effects of a run that nothing interrupts."""
-        self.kept.restore()
-        with POINTS.counted():
+    def list_leftovers(self) -> tuple[Leftover, ...]:
+        """Return what a run leaves if it dies before, within or after each of its effects.
+
+        After an effect and before the next one the lake is the same, unless several threads have effects:
+        equal states are returned once.
+        """
+        self.lake.restore(self.begun)
+        found: dict[LakeState, Leftover] = {}
+
+        def keep(death: Death, effect: Effect) -> None:
+            is_torn = death.moment is Moment.WITHIN
+            state = self.lake.keep(path_of(effect.target) if is_torn else None)
+            found.setdefault(state, Leftover(death, effect, state))
+
+        with POINTS.counted(witness=keep):
             self._run(self.act)
-            return tuple(POINTS.effects)
+        return tuple(found.values())
 
-    def list_effects_of_recovery(self, death: Death) -> tuple[Effect, ...]:
-        """Return the effects of the recovery from a death."""
-        self.kept.restore()
-        self.die(self.act, death)
-        with POINTS.counted():
-            self._run(self.recover)
-            return tuple(POINTS.effects)
+    def survive(self, leftover: Leftover, *, has_checks: bool = True) -> Recovery:
+        """Recover from a death, and return what came of it."""
+        self.lake.restore(leftover.state)
+        return self._recovery(has_checks=has_checks)
 
-    def survive(self, *deaths: Death) -> Recovery:
-        """Die in the run and then in each recovery from it, recover, and return what came of it.
+    def survive_two(self, first: Death, second: float, *, has_checks: bool = True) -> Recovery:
+        """Die in the run, die again in the recovery, recover, and return what came of it.
+
+        Args:
+            first: where the run dies.
+            second: where the recovery dies, as a share of its effects between 0 and 1.
+            has_checks: whether all checks are made.
 
         Raises:
-            PointNotReached: one of the runs had fewer effects.
+            PointNotReached: the run had fewer effects.
         """
-        self.kept.restore()
-        for number, death in enumerate(deaths):
-            self.die(self.recover if number else self.act, death)
+        self.lake.restore(self.begun)
+        self.die(self.act, first)
+        left = self.lake.keep()
+        with POINTS.counted():
+            self._run(self.recover)
+            effects = tuple(POINTS.effects)
+        self.lake.restore(left)
+        if effects:
+            effect = effects[int(second * len(effects))]
+            self.die(self.recover, Death(effect.number, effect.moments[-1]))
+        return self._recovery(has_checks=has_checks)
+
+    def delete_orphans(self) -> tuple[int, list[str]]:
+        """Put every file that any death left into a lake that has recovered, and maintain it days later.
+
+        Returns:
+            how many files no metadata named, and what is wrong after they have been deleted.
+        """
+        self.lake.restore(self.begun)
+        self._run(self.recover)
+        self.lake.add_kept_files(age_s=LONG_AGO_S)
+        with opened_anew(self.settings) as pipeline:
+            orphans = unreferenced_files(pipeline.lake)
+            maintain_lake(pipeline, self.spark, thorough=True)
+            left = unreferenced_files(pipeline.lake) & orphans
+            faults = [*self.faults(pipeline), *self.failed_checks(pipeline)]
+            return len(orphans), [*(f"maintenance left {file}" for file in sorted(left)), *faults]
+
+    def _recovery(self, *, has_checks: bool) -> Recovery:
         begun = time.monotonic()
         self._run(self.recover)
         seconds = time.monotonic() - begun
-        with closing_source(self.settings) as pipeline:
-            faults = tuple(self.faults(pipeline))
-            return Recovery(seconds, len(unreferenced_files(pipeline.lake)), faults)
+        with opened_anew(self.settings) as pipeline:
+            faults = [*self.faults(pipeline), *(self.failed_checks(pipeline) if has_checks else ())]
+            return Recovery(seconds, len(unreferenced_files(pipeline.lake)), tuple(faults))
 
     def die(self, act: Act, death: Death) -> None:
         """Run something that dies.
@@ -137,11 +195,14 @@ class Trial:
         doubled = len(log) - len(log.group_by(list(LOG_KEY)).aggregate([]))
         if doubled:
             yield f"{doubled} changes are in the log twice"
+
+    def failed_checks(self, pipeline: Pipeline) -> Iterator[str]:
+        """Yield what the checks say that fail; each looks at the whole lake."""
         for name, text in failed_checks(pipeline, self.spark).items():
             yield f"check {name}: {text}"
 
     def _run(self, act: Act) -> None:
-        with closing_source(self.settings) as pipeline:
+        with opened_anew(self.settings) as pipeline:
             act(pipeline, self.spark)
 
     def _wait_for_spark(self) -> None:
@@ -152,16 +213,11 @@ class Trial:
                 time.sleep(0.01)
 
 
-class closing_source(closing[Pipeline]):  # noqa: N801  a context manager, named as Python names its own
-    """A pipeline as a new process opens it, whose source is closed at the end."""
-
-    def __init__(self, settings: PipelineSettings) -> None:
-        super().__init__(open_pipeline(settings))
-
-    def __exit__(self, *_error: object) -> None:
-        self.thing.source.close()
-
-
-def lake_folder(trial: Trial) -> Path:
-    """Return the folder of a trial's lake."""
-    return trial.kept.folder
+@contextmanager
+def opened_anew(settings: PipelineSettings) -> Iterator[Pipeline]:
+    """Provide a pipeline as a new process opens it, and close its source."""
+    pipeline = open_pipeline(settings)
+    try:
+        yield pipeline
+    finally:
+        pipeline.source.close()

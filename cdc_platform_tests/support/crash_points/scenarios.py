@@ -9,19 +9,27 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.pins import pin_cut, unpin_cut
 from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform_tests.support.crash_points.files import mortal_lake, watch_catalogs
 from cdc_platform_tests.support.crash_points.kept_lakes import KeptLake
-from cdc_platform_tests.support.crash_points.runs import Act, Trial, closing_source
+from cdc_platform_tests.support.crash_points.runs import Act, Trial, opened_anew
 from cdc_platform_tests.support.crash_points.spark_catalog import mortal_session
+from cdc_platform_tests.support.crash_points.workloads import (
+    changing_bank,
+    copied_bank,
+    refused_files,
+    refused_transactions,
+    widening_files,
+)
 from cdc_platform_tests.support.workload import WORKLOADS, Place, Workload
 
 PIPELINE: Final = "mortal"
@@ -62,20 +70,17 @@ class Scenario:
         lake = folder / "lake"
         lake.mkdir(parents=True)
         settings = mortal_lake(lake)
-        with mortal_session(spark, settings, folder) as session, self.source(_place(folder, settings)) as work:
+        place = Place(folder / "input", settings, PIPELINE, CHANGES)
+        with mortal_session(spark, settings, folder) as session, self.source(place) as work:
             for _ in range(self.cycles):
                 work.send()
-                with closing_source(replace(work.settings, **self.changes)) as pipeline:
+                with opened_anew(replace(work.settings, **self.changes)) as pipeline:
                     run_cycle(pipeline, session)
             if self.reads:
                 work.send()
                 work.finish()
-            kept = KeptLake.keep(lake, folder / "kept")
-            yield Trial(work, session, kept, self.act, self.changes, self.repeats)
-
-
-def _place(folder: Path, lake: LakeSettings) -> Place:
-    return Place(folder / "input", lake, PIPELINE, CHANGES)
+            kept = KeptLake(lake, folder / "pool")
+            yield Trial(work, session, kept, kept.keep(), self.act, self.changes, self.repeats)
 
 
 def workload(name: str) -> OpenWorkload:
@@ -102,6 +107,12 @@ def pin_and_expire(pipeline: Pipeline, spark: SparkSession) -> None:
     run_cycle(pipeline, spark)
     unpin_cut(pipeline.lake, spark, cut.cut)
     maintain_lake(pipeline, spark, thorough=True)
+
+
+def replay(pipeline: Pipeline, spark: SparkSession) -> None:
+    """Ask for the replay of all that lies in quarantine, and run the cycle that does it."""
+    replay_records(pipeline, QuarantineFilter())
+    run_cycle(pipeline, spark)
 
 
 SOURCES: Final[Mapping[str, tuple[str, str]]] = {
@@ -132,5 +143,14 @@ def _of_source(name: str) -> dict[str, Scenario]:
 
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {
-    f"{source}: {kind}": scenario for source in SOURCES for kind, scenario in _of_source(source).items()
+    **{f"{source}: {kind}": scenario for source in SOURCES for kind, scenario in _of_source(source).items()},
+    "spanner: copy": Scenario(copied_bank, cycles=0, changes={"copy_chunk_rows": 20, "copy_s": 0.0}),
+    "spanner: copy, by Spark": Scenario(
+        copied_bank, cycles=1, changes={"copy_chunk_rows": 20, "copy_s": 0.0, **BY_SPARK}
+    ),
+    "spanner: schema change": Scenario(changing_bank, cycles=1),
+    "datastream: schema change": Scenario(widening_files),
+    "datastream: replay": Scenario(refused_files, replay, repeats=True),
+    "debezium: replay": Scenario(refused_transactions, replay, repeats=True),
 }
+"""By source and kind."""
