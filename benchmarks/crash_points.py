@@ -61,20 +61,19 @@ def note_series(report: Report, name: str, series: Series) -> None:
 def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__ or "")
-    parser.add_argument("--only", default="", help="scenarios whose names have this text")
+    parser.add_argument("--only", nargs="+", choices=[*SCENARIOS], default=[*SCENARIOS], help="scenarios")
     parser.add_argument("--singly", type=int, default=60, help="most moments of a scenario; 0 means each")
     parser.add_argument("--pairs", type=int, default=4, help="pairs of deaths of each scenario")
     parser.add_argument("--checked-every", type=int, default=5, help="all checks run after one of so many")
     options = parser.parse_args()
     options.singly = options.singly or None
     report = Report("crash_points", options)
-    names = [name for name in SCENARIOS if options.only in name]
     every: list[Series] = []
     with open_session(SparkSettings(driver_memory="2g"), LakeSettings(str(options.work))) as spark:
         # What dead runs leave in Spark's log is of no interest.
         spark.sparkContext.setLogLevel("OFF")
         keep_classes(spark)
-        for name in names:
+        for name in options.only:
             every.append(run_scenario(name, spark, options))
             note_series(report, name, every[-1])
     wrong = sum(len(series.faults) for series in every)

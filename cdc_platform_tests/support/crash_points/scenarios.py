@@ -144,9 +144,9 @@ def _of_source(name: str) -> dict[str, Scenario]:
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {
     **{f"{source}: {kind}": scenario for source in SOURCES for kind, scenario in _of_source(source).items()},
-    "spanner: copy": Scenario(copied_bank, cycles=0, changes={"copy_chunk_rows": 20, "copy_s": 0.0}),
+    "spanner: copy": Scenario(copied_bank, cycles=0, changes={"copy_chunk_rows": 250, "copy_s": 0.0}),
     "spanner: copy, by Spark": Scenario(
-        copied_bank, cycles=1, changes={"copy_chunk_rows": 20, "copy_s": 0.0, **BY_SPARK}
+        copied_bank, cycles=1, changes={"copy_chunk_rows": 250, "copy_s": 0.0, **BY_SPARK}
     ),
     "spanner: schema change": Scenario(changing_bank, cycles=1),
     "datastream: schema change": Scenario(widening_files),
