@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from benchmarks.harness import Report, arguments
 from benchmarks.tables import open_session
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform_tests.java_options import shorten_starts
-from cdc_platform_tests.spark_fixtures import TEST_SPARK
+from cdc_platform.spark.frames.small import INTERPRETED, ONE_TASK
+from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS
 from cdc_platform_tests.support.crash_points.series import Extent, Series, run_series
 from cdc_platform_tests.support.java_classes import keep_classes
@@ -70,8 +70,9 @@ def main() -> None:
     options.singly = options.singly or None
     report = Report("crash_points", options)
     every: list[Series] = []
-    shorten_starts()
-    with open_session(TEST_SPARK, LakeSettings(str(options.work))) as spark:
+    # All that a cycle and its checks do here is little.
+    settings = SparkSettings(driver_memory="2g", conf={**INTERPRETED, **ONE_TASK})
+    with open_session(settings, LakeSettings(str(options.work))) as spark:
         # What dead runs leave in Spark's log is of no interest.
         spark.sparkContext.setLogLevel("OFF")
         keep_classes(spark)

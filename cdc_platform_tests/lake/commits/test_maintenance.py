@@ -44,9 +44,11 @@ def test_expiry_waits_where_a_snapshot_has_got_a_tag(
 def test_old_files_that_no_metadata_names_are_deleted(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Of the files of killed runs the old ones go, whatever they are; a commit under way keeps its files."""
-    table = Lake(session_lake, "orphaned").catalog.create_table("orphaned.t", ROWS.schema)
-    table.append(ROWS)
+    """Of the files of killed runs the old ones go; a commit under way keeps its files, and so do readers."""
+    few = {"write.metadata.previous-versions-max": "1"}
+    table = Lake(session_lake, "orphaned").catalog.create_table("orphaned.t", ROWS.schema, properties=few)
+    for _ in range(3):
+        table.append(ROWS)
     folder = Path(session_lake.path) / "orphaned" / "t"
     named = {path for path in folder.rglob("*") if path.is_file()}
     old = [folder / "data" / "old.parquet", folder / "metadata" / "00007-old.metadata.json"]
@@ -60,6 +62,6 @@ def test_old_files_that_no_metadata_names_are_deleted(
     before_micros = int((time.time() - 1.5 * DAY_S) * 1_000_000)
     assert delete_orphans(spark, table, before_micros) == len(old)
     assert {path for path in folder.rglob("*") if path.is_file()} == named | {young}
-    assert table.refresh().scan().to_arrow() == ROWS
+    assert len(table.refresh().scan().to_arrow()) == 3
     # No file of a young table is old: Spark is not asked.
     assert delete_orphans(spark, table, int((time.time() - 9 * DAY_S) * 1_000_000)) == 0
