@@ -53,7 +53,7 @@ class Scenario:
         cycles: so many whole cycles come before it.
         changes: settings of the pipeline.
         repeats: whether the user repeats the run before the pipeline catches up.
-        reads: whether there is input that the run before has not read.
+        reads: whether there is input that the cycles before have not read.
     """
 
     source: OpenWorkload
@@ -72,8 +72,10 @@ class Scenario:
         settings = mortal_lake(lake)
         place = Place(folder / "input", settings, PIPELINE, CHANGES)
         with mortal_session(spark, settings, folder) as session, self.source(place) as work:
-            for _ in range(self.cycles):
+            for left in reversed(range(self.cycles)):
                 work.send()
+                if not left and not self.reads:
+                    work.finish()
                 with opened_anew(replace(work.settings, **self.changes)) as pipeline:
                     run_cycle(pipeline, session)
             if self.reads:
