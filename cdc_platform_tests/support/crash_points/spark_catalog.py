@@ -1,12 +1,15 @@
 """Spark's side of crash points: a catalog in Java that asks this process before and after each effect."""
 
+import atexit
 import os
 import shutil
 import socketserver
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from threading import Thread
 from typing import Final
 
@@ -21,19 +24,21 @@ CATALOG_CLASS: Final = "MortalCatalog"
 SOURCE: Final = Path(__file__).with_name(f"{CATALOG_CLASS}.java")
 
 
-def build_jar(folder: Path) -> Path:
-    """Compile the catalog into a jar in a folder, and return it.
+@cache
+def build_jar() -> Path:
+    """Compile the catalog into a jar that lives as long as this process, and return it.
 
     Raises:
         CalledProcessError: the compiler refuses it.
     """
+    folder = Path(mkdtemp(prefix="crash-points-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     jars = [*Path(pyspark.__file__).parent.glob("jars/*.jar")]
     jars += [*Path.home().glob(".ivy2*/jars/org.apache.iceberg_iceberg-spark-runtime*.jar")]
-    classes, jar = folder / "classes", folder / "crash-points.jar"
     path = os.pathsep.join(map(str, jars))
-    subprocess.run(["javac", "-nowarn", "-cp", path, "-d", classes, SOURCE], check=True)
-    archive = shutil.make_archive(str(jar), "zip", classes)
-    return Path(archive).rename(jar)
+    subprocess.run(["javac", "-nowarn", "-cp", path, "-d", folder / "classes", SOURCE], check=True)
+    archive = shutil.make_archive(str(folder / "crash-points"), "zip", folder / "classes")
+    return Path(archive).rename(folder / "crash-points.jar")
 
 
 class _Answers(socketserver.StreamRequestHandler):
@@ -71,11 +76,11 @@ def mortal_session(spark: SparkSession, lake: LakeSettings, folder: Path) -> Ite
     Args:
         spark: a running session.
         lake: the lake.
-        folder: for the jar and the socket; its path is short, as sockets want it.
+        folder: for the socket; its path is short, as sockets want it.
     """
     address = folder / "points"
     session = spark.newSession()
-    session.sql(f"ADD JAR '{build_jar(folder)}'")
+    session.sql(f"ADD JAR '{build_jar()}'")
     for name, value in lake.spark_properties().items():
         session.conf.set(f"{CATALOG_PREFIX}.{name}", value)
     session.conf.set(CATALOG_PREFIX, CATALOG_CLASS)
