@@ -22,11 +22,13 @@ class Extent:
         in_pairs: so many runs that die, and whose recovery dies, both at random.
         checked_every: all checks run after the first of so many deaths; tables and log are compared after
             each.
+        is_maintained: whether maintenance deletes at the end what the deaths have left.
     """
 
     singly: int | None = None
     in_pairs: int = 0
     checked_every: int = 5
+    is_maintained: bool = True
 
 
 @dataclass
@@ -80,8 +82,9 @@ def run_series(trial: Trial, extent: Extent, chance: random.Random) -> Series:
             continue
         series.pairs += 1
         series.add(f"{first}, then in the recovery", recovery, 2, is_checked=True)
-    series.deleted_orphans, left = trial.delete_orphans()
-    series.faults += left
+    if extent.is_maintained:
+        series.deleted_orphans, left = trial.delete_orphans()
+        series.faults += left
     series.seconds = time.monotonic() - begun
     return series
 
