@@ -155,7 +155,7 @@ def _list_chores(upkeep: Upkeep) -> list[Chore]:
             for name in (*_rolling_tables(pipeline), LINEAGE)
         ),
         # Seldom written, they are never due.
-        *(Chore(name, 0, partial(_clean_seldom, name)) for name in SELDOM),
+        *(Chore(name, 0, partial(_clean_seldom, name)) for name in (SELDOM if upkeep.is_thorough else ())),
     ]
 
 
