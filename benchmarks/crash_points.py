@@ -63,8 +63,8 @@ def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--only", nargs="+", choices=[*SCENARIOS], default=[*SCENARIOS], help="scenarios")
-    parser.add_argument("--singly", type=int, default=60, help="most moments of a scenario; 0 means each")
-    parser.add_argument("--pairs", type=int, default=4, help="pairs of deaths of each scenario")
+    parser.add_argument("--singly", type=int, default=35, help="most moments of a scenario; 0 means each")
+    parser.add_argument("--pairs", type=int, default=3, help="pairs of deaths of each scenario")
     parser.add_argument("--checked-every", type=int, default=5, help="all checks run after one of so many")
     options = parser.parse_args()
     options.singly = options.singly or None
