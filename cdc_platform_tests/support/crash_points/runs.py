@@ -122,7 +122,7 @@ class Trial:
             has_checks: whether all checks are made.
 
         Raises:
-            PointNotReached: the run had fewer effects.
+            PointNotReached: one of the runs had fewer effects.
         """
         self.lake.restore(self.begun)
         self.die(self.act, first)
@@ -131,9 +131,10 @@ class Trial:
             self._run(self.recover)
             effects = tuple(POINTS.effects)
         self.lake.restore(left)
-        if effects:
-            effect = effects[int(second * len(effects))]
-            self.die(self.recover, Death(effect.number, effect.moments[-1]))
+        if not effects:
+            raise PointNotReached(f"the recovery from {first} has no effect")
+        effect = effects[int(second * len(effects))]
+        self.die(self.recover, Death(effect.number, effect.moments[-1]))
         return self._recovery(has_checks=has_checks)
 
     def delete_orphans(self) -> tuple[int, list[str]]:
