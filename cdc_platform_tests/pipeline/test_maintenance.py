@@ -165,10 +165,11 @@ def test_maintenance_deletes_old_metadata_files(spark: "SparkSession", session_l
         {"minor_every_cycles": 0},  # never due
         {"expire_every_cycles": 0},
         {"keep_snapshots": 1},  # the mark of the newest cycle could expire
+        {"keep_orphans_s": 3600},  # a commit under way could lose its files
     ],
 )
-def test_settings_that_would_lose_progress_are_refused(changes: dict[str, int]) -> None:
-    """Progress is kept in snapshots, so some of them always stay."""
+def test_settings_that_would_lose_something_are_refused(changes: dict[str, int]) -> None:
+    """Progress is kept in snapshots, so some of them always stay; so do young files."""
     with pytest.raises(SettingError, match="maintenance"):
         MaintenanceSettings(**changes)
 

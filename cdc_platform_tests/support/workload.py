@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.model.schema.table_options import DELETED, TableOptions
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.opened.source import SourceSettings
@@ -132,9 +132,11 @@ def needs_broker(name: str) -> bool:
 
 
 def stored_rows(pipeline: Pipeline, table: str, columns: Iterable[str]) -> Rows:
-    """Return the rows of a table of the lake by some columns."""
+    """Return the living rows of a table of the lake by some columns."""
     names = tuple(columns)
-    return Counter(tuple(row[name] for name in names) for row in rows_of(pipeline, table))
+    return Counter(
+        tuple(row[name] for name in names) for row in rows_of(pipeline, table) if not row.get(DELETED)
+    )
 
 
 def describe_difference(table: str, expected: Rows, actual: Rows) -> list[str]:

@@ -1,6 +1,7 @@
 """The lake's files as pyiceberg reads them: a missing one is reported as damage, with its name."""
 
-from pyiceberg.io import InputFile, InputStream
+from pyarrow.fs import FileSelector
+from pyiceberg.io import FileIO, InputFile, InputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.serializers import Compressor
 
@@ -37,3 +38,20 @@ class LakeFiles(PyArrowFileIO):
         file = super().new_input(location)
         system, path, buffered = file._filesystem, file._path, file._buffer_size  # noqa: SLF001  known from nothing else
         return LakeFile(location, path, system, buffered)
+
+
+def has_files_before(io: FileIO, folder: str, before_micros: int) -> bool:
+    """Return whether a folder, or one below it, has a file that was last written before a moment.
+
+    Args:
+        io: the access to the folder; True for one that cannot list files.
+        folder: its location.
+        before_micros: the moment.
+    """
+    if not isinstance(io, PyArrowFileIO):
+        return True
+    scheme, netloc, path = io.parse_location(folder, io.properties)
+    files = io.fs_by_scheme(scheme, netloc).get_file_info(
+        FileSelector(path, allow_not_found=True, recursive=True)
+    )
+    return any(file.mtime_ns is not None and file.mtime_ns < before_micros * 1000 for file in files)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import PurePosixPath
 from typing import Final
 
 from pyiceberg.table import Table
@@ -9,8 +10,11 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
+from cdc_platform.lake.catalog.files import has_files_before
 from cdc_platform.lake.catalog.lake_settings import CATALOG
 from cdc_platform.lake.commits.commits import BRANCH, MAIN
+from cdc_platform.lake.commits.metadata_files import delete_files, list_unlogged
+from cdc_platform.model.base.timestamps import to_datetime
 
 NEVER: Final = 2_147_483_647
 NAMED_SIGN: Final = "Still referenced by refs"
@@ -103,3 +107,26 @@ def expire_snapshots(spark: SparkSession, table: str, snapshot_ids: Sequence[int
             return 0
         raise
     return sum(int(count or 0) for count in row)
+
+
+def delete_orphans(spark: SparkSession, table: Table, before_micros: int) -> int:
+    """Delete the files that none of a table's metadata names, and return how many were deleted.
+
+    Runs that were killed have left them. Old metadata files stay: `delete_old_metadata` deletes them.
+
+    Args:
+        spark: session that does the work.
+        table: the table as it is now.
+        before_micros: younger files stay, since a commit names its files last; a day ago at the latest.
+    """
+    if not has_files_before(table.io, table.location(), before_micros):
+        return 0
+    moment = to_datetime(before_micros).isoformat(sep=" ")
+    found = spark.sql(
+        f"CALL {CATALOG}.system.remove_orphan_files(table => '{'.'.join(table.name())}', "
+        f"older_than => TIMESTAMP '{moment}', prefix_listing => true, dry_run => true)"
+    ).collect()
+    # Iceberg takes old metadata files for orphans, too.
+    kept = {PurePosixPath(path).name for path in list_unlogged(table)}
+    orphans = [row[0] for row in found if PurePosixPath(row[0]).name not in kept]
+    return delete_files(table.io, orphans)

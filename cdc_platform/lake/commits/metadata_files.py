@@ -1,7 +1,7 @@
 """Metadata files of a table: Iceberg's log names the newest; maintenance deletes older ones by age."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -76,16 +76,23 @@ def delete_old_metadata(table: Table, before_micros: int) -> int:
         before_micros: files that were replaced at this time or later stay.
     """
     old = (path for path, replaced_ms in _unlogged(table) if replaced_ms * 1000 < before_micros)
-    there = [*_existing(table.io, old)]
-    for number, path in enumerate(reversed(there)):
+    return delete_files(table.io, [*_existing(table.io, old)][::-1])
+
+
+def delete_files(io: FileIO, paths: Sequence[str]) -> int:
+    """Delete files in their order, and return how many were deleted; the first that cannot be is the last."""
+    for number, path in enumerate(paths):
         try:
-            table.io.delete(path)
+            io.delete(path)
         except OSError as error:
-            LOGGER.warning(
-                "A metadata file could not be deleted; the next maintenance tries again. %s", error
-            )
+            LOGGER.warning("A file could not be deleted; the next maintenance tries again. %s", error)
             return number
-    return len(there)
+    return len(paths)
+
+
+def list_unlogged(table: Table) -> Iterator[str]:
+    """Yield the metadata files before those in the table's log that are there, newest first."""
+    return _existing(table.io, (path for path, _ in _unlogged(table)))
 
 
 def _existing(io: FileIO, paths: Iterable[str]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.source import SourceSettings
 from cdc_platform.spark.session.spark_settings import SparkSettings
 
+DAY_S: Final = 24 * 3600.0
 KEPT_SNAPSHOTS_MIN: Final = 10
 """Compaction puts a few snapshots on top of the one that carries the newest cycle."""
 
@@ -34,7 +35,7 @@ class MaintenanceSettings:
     ] = 600.0
     keep_snapshots_s: Annotated[
         float, Described("Seconds for which a cut can stay readable; a pinned one stays for ever.")
-    ] = 24 * 3600.0
+    ] = DAY_S
     keep_snapshots: Annotated[
         int, Described("Number of the newest snapshots that stay whatever their age.")
     ] = 50
@@ -45,6 +46,13 @@ class MaintenanceSettings:
             "that an engine that was given its path can finish."
         ),
     ] = 3600.0
+    keep_orphans_s: Annotated[
+        float,
+        Described(
+            "Least seconds for which a file stays that no metadata names, as a killed run leaves it: more "
+            "than a day, since a commit names its files last."
+        ),
+    ] = 3 * DAY_S
     major_deleted_fraction: Annotated[
         float, Described("Share of deleted rows above which a table's large files are rewritten.")
     ] = 0.2
@@ -52,6 +60,12 @@ class MaintenanceSettings:
     def __post_init__(self) -> None:
         if self.minor_every_cycles < 1 or self.expire_every_cycles < 1:
             raise SettingError("maintenance", "needs at least one cycle between two of its runs")
+        if self.keep_orphans_s <= DAY_S:
+            raise SettingError(
+                "maintenance.keep_orphans_s",
+                f"must be more than a day, {DAY_S:.0f}, or maintenance could delete the files of a commit "
+                f"under way, but is: {self.keep_orphans_s}",
+            )
         if self.keep_snapshots < KEPT_SNAPSHOTS_MIN:
             raise SettingError(
                 "maintenance.keep_snapshots",

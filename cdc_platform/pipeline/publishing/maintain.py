@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, RAW, READ
+from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, RAW, READ, SELDOM
 from cdc_platform.lake.commits.commits import (
     BRANCH,
     CYCLE,
@@ -24,7 +24,7 @@ from cdc_platform.lake.commits.commits import (
     number_of,
     read_mark,
 )
-from cdc_platform.lake.commits.maintenance import compact_all_files, compact_small_files
+from cdc_platform.lake.commits.maintenance import compact_all_files, compact_small_files, delete_orphans
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.cached_values import cached_value
@@ -56,7 +56,7 @@ ROLLING_PATIENCE: Final = 4
 class MaintenanceOutcome:
     """Numbers of files that each kind of compaction rewrote, and that expiry deleted.
 
-    Old metadata files count among those that expiry has deleted.
+    Old metadata files count among those that expiry has deleted, and so do the files of killed runs.
     """
 
     minor_files: int = 0
@@ -93,6 +93,11 @@ class Upkeep:
         """Delete a table's old metadata files, and return how many."""
         keep_micros = int(self.pipeline.settings.maintenance.keep_metadata_s * 1_000_000)
         return delete_old_metadata(table, self.now_micros - keep_micros)
+
+    def delete_orphans(self, table: Table) -> int:
+        """Delete what killed runs have left of a table if the maintenance is thorough; return how many."""
+        keep_micros = int(self.pipeline.settings.maintenance.keep_orphans_s * 1_000_000)
+        return delete_orphans(self.spark, table, self.now_micros - keep_micros) if self.is_thorough else 0
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,8 @@ def _list_chores(upkeep: Upkeep) -> list[Chore]:
             Chore(name, _urgency_of_own(upkeep, name), partial(_maintain_own, name))
             for name in (*_rolling_tables(pipeline), LINEAGE)
         ),
+        # Seldom written, they are never due.
+        *(Chore(name, 0, partial(_clean_seldom, name)) for name in (SELDOM if upkeep.is_thorough else ())),
     ]
 
 
@@ -211,7 +218,13 @@ def _maintain_merged(table: str, upkeep: Upkeep) -> MaintenanceOutcome:
         upkeep.now_micros,
         thorough=upkeep.is_thorough,
     )
-    return MaintenanceOutcome(minor, major, expired + upkeep.delete_metadata(load_table(pipeline, table)))
+    stored = load_table(pipeline, table)
+    expired += upkeep.delete_metadata(stored) + upkeep.delete_orphans(stored)
+    return MaintenanceOutcome(minor, major, expired)
+
+
+def _clean_seldom(name: str, upkeep: Upkeep) -> MaintenanceOutcome:
+    return MaintenanceOutcome(expired_files=upkeep.delete_orphans(upkeep.pipeline.lake.system_table(name)))
 
 
 def _maintain_own(name: str, upkeep: Upkeep) -> MaintenanceOutcome:
@@ -225,7 +238,8 @@ def _maintain_own(name: str, upkeep: Upkeep) -> MaintenanceOutcome:
         small_file_bytes = pipeline.settings.maintenance.small_file_bytes
         minor = compact_small_files(spark, f"{pipeline.lake.system_namespace}.{name}", small_file_bytes)
     expired = expire_own(pipeline, spark, name, upkeep.now_micros, thorough=upkeep.is_thorough)
-    expired += upkeep.delete_metadata(pipeline.lake.system_table(name))
+    stored = pipeline.lake.system_table(name)
+    expired += upkeep.delete_metadata(stored) + upkeep.delete_orphans(stored)
     return MaintenanceOutcome(minor_files=minor, expired_files=expired)
 
 

@@ -1,19 +1,23 @@
-"""Expiry of snapshots, whatever else happens to the table meanwhile."""
+"""Expiry of snapshots, whatever else happens to the table meanwhile, and of files that belong to none."""
 
-from typing import TYPE_CHECKING
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pytest
 
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expendable
+from cdc_platform.lake.commits.maintenance import delete_orphans, expire_snapshots, find_expendable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FAR = 2**62
 ROWS = pa.table({"id": [1]})
+DAY_S: Final = 24 * 3600
 
 
 @pytest.mark.integration
@@ -34,3 +38,30 @@ def test_expiry_waits_where_a_snapshot_has_got_a_tag(
     assert expire_snapshots(spark, "expiring.t", (first, third)) > 0
     left = {snapshot.snapshot_id for snapshot in table.refresh().metadata.snapshots}
     assert {first, second, third} & left == {second}
+
+
+@pytest.mark.integration
+def test_old_files_that_no_metadata_names_are_deleted(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Of the files of killed runs the old ones go; a commit under way keeps its files, and so do readers."""
+    few = {"write.metadata.previous-versions-max": "1"}
+    table = Lake(session_lake, "orphaned").catalog.create_table("orphaned.t", ROWS.schema, properties=few)
+    for _ in range(3):
+        table.append(ROWS)
+    folder = Path(session_lake.path) / "orphaned" / "t"
+    named = {path for path in folder.rglob("*") if path.is_file()}
+    old = [folder / "data" / "old.parquet", folder / "metadata" / "00007-old.metadata.json"]
+    young = folder / "data" / "young.parquet"
+    for file in (*old, young):
+        file.write_bytes(b"half a file")
+    two_days_ago = time.time() - 2 * DAY_S
+    for file in (*named, *old):
+        os.utime(file, (two_days_ago, two_days_ago))
+
+    before_micros = int((time.time() - 1.5 * DAY_S) * 1_000_000)
+    assert delete_orphans(spark, table, before_micros) == len(old)
+    assert {path for path in folder.rglob("*") if path.is_file()} == named | {young}
+    assert len(table.refresh().scan().to_arrow()) == 3
+    # No file of a young table is old: Spark is not asked.
+    assert delete_orphans(spark, table, int((time.time() - 9 * DAY_S) * 1_000_000)) == 0

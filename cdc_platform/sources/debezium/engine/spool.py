@@ -90,6 +90,8 @@ class Spool:
         The caller says by it that the lake has these events.
         """
         files = self.files()
+        if not files:
+            return 0
         ends = [file.first_offset for file in files[1:]] + [self.next_offset()]
         obsolete = [file for file, end in zip(files, ends, strict=True) if end <= offset_exclusive]
         if obsolete:

@@ -8,6 +8,8 @@ import pytest
 
 from cdc_platform.errors import SettingError, SlotInUse, SpoolUnusable
 from cdc_platform.sources.debezium.engine.spool import Spool, SpoolFile
+from cdc_platform_tests.support.crash_points.local_files import dying_in
+from cdc_platform_tests.support.crash_points.points import POINTS, Death, Died, Moment
 
 SOURCE = {"database": "shop", "slot": "s", "topic_prefix": "cdc"}
 EVENT = '"topic":"cdc.public.t","key":{{"id":{0}}},"value":{{"n":1.10}},"headers":{{}}'
@@ -139,6 +141,52 @@ def test_the_copy_of_the_offsets_is_whole(tmp_path: Path) -> None:
         spool.offsets.write_bytes(b"position")
         writer.keep_offsets()
     assert spool.offsets_copy.read_bytes() == b"position"
+
+
+class Capture:
+    """An engine that sends again what it has not acknowledged, and a reader that deletes what it has."""
+
+    def __init__(self, folder: Path) -> None:
+        self.spool = Spool(folder / "spool")
+        self.read: dict[int, str] = {}
+
+    def run(self) -> None:
+        """Send three batches of two events, each with the engine's file of offsets, and read them."""
+        with self.spool.opened(SOURCE) as writer:
+            while (sent := self._acknowledged()) < 6:
+                writer.write([EVENT.format(number) for number in range(sent, sent + 2)], 0)
+                self.spool.offsets.write_text(str(sent + 2))
+                writer.keep_offsets()
+                self._read()
+        self._read()
+
+    def _acknowledged(self) -> int:
+        offsets = [self.spool.offsets, self.spool.offsets_copy]
+        texts = [file.read_text() for file in offsets if file.exists()]
+        return int(next((text for text in texts if text), "0"))
+
+    def _read(self) -> None:
+        for file in self.spool.files(len(self.read)):
+            for line in file.lines():
+                event = json.loads(line)
+                assert self.read.setdefault(event["offset"], event["key"]["id"]) == event["key"]["id"]
+        self.spool.delete_before(len(self.read))
+
+
+def test_a_death_at_any_file_of_a_spool_loses_nothing(tmp_path: Path) -> None:
+    """Whatever file is not made, renamed or removed any more, offsets have no gap, and all events come."""
+    whole = Capture(tmp_path / "whole")
+    with dying_in(tmp_path, None):
+        whole.run()
+        effects = len(POINTS.effects)
+    assert effects > 20
+    for number in range(1, effects + 1):
+        capture = Capture(tmp_path / str(number))
+        with dying_in(tmp_path, Death(number, Moment.BEFORE)), pytest.raises(Died):
+            capture.run()
+        capture.run()
+        assert sorted(capture.read) == list(range(len(capture.read)))
+        assert list(dict.fromkeys(capture.read[offset] for offset in sorted(capture.read))) == [*range(6)]
 
 
 def test_a_spool_is_its_owners_alone(tmp_path: Path) -> None:

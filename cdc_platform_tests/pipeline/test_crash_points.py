@@ -1,0 +1,96 @@
+"""Processes that die at each durable effect, and at the effects of the recovery: nothing is lost or doubled.
+
+`python -m benchmarks.crash_points` does the same for every source and every kind of cycle.
+"""
+
+import os
+import random
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import fact, head
+from cdc_platform_tests.support.crash_points.points import POINTS, Death, Died, EffectKind, Moment
+from cdc_platform_tests.support.crash_points.runs import opened_anew
+from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS
+from cdc_platform_tests.support.crash_points.series import Extent, run_series
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+EXTENTS: Final = {
+    "spanner: copy": Extent(singly=5, checked_every=5, is_maintained=False),
+    "spanner: schema change": Extent(singly=32, in_pairs=1, checked_every=32, is_maintained=False),
+    "datastream: history": Extent(singly=30, checked_every=30),
+    "debezium: replay": Extent(singly=35, checked_every=35, is_maintained=False),
+}
+"""About a hundred deaths."""
+
+
+@pytest.fixture
+def folder() -> "Iterator[Path]":
+    """A folder whose path is short enough for a socket."""
+    if shutil.which("javac") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("javac is missing; install a JDK of Java 17")
+        pytest.skip("Spark's catalog with crash points has to be compiled, and javac is missing")
+    with TemporaryDirectory(prefix="crash-") as path:
+        yield Path(path)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", EXTENTS)
+def test_a_death_at_any_effect_loses_and_doubles_nothing(
+    spark: "SparkSession", folder: Path, name: str
+) -> None:
+    """The next process finishes what was begun, and maintenance deletes what the deaths have left."""
+    with SCENARIOS[name].open(spark, folder) as trial:
+        series = run_series(trial, EXTENTS[name], random.Random(name))  # noqa: S311  no secret
+    assert series.faults == []
+    assert series.deaths >= (EXTENTS[name].singly or 0)
+    assert (series.deleted_orphans > 0) == EXTENTS[name].is_maintained
+
+
+@pytest.mark.integration
+def test_what_a_death_has_damaged_is_noticed(spark: "SparkSession", folder: Path) -> None:
+    """A log that lacks a commit, and one that has it twice, differ from what was sent."""
+    with SCENARIOS["spanner: ordinary"].open(spark, folder) as trial:
+        trial.lake.restore(trial.list_leftovers()[-1].state)
+        with opened_anew(trial.settings) as pipeline:
+            assert list(trial.faults(pipeline)) == []
+            log = pipeline.lake.system_table(LOG)
+            newest = head(log)
+            assert newest is not None
+            cycle = fact(newest, "cdc.cycle")
+            rows = log.scan(row_filter=f"cycle = {cycle}").to_arrow()
+            log.append(rows)
+            assert any("twice" in fault for fault in trial.faults(pipeline))
+            log.refresh().delete(f"cycle = {cycle}")
+            assert list(trial.faults(pipeline)) != []
+
+
+def test_a_run_that_died_has_no_further_effect() -> None:
+    """Each effect of a dead run is refused, also in clean-up code, and the next run begins anew."""
+    effects: list[str] = []
+
+    def run() -> None:
+        try:
+            for name in "abc":
+                POINTS.have(EffectKind.COMMIT, name, lambda name=name: effects.append(name))  # type: ignore[misc]  # a default
+        finally:
+            POINTS.have(EffectKind.DELETE, "z", lambda: effects.append("z"))
+
+    for moment, expected in ((Moment.BEFORE, ["a"]), (Moment.AFTER, ["a", "b"])):
+        effects.clear()
+        with POINTS.counted(Death(2, moment)), pytest.raises(Died):
+            run()
+        assert expected == effects
+    with POINTS.counted():
+        run()
+    assert effects == ["a", "b", "a", "b", "c", "z"]

@@ -1,0 +1,89 @@
+"""The lake's files as pyiceberg writes them, each write and deletion a crash point."""
+
+import os
+from pathlib import Path
+from typing import Any, Final, Self
+
+from pyiceberg.io import InputFile, OutputFile
+from pyiceberg.io.pyarrow import PyArrowFile
+from sqlalchemy import event
+from sqlalchemy.orm import Session
+
+from cdc_platform.lake.catalog.files import LakeFiles
+from cdc_platform.lake.catalog.lake_settings import BUSY_TIMEOUT_S, LakeSettings
+from cdc_platform_tests.support.crash_points.points import POINTS, EffectKind
+
+NUMBER: Final = "crash point"
+CATALOG_ROW: Final = "the catalog, by pyiceberg"
+
+
+class MortalFiles(LakeFiles):
+    """Opens the lake's files as the platform does."""
+
+    def new_output(self, location: str) -> PyArrowFile:
+        """Return a file that can be written."""
+        file = super().new_output(location)
+        system, path, buffered = file._filesystem, file._path, file._buffer_size  # noqa: SLF001  known from nothing else
+        return _MortalFile(location, path, system, buffered)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file."""
+        path = location if isinstance(location, str) else location.location
+        POINTS.have(EffectKind.DELETE, path, lambda: super(MortalFiles, self).delete(location))
+
+
+class _MortalFile(PyArrowFile):
+    def create(self, overwrite: bool = False) -> Any:
+        number = POINTS.before(EffectKind.WRITE, self.location)
+        return _MortalStream(super().create(overwrite), number, Path(self._path))
+
+
+class _MortalStream:
+    """A file that is written, as Python's libraries and pyarrow use it."""
+
+    def __init__(self, stream: Any, number: int, path: Path) -> None:
+        self._stream, self._number, self._path = stream, number, path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def close(self) -> None:
+        """Close the file, or leave half of it."""
+        if self._stream.closed:
+            return
+        self._stream.close()
+        if POINTS.is_torn(self._number):
+            os.truncate(self._path, self._path.stat().st_size // 2)
+        POINTS.after(self._number)
+
+
+def _before_commit(session: Session) -> None:
+    session.info[NUMBER] = POINTS.before(EffectKind.COMMIT, CATALOG_ROW)
+
+
+def _after_commit(session: Session) -> None:
+    POINTS.after(session.info[NUMBER])
+
+
+def watch_catalogs() -> None:
+    """Make each commit of a SQL catalog of pyiceberg in this process a crash point."""
+    if not event.contains(Session, "before_commit", _before_commit):
+        event.listen(Session, "before_commit", _before_commit)
+        event.listen(Session, "after_commit", _after_commit)
+
+
+def mortal_lake(folder: Path) -> LakeSettings:
+    """Return the settings of a lake in a folder whose effects are crash points."""
+    files = f"{MortalFiles.__module__}.{MortalFiles.__qualname__}"
+    catalog = {
+        "type": "sql",
+        "uri": f"sqlite:///{folder / 'catalog.db'}?timeout={BUSY_TIMEOUT_S}",
+        "py-io-impl": files,
+    }
+    return LakeSettings(str(folder), catalog)

@@ -1,0 +1,40 @@
+"""Files of a lake that no metadata names: what runs that died have left."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
+from pyiceberg.table import Table
+
+from cdc_platform.lake.catalog.lake import Lake, own_tables
+from cdc_platform.lake.catalog.lake_settings import local_folder
+from cdc_platform_tests.support.crash_points.points import path_of
+
+
+def unreferenced_files(lake: Lake) -> set[Path]:
+    """Return the files of a local lake's pipeline that no snapshot or metadata log of its tables names."""
+    folder = local_folder(lake.settings.path)
+    assert folder is not None
+    own = [lake.system_table(name) for name in own_tables(hands_out_events=lake.hands_out_events)]
+    merged = [lake.table(name) for name in lake.table_names()]
+    named = {path for table in [*own, *merged] if table is not None for path in _named_files(table)}
+    places = [folder / lake.pipeline, folder / lake.system_namespace]
+    # Hadoop's checksums belong to the files beside them.
+    there = {
+        path for place in places for path in place.rglob("*") if path.is_file() and path.suffix != ".crc"
+    }
+    return there - named
+
+
+def _named_files(table: Table) -> Iterator[Path]:
+    yield path_of(table.metadata_location)
+    yield from (path_of(entry.metadata_file) for entry in table.metadata.metadata_log)
+    manifests = dict[str, ManifestFile]()
+    for snapshot in table.metadata.snapshots:
+        yield path_of(snapshot.manifest_list)
+        manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)}
+    for path, manifest in manifests.items():
+        yield path_of(path)
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
+            if entry.status != ManifestEntryStatus.DELETED:
+                yield path_of(entry.data_file.file_path)

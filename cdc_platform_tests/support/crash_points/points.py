@@ -1,0 +1,180 @@
+"""Durable effects as numbered points: what a process does to a lake, and where it dies."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from threading import Lock
+from typing import Final, TypeVar
+
+
+class Died(BaseException):
+    """The process ended here: nothing in the product catches it, and no effect follows it."""
+
+
+class EffectKind(Enum):
+    """Kind of a durable effect."""
+
+    WRITE = "write"
+    """A file appears: it can be written in part."""
+    DELETE = "delete"
+    """A file disappears."""
+    COMMIT = "commit"
+    """A row of the catalog names another metadata file: a commit, a moved branch, a new table."""
+    DROP = "drop"
+    """A row of the catalog disappears."""
+
+
+class Moment(Enum):
+    """When a process dies at an effect."""
+
+    BEFORE = "before"
+    """The effect has not happened."""
+    WITHIN = "within"
+    """Half of the file is there."""
+    AFTER = "after"
+    """The effect has happened, and nobody knows of it."""
+
+
+@dataclass(frozen=True)
+class Death:
+    """One death: the number of an effect, counted from 1, and the moment at it."""
+
+    number: int
+    moment: Moment
+
+
+@dataclass(frozen=True)
+class Effect:
+    """An effect that a run had, or was about to have."""
+
+    number: int
+    kind: EffectKind
+    target: str
+    """Path of the file, or name of the table in the catalog."""
+    moments: tuple[Moment, ...]
+    """The moments at which a process can die at it."""
+
+
+ResultT = TypeVar("ResultT")
+Witness = Callable[[Death, Effect], object]
+"""Receives a moment, and the effect that it belongs to."""
+
+
+@dataclass
+class CrashPoints:
+    """Numbers the effects of a run, whichever library and thread has them, and ends the run at one of them.
+
+    Once a run has died, every further effect is refused: what product code does in a `finally` block or an
+    `except` clause reaches the lake no more than after `kill -9`.
+    """
+
+    effects: list[Effect] = field(default_factory=list)
+    death: Death | None = None
+    is_dead: bool = False
+    witness: Witness | None = None
+    """Is called at each moment at which the run could die; no other effect happens meanwhile."""
+    _lock: Lock = field(default_factory=Lock)
+
+    def before(self, kind: EffectKind, target: str) -> int:
+        """Number an effect that is about to happen, and return its number.
+
+        Raises:
+            Died: the run ends before it.
+        """
+        with self._lock:
+            self._refuse()
+            moments = tuple(Moment) if kind is EffectKind.WRITE else (Moment.BEFORE, Moment.AFTER)
+            number = self._add(kind, target, moments)
+            self._die_at(Death(number, Moment.BEFORE))
+            return number
+
+    def is_torn(self, number: int) -> bool:
+        """Return whether the run ends in the middle of an effect; the caller leaves half of it."""
+        with self._lock:
+            self._witness(Death(number, Moment.WITHIN))
+            if self.death != Death(number, Moment.WITHIN) or self.is_dead:
+                return False
+            self.is_dead = True
+            return True
+
+    def after(self, number: int) -> None:
+        """Note that an effect has happened.
+
+        Raises:
+            Died: the run ends after it, or has ended.
+        """
+        with self._lock:
+            self._refuse()
+            self._die_at(Death(number, Moment.AFTER))
+
+    def done(self, kind: EffectKind, target: str) -> None:
+        """Number an effect that has happened already; the end of the effect before it is its beginning.
+
+        Raises:
+            Died: the run ends after it, or has ended.
+        """
+        with self._lock:
+            self._refuse()
+            number = self._add(kind, target, (Moment.AFTER,))
+            self._die_at(Death(number, Moment.AFTER))
+
+    def have(self, kind: EffectKind, target: str, act: Callable[[], ResultT]) -> ResultT:
+        """Have an effect that happens at once or not at all."""
+        number = self.before(kind, target)
+        result = act()
+        self.after(number)
+        return result
+
+    @contextmanager
+    def counted(self, death: Death | None = None, witness: Witness | None = None) -> Iterator[None]:
+        """Number the effects of the context anew; the run that has them dies where it is told to."""
+        self.effects, self.death, self.is_dead, self.witness = [], death, False, witness
+        try:
+            yield
+        finally:
+            self.death, self.is_dead, self.witness = None, False, None
+
+    def _add(self, kind: EffectKind, target: str, moments: tuple[Moment, ...]) -> int:
+        number = len(self.effects) + 1
+        self.effects.append(Effect(number, kind, target, moments))
+        return number
+
+    def _refuse(self) -> None:
+        if self.is_dead:
+            raise Died
+
+    def _witness(self, death: Death) -> None:
+        if self.witness is not None:
+            self.witness(death, self.effects[death.number - 1])
+
+    def _die_at(self, death: Death) -> None:
+        self._witness(death)
+        if self.death == death:
+            self.is_dead = True
+            raise Died
+
+
+POINTS: Final = CrashPoints()
+"""The points of this process: pyiceberg makes its file access by the name of a class, and so finds them."""
+
+
+def path_of(location: str) -> Path:
+    """Return the path of a file that Java or Python names."""
+    return Path("/" + location.removeprefix("file:").lstrip("/"))
+
+
+def describe(effect: Effect, lake: Path) -> str:
+    """Return an effect in words, without what differs from run to run."""
+    place = str(path_of(effect.target)) if "/" in effect.target else effect.target
+    place = place.removeprefix(f"{lake}/")
+    table, _, file = place.partition("/metadata/")
+    name = f"{table}: {_file_kind(file)}" if file else place.partition("/data/")[0]
+    return f"{effect.kind.value} {name}"
+
+
+def _file_kind(file: str) -> str:
+    if file.endswith(".json"):
+        return "metadata file"
+    return "manifest list" if file.startswith("snap-") else "manifest"

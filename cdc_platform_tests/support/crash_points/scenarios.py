@@ -1,0 +1,158 @@
+"""Kinds of cycles in which a process dies, each upon a lake of its own."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.state.pins import pin_cut, unpin_cut
+from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.model.stream.quarantined_records import QuarantineFilter
+from cdc_platform.pipeline.cycle import run_cycle
+from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.on_demand.replay import replay_records
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
+from cdc_platform.pipeline.publishing.maintain import maintain_lake
+from cdc_platform_tests.support.crash_points.files import mortal_lake, watch_catalogs
+from cdc_platform_tests.support.crash_points.kept_lakes import KeptLake
+from cdc_platform_tests.support.crash_points.runs import Act, Trial, opened_anew
+from cdc_platform_tests.support.crash_points.spark_catalog import mortal_session
+from cdc_platform_tests.support.crash_points.workloads import (
+    changing_bank,
+    copied_bank,
+    refused_files,
+    refused_transactions,
+    widening_files,
+)
+from cdc_platform_tests.support.workload import WORKLOADS, Place, Workload
+
+PIPELINE: Final = "mortal"
+CHANGES: Final = 20
+"""Of each cycle."""
+IMPATIENT: Final = MaintenanceSettings(
+    keep_every_cut_s=0, keep_snapshots_s=0, keep_snapshots=10, keep_metadata_s=0, expire_every_cycles=1
+)
+"""Maintenance that leaves of a few cycles no more than it must."""
+
+OpenWorkload = Callable[[Place], AbstractContextManager[Workload]]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A kind of cycle of one source.
+
+    Args:
+        source: opens the workload.
+        act: what the run does that dies.
+        cycles: so many whole cycles come before it.
+        changes: settings of the pipeline.
+        repeats: whether the user repeats the run before the pipeline catches up.
+        reads: whether there is input that the cycles before have not read.
+    """
+
+    source: OpenWorkload
+    act: Act = run_cycle
+    cycles: int = 2
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    repeats: bool = False
+    reads: bool = True
+
+    @contextmanager
+    def open(self, spark: SparkSession, folder: Path) -> Iterator[Trial]:
+        """Prepare a lake in an empty folder, and yield it."""
+        watch_catalogs()
+        lake = folder / "lake"
+        lake.mkdir(parents=True)
+        settings = mortal_lake(lake)
+        place = Place(folder / "input", settings, PIPELINE, CHANGES)
+        with mortal_session(spark, settings, folder) as session, self.source(place) as work:
+            for left in reversed(range(self.cycles)):
+                work.send()
+                if not left and not self.reads:
+                    work.finish()
+                with opened_anew(replace(work.settings, **self.changes)) as pipeline:
+                    run_cycle(pipeline, session)
+            if self.reads:
+                work.send()
+                work.finish()
+            kept = KeptLake(lake, folder / "pool")
+            yield Trial(work, session, kept, kept.keep(), self.act, self.changes, self.repeats)
+
+
+def workload(name: str) -> OpenWorkload:
+    """Return what opens a workload that needs no broker."""
+    return lambda place: WORKLOADS[name](place, None)
+
+
+def rebuild(table: str) -> Act:
+    """Return the rebuild of a table from the log."""
+    return lambda pipeline, spark: rebuild_table(pipeline, spark, table)
+
+
+def maintain(pipeline: Pipeline, spark: SparkSession) -> None:
+    """Compact everything, and expire what may expire."""
+    maintain_lake(pipeline, spark, thorough=True)
+
+
+def pin_and_expire(pipeline: Pipeline, spark: SparkSession) -> None:
+    """Pin the newest cut, expire others, publish another one, and give the pin up."""
+    cut = newest_cut(pipeline.lake)
+    assert cut is not None
+    pin_cut(pipeline.lake, spark, cut.cut)
+    maintain_lake(pipeline, spark, thorough=True)
+    run_cycle(pipeline, spark)
+    unpin_cut(pipeline.lake, spark, cut.cut)
+    maintain_lake(pipeline, spark, thorough=True)
+
+
+def replay(pipeline: Pipeline, spark: SparkSession) -> None:
+    """Ask for the replay of all that lies in quarantine, and run the cycle that does it."""
+    replay_records(pipeline, QuarantineFilter())
+    run_cycle(pipeline, spark)
+
+
+SOURCES: Final[Mapping[str, tuple[str, str]]] = {
+    "spanner": ("spanner", "accounts"),
+    "datastream": ("datastream_history", "users"),
+    "debezium": ("debezium_omit_files", "public.items"),
+}
+"""By source: the workload, and one of its tables."""
+BY_SPARK: Final[Mapping[str, Any]] = {"local_read_s": 0.0, "local_merge_bytes": 0}
+"""Spark's tasks read, order and merge, however little there is."""
+
+
+def _of_source(name: str) -> dict[str, Scenario]:
+    named, table = SOURCES[name]
+    of = partial(Scenario, workload(named))
+    options = {"history": TableOptions(history=True), "soft delete": TableOptions(soft_delete=True)}
+    with_options = {kind: of(changes={"table_options": {table: option}}) for kind, option in options.items()}
+    cheap = {"maintenance": IMPATIENT}
+    return {
+        "first cycle": of(cycles=0),
+        "ordinary": of(),
+        "ordinary, by Spark": of(changes=BY_SPARK),
+        **with_options,
+        "rebuild": of(act=rebuild(table), reads=False),
+        "maintenance": of(act=maintain, changes=cheap, cycles=12, reads=False),
+        "pin and expire": of(act=pin_and_expire, changes=cheap, cycles=12),
+    }
+
+
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    **{f"{source}: {kind}": scenario for source in SOURCES for kind, scenario in _of_source(source).items()},
+    "spanner: copy": Scenario(copied_bank, cycles=0, changes={"copy_chunk_rows": 250, "copy_s": 0.0}),
+    "spanner: copy, by Spark": Scenario(
+        copied_bank, cycles=1, changes={"copy_chunk_rows": 250, "copy_s": 0.0, **BY_SPARK}
+    ),
+    "spanner: schema change": Scenario(changing_bank, cycles=1),
+    "datastream: schema change": Scenario(widening_files),
+    "datastream: replay": Scenario(refused_files, replay, repeats=True),
+    "debezium: replay": Scenario(refused_transactions, replay, repeats=True),
+}
+"""By source and kind."""

@@ -1,0 +1,110 @@
+"""Deaths of one scenario one after the other, and what came of them."""
+
+import random
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from cdc_platform_tests.support.crash_points.points import Death, Moment, describe
+from cdc_platform_tests.support.crash_points.runs import Leftover, PointNotReached, Recovery, Trial
+
+ItemT = TypeVar("ItemT")
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How often a scenario's processes die.
+
+    Args:
+        singly: at most so many moments of the run, evenly spread; None means each.
+        in_pairs: so many runs that die, and whose recovery dies, both at random.
+        checked_every: all checks run after the first of so many deaths; tables and log are compared after
+            each.
+        is_maintained: whether maintenance deletes at the end what the deaths have left.
+    """
+
+    singly: int | None = None
+    in_pairs: int = 0
+    checked_every: int = 5
+    is_maintained: bool = True
+
+
+@dataclass
+class Series:
+    """What came of the deaths of one scenario."""
+
+    moments: int = 0
+    deaths: int = 0
+    pairs: int = 0
+    checked: int = 0
+    orphans: int = 0
+    deleted_orphans: int = 0
+    seconds: float = 0
+    recoveries_s: list[float] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def median_s(self) -> float:
+        """Median seconds of a recovery."""
+        return statistics.median(self.recoveries_s or [0])
+
+    @property
+    def longest_s(self) -> float:
+        """Seconds of the longest recovery."""
+        return max(self.recoveries_s, default=0)
+
+    def add(self, where: str, recovery: Recovery, deaths: int, *, is_checked: bool) -> None:
+        """Count what came of one death, or of two."""
+        self.deaths += deaths
+        self.checked += is_checked
+        self.orphans += recovery.orphans
+        self.recoveries_s.append(recovery.seconds)
+        self.faults += (f"{where}: {fault}" for fault in recovery.faults)
+
+
+def run_series(trial: Trial, extent: Extent, chance: random.Random) -> Series:
+    """Die at the moments of a run, and return what came of it."""
+    begun = time.monotonic()
+    leftovers = trial.list_leftovers()
+    series = Series(moments=len(leftovers))
+    for number, leftover in enumerate(_spread(leftovers, extent.singly)):
+        where = f"{leftover.death.moment.value} {describe(leftover.effect, trial.lake.folder)}"
+        is_checked = number % extent.checked_every == 0
+        recovery = _recovered(trial, leftover, has_checks=is_checked)
+        series.add(where, recovery, 1, is_checked=is_checked)
+    for first in _firsts(leftovers, extent.in_pairs, chance):
+        try:
+            recovery = trial.survive_two(first, chance.random())
+        except PointNotReached:
+            # The threads of this run had fewer effects than those of the one that was kept.
+            continue
+        series.pairs += 1
+        series.add(f"{first}, then in the recovery", recovery, 2, is_checked=True)
+    if extent.is_maintained:
+        series.deleted_orphans, left = trial.delete_orphans()
+        series.faults += left
+    series.seconds = time.monotonic() - begun
+    return series
+
+
+def _recovered(trial: Trial, leftover: Leftover, *, has_checks: bool) -> Recovery:
+    """Return what came of a death; an error of the recovery is a fault like any other."""
+    try:
+        return trial.survive(leftover, has_checks=has_checks)
+    except Exception as error:  # noqa: BLE001  whatever it is, the recovery has failed
+        return Recovery(0, 0, (f"{type(error).__name__}: {error}",))
+
+
+def _firsts(leftovers: Sequence[Leftover], count: int, chance: random.Random) -> Iterator[Death]:
+    """Yield moments at which a run dies whose recovery dies, too; none leaves half of a file."""
+    whole = [leftover.death for leftover in leftovers if leftover.death.moment is not Moment.WITHIN]
+    yield from (chance.choice(whole) for _ in range(count if whole else 0))
+
+
+def _spread(items: Sequence[ItemT], most: int | None) -> list[ItemT]:
+    """Return at most so many items, evenly spread from the first to the last."""
+    if most is None or len(items) <= most:
+        return [*items]
+    return [items[number * (len(items) - 1) // max(1, most - 1)] for number in range(most)]

@@ -1,0 +1,173 @@
+"""Workloads whose input changes in kind: a column comes, or what was refused is usable."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput, NullPolicy
+from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
+from cdc_platform_tests.support.datastream.files import MadeEvent
+from cdc_platform_tests.support.datastream.workload import KeyedFiles
+from cdc_platform_tests.support.debezium.connector import Connector
+from cdc_platform_tests.support.debezium.pipelines import append
+from cdc_platform_tests.support.spanner_workload import BankWorkload, open_spanner
+from cdc_platform_tests.support.traffic import changing_columns
+from cdc_platform_tests.support.workload import Place, Workload, describe_difference, stored_rows
+
+REFUSED: Final = "visits"
+
+
+class WideningFiles(KeyedFiles):
+    """Files whose events have one more column from the third time on."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._sent = 0
+        self._notes: dict[tuple[str, int], str | None] = {}
+
+    def send(self) -> None:
+        """Write a file of each table."""
+        self._sent += 1
+        super().send()
+
+    def differences(self, pipeline: Pipeline) -> list[str]:
+        """Compare both tables with the rows that the newest changes have left."""
+        return [
+            text
+            for table, rows in self._rows.items()
+            for text in describe_difference(
+                table,
+                Counter((key, name, self._notes[table, key]) for key, name in rows.items()),
+                stored_rows(pipeline, table, ("id", "name", "note")),
+            )
+        ]
+
+    def _event(self, table: str, change: str, key: int, name: str) -> MadeEvent:
+        made = super()._event(table, change, key, name)
+        is_wide = self._sent > 2
+        self._notes[table, key] = f"note on {name}" if is_wide else None
+        return replace(made, row={**made.row, "note": f"note on {name}"}) if is_wide else made
+
+
+class RefusedFiles(KeyedFiles):
+    """Files of which one table has no key, until the settings of the pipeline name one."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._has_key = False
+        self._visits = Counter[tuple[Any, ...]]()
+        self._whole = self.settings
+        self._use(keyless={REFUSED: "refuse"})
+
+    def send(self) -> None:
+        """Write a file of each table."""
+        super().send()
+        writer = self._writer
+        events = [
+            writer.event(REFUSED, "INSERT", {"id": writer.number + 1, "name": f"visit {number}"}, ())
+            for number in range(3)
+        ]
+        self._visits.update((event.row["id"], event.row["name"]) for event in events)
+        writer.folder.write(events)
+
+    def finish(self) -> None:
+        """Write what is late, and name the key."""
+        super().finish()
+        self._use(keys={REFUSED: ("id",)})
+
+    def differences(self, pipeline: Pipeline) -> list[str]:
+        """Compare all tables with what was sent."""
+        visits = stored_rows(pipeline, REFUSED, ("id", "name"))
+        return [*super().differences(pipeline), *describe_difference(REFUSED, self._visits, visits)]
+
+    def _use(self, **changes: Any) -> None:
+        source = self._whole.source
+        assert isinstance(source, DatastreamSettings)
+        self.settings = replace(self._whole, source=replace(source, **changes))
+
+
+@dataclass
+class RefusedTransactions:
+    """Transactions of Debezium of which some have a NULL that the settings refuse until the end.
+
+    Args:
+        place: where the workload runs.
+    """
+
+    place: Place
+    _sent: Connector = field(default_factory=Connector)
+    _rows: dict[int, int] = field(default_factory=dict)
+    _written: int = 0
+    _policies: dict[str, NullPolicy] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> PipelineSettings:
+        """The settings of the pipeline."""
+        source: DebeziumSettings = settings_with(
+            input=FilesInput(str(self.place.folder)),
+            has_transaction_topic=True,
+            null_policies=self._policies,
+        )
+        return self.place.settings(source, TABLE)
+
+    def send(self) -> None:
+        """Write a transaction that is refused between two that are not."""
+        first = len(self._rows) + 1
+        self._insert(first)
+        self._sent.begin()
+        self._sent.insert(first + 1, 5)
+        self._sent.update(first, n=9, xs=None)
+        self._sent.end()
+        self._rows |= {first: 9, first + 1: 5}
+        self._insert(first + 2)
+        append(self.place.folder / "events.jsonl", [f"{line}\n" for line in self._sent.lines])
+        self._sent.lines.clear()
+
+    def finish(self) -> None:
+        """Let the settings take the NULL for a value that was not sent."""
+        self._policies = {"*": NullPolicy.UNAVAILABLE}
+
+    def differences(self, pipeline: Pipeline) -> list[str]:
+        """Compare the table with what was sent."""
+        return describe_difference(
+            TABLE, Counter(self._rows.items()), stored_rows(pipeline, TABLE, ("id", "n"))
+        )
+
+    def _insert(self, key: int) -> None:
+        self._sent.begin()
+        self._sent.insert(key, 1)
+        self._sent.end()
+        self._rows[key] = 1
+
+
+def copied_bank(place: Place) -> AbstractContextManager[BankWorkload]:
+    """Return a bank that has rows when the pipeline begins."""
+    return open_spanner(place, has_copies=True, preloaded_transfers=60)
+
+
+def changing_bank(place: Place) -> AbstractContextManager[BankWorkload]:
+    """Return a bank whose columns come, go and are retyped."""
+    return open_spanner(place, schema_changes=changing_columns(every_s=0.8, laps=8))
+
+
+@contextmanager
+def widening_files(place: Place) -> Iterator[Workload]:
+    """Provide files that get a column."""
+    yield WideningFiles(place)
+
+
+@contextmanager
+def refused_files(place: Place) -> Iterator[Workload]:
+    """Provide files of which some are refused at first."""
+    yield RefusedFiles(place)
+
+
+@contextmanager
+def refused_transactions(place: Place) -> Iterator[Workload]:
+    """Provide transactions of which some are refused at first."""
+    yield RefusedTransactions(place)
