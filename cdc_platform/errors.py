@@ -36,6 +36,7 @@
     + CommitConflict            another run committed first (retry)
     + LakeAccessDenied          the credentials may not use the catalog or the object store
     + LakeUnreachable           the catalog or the object store does not answer (retry)
+    + ClockBehind               this machine's clock is behind the newest commit to a table (retry)
     + LakeDamaged               the catalog, or a file that it names, is missing or unreadable
     + DiskFull                  there is no room for what is written
     + LakeFormatUnknown         the lake was written by a newer version of the platform
@@ -227,6 +228,11 @@ class CommitConflict(LakeError):
 
     retryable = True
 
+    @classmethod
+    def of(cls, table: str) -> "CommitConflict":
+        """Return the error of a table to which each try of a commit was refused."""
+        return cls(f"The catalog refuses each commit to `{table}` as outdated; the next cycle tries again.")
+
 
 class LakeAccessDenied(LakeError):
     """The credentials may not use the lake's catalog or its object store."""
@@ -236,6 +242,19 @@ class LakeUnreachable(LakeError):
     """The lake's catalog or its object store does not answer."""
 
     retryable = True
+
+
+class ClockBehind(LakeError):
+    """This machine's clock is behind the newest commit to a table, and commits cannot go back in time."""
+
+    retryable = True
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            "This machine's clock is behind the newest commit to a table of the lake, and Iceberg's commits "
+            "go back by a minute at most: set the clock right. If it was ahead when that commit was made, "
+            f"cycles go on by themselves once that moment has come. {text}"
+        )
 
 
 class LakeDamaged(LakeError):

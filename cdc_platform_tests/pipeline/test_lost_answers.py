@@ -82,7 +82,9 @@ def test_a_rest_catalog_does_not_say_what_it_did(
     (tmp_path / "rest").mkdir()
     with rest_catalog(tmp_path / "rest") as uri, http_proxy(uri) as proxy:
         place = (tmp_path / "rest" / "warehouse").as_uri()
-        lake = LakeSettings(str(tmp_path / "lake"), {"type": "rest", "uri": proxy.address, "warehouse": place})
+        lake = LakeSettings(
+            str(tmp_path / "lake"), {"type": "rest", "uri": proxy.address, "warehouse": place}
+        )
         pipeline = bank_pipeline(lake)
         _ = pipeline.lake.catalog
         proxy.choose = every(11, "/tables/", (*UNKNOWN, Fault.REFUSE_503, Fault.REFUSE_429, Fault.REFUSE_500))

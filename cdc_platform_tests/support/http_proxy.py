@@ -33,6 +33,8 @@ class Fault(Enum):
     """The service is not reached; the answer says that there were too many requests."""
     CUT = "cut"
     """The answer ends in its middle."""
+    REFUSE_409 = "409"
+    """The service is not reached; the answer says that another commit was first."""
     LOSE_ANSWER = "lost answer"
     """The service does what is asked; the client gets no answer."""
     ANSWER_500 = "500 after the write"
@@ -47,6 +49,7 @@ REFUSALS: Final[Mapping[Fault, int]] = {
     Fault.REFUSE_500: 500,
     Fault.REFUSE_503: 503,
     Fault.REFUSE_429: 429,
+    Fault.REFUSE_409: 409,
     Fault.ANSWER_500: 500,
     Fault.ANSWER_504: 504,
 }
@@ -120,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.proxy.counts[fault] += 1
         if fault is None or fault in REACHING:
             status, headers, content = self._forward(body)
-            if fault in REFUSALS:
+            if fault is not None and fault in REFUSALS:
                 self._refuse(REFUSALS[fault])
             elif fault is Fault.LOSE_ANSWER:
                 self.close_connection = True
@@ -164,7 +167,9 @@ class _Handler(BaseHTTPRequestHandler):
             if name.lower() not in HOP_BY_HOP:
                 self.send_header(name, value)
         # That of an answer to HEAD is the object's.
-        self.send_header("Content-Length", lengths[0] if self.command == "HEAD" and lengths else str(len(content)))
+        self.send_header(
+            "Content-Length", lengths[0] if self.command == "HEAD" and lengths else str(len(content))
+        )
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content[: len(content) // 2] if is_cut else content)
@@ -172,7 +177,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, status: int) -> None:
         """Answer as both an object store and a catalog would."""
-        reason = {429: "TooManyRequests", 503: "SlowDown"}.get(status, "InternalError")
+        reason = {409: "CommitFailedException", 429: "TooManyRequests", 503: "SlowDown"}.get(
+            status, "InternalError"
+        )
         if "json" in self.headers.get("Content-Type", "") or "/v1/" in self.path:
             error = {"message": "Injected by a test.", "type": reason, "code": status}
             content, kind = json.dumps({"error": error}).encode(), "application/json"

@@ -1,13 +1,14 @@
 """Errors of an unreachable lake, in words of its settings."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 from cdc_platform.errors import (
     CdcError,
+    ClockBehind,
     CommitConflict,
     LakeAccessDenied,
     LakeDamaged,
@@ -37,6 +38,7 @@ _READ_ONLY: Final = re.compile(
     "readonly database|unable to open database file|SQLITE_READONLY|SQLITE_CANTOPEN|Read-only file system"
     "|Permission denied|Operation not permitted"
 )
+_BEHIND: Final = re.compile("Invalid update timestamp|Expected sorted|Invalid snapshot timestamp")
 _OUTRUN: Final = re.compile("exceptions.CommitFailedException")
 _CATALOG_SILENT: Final = re.compile(
     r"exceptions\.(?:CommitStateUnknown|ServiceFailure|ServiceUnavailable|REST)Exception"
@@ -56,6 +58,7 @@ def reaching(settings: LakeSettings) -> Iterator[None]:
         LakeAccessDenied: the credentials may not use the catalog or the object store, or nothing can be
             written there.
         LakeUnreachable: one of them does not answer, or does not say whether it has made a commit.
+        ClockBehind: this machine's clock is behind the newest commit.
         CommitConflict: another run has committed first.
         DiskFull: there is no room.
     """
@@ -104,6 +107,8 @@ def _explain_service(settings: LakeSettings, error: Exception) -> CdcError | Non
             "The lake's catalog refuses us; look at `credential` or `token` in the setting `lake.catalog`: "
             f"{error}"
         )
+    if _BEHIND.search(str(error)):
+        return ClockBehind(str(error))
     # That of REST catalogs lets through what its HTTP library raises.
     silent = iceberg.ServerError | iceberg.ServiceUnavailableError | iceberg.TooManyRequestsError
     is_library_of_http = not isinstance(error, iceberg.RESTError) and isinstance(error, OSError)
@@ -117,14 +122,16 @@ def _explain_spark(settings: LakeSettings, error: Exception) -> CdcError | None:
     damage, text = find_damage(error), str(error)
     if damage is not None:
         return damage
-    if _LOCKED.search(text):
-        return _silent_catalog(_cause(text, _LOCKED))
-    if _READ_ONLY.search(text):
-        return _read_only(settings, _cause(text, _READ_ONLY))
-    if _OUTRUN.search(text):
-        return _outrun(_cause(text, _OUTRUN))
-    if _CATALOG_SILENT.search(text):
-        return _silent_catalog(_cause(text, _CATALOG_SILENT))
+    explanations: Mapping[re.Pattern[str], Callable[[str], CdcError]] = {
+        _BEHIND: ClockBehind,
+        _LOCKED: _silent_catalog,
+        _READ_ONLY: partial(_read_only, settings),
+        _OUTRUN: _outrun,
+        _CATALOG_SILENT: _silent_catalog,
+    }
+    for sign, explain in explanations.items():
+        if sign.search(text):
+            return explain(_cause(text, sign))
     return _explain_store(settings, text)
 
 

@@ -50,8 +50,8 @@ def take_back_lost(lake: Lake) -> tuple[str, ...]:
     for table, branch, snapshot in lost:
         _take_back(table, branch, snapshot)
         LOGGER.warning(
-            "The newest commit to %s, branch `%s`, has lost its files, as it does when the catalog's answer to "
-            "it is lost; it was taken back and will be made again.",
+            "The newest commit to %s, branch `%s`, has lost its files, as it does where the catalog's answer "
+            "to it is lost; it was taken back and will be made again.",
             ".".join(table.name()),
             branch,
         )
@@ -86,7 +86,9 @@ def _is_unused(lake: Lake, name: str, snapshot: Snapshot) -> bool:
 
 
 def _take_back(table: Table, branch: str, snapshot: Snapshot) -> None:
-    updates: tuple[TableUpdate, ...] = (RemoveSnapshotsUpdate(snapshot_ids=[snapshot.snapshot_id]),)
+    updates: tuple[TableUpdate, ...] = (
+        RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [snapshot.snapshot_id]}),
+    )
     if snapshot.parent_snapshot_id is not None:
         reference = table.metadata.refs[branch].model_dump(by_alias=True, exclude_none=True)
         former = {**reference, "snapshot-id": snapshot.parent_snapshot_id, "ref-name": branch}

@@ -15,7 +15,7 @@ from cdc_platform.errors import SourceError, as_source_error
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile, files_to_json
-from cdc_platform.model.stream.lineage import Lineage, plan_windows
+from cdc_platform.model.stream.lineage import Lineage, plan_arrivals
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.sources.arrival import SourceOfArrivals
 from cdc_platform.sources.debezium.engine.capture import Capture
@@ -148,7 +148,7 @@ class DebeziumSource(SourceOfArrivals):
             for file, read in progress.items()
             if read.is_waiting or read.lacks(file)
         ]
-        windows = plan_windows(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
+        windows = plan_arrivals(lineage, request)
         read_lines = {file.path: read.lines for file, read in progress.items()}
         lines = {file.path: read_lines[file.path] for file in unread}
         inputs = {"files": files_to_json(unread), "lines": lines, **states_of(stored_progress)}
