@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
 HOP_BY_HOP: Final = frozenset({"connection", "transfer-encoding", "keep-alive", "expect", "content-length"})
-DELAY_S: Final = 0.2
 
 
 class Fault(Enum):
@@ -25,6 +24,8 @@ class Fault(Enum):
 
     DELAY = "delay"
     """The answer comes late."""
+    LATE = "late"
+    """The answer comes when the client has asked again."""
     REFUSE_500 = "500"
     """The service is not reached; the answer is an internal error."""
     REFUSE_503 = "503"
@@ -53,8 +54,10 @@ REFUSALS: Final[Mapping[Fault, int]] = {
     Fault.ANSWER_500: 500,
     Fault.ANSWER_504: 504,
 }
+DELAYS_S: Final = {Fault.DELAY: 0.2, Fault.LATE: 4.0}
+REASONS: Final = {409: "CommitFailedException", 429: "TooManyRequests", 503: "SlowDown"}
 REACHING: Final = frozenset(
-    {Fault.DELAY, Fault.CUT, Fault.LOSE_ANSWER, Fault.ANSWER_500, Fault.ANSWER_504},
+    {Fault.DELAY, Fault.LATE, Fault.CUT, Fault.LOSE_ANSWER, Fault.ANSWER_500, Fault.ANSWER_504},
 )
 """Faults with which the service gets the request."""
 
@@ -128,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
             elif fault is Fault.LOSE_ANSWER:
                 self.close_connection = True
             else:
-                time.sleep(DELAY_S if fault is Fault.DELAY else 0)
+                time.sleep(DELAYS_S.get(fault, 0.0) if fault is not None else 0.0)
                 self._answer(status, headers, content, is_cut=fault is Fault.CUT)
         elif fault is Fault.LOSE_WRITE:
             self._answer(200, [("ETag", '"00000000000000000000000000000000"')], b"", is_cut=False)
@@ -177,9 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, status: int) -> None:
         """Answer as both an object store and a catalog would."""
-        reason = {409: "CommitFailedException", 429: "TooManyRequests", 503: "SlowDown"}.get(
-            status, "InternalError"
-        )
+        reason = REASONS.get(status, "InternalError")
         if "json" in self.headers.get("Content-Type", "") or "/v1/" in self.path:
             error = {"message": "Injected by a test.", "type": reason, "code": status}
             content, kind = json.dumps({"error": error}).encode(), "application/json"

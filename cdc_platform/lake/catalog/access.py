@@ -166,16 +166,21 @@ def _explain_store(settings: LakeSettings, text: str) -> CdcError | None:
     if settings.store is None:
         return None
     if _NO_BUCKET.search(text):
-        return SettingError("lake.path", f"is in a bucket that does not exist, {settings.warehouse}: {text}")
+        return SettingError(
+            "lake.path",
+            f"is in a bucket that does not exist, {settings.warehouse}: {_cause(text, _NO_BUCKET)}",
+        )
     if _OTHER_TIME.search(text):
         return LakeUnreachable(
-            f"The object store has another time than this machine, whose clock has to be set right: {text}"
+            f"The object store has another time than this machine, whose clock has to be set right: "
+            f"{_cause(text, _OTHER_TIME)}"
         )
     if _DENIED.search(text):
         names = ", ".join(f"`{name}`" for name in settings.store.credentials)
         return LakeAccessDenied(
             f"The object store refuses us at {settings.warehouse}; look at {names} in the setting "
-            f"`lake.catalog`, or at the credentials of this machine where they are not set: {text}"
+            f"`lake.catalog`, or at the credentials of this machine where they are not set: "
+            f"{_cause(text, _DENIED)}"
         )
     if _SILENT.search(text):
         return LakeUnreachable(

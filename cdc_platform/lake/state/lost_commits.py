@@ -1,4 +1,4 @@
-"""Commits that a client has taken for refused, and whose files it has deleted, although the catalog made them.
+"""Commits that the catalog made, and whose files the client has deleted, since it took them for refused.
 
 Where a connection to PostgreSQL ends between a commit and its answer, Iceberg's JDBC catalog sends the commit
 again, finds the table changed, by itself, and cleans up as after a conflict. What it deletes belongs to the
