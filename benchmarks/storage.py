@@ -27,6 +27,7 @@ from benchmarks.harness import Report, arguments, must_equal
 from benchmarks.tables import open_session
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.spark.session.config import session_secrets
 from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.cluster.object_store import BUCKET, REGION, object_store
 from cdc_platform_tests.lake.services import rest_catalog
@@ -205,6 +206,8 @@ def run(storage: Storage, folder: Path, options: argparse.Namespace, report: Rep
     settings = SparkSettings(driver_memory="2g", conf={"spark.ui.enabled": "false"})
     recoveries, changes = Recoveries(), 0
     with open_session(settings, storage.lake) as spark, WORKLOADS[options.workload](place, None) as workload:
+        for name, value in session_secrets(settings, storage.lake).items():
+            spark.conf.set(name, value)
         soak = Soak(workload, spark, recoveries.add, takes_turns=True)
         end_s = time.monotonic() + options.minutes * 60
         number = 0
