@@ -27,7 +27,7 @@
     + ReplicationRefused        the database is not set up to hand out its changes
     + SlotInUse                 somebody else reads the replication slot (retry)
     + SlotOutrun                the replication slot no longer has what comes next
-    + OffsetsLost               a topic no longer has what comes next
+    + OffsetsLost               a topic or a spool no longer has what comes next
     + CaptureStopped            the engine met something that it cannot convert or handle
   x OrderError                the log cannot be put in commit order
     + TransactionIncomplete     not as many records arrived as the transaction announced
@@ -183,7 +183,7 @@ class SlotOutrun(SourceError):
 
 
 class OffsetsLost(SourceError):
-    """A topic no longer has the messages that come next, or is gone: they are lost to it."""
+    """A topic or a spool no longer has the messages that come next, or is gone: they are lost to it."""
 
 
 class CaptureStopped(SourceError):

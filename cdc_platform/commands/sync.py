@@ -247,7 +247,9 @@ def describe_copies(outcome: "CycleOutcome") -> list[str]:
     ]
 
 
-def describe_cycle(outcome: "CycleOutcome", quarantined: int | None, turn: tuple[int, int] | None = None) -> str:
+def describe_cycle(
+    outcome: "CycleOutcome", quarantined: int | None, turn: tuple[int, int] | None = None
+) -> str:
     """Return the line of a cycle.
 
     Args:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import (
     CdcError,
@@ -18,6 +18,9 @@ from cdc_platform.errors import (
 )
 from cdc_platform.lake.catalog.damage import find_damage, find_full
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+
+if TYPE_CHECKING:
+    from sqlalchemy.exc import DBAPIError
 
 _NO_BUCKET: Final = re.compile("NO_SUCH_BUCKET|NoSuchBucket|bucket does not exist|ContainerNotFound")
 _DENIED: Final = re.compile(
@@ -39,6 +42,7 @@ _READ_ONLY: Final = re.compile(
     "|Permission denied|Operation not permitted"
 )
 _BEHIND: Final = re.compile("Invalid update timestamp|Expected sorted|Invalid snapshot timestamp")
+_REPLACED: Final = "SQLITE_READONLY_DBMOVED"
 _OUTRUN: Final = re.compile("exceptions.CommitFailedException")
 _CATALOG_SILENT: Final = re.compile(
     r"exceptions\.(?:CommitStateUnknown|ServiceFailure|ServiceUnavailable|REST)Exception"
@@ -87,7 +91,7 @@ def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
             "pip install 'pyiceberg[hive]' or 'pyiceberg[glue]'"
         )
     if isinstance(error, DBAPIError):
-        return _explain_database(settings, str(error.orig).strip())
+        return _explain_database(settings, error)
     library = type(error).__module__.partition(".")[0]
     if library in {"pyspark", "py4j"}:
         return _explain_spark(settings, error)
@@ -140,8 +144,13 @@ def _cause(stack: str, sign: re.Pattern[str]) -> str:
     return next((line.strip() for line in stack.splitlines() if sign.search(line)), "")
 
 
-def _explain_database(settings: LakeSettings, text: str) -> CdcError:
-    file = settings.catalog_file
+def _explain_database(settings: LakeSettings, error: "DBAPIError") -> CdcError:
+    file, text = settings.catalog_file, str(error.orig).strip()
+    if getattr(error.orig, "sqlite_errorname", "") == _REPLACED:
+        reason = (
+            "it was deleted or replaced while this process used it; a new start goes on from what is there"
+        )
+        return LakeDamaged(f"its catalog {file}", reason)
     if file is not None and _NO_CATALOG.search(text):
         return LakeDamaged(f"its catalog {file}", text)
     if file is not None and _READ_ONLY.search(text):

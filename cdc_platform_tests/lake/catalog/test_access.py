@@ -1,5 +1,6 @@
 """Errors of libraries, in the middle of a cycle, as errors that say whether a retry helps."""
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -104,6 +105,25 @@ def test_a_locked_catalog_is_tried_again(tmp_path: Path) -> None:
             table.append(ROW)
     lake.system_table(CUT).append(ROW)
     assert lake.system_table(CUT).scan().to_arrow().num_rows == 1
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_lake_that_is_replaced_meanwhile(tmp_path: Path, is_restored: bool) -> None:
+    """A process does not go on in a folder that was deleted, or restored from a backup; a new one does."""
+    folder, backup = tmp_path / "lake", tmp_path / "backup"
+    lake = Lake(LakeSettings(str(folder)), "p")
+    lake.system_table(CUT).append(ROW)
+    shutil.copytree(folder, backup)
+    table = lake.system_table(CUT)
+    table.append(ROW)
+    shutil.rmtree(folder)
+    if is_restored:
+        shutil.copytree(backup, folder)
+    with pytest.raises(LakeDamaged, match=r"deleted or replaced|not there any more"), reaching(lake.settings):
+        lake.system_table(CUT).append(ROW)
+    restored = Lake(LakeSettings(str(folder)), "p").system_table(CUT)
+    restored.append(ROW)
+    assert restored.scan().to_arrow().num_rows == 1 + is_restored
 
 
 def test_a_catalog_that_cannot_be_written_names_the_lake(tmp_path: Path) -> None:

@@ -167,7 +167,11 @@ class DebeziumSource(SourceOfArrivals):
                 yield event
 
     def _clear_spool(self, progress: Mapping[str, str]) -> None:
-        """Delete what the lake has had for long; anyone who only looks deletes nothing."""
+        """Delete what the lake has had for long; anyone who only looks deletes nothing.
+
+        Raises:
+            OffsetsLost: what the lake lacks has been deleted before.
+        """
         own_input = self.settings.input
         if self.capture is None or not isinstance(own_input, EngineInput):
             return
@@ -176,7 +180,9 @@ class DebeziumSource(SourceOfArrivals):
             for path in progress
             if path not in (STATE, PASSED)
         }
-        Spool(Path(own_input.spool)).delete_read(lines, time.time() - own_input.keep_spool_s)
+        spool = Spool(Path(own_input.spool))
+        spool.require_next(lines)
+        spool.delete_read(lines, time.time() - own_input.keep_spool_s)
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
         """Return the raw records of the files of a plan, which tasks decode before this returns."""
