@@ -29,9 +29,9 @@ from cdc_platform.errors import CdcError
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.config import session_secrets
 from cdc_platform.spark.session.spark_settings import SparkSettings
-from cdc_platform_tests.cluster.object_store import BUCKET, REGION, object_store
-from cdc_platform_tests.lake.services import rest_catalog
+from cdc_platform_tests.servers.object_store import BUCKET, REGION, object_store
 from cdc_platform_tests.servers.postgresql import Cluster, cluster, require_postgresql
+from cdc_platform_tests.servers.rest_catalog import rest_catalog
 from cdc_platform_tests.support.http_proxy import Choice, Fault, HttpProxy, Request, http_proxy, seldom
 from cdc_platform_tests.support.soak import Soak
 from cdc_platform_tests.support.tcp_proxy import Break, TcpProxy, tcp_proxy

@@ -14,9 +14,9 @@ from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.pipeline import cycle_loop
 from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform_tests.lake.services import rest_catalog
 from cdc_platform_tests.pipeline.bank import bank_pipeline, busy, wait
 from cdc_platform_tests.servers.postgresql import cluster, require_postgresql
+from cdc_platform_tests.servers.rest_catalog import rest_catalog
 from cdc_platform_tests.support.http_proxy import Fault, every, http_proxy
 from cdc_platform_tests.support.pipelines import log_rows, merging_by_spark, reading_by_spark, rows_of
 from cdc_platform_tests.support.sessions import session_of

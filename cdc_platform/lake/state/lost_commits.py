@@ -75,11 +75,11 @@ def _heads(table: Table) -> Iterator[tuple[str, Snapshot]]:
 
 def _is_unused(lake: Lake, name: str, snapshot: Snapshot) -> bool:
     """Return whether no later step has used what a snapshot holds."""
-    cut = newest_cut(lake)
     if snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE:
         return True
     if name == f"{lake.system_namespace}.{RAW}":
         return (number_of(snapshot, CYCLE) or 0) > read_mark(lake.system_table(LOG)).cycle
+    cut = newest_cut(lake)
     if name == f"{lake.system_namespace}.{LOG}":
         return (number_of(snapshot, CYCLE) or 0) > (cut.cycle if cut is not None else 0)
     return cut is None or snapshot.snapshot_id not in cut.tables.values()
