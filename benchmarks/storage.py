@@ -26,6 +26,7 @@ import psycopg2
 from benchmarks.harness import Report, arguments, must_equal
 from benchmarks.tables import open_session
 from cdc_platform.errors import CdcError
+from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.config import session_secrets
 from cdc_platform.spark.session.spark_settings import SparkSettings
@@ -45,7 +46,7 @@ STORE_FAULTS: Final = (
 )
 CATALOG_FAULTS: Final = (
     *(Fault.REFUSE_409, Fault.REFUSE_429, Fault.REFUSE_500, Fault.REFUSE_503),
-    *(Fault.LOSE_ANSWER, Fault.ANSWER_500, Fault.ANSWER_504),
+    *(Fault.LOSE_ANSWER, Fault.ANSWER_409, Fault.ANSWER_500, Fault.ANSWER_504),
 )
 
 
@@ -204,7 +205,7 @@ def run(storage: Storage, folder: Path, options: argparse.Namespace, report: Rep
     """Run cycles while storage fails, catch up, and report that nothing was lost or doubled."""
     place = Place(folder / "source", storage.lake, "failing", options.changes, options.seed)
     settings = SparkSettings(driver_memory="2g", conf={"spark.ui.enabled": "false"})
-    recoveries, changes = Recoveries(), 0
+    recoveries = Recoveries()
     with open_session(settings, storage.lake) as spark, WORKLOADS[options.workload](place, None) as workload:
         for name, value in session_secrets(settings, storage.lake).items():
             spark.conf.set(name, value)
@@ -218,10 +219,10 @@ def run(storage: Storage, folder: Path, options: argparse.Namespace, report: Rep
             storage.between(number)
             cycle = soak.run_cycle(number)
             recoveries.end()
-            changes += cycle.changes
             print(f"  cycle {number}: {cycle.whole_s:.1f} s, {cycle.changes} changes", flush=True)
         storage.mend()
         must_equal([], soak.faults(), "what is wrong at the end")
+        changes = soak.pipeline.lake.system_table(LOG).scan().count()
         soak.close()
     counts = {name.replace(" ", "_"): count for name, count in storage.counts().items() if count}
     report.note(f"{options.storage}: faults injected", sum(counts.values()), "faults", **counts)

@@ -38,6 +38,8 @@ class Fault(Enum):
     """The service is not reached; the answer says that another commit was first."""
     LOSE_ANSWER = "lost answer"
     """The service does what is asked; the client gets no answer."""
+    ANSWER_409 = "409 after the write"
+    """The service does what is asked; the answer is a conflict, since a gateway has sent the request again."""
     ANSWER_500 = "500 after the write"
     """The service does what is asked; the answer is an internal error."""
     ANSWER_504 = "504 after the write"
@@ -51,13 +53,22 @@ REFUSALS: Final[Mapping[Fault, int]] = {
     Fault.REFUSE_503: 503,
     Fault.REFUSE_429: 429,
     Fault.REFUSE_409: 409,
+    Fault.ANSWER_409: 409,
     Fault.ANSWER_500: 500,
     Fault.ANSWER_504: 504,
 }
 DELAYS_S: Final = {Fault.DELAY: 0.2, Fault.LATE: 4.0}
 REASONS: Final = {409: "CommitFailedException", 429: "TooManyRequests", 503: "SlowDown"}
 REACHING: Final = frozenset(
-    {Fault.DELAY, Fault.LATE, Fault.CUT, Fault.LOSE_ANSWER, Fault.ANSWER_500, Fault.ANSWER_504},
+    {
+        Fault.DELAY,
+        Fault.LATE,
+        Fault.CUT,
+        Fault.LOSE_ANSWER,
+        Fault.ANSWER_409,
+        Fault.ANSWER_500,
+        Fault.ANSWER_504,
+    },
 )
 """Faults with which the service gets the request."""
 

@@ -1,9 +1,10 @@
 """Commits that the catalog made, and whose files the client has deleted, since it took them for refused.
 
 Where a connection to PostgreSQL ends between a commit and its answer, Iceberg's JDBC catalog sends the commit
-again, finds the table changed, by itself, and cleans up as after a conflict. What it deletes belongs to the
-table's newest snapshot. This can go when `JdbcTableOperations` looks whether its commit was made before it
-reports a conflict, as `BaseMetastoreOperations.checkCommitStatus` does for Hive and Glue.
+again, finds the table changed, by itself, and cleans up as after a conflict; so do all clients of a REST
+catalog whose gateway sends a commit again. What they delete belongs to the table's newest snapshot. This can
+go when `JdbcTableOperations` looks whether its commit was made before it reports a conflict, as
+`BaseMetastoreOperations.checkCommitStatus` does for Hive and Glue, and clients of REST catalogs do so, too.
 """
 
 import logging
@@ -22,7 +23,7 @@ from pyiceberg.table.update import (
 )
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import LOG, RAW, Lake, own_tables
+from cdc_platform.lake.catalog.lake import CUT, LOG, RAW, Lake, own_tables
 from cdc_platform.lake.commits.commits import CYCLE, number_of, read_mark
 from cdc_platform.lake.state.cuts import newest_cut
 
@@ -79,6 +80,9 @@ def _is_unused(lake: Lake, name: str, snapshot: Snapshot) -> bool:
         return True
     if name == f"{lake.system_namespace}.{RAW}":
         return (number_of(snapshot, CYCLE) or 0) > read_mark(lake.system_table(LOG)).cycle
+    if name == f"{lake.system_namespace}.{CUT}":
+        published = filter(None, map(lake.table, lake.table_names()))
+        return all(read_mark(table).cycle < (number_of(snapshot, CYCLE) or 0) for table in published)
     cut = newest_cut(lake)
     if name == f"{lake.system_namespace}.{LOG}":
         return (number_of(snapshot, CYCLE) or 0) > (cut.cycle if cut is not None else 0)

@@ -8,9 +8,10 @@ import pytest
 from pyiceberg.table import Table
 
 from cdc_platform.errors import LakeDamaged
-from cdc_platform.lake.catalog.lake import LOG, RAW, Lake
+from cdc_platform.lake.catalog.lake import CUT, LOG, RAW, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, head, read_mark
+from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
 from cdc_platform.lake.state.lost_commits import take_back_lost
 from cdc_platform.model.base.schemas import CHANGE_LOG, RAW_CHANGE_RECORDS
 
@@ -48,6 +49,20 @@ def test_a_lost_commit_is_made_again(lake: Lake, cycles: int) -> None:
     assert take_back_lost(lake) == ()
     table = commit(lake, RAW, RAW_CHANGE_RECORDS, cycles)
     assert table.scan().to_arrow()["cycle"].to_pylist() == [*range(cycles, 0, -1)]
+
+
+@pytest.mark.parametrize("has_moved", [False, True])
+def test_a_lost_cut_is_published_again(lake: Lake, has_moved: bool) -> None:
+    """It is taken back as long as no table has moved to it, since nothing else says what it held."""
+    append_cut(lake, Cut(1, 5, 1, {}, 6))
+    append_cut(lake, Cut(2, 7, 2, {}, 8))
+    table = lake.catalog.create_table("p.t", pa.schema([("id", pa.int64())]))
+    table.append(pa.table({"id": [1]}), snapshot_properties={CYCLE: "2" if has_moved else "1"})
+    lose(lake.system_table(CUT))
+    assert take_back_lost(lake) == (() if has_moved else (f"p__cdc.{CUT}",))
+    if not has_moved:
+        assert [cut.cut for cut in list_cuts(lake)] == [1]
+        append_cut(lake, Cut(2, 7, 2, {}, 9))
 
 
 def test_what_a_later_step_has_used_is_damage(lake: Lake) -> None:
