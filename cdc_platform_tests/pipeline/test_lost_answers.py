@@ -87,7 +87,7 @@ def test_a_rest_catalog_does_not_say_what_it_did(
         )
         pipeline = bank_pipeline(lake)
         _ = pipeline.lake.catalog
-        proxy.choose = every(6, "/tables/", (*UNKNOWN, Fault.REFUSE_503, Fault.REFUSE_429, Fault.REFUSE_500))
+        proxy.choose = every(11, "/tables/", (*UNKNOWN, Fault.REFUSE_503, Fault.REFUSE_429, Fault.REFUSE_500))
         errors = follow(pipeline, session_of(spark, lake), monkeypatch)
         proxy.choose = lambda _request: None
         assert proxy.counts.total() >= 3

@@ -39,7 +39,7 @@ class Fault(Enum):
     LOSE_ANSWER = "lost answer"
     """The service does what is asked; the client gets no answer."""
     ANSWER_409 = "409 after the write"
-    """The service does what is asked; the answer is a conflict, since a gateway has sent the request again."""
+    """The service does what is asked; the answer is a conflict: a gateway has asked twice."""
     ANSWER_500 = "500 after the write"
     """The service does what is asked; the answer is an internal error."""
     ANSWER_504 = "504 after the write"
@@ -61,14 +61,9 @@ DELAYS_S: Final = {Fault.DELAY: 0.2, Fault.LATE: 4.0}
 REASONS: Final = {409: "CommitFailedException", 429: "TooManyRequests", 503: "SlowDown"}
 REACHING: Final = frozenset(
     {
-        Fault.DELAY,
-        Fault.LATE,
-        Fault.CUT,
-        Fault.LOSE_ANSWER,
-        Fault.ANSWER_409,
-        Fault.ANSWER_500,
-        Fault.ANSWER_504,
-    },
+        *(Fault.DELAY, Fault.LATE, Fault.CUT, Fault.LOSE_ANSWER),
+        *(Fault.ANSWER_409, Fault.ANSWER_500, Fault.ANSWER_504),
+    }
 )
 """Faults with which the service gets the request."""
 
