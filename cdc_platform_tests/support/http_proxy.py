@@ -57,6 +57,9 @@ REFUSALS: Final[Mapping[Fault, int]] = {
     Fault.ANSWER_500: 500,
     Fault.ANSWER_504: 504,
 }
+ETAG: Final = '"00000000000000000000000000000000"'
+DONE: Final = f"<CompleteMultipartUploadResult><ETag>{ETAG}</ETag></CompleteMultipartUploadResult>".encode()
+"""Answer of an object store to the end of an upload in parts, as Arrow makes all of its uploads."""
 DELAYS_S: Final = {Fault.DELAY: 0.2, Fault.LATE: 4.0}
 REASONS: Final = {409: "CommitFailedException", 429: "TooManyRequests", 503: "SlowDown"}
 REACHING: Final = frozenset(
@@ -140,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
                 time.sleep(DELAYS_S.get(fault, 0.0) if fault is not None else 0.0)
                 self._answer(status, headers, content, is_cut=fault is Fault.CUT)
         elif fault is Fault.LOSE_WRITE:
-            self._answer(200, [("ETag", '"00000000000000000000000000000000"')], b"", is_cut=False)
+            self._answer(200, [("ETag", ETAG)], DONE if self.command == "POST" else b"", is_cut=False)
         else:
             self._refuse(REFUSALS[fault])
 

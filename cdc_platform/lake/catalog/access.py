@@ -42,6 +42,8 @@ _READ_ONLY: Final = re.compile(
     "|Permission denied|Operation not permitted"
 )
 _BEHIND: Final = re.compile("Invalid update timestamp|Expected sorted|Invalid snapshot timestamp")
+_UNWRITTEN: Final = "Cannot get file info"
+"""Of pyiceberg, which asks for the size of each file that it has written."""
 _REPLACED: Final = "SQLITE_READONLY_DBMOVED"
 _OUTRUN: Final = re.compile("exceptions.CommitFailedException")
 _CATALOG_SILENT: Final = re.compile(
@@ -166,6 +168,8 @@ def _explain_database(settings: LakeSettings, error: "DBAPIError") -> CdcError:
 
 
 def _explain_files(settings: LakeSettings, error: OSError) -> CdcError | None:
+    if isinstance(error, FileNotFoundError) and _UNWRITTEN in str(error):
+        return LakeUnreachable(f"The storage does not have a file that it has just taken: {error}")
     if settings.store is not None:
         return _explain_store(settings, str(error))
     return _read_only(settings, str(error)) if _READ_ONLY.search(str(error)) else None
