@@ -27,7 +27,7 @@
     + ReplicationRefused        the database is not set up to hand out its changes
     + SlotInUse                 somebody else reads the replication slot (retry)
     + SlotOutrun                the replication slot no longer has what comes next
-    + OffsetsLost               a topic no longer has what comes next
+    + OffsetsLost               a topic or a spool no longer has what comes next
     + CaptureStopped            the engine met something that it cannot convert or handle
   x OrderError                the log cannot be put in commit order
     + TransactionIncomplete     not as many records arrived as the transaction announced
@@ -36,6 +36,7 @@
     + CommitConflict            another run committed first (retry)
     + LakeAccessDenied          the credentials may not use the catalog or the object store
     + LakeUnreachable           the catalog or the object store does not answer (retry)
+    + ClockBehind               this machine's clock is behind the newest commit to a table (retry)
     + LakeDamaged               the catalog, or a file that it names, is missing or unreadable
     + DiskFull                  there is no room for what is written
     + LakeFormatUnknown         the lake was written by a newer version of the platform
@@ -182,7 +183,7 @@ class SlotOutrun(SourceError):
 
 
 class OffsetsLost(SourceError):
-    """A topic no longer has the messages that come next, or is gone: they are lost to it."""
+    """A topic or a spool no longer has the messages that come next, or is gone: they are lost to it."""
 
 
 class CaptureStopped(SourceError):
@@ -227,6 +228,11 @@ class CommitConflict(LakeError):
 
     retryable = True
 
+    @classmethod
+    def of(cls, table: str) -> "CommitConflict":
+        """Return the error of a table to which each try of a commit was refused."""
+        return cls(f"The catalog refuses each commit to `{table}` as outdated; the next cycle tries again.")
+
 
 class LakeAccessDenied(LakeError):
     """The credentials may not use the lake's catalog or its object store."""
@@ -236,6 +242,19 @@ class LakeUnreachable(LakeError):
     """The lake's catalog or its object store does not answer."""
 
     retryable = True
+
+
+class ClockBehind(LakeError):
+    """This machine's clock is behind the newest commit to a table, and commits cannot go back in time."""
+
+    retryable = True
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            "This machine's clock is behind the newest commit to a table of the lake, and Iceberg's commits "
+            "go back by a minute at most: set the clock right. If it was ahead when that commit was made, "
+            f"cycles go on by themselves once that moment has come. {text}"
+        )
 
 
 class LakeDamaged(LakeError):

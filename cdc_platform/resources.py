@@ -16,6 +16,8 @@ from dagster_pyspark import LazyPySparkResource
 
 from cdc_platform.claims import claim_run
 from cdc_platform.errors import CdcError, JarsUnavailable, SettingError, SetupError, SparkUnreachable
+from cdc_platform.lake.catalog.access import reaching
+from cdc_platform.lake.state.lost_commits import take_back_lost
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.progress import Progress
 from cdc_platform.model.base.progress_lines import report_lines
@@ -228,7 +230,10 @@ class PipelineRun:
     def pipeline(self) -> Pipeline:
         """The pipeline; opened when the run has its turn, for which the first step that asks waits."""
         self.claim()
-        return replace(open_pipeline(self.settings), progress=self.progress)
+        pipeline = replace(open_pipeline(self.settings), progress=self.progress)
+        with reaching(self.settings.lake):
+            take_back_lost(pipeline.lake)
+        return pipeline
 
     @cached_value
     def spark(self) -> "SparkSession":

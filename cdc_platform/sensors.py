@@ -214,7 +214,8 @@ def why_wait(instance: dg.DagsterInstance, pipeline: str) -> str | None:
         return f"Run {going_on[0].dagster_run.run_id[:8]} of the pipeline is going on."
     failures, ended_at = failures_in_a_row(instance, pipeline, most=len(BACKOFF_S) - 1)
     wait_s = BACKOFF_S[failures] - (time.time() - ended_at)
-    if failures and wait_s > 0:
+    # A clock that was set back since does not prolong the pause.
+    if failures and 0 < wait_s <= BACKOFF_S[failures]:
         return f"The last {failures} runs failed; the next one is asked for in {wait_s:.0f} s."
     return None
 
@@ -257,7 +258,7 @@ def _are_full_checks_due(instance: dg.DagsterInstance, pipeline: str, every_s: f
         tags={PIPELINE_TAG: pipeline, FULL_CHECKS_TAG: "true"}, statuses=[dg.DagsterRunStatus.SUCCESS]
     )
     records = instance.get_run_records(full_runs, limit=1)
-    return not records or time.time() - records[0].create_timestamp.timestamp() >= every_s
+    return not records or not 0 <= time.time() - records[0].create_timestamp.timestamp() < every_s
 
 
 def _run_config(assets: PipelineAssets, running: Running) -> Mapping[str, Any]:

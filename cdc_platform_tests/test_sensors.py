@@ -211,11 +211,16 @@ def test_a_killed_run_does_not_stop_the_pipeline(
 def test_failing_runs_are_asked_for_less_often(
     instance: dg.DagsterInstance, settings: PipelineSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One failure is tried again at once, several in a row after a pause that grows."""
+    """One failure is tried again at once, several in a row after a pause that grows.
+
+    A clock that was set back since the last one does not prolong the pause.
+    """
     monkeypatch.setattr(sensors, "failures_in_a_row", lambda *_args, **_named: (1, time.time()))
     assert run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
     monkeypatch.setattr(sensors, "failures_in_a_row", lambda *_args, **_named: (3, time.time()))
     assert "last 3 runs failed" in reason(evaluate_pipeline(instance, settings, Running(), WANTED))
+    monkeypatch.setattr(sensors, "failures_in_a_row", lambda *_args, **_named: (3, time.time() + 3600))
+    assert run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
 
 
 def test_a_source_that_is_down_is_a_reason_to_wait(

@@ -75,6 +75,7 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, cycles: int | None
     seconds that the cycle took.
     """
     from cdc_platform.components.loading import load_each
+    from cdc_platform.lake.catalog.access import reaching
     from cdc_platform.resources import SPARK_IS_QUIET
 
     if until_caught_up + continuous + (cycles is not None) > 1:
@@ -86,7 +87,9 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, cycles: int | None
     with stop_signals(SPARK_IS_QUIET.set) as stop:
         for settings in share_spark(defs, chosen):
             print_name(settings.name, chosen)
-            if not run_cycles(settings, stop.is_not_asked, Until(cycles, continuous)):
+            with reaching(settings.lake):
+                has_ended = run_cycles(settings, stop.is_not_asked, Until(cycles, continuous))
+            if not has_ended:
                 stop.say("Stopped; the next start goes on from here.")
                 sys.exit(0 if continuous else stop.exit_code)
 
@@ -166,7 +169,6 @@ def _way(pipeline: "Pipeline", until: Until, target_micros: int) -> Iterator[_Wa
 
 
 def _follow(pipeline: "Pipeline", session: "SparkSession", wants_more: Callable[[], bool], way: _Way) -> bool:
-    from cdc_platform.lake.state.quarantine import count_quarantined
     from cdc_platform.pipeline.cycle_loop import follow_source
 
     until = way.until
@@ -178,11 +180,25 @@ def _follow(pipeline: "Pipeline", session: "SparkSession", wants_more: Callable[
         way.go_on(count, outcome)
         if count == 1 or until.cycles is not None or has_done_something(outcome):
             turn = (count, until.cycles) if until.cycles is not None else None
-            line = describe_cycle(outcome, count_quarantined(pipeline.lake), turn)
+            line = describe_cycle(outcome, _count_open(pipeline), turn)
             print_text(join_lines((*describe_copies(outcome), line)))
         if count == until.cycles or (way.is_to_target and is_level(outcome)):
             return True
     return False
+
+
+def _count_open(pipeline: "Pipeline") -> int | None:
+    """Return how many records are in quarantine, None where the lake does not answer: cycles go on."""
+    from cdc_platform.lake.catalog.access import reaching
+    from cdc_platform.lake.state.quarantine import count_quarantined
+
+    try:
+        with reaching(pipeline.settings.lake):
+            return count_quarantined(pipeline.lake)
+    except CdcError as error:
+        if not error.retryable:
+            raise
+        return None
 
 
 def _warn_of_quarantine(pipeline: "Pipeline") -> None:
@@ -231,12 +247,14 @@ def describe_copies(outcome: "CycleOutcome") -> list[str]:
     ]
 
 
-def describe_cycle(outcome: "CycleOutcome", quarantined: int, turn: tuple[int, int] | None = None) -> str:
+def describe_cycle(
+    outcome: "CycleOutcome", quarantined: int | None, turn: tuple[int, int] | None = None
+) -> str:
     """Return the line of a cycle.
 
     Args:
         outcome: result of the cycle.
-        quarantined: how many records are open in quarantine now.
+        quarantined: how many records are open in quarantine now; None where it is not known.
         turn: its position among the cycles of this run, and how many of them were requested.
     """
     watermark, lag_s = outcome.order.watermark_micros, outcome.lag_s
@@ -246,6 +264,6 @@ def describe_cycle(outcome: "CycleOutcome", quarantined: int, turn: tuple[int, i
         f"watermark {to_rfc3339(watermark) if watermark is not None else '-':<27} "
         f"lag {f'{lag_s:.1f}' if lag_s is not None else '-':>6} s  "
         f"records {sum(outcome.read.records.values()):>7}  changes {outcome.order.changes:>7}  "
-        f"quarantine {outcome.order.quarantined} new, {quarantined} open  "
+        f"quarantine {outcome.order.quarantined} new, {'-' if quarantined is None else quarantined} open  "
         f"cut {outcome.cut.cut if outcome.cut is not None else '-':<6} {sum(outcome.seconds.values()):.1f} s"
     )

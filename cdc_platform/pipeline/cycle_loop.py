@@ -8,6 +8,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CdcError
+from cdc_platform.lake.catalog.access import reaching
+from cdc_platform.lake.state.lost_commits import take_back_lost
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.checks.running_checks import CheckListener, Guard
 from cdc_platform.pipeline.cycle import CycleOutcome, finish_cycle, run_cycle
@@ -91,21 +93,25 @@ def follow_source(
         CheckFailed: the log has failed a check; nothing more of it is published.
         CdcError: a cycle failed, and trying again would not help, was not asked for, or did not help.
     """
-    failures, is_first = _Failures(error_listener, most_failures), True
+    failures, is_first, has_failed = _Failures(error_listener, most_failures), True, True
     guard: Guard | None = None
     while wants_more():
         try:
-            if guard is None:
-                guard = Guard(pipeline, spark, check_listener)
-                # Before anything is added to what may have stopped the run before.
-                guard.run_due()
-                finish_cycle(pipeline, spark)
-            outcome = run_cycle(pipeline, spark, ends_pauses=is_first, guard=guard)
+            with reaching(pipeline.settings.lake):
+                if has_failed:
+                    take_back_lost(pipeline.lake)
+                if guard is None:
+                    guard = Guard(pipeline, spark, check_listener)
+                    # Before anything is added to what may have stopped the run before.
+                    guard.run_due()
+                    finish_cycle(pipeline, spark)
+                outcome = run_cycle(pipeline, spark, ends_pauses=is_first, guard=guard)
         except CdcError as error:
+            has_failed = True
             failures.add(error)
             pause(failures.backoff_s, wants_more)
             continue
-        is_first = False
+        is_first = has_failed = False
         yield outcome
         failures.judge(outcome)
         if is_idle(outcome) or outcome.copy.failure is not None:

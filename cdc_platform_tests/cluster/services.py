@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import pytest
 
-from cdc_platform_tests.cluster.object_store import BUCKET, REGION, ObjectStore, is_installed, object_store
 from cdc_platform_tests.java_options import mapped_options
+from cdc_platform_tests.servers.object_store import BUCKET, REGION, ObjectStore, is_installed, object_store
 from cdc_platform_tests.servers.postgresql import postgresql, postgresql_programs
 
 DEFS: Final = """\

@@ -16,7 +16,7 @@ from dagster import DagsterInstance
 
 from cdc_platform.components.loading import load_settings
 from cdc_platform.spark.session.config import spark_config
-from cdc_platform_tests.cluster.object_store import is_installed, object_store
+from cdc_platform_tests.servers.object_store import is_installed, object_store
 from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster
 from cdc_platform_tests.sources.debezium.databases import connect, database
 

@@ -9,9 +9,9 @@ import pytest
 
 from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME, LakeSettings
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
-from cdc_platform_tests.lake.services import rest_catalog
 from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_cycle
 from cdc_platform_tests.servers.postgresql import postgresql, require_postgresql
+from cdc_platform_tests.servers.rest_catalog import rest_catalog
 from cdc_platform_tests.support.pipelines import found_table, run_steps
 from cdc_platform_tests.support.sessions import session_of
 

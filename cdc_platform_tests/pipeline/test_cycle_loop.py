@@ -4,8 +4,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from pyiceberg.exceptions import ServerError
 
-from cdc_platform.errors import CdcError, CommitConflict, LakeError
+from cdc_platform.errors import CdcError, CommitConflict, LakeError, LakeUnreachable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline import cycle_loop
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def run(monkeypatch: pytest.MonkeyPatch, error: CdcError, most_failures: int | None) -> list[CdcError]:
+def run(monkeypatch: pytest.MonkeyPatch, error: Exception, most_failures: int | None) -> list[CdcError]:
     """Follow a source whose cycles always fail, for ten tries at most, and return what was told."""
     errors: list[CdcError] = []
 
@@ -29,7 +30,9 @@ def run(monkeypatch: pytest.MonkeyPatch, error: CdcError, most_failures: int | N
     monkeypatch.setattr(cycle_loop, "finish_cycle", lambda *_: None)
     monkeypatch.setattr(cycle_loop, "pause", lambda *_: None)
     monkeypatch.setattr(cycle_loop, "Guard", lambda *_: SimpleNamespace(run_due=lambda: None))
-    pipeline, spark = cast("Pipeline", None), cast("SparkSession", None)
+    monkeypatch.setattr(cycle_loop, "take_back_lost", lambda *_: None)
+    opened = SimpleNamespace(settings=SimpleNamespace(lake=LakeSettings("lake")), lake=None)
+    pipeline, spark = cast("Pipeline", opened), cast("SparkSession", None)
     assert list(follow_source(pipeline, spark, lambda: len(errors) < 10, errors.append, most_failures)) == []
     return errors
 
@@ -37,6 +40,12 @@ def run(monkeypatch: pytest.MonkeyPatch, error: CdcError, most_failures: int | N
 def test_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a limit a cycle is tried for as long as it is wanted."""
     assert len(run(monkeypatch, CommitConflict("another run"), None)) == 10
+
+
+def test_what_a_library_reports_of_storage_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog that fails in the middle of a cycle is an error of ours, as one that fails at the start."""
+    errors = run(monkeypatch, ServerError("BadGateway"), None)
+    assert {type(error) for error in errors} == {LakeUnreachable}
 
 
 @pytest.mark.parametrize("error", [CommitConflict("another run"), LakeError("it is gone")])

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.invariants import checks_of
-from cdc_platform.pipeline.cycle_loop import follow_source, is_idle
+from cdc_platform.pipeline.cycle_loop import ErrorListener, follow_source, is_idle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform_tests.support.footprint import Footprint, Session
 from cdc_platform_tests.support.workload import Workload
@@ -47,16 +47,26 @@ class Soak:
     Args:
         workload: sends the input, and knows what becomes of it.
         spark: session that does the work.
+        error_listener: receives what fails on the way; without it, every error ends the run.
         takes_turns: whether Spark does all reading and merging in every other cycle, as it does where there
             is much of both.
     """
 
-    def __init__(self, workload: Workload, spark: SparkSession, *, takes_turns: bool = False) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        spark: SparkSession,
+        error_listener: ErrorListener | None = None,
+        *,
+        takes_turns: bool = False,
+    ) -> None:
         self.pipeline: Pipeline = open_pipeline(workload.settings)
         self._workload, self._spark = workload, spark
         self._session = Session.of(spark)
         pipelines = (self.pipeline, _by_spark(self.pipeline)) if takes_turns else (self.pipeline,)
-        self._outcomes = tuple(follow_source(pipeline, spark, lambda: True) for pipeline in pipelines)
+        self._outcomes = tuple(
+            follow_source(pipeline, spark, lambda: True, error_listener) for pipeline in pipelines
+        )
 
     def run(self, cycles: int) -> Iterator[Cycle]:
         """Send input and run a cycle, so many times."""

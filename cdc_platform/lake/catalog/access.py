@@ -1,42 +1,72 @@
 """Errors of an unreachable lake, in words of its settings."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import (
     CdcError,
+    ClockBehind,
+    CommitConflict,
     LakeAccessDenied,
     LakeDamaged,
     LakeUnreachable,
     SettingError,
     SetupError,
 )
+from cdc_platform.lake.catalog.damage import find_damage, find_full
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 
-_NO_BUCKET: Final = ("NO_SUCH_BUCKET", "NoSuchBucket", "bucket does not exist", "ContainerNotFound")
-_DENIED: Final = (
-    *("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID"),
-    *("EXPIRED_TOKEN", "ExpiredToken", "PERMISSION_DENIED", "UNAUTHENTICATED", "AuthorizationFailure"),
-    *("AuthenticationFailed", "HTTP status 401", "HTTP status 403"),
+if TYPE_CHECKING:
+    from sqlalchemy.exc import DBAPIError
+
+_NO_BUCKET: Final = re.compile("NO_SUCH_BUCKET|NoSuchBucket|bucket does not exist|ContainerNotFound")
+_DENIED: Final = re.compile(
+    "ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|EXPIRED_TOKEN"
+    "|ExpiredToken|PERMISSION_DENIED|UNAUTHENTICATED|AuthorizationFailure|AuthenticationFailed"
+    "|HTTP status 40[13]|Status Code: 40[13]"
 )
-_SILENT: Final = ("NETWORK_CONNECTION", "REQUEST_TIMEOUT", "SLOW_DOWN", "SERVICE_UNAVAILABLE", "UNAVAILABLE")
-_WRONG_LOGIN: Final = ("password authentication failed", "no password supplied", "no pg_hba.conf entry")
-_NO_CATALOG: Final = ("file is not a database", "is malformed")
-_NO_DATABASE: Final = ("does not exist",)
+_OTHER_TIME: Final = re.compile("REQUEST_TIME_TOO_SKEWED|RequestTimeTooSkewed|REQUEST_EXPIRED")
+_SILENT: Final = re.compile(
+    "NETWORK_CONNECTION|REQUEST_TIMEOUT|SLOW_DOWN|SERVICE_UNAVAILABLE|UNAVAILABLE|INTERNAL_FAILURE|THROTTLING"
+    "|HTTP status (?:429|5..)|curlCode|Status Code: (?:429|5..)|SdkClientException"
+)
+_WRONG_LOGIN: Final = re.compile("password authentication failed|no password supplied|no pg_hba.conf entry")
+_NO_CATALOG: Final = re.compile("file is not a database|is malformed")
+_NO_DATABASE: Final = re.compile("does not exist")
+_LOCKED: Final = re.compile("database (?:table )?is locked|SQLITE_BUSY|SQLITE_LOCKED")
+_READ_ONLY: Final = re.compile(
+    "readonly database|unable to open database file|SQLITE_READONLY|SQLITE_CANTOPEN|Read-only file system"
+    "|Permission denied|Operation not permitted"
+)
+_BEHIND: Final = re.compile("Invalid update timestamp|Expected sorted|Invalid snapshot timestamp")
+_UNWRITTEN: Final = "Cannot get file info"
+"""Of pyiceberg, which asks for the size of each file that it has written."""
+_REPLACED: Final = "SQLITE_READONLY_DBMOVED"
+_OUTRUN: Final = re.compile("exceptions.CommitFailedException")
+_CATALOG_SILENT: Final = re.compile(
+    r"exceptions\.(?:CommitStateUnknown|ServiceFailure|ServiceUnavailable|REST)Exception"
+    r"|UncheckedSQLException|PSQLException"
+)
+"""Errors by which Iceberg's Java side says that a catalog did not answer, or did not say what it has done."""
 
 
 @contextmanager
 def reaching(settings: LakeSettings) -> Iterator[None]:
-    """Raise what the catalog or the object store answers as an error that names the setting to look at.
+    """Raise what libraries report of the catalog or the storage as an error that says whether a retry helps.
 
     Raises:
         SettingError: the bucket, the database or the kind of catalog does not exist.
         SetupError: the driver of the catalog's database is not installed.
-        LakeDamaged: the catalog's file is none.
-        LakeAccessDenied: the credentials may not use the catalog or the object store.
-        LakeUnreachable: one of them does not answer.
+        LakeDamaged: the catalog's file is none, or a file of a table is missing.
+        LakeAccessDenied: the credentials may not use the catalog or the object store, or nothing can be
+            written there.
+        LakeUnreachable: one of them does not answer, or does not say whether it has made a commit.
+        ClockBehind: this machine's clock is behind the newest commit.
+        CommitConflict: another run has committed first.
+        DiskFull: there is no room.
     """
     try:
         yield
@@ -50,10 +80,12 @@ def reaching(settings: LakeSettings) -> Iterator[None]:
 
 
 def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
-    """Return an error of ours for one of a library's, None for what has nothing to do with access."""
-    from pyiceberg import exceptions as iceberg
+    """Return an error of ours for one of a library's, None for what has nothing to do with the lake."""
     from sqlalchemy.exc import DBAPIError
 
+    full = find_full(error)
+    if full is not None:
+        return full
     if isinstance(error, ModuleNotFoundError):
         return SetupError(
             f"A library of the lake's catalog is not installed ({error}); it belongs to the setting "
@@ -61,54 +93,129 @@ def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
             "pip install 'pyiceberg[hive]' or 'pyiceberg[glue]'"
         )
     if isinstance(error, DBAPIError):
-        file, text = settings.catalog_file, str(error.orig).strip()
-        return _explain_database(text) if file is None else _explain_file(file, text)
+        return _explain_database(settings, error)
+    library = type(error).__module__.partition(".")[0]
+    if library in {"pyspark", "py4j"}:
+        return _explain_spark(settings, error)
+    if library in {"pyiceberg", "requests", "urllib3"}:
+        return _explain_service(settings, error)
+    return _explain_files(settings, error) if isinstance(error, OSError) else None
+
+
+def _explain_service(settings: LakeSettings, error: Exception) -> CdcError | None:
+    """Explain what the client of a catalog reports."""
+    from pyiceberg import exceptions as iceberg
+
+    if isinstance(error, iceberg.CommitFailedException):
+        return _outrun(str(error))
     if isinstance(error, iceberg.UnauthorizedError | iceberg.ForbiddenError | iceberg.OAuthError):
         return LakeAccessDenied(
             "The lake's catalog refuses us; look at `credential` or `token` in the setting `lake.catalog`: "
             f"{error}"
         )
-    # The client of REST catalogs lets through what its HTTP library raises, which is an OSError, too.
-    if isinstance(error, iceberg.ServiceUnavailableError) or type(error).__module__.startswith("requests."):
-        return LakeUnreachable(
-            f"The lake's catalog does not answer; look at the setting `lake.catalog.uri`: {error}"
+    if _BEHIND.search(str(error)):
+        return ClockBehind(str(error))
+    # That of REST catalogs lets through what its HTTP library raises.
+    silent = iceberg.ServerError | iceberg.ServiceUnavailableError | iceberg.TooManyRequestsError
+    is_library_of_http = not isinstance(error, iceberg.RESTError) and isinstance(error, OSError)
+    if is_library_of_http or isinstance(error, silent | iceberg.CommitStateUnknownException):
+        return _silent_catalog(str(error))
+    return _explain_files(settings, error) if isinstance(error, OSError) else None
+
+
+def _explain_spark(settings: LakeSettings, error: Exception) -> CdcError | None:
+    """Explain the stack of a Java error."""
+    damage, text = find_damage(error), str(error)
+    if damage is not None:
+        return damage
+    explanations: Mapping[re.Pattern[str], Callable[[str], CdcError]] = {
+        _BEHIND: ClockBehind,
+        _LOCKED: _silent_catalog,
+        _READ_ONLY: partial(_read_only, settings),
+        _OUTRUN: _outrun,
+        _CATALOG_SILENT: _silent_catalog,
+    }
+    for sign, explain in explanations.items():
+        if sign.search(text):
+            return explain(_cause(text, sign))
+    return _explain_store(settings, text)
+
+
+def _cause(stack: str, sign: re.Pattern[str]) -> str:
+    """Return the line of a Java stack that has a sign."""
+    return next((line.strip() for line in stack.splitlines() if sign.search(line)), "")
+
+
+def _explain_database(settings: LakeSettings, error: "DBAPIError") -> CdcError:
+    file, text = settings.catalog_file, str(error.orig).strip()
+    if getattr(error.orig, "sqlite_errorname", "") == _REPLACED:
+        reason = (
+            "it was deleted or replaced while this process used it; a new start goes on from what is there"
         )
-    return _explain_store(settings, str(error)) if isinstance(error, OSError) else None
-
-
-def _explain_file(file: Path, text: str) -> CdcError | None:
-    if any(sign in text for sign in _NO_CATALOG):
+        return LakeDamaged(f"its catalog {file}", reason)
+    if file is not None and _NO_CATALOG.search(text):
         return LakeDamaged(f"its catalog {file}", text)
-    return None
-
-
-def _explain_database(text: str) -> CdcError:
-    if any(sign in text for sign in _WRONG_LOGIN):
+    if file is not None and _READ_ONLY.search(text):
+        return _read_only(settings, f"{file}: {text}")
+    if _WRONG_LOGIN.search(text):
         return LakeAccessDenied(
             "The lake's catalog refuses the login; look at `user` and `password` in the setting "
             f"`lake.catalog`, or at those in its `uri`: {text}"
         )
-    if any(sign in text for sign in _NO_DATABASE):
+    if file is None and _NO_DATABASE.search(text):
         return SettingError("lake.catalog.uri", f"names what the server does not have: {text}")
-    return LakeUnreachable(
-        f"The lake's catalog does not answer; look at the setting `lake.catalog.uri`: {text}"
-    )
+    return _silent_catalog(text)
+
+
+def _explain_files(settings: LakeSettings, error: OSError) -> CdcError | None:
+    if isinstance(error, FileNotFoundError) and _UNWRITTEN in str(error):
+        return LakeUnreachable(f"The storage does not have a file that it has just taken: {error}")
+    if settings.store is not None:
+        return _explain_store(settings, str(error))
+    return _read_only(settings, str(error)) if _READ_ONLY.search(str(error)) else None
 
 
 def _explain_store(settings: LakeSettings, text: str) -> CdcError | None:
     if settings.store is None:
         return None
-    if any(sign in text for sign in _NO_BUCKET):
-        return SettingError("lake.path", f"is in a bucket that does not exist, {settings.warehouse}: {text}")
-    if any(sign in text for sign in _DENIED):
+    if _NO_BUCKET.search(text):
+        return SettingError(
+            "lake.path",
+            f"is in a bucket that does not exist, {settings.warehouse}: {_cause(text, _NO_BUCKET)}",
+        )
+    if _OTHER_TIME.search(text):
+        return LakeUnreachable(
+            f"The object store has another time than this machine, whose clock has to be set right: "
+            f"{_cause(text, _OTHER_TIME)}"
+        )
+    if _DENIED.search(text):
         names = ", ".join(f"`{name}`" for name in settings.store.credentials)
         return LakeAccessDenied(
             f"The object store refuses us at {settings.warehouse}; look at {names} in the setting "
-            f"`lake.catalog`, or at the credentials of this machine where they are not set: {text}"
+            f"`lake.catalog`, or at the credentials of this machine where they are not set: "
+            f"{_cause(text, _DENIED)}"
         )
-    if any(sign in text for sign in _SILENT):
+    if _SILENT.search(text):
         return LakeUnreachable(
             f"The object store does not answer for {settings.warehouse}; look at the setting `lake.path`, "
-            f"and at `s3.endpoint` or its like in `lake.catalog`: {text}"
+            f"and at `s3.endpoint` or its like in `lake.catalog`: {_cause(text, _SILENT)}"
         )
     return None
+
+
+def _silent_catalog(text: str) -> LakeUnreachable:
+    return LakeUnreachable(
+        "The lake's catalog does not answer, or does not say whether it has made a commit: the next cycle "
+        f"goes on from what is there. Look at the setting `lake.catalog.uri`: {text}"
+    )
+
+
+def _read_only(settings: LakeSettings, text: str) -> LakeAccessDenied:
+    return LakeAccessDenied(
+        f"Nothing can be written to the lake at {settings.path}; give this user the right to write there, "
+        f"or mount it for writing: {text}"
+    )
+
+
+def _outrun(text: str) -> CommitConflict:
+    return CommitConflict(f"Another run committed first; the next cycle goes on from there. {text}")

@@ -15,7 +15,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 
-from cdc_platform.errors import LakeDamaged, LakeFormatUnknown, PipelineNotFound, SettingError
+from cdc_platform.errors import CommitConflict, LakeDamaged, LakeFormatUnknown, PipelineNotFound, SettingError
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
 from cdc_platform.lake.catalog.lake_settings import CATALOG, KEPT_BY_TIME, LakeSettings, local_folder
@@ -117,6 +117,8 @@ SELDOM: Final = (QUARANTINED, SCHEMA, COPIED)
 """Own tables that few cycles write and maintenance skips: Iceberg limits the number of metadata files."""
 
 # A commit that finds another one before it must fail, since what it was made from is outdated.
+TRIES: Final = 10
+"""Of a commit that is derived again from what another run has committed before it."""
 COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
 COMPARED: Final = (RAW, CUT, LINEAGE, LOG, SCHEMA, COPIED, READ, QUARANTINED, DELETION_MARKERS)
 
@@ -283,10 +285,10 @@ def _plain_columns(identifier: str, schema: pa.Schema) -> dict[str, str]:
 
 def _complete(table: Table, schema: pa.Schema, properties: Mapping[str, str]) -> None:
     """Add what tables of this format did not have from the beginning; all of the columns may be NULL."""
-    while not (
-        set(schema.names) <= set(table.schema().column_names)
-        and properties.items() <= table.properties.items()
-    ):
+    for _ in range(TRIES):
+        has_columns = set(schema.names) <= set(table.schema().column_names)
+        if has_columns and properties.items() <= table.properties.items():
+            return
         try:
             with table.transaction() as transaction:
                 with transaction.update_schema() as update:
@@ -295,3 +297,4 @@ def _complete(table: Table, schema: pa.Schema, properties: Mapping[str, str]) ->
         except CommitFailedException:
             # Somebody else has opened the same lake.
             table = table.refresh()
+    raise CommitConflict.of(".".join(table.name()))

@@ -1,11 +1,17 @@
 """Metadata files of tables of Iceberg's format version 3, which pyiceberg reads and does not write."""
 
-from typing import Any
+from typing import Any, Final
 
 from pyiceberg.io import FileIO
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.typedef import IcebergBaseModel
+
+from cdc_platform.errors import ClockBehind
+from cdc_platform.model.base.timestamps import to_rfc3339
+
+TOLERANCE_MS: Final = 60_000
+"""By so much Iceberg lets the clocks of machines differ."""
 
 
 class _Writable(TableMetadataV3):
@@ -23,12 +29,28 @@ class Version3Metadata:
 
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        _require_order(metadata)
         ToOutputFile.table_metadata(_writable(metadata), io.new_output(metadata_path))
 
     @staticmethod
     def _write_metadata_no_exist_check(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
         """Write a file to a store that cannot list files, as Glue has it for S3 Tables."""
+        _require_order(metadata)
         ToOutputFile.table_metadata(_writable(metadata), io.new_output(metadata_path), overwrite=True)
+
+
+def _require_order(metadata: TableMetadata) -> None:
+    """Make sure that Iceberg's Java side can read what is written: it takes no log that goes back in time.
+
+    Raises:
+        ClockBehind: the newest entry of a log is younger than the change by more than a minute.
+    """
+    # What lies before was written so.
+    snapshots = [entry.timestamp_ms for entry in metadata.snapshot_log[-2:]]
+    files = [entry.timestamp_ms for entry in metadata.metadata_log[-1:]]
+    newest_ms = max([*snapshots, *files], default=0)
+    if newest_ms - metadata.last_updated_ms > TOLERANCE_MS:
+        raise ClockBehind(f"That commit is of {to_rfc3339(newest_ms * 1000)}: {metadata.location}")
 
 
 def _writable(metadata: TableMetadata) -> TableMetadata:

@@ -8,7 +8,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
 
-from cdc_platform.lake.catalog.lake import LINEAGE, RAW, Lake
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.catalog.lake import LINEAGE, RAW, TRIES, Lake
 from cdc_platform.lake.commits.commits import CYCLE, Version, head, read_mark
 from cdc_platform.model.base.schemas import PARTITION_LINEAGE, TIMESTAMP
 from cdc_platform.model.base.stored_texts import understanding
@@ -112,10 +113,13 @@ def save_lineage(lake: Lake, lineage: Lineage) -> Lineage:
 
     That is another one where somebody else has derived the same cycle or a newer one meanwhile: of two
     first starts, which may begin at different moments, only one counts.
+
+    Raises:
+        CommitConflict: the catalog has refused each try.
     """
     rows = _as_table(lineage.partitions.values())
     properties = {CYCLE: str(lineage.cycle)}
-    while True:
+    for _ in range(TRIES):
         table = lake.system_table(LINEAGE)
         is_first = table.current_snapshot() is None
         if not is_first and read_mark(table).cycle >= lineage.cycle:
@@ -126,6 +130,7 @@ def save_lineage(lake: Lake, lineage: Lineage) -> Lineage:
         except CommitFailedException:
             continue
         return lineage
+    raise CommitConflict.of(LINEAGE)
 
 
 # Weeks of splits and merges are a hundred thousand partitions: by columns they take a tenth of the time

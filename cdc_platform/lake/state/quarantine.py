@@ -12,7 +12,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression, Not, Or
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, LakeError
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, Lake
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, TRIES, Lake
 from cdc_platform.lake.commits.commits import count_rows, head, read_mark
 from cdc_platform.lake.commits.filters import all_of, at_most, equals, is_any
 from cdc_platform.model.base.schemas import QUARANTINE
@@ -21,7 +21,6 @@ from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
 
 _OPEN: Final = equals("replayed_at", None)
-_TRIES: Final = 5
 _SAME_NAMES: Final = (
     *("cycle", "reason", "partition_token", "transaction_id", "record_id", "record", "origin"),
     "replayed_cycle",
@@ -127,7 +126,7 @@ def mark_replayed(lake: Lake, marks: Mapping[tuple[int, str], ReplayMark]) -> No
     newest = read_mark(lake.system_table(LOG)).cycle
     # A cycle that is being ordered may write its rows again: a file must not mix them with older ones.
     is_touched = all_of(at_most("cycle", newest), is_any("record_id", {record_id for _, record_id in marks}))
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         table = lake.system_table(QUARANTINED)
         rows = [_marked(row, marks) for row in table.scan(is_touched).to_arrow().to_pylist()]
         try:

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
-from cdc_platform.lake.catalog.lake import RAW, READ, Lake
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.catalog.lake import RAW, READ, TRIES, Lake
 from cdc_platform.lake.commits.commits import CYCLE, head, read_mark
 from cdc_platform.lake.state.quarantine import load_replays
 from cdc_platform.model.base.schemas import FILES
@@ -99,7 +100,7 @@ class _ReadProgress:
 
 def _store_read_progress(lake: Lake) -> _ReadProgress:
     committed = read_mark(lake.system_table(RAW)).cycle
-    while True:
+    for _ in range(TRIES):
         stored = lake.system_table(READ)
         mark = read_mark(stored)
         if mark.cycle >= committed:
@@ -110,6 +111,7 @@ def _store_read_progress(lake: Lake) -> _ReadProgress:
         except CommitFailedException:
             # Somebody else has derived the same meanwhile.
             continue
+    raise CommitConflict.of(READ)
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def choose_files(
     unread = [file for file in listed if read_progress.get(file.path) != file.version]
     failed = {file: failure for file in unread if (failure := _failure_of(file, read_progress)) is not None}
     fresh = sorted((file for file in unread if file not in failed), key=_age)
-    is_due = {file for file in failed if clock_micros is None or failed[file].due_micros <= clock_micros}
+    is_due = {file for file in failed if clock_micros is None or failed[file].is_due(clock_micros)}
     due = sorted(is_due, key=lambda file: (failed[file].micros, file.path))
     if fresh:
         retried_files = min(max(1, most_files // RETRIED_SHARE), most_files - 1)

@@ -206,6 +206,16 @@ def plan_windows(
     )
 
 
+def plan_arrivals(lineage: Lineage, request: ReadRequest) -> tuple[ReadWindow, ...]:
+    """Return the window of a source whose events belong to the cycle that reads them.
+
+    Its clock is this machine's, which may be behind the newest position: somebody has set it back.
+    """
+    newest_micros = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
+    clock_micros = max(request.clock_micros, newest_micros + 2)
+    return plan_windows(lineage, clock_micros, None, request.keys, request.end_limit_micros)
+
+
 def plan_requested(lineage: Lineage, request: ReadRequest) -> tuple[ReadWindow, ...]:
     """Return the windows of `plan_windows` for a request."""
     return plan_windows(

@@ -43,6 +43,10 @@ class FailedRead:
         pause_s = FIRST_PAUSE_S << min(self.tries - 1, _MOST_DOUBLINGS)
         return self.micros + min(pause_s, LONGEST_PAUSE_S) * 1_000_000
 
+    def is_due(self, clock_micros: int) -> bool:
+        """Return whether the pause is over; a clock that was set back since does not prolong it."""
+        return not self.micros <= clock_micros < self.due_micros
+
     def after(self, earlier: "FailedRead | None") -> "FailedRead":
         """Return this failure with the count of those before it."""
         counts = earlier is not None and earlier.version == self.version

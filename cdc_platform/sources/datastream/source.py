@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cdc_platform.errors import CdcError
@@ -17,7 +17,7 @@ from cdc_platform.model.stream.files import (
     files_to_json,
     find_settled,
 )
-from cdc_platform.model.stream.lineage import Lineage, live, plan_windows
+from cdc_platform.model.stream.lineage import Lineage, live, plan_arrivals
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.sources.arrival import SourceOfArrivals
 from cdc_platform.sources.datastream.files.file_events import decode_file, decode_text
@@ -112,7 +112,7 @@ class DatastreamSource(SourceOfArrivals, SparkSource):
         choice = self._choose(listed, read, lineage, request)
         newest = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
         limit = request.end_limit_micros if choice.is_all else newest + 1
-        windows = plan_windows(lineage, max(request.clock_micros, newest + 2), None, request.keys, limit)
+        windows = plan_arrivals(lineage, replace(request, end_limit_micros=limit))
         is_root_read = any(window.token == ROOT_TOKEN for window in windows)
         fresh = sorted({file.folder for file in listed} - lineage.partitions.keys()) if is_root_read else []
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())

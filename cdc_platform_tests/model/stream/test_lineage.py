@@ -15,12 +15,13 @@ from cdc_platform.model.stream.lineage import (
     advance,
     begin,
     live,
+    plan_arrivals,
     plan_windows,
     prune,
     watermark_micros,
 )
 from cdc_platform.model.stream.lineage_rules import violations
-from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
+from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform_tests.fake_stream import CycleBatch, Slicing, raw_rows
 from cdc_platform_tests.strategies import streams
 from cdc_platform_tests.support.history import History
@@ -57,6 +58,14 @@ def test_stream_begins_with_the_root_query() -> None:
     lineage = begin(START)
     assert plan_windows(lineage, clock_micros=2_000) == (ReadWindow("", 999, 1_999),)
     assert watermark_micros(lineage) == 999
+
+
+def test_arrivals_are_read_while_the_clock_is_behind() -> None:
+    """The window begins at the position, though the clock of the machine was set back behind it."""
+    lineage = advance(begin(START), 1, [complete("", START - 1, 5_000)], [])
+    assert plan_windows(lineage, clock_micros=2_000) == ()
+    assert plan_arrivals(lineage, ReadRequest(2_000)) == (ReadWindow("", 5_000, 5_001),)
+    assert plan_arrivals(lineage, ReadRequest(9_000)) == (ReadWindow("", 5_000, 8_999),)
 
 
 def test_children_of_the_root_are_scheduled_at_once() -> None:

@@ -9,6 +9,13 @@ def test_pauses_double_up_to_an_hour() -> None:
     assert pauses == [30, 60, 120, 1920, 3600, 3600, 3600]
 
 
+def test_a_clock_that_is_set_back_ends_the_pause() -> None:
+    """A pause is at most as long as it was when it began, whatever the clock says meanwhile."""
+    failure, now_micros = FailedRead("1", 5_000_000_000, ""), 5_000_000_000
+    moments = (now_micros - 1, now_micros, now_micros + 29_999_999, now_micros + 30_000_000)
+    assert [failure.is_due(moment) for moment in moments] == [True, False, False, True]
+
+
 def test_tries_count_for_one_version() -> None:
     """Once a file is rewritten, what is wrong with it is something else."""
     first, second, other = FailedRead("1", 5, "a"), FailedRead("1", 6, "b"), FailedRead("2", 7, "c")

@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from cdc_platform.errors import SettingError, SlotInUse, SpoolUnusable
+from cdc_platform.errors import OffsetsLost, SettingError, SlotInUse, SpoolUnusable
 from cdc_platform.private_files import make_private_folder, open_private
 
 FORMAT_VERSION: Final = 1
@@ -118,6 +118,27 @@ class Spool:
                 break
             end = after.first_offset
         return self.delete_before(end) if end is not None else 0
+
+    def require_next(self, lines: Mapping[str, int]) -> None:
+        """Make sure that the event after the last one that the lake has was not deleted.
+
+        Args:
+            lines: how many lines the lake has of each file, by its name.
+
+        Raises:
+            OffsetsLost: it was.
+        """
+        names = ((name.removesuffix(SUFFIX), count) for name, count in lines.items())
+        known = max((int(stem) + count for stem, count in names if stem.isdigit()), default=0)
+        files = self.files()
+        first = files[0].first_offset if files else self.next_offset()
+        if first > known:
+            raise OffsetsLost(
+                f"The lake has the events before number {known} of the spool {self.folder}, which begins "
+                f"with number {first}: the lake is new, or was restored from a copy that is older than "
+                "`input.engine.keep_spool_s`. Restore a newer copy, or begin a new lake, spool and slot, "
+                "which take a new snapshot of the source."
+            )
 
     def next_offset(self) -> int:
         """Return the offset that the next event will have."""

@@ -15,7 +15,7 @@ from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile, files_to_json
-from cdc_platform.model.stream.lineage import Lineage, plan_windows
+from cdc_platform.model.stream.lineage import Lineage, plan_arrivals
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.sources.arrival import SourceOfArrivals
 from cdc_platform.sources.debezium.engine.capture import Capture
@@ -148,7 +148,7 @@ class DebeziumSource(SourceOfArrivals):
             for file, read in progress.items()
             if read.is_waiting or read.lacks(file)
         ]
-        windows = plan_windows(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
+        windows = plan_arrivals(lineage, request)
         read_lines = {file.path: read.lines for file, read in progress.items()}
         lines = {file.path: read_lines[file.path] for file in unread}
         inputs = {"files": files_to_json(unread), "lines": lines, **states_of(stored_progress)}
@@ -167,7 +167,11 @@ class DebeziumSource(SourceOfArrivals):
                 yield event
 
     def _clear_spool(self, progress: Mapping[str, str]) -> None:
-        """Delete what the lake has had for long; anyone who only looks deletes nothing."""
+        """Delete what the lake has had for long; anyone who only looks deletes nothing.
+
+        Raises:
+            OffsetsLost: what the lake lacks has been deleted before.
+        """
         own_input = self.settings.input
         if self.capture is None or not isinstance(own_input, EngineInput):
             return
@@ -176,7 +180,9 @@ class DebeziumSource(SourceOfArrivals):
             for path in progress
             if path not in (STATE, PASSED)
         }
-        Spool(Path(own_input.spool)).delete_read(lines, time.time() - own_input.keep_spool_s)
+        spool = Spool(Path(own_input.spool))
+        spool.require_next(lines)
+        spool.delete_read(lines, time.time() - own_input.keep_spool_s)
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
         """Return the raw records of the files of a plan, which tasks decode before this returns."""

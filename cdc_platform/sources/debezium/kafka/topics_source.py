@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from cdc_platform.model.base.cached_values import cached_value
-from cdc_platform.model.stream.lineage import Lineage, plan_windows
+from cdc_platform.model.stream.lineage import Lineage, plan_arrivals
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.sources.debezium.files.source import (
     DESCRIBED_MESSAGES,
@@ -64,7 +64,7 @@ class TopicsSource(DebeziumSource):
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
         if not (ranges or is_unread or request.has_replay):
             return ReadPlan(())
-        windows = plan_windows(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
+        windows = plan_arrivals(lineage, request)
         inputs = {"ranges": [asdict(topic_range) for topic_range in ranges], **states_of(progress)}
         return ReadPlan(windows, json.dumps(inputs))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_platform.errors import SettingError, SlotInUse, SpoolUnusable
+from cdc_platform.errors import OffsetsLost, SettingError, SlotInUse, SpoolUnusable
 from cdc_platform.sources.debezium.engine.spool import Spool, SpoolFile
 from cdc_platform_tests.support.crash_points.local_files import dying_in
 from cdc_platform_tests.support.crash_points.points import POINTS, Death, Died, Moment
@@ -71,6 +71,19 @@ def test_what_has_been_read_long_ago_is_deleted(tmp_path: Path) -> None:
     assert [spool.delete_read(whole, 1000), spool.delete_read(whole, 1000)] == [1, 0]
     assert [file.first_offset for file in spool.files()] == [6]
     assert spool.next_offset() == 10
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_lake_that_lacks_deleted_events_is_told(tmp_path: Path, is_empty: bool) -> None:
+    """A lake from an older copy, or a new one, would go on with a gap that nobody sees."""
+    spool = filled(tmp_path, 2, 3, 1)
+    spool.require_next({})
+    names = [file.path.name for file in spool.files()]
+    spool.delete_before(6 if is_empty else 5)
+    spool.require_next({names[0]: 2, names[1]: 3, names[2]: 1, "quarantine@5": 9})
+    for older in ({}, {names[0]: 2}, {names[0]: 2, names[1]: 2}):
+        with pytest.raises(OffsetsLost, match=r"the events before number [024] of the spool .* number [56]"):
+            spool.require_next(older)
 
 
 def test_what_was_not_finished_is_no_file(tmp_path: Path) -> None:

@@ -1,0 +1,136 @@
+"""Errors of libraries, in the middle of a cycle, as errors that say whether a retry helps."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+from pyiceberg import exceptions as iceberg
+from pyspark.errors import PySparkException
+from requests import exceptions as http
+
+from cdc_platform.errors import (
+    CdcError,
+    ClockBehind,
+    CommitConflict,
+    DiskFull,
+    LakeAccessDenied,
+    LakeDamaged,
+    LakeUnreachable,
+)
+from cdc_platform.lake.catalog.access import reaching
+from cdc_platform.lake.catalog.catalogs import open_catalog
+from cdc_platform.lake.catalog.lake import CUT, Lake
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.model.base.schemas import CUTS
+
+FOLDER: Final = LakeSettings("/lake")
+BUCKET: Final = LakeSettings("s3://lakes/lake", {"type": "rest", "uri": "http://catalog"})
+STACK: Final = "An error occurred while calling o1.sql.\n: org.apache.spark.SparkException: Job aborted.\n"
+ROW: Final = pa.Table.from_pylist([{"cut": 1}], CUTS)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (iceberg.CommitStateUnknownException("InternalError: no answer"), LakeUnreachable),
+        (iceberg.ServerError("BadGateway"), LakeUnreachable),
+        (iceberg.TooManyRequestsError("TooManyRequests"), LakeUnreachable),
+        (iceberg.CommitFailedException("branch main has changed"), CommitConflict),
+        (
+            iceberg.BadRequestError("Invalid update timestamp 5: before last snapshot log entry at 9"),
+            ClockBehind,
+        ),
+        (http.ConnectionError("Remote end closed connection without response"), LakeUnreachable),
+        (http.ReadTimeout("Read timed out."), LakeUnreachable),
+        (OSError("AWS Error INTERNAL_FAILURE during PutObject operation"), LakeUnreachable),
+        (OSError("AWS Error SLOW_DOWN during HeadObject operation"), LakeUnreachable),
+        (OSError("AWS Error UNKNOWN (HTTP status 500) during PutObject operation"), LakeUnreachable),
+        (OSError("AWS Error REQUEST_TIME_TOO_SKEWED during PutObject operation"), LakeUnreachable),
+        (OSError("AWS Error ACCESS_DENIED during PutObject operation"), LakeAccessDenied),
+        (OSError(28, "No space left on device"), DiskFull),
+    ],
+)
+def test_errors_of_python(error: Exception, kind: type[CdcError]) -> None:
+    """What the catalog's client and the object store's report is one of our errors."""
+    with pytest.raises(kind), reaching(BUCKET):
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Caused by: org.apache.iceberg.exceptions.CommitStateUnknownException: unknown", LakeUnreachable),
+        ("Caused by: org.apache.iceberg.exceptions.ServiceFailureException: Server error", LakeUnreachable),
+        ("Caused by: org.apache.iceberg.jdbc.UncheckedSQLException: Unknown failure", LakeUnreachable),
+        ("Caused by: org.sqlite.SQLiteException: [SQLITE_BUSY] The database file is locked", LakeUnreachable),
+        ("Caused by: org.sqlite.SQLiteException: [SQLITE_READONLY] a readonly database", LakeAccessDenied),
+        ("Caused by: java.io.FileNotFoundException: /lake/a (Read-only file system)", LakeAccessDenied),
+        ("Caused by: org.apache.iceberg.exceptions.CommitFailedException: Cannot commit", CommitConflict),
+        ("Caused by: software.amazon.awssdk.core.exception.SdkClientException: timeout", LakeUnreachable),
+        ("s3.model.S3Exception: Slow down (Service: S3, Status Code: 503, Request ID: 1)", LakeUnreachable),
+        ("s3.model.S3Exception: Forbidden (Service: S3, Status Code: 403)", LakeAccessDenied),
+        ("java.lang.IllegalArgumentException: [BUG] Expected sorted snapshot log entries.", ClockBehind),
+        ("java.io.FileNotFoundException: File file:/lake/p/t/data/1.parquet does not exist", LakeDamaged),
+    ],
+)
+def test_errors_of_java(text: str, kind: type[CdcError]) -> None:
+    """What Spark reports of the catalog and the object store is one of our errors, in one line."""
+    with pytest.raises(kind) as caught, reaching(BUCKET):
+        raise PySparkException(f"{STACK}{text}\n\tat org.apache.spark.Driver.run(Driver.java:1)")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("SLOW_DOWN"), PySparkException(STACK), OSError("no such device")]
+)
+def test_other_errors_stay_what_they_are(error: Exception) -> None:
+    """An error that has nothing to do with the lake is a defect, and keeps its traceback."""
+    with pytest.raises(type(error)) as caught, reaching(FOLDER):
+        raise error
+    assert caught.value is error
+
+
+def test_a_locked_catalog_is_tried_again(tmp_path: Path) -> None:
+    """A writer that holds the SQLite file for longer than others wait delays the cycle."""
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db?timeout=0.05"}
+    lake = Lake(LakeSettings(str(tmp_path), catalog), "p")
+    table = lake.system_table(CUT)
+    with closing(sqlite3.connect(tmp_path / "catalog.db")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(LakeUnreachable, match="database is locked"), reaching(lake.settings):
+            table.append(ROW)
+    lake.system_table(CUT).append(ROW)
+    assert lake.system_table(CUT).scan().to_arrow().num_rows == 1
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_lake_that_is_replaced_meanwhile(tmp_path: Path, is_restored: bool) -> None:
+    """A process does not go on in a folder that was deleted, or restored from a backup; a new one does."""
+    folder, backup = tmp_path / "lake", tmp_path / "backup"
+    lake = Lake(LakeSettings(str(folder)), "p")
+    lake.system_table(CUT).append(ROW)
+    shutil.copytree(folder, backup)
+    table = lake.system_table(CUT)
+    table.append(ROW)
+    shutil.rmtree(folder)
+    if is_restored:
+        shutil.copytree(backup, folder)
+    with pytest.raises(LakeDamaged, match=r"deleted or replaced|not there any more"), reaching(lake.settings):
+        lake.system_table(CUT).append(ROW)
+    restored = Lake(LakeSettings(str(folder)), "p").system_table(CUT)
+    restored.append(ROW)
+    assert restored.scan().to_arrow().num_rows == 1 + is_restored
+
+
+def test_a_catalog_that_cannot_be_written_names_the_lake(tmp_path: Path) -> None:
+    """A lake that is mounted for reading is an error that says so."""
+    _ = Lake(LakeSettings(str(tmp_path)), "p").catalog
+    address = f"sqlite:///file:{tmp_path}/catalog.db?mode=ro&uri=true"
+    settings = LakeSettings(str(tmp_path), {"type": "sql", "uri": address})
+    table = open_catalog(settings).load_table(f"p__cdc.{CUT}")
+    with pytest.raises(LakeAccessDenied, match=r"Nothing can be written.*readonly"), reaching(settings):
+        table.append(ROW)
