@@ -35,6 +35,6 @@ demo:  ## Start the demo with its UI.
 	cdc-platform demo
 
 bench:  ## Run every benchmark once (many hours; docs/benchmarks.md has the single commands).
-	@for name in decode merge small_commits cycle growth partitions generations latency copy datastream unavailable dashboard kill traffic soak; do \
+	@for name in decode merge small_commits cycle growth partitions generations latency copy datastream unavailable log_length dashboard kill crash_points storage pauses traffic soak; do \
 		$(PYTHON) -m benchmarks.$$name || exit 1; \
 	done
