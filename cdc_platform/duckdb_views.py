@@ -23,10 +23,12 @@ _SECRET: Final[Mapping[str, str]] = {
     "s3.access-key-id": "KEY_ID",
     "s3.secret-access-key": "SECRET",
     "s3.session-token": "SESSION_TOKEN",
-    "s3.region": "REGION",
     "client.region": "REGION",
+    "s3.region": "REGION",
 }
-"""What DuckDB's secrets call the properties of a catalog."""
+"""What DuckDB's secrets call the properties of a catalog; of two, the later one counts."""
+_KEYS: Final = {"s3.access-key-id", "s3.secret-access-key"}
+_PLACES: Final = {"s3.region", "client.region", "s3.endpoint"}
 
 
 def can_scan(metadata_file: str, catalog: Mapping[str, str]) -> bool:
@@ -34,24 +36,23 @@ def can_scan(metadata_file: str, catalog: Mapping[str, str]) -> bool:
 
     Args:
         metadata_file: the table's metadata in the lake.
-        catalog: properties of the lake's catalog, which must have the keys of an S3 server: other ways to
-            log in, and other stores, are the lake's own only.
+        catalog: properties of the lake's catalog, which must have the keys of an S3 server, and its region or
+            address: other ways to log in, and other stores, are the lake's own only.
     """
     if metadata_file.startswith(_S3):
-        return {"s3.access-key-id", "s3.secret-access-key"} <= catalog.keys()
+        return catalog.keys() >= _KEYS and bool(catalog.keys() & _PLACES)
     return metadata_file.startswith((_LOCAL, "/"))
 
 
-def log_in(connection: "duckdb.DuckDBPyConnection", path: str, catalog: Mapping[str, str]) -> None:
-    """Let a connection read the files of a lake, for as long as it is open.
+def log_in(connection: "duckdb.DuckDBPyConnection", folder: str, catalog: Mapping[str, str]) -> None:
+    """Let a connection read the files of a table, for as long as it is open.
 
     Args:
         connection: a connection that has the extensions.
-        path: place of the lake; nothing is done unless it is in S3.
+        folder: location of the table; nothing is done unless it is in S3.
         catalog: properties of the lake's catalog.
     """
-    place = urlsplit(path)
-    if f"{place.scheme}:" != _S3:
+    if not folder.startswith(_S3):
         return
     options = {name: catalog[key] for key, name in _SECRET.items() if key in catalog}
     endpoint = urlsplit(catalog.get("s3.endpoint", ""))
@@ -60,7 +61,8 @@ def log_in(connection: "duckdb.DuckDBPyConnection", path: str, catalog: Mapping[
         options |= {"USE_SSL": str(endpoint.scheme == "https").lower()}
         is_virtual = catalog.get("s3.force-virtual-addressing", "").lower() == "true"
         options |= {"URL_STYLE": "vhost" if is_virtual else "path"}
-    scope = f"s3://{place.netloc}{place.path}"
+    # With its end, since a scope is a prefix.
+    scope = f"{folder.rstrip('/')}/"
     parts = ", ".join(f"{name} {_literal(value)}" for name, value in {**options, "SCOPE": scope}.items())
     connection.execute(f"CREATE OR REPLACE SECRET {_quoted(scope)} (TYPE s3, {parts})")
 

@@ -197,11 +197,11 @@ class TablesAtCut:
         database = duckdb_views.connect() if connection is None else connection
         duckdb_views.load_extensions(database)
         catalog = self.lake.settings.catalog
-        duckdb_views.log_in(database, self.lake.settings.warehouse, catalog)
         for name in self.names if tables is None else tables:
             stored = self._stored(name)
             if duckdb_views.can_scan(stored.metadata_location, catalog):
                 snapshot_id = self.cut.tables[name]
+                duckdb_views.log_in(database, stored.location(), catalog)
                 duckdb_views.create_view(database, name, stored.metadata_location, snapshot_id)
             else:
                 database.register(name, self.arrow(name))

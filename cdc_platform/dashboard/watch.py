@@ -21,6 +21,8 @@ KEPT_S: Final = 2.0
 PATIENCE_S: Final = 5.0
 """For so long a lake is waited for; a page that shows the others then says that it does not answer."""
 Answer = TypeVar("Answer")
+SHOWN_LATE_S: Final = 60.0
+"""For so long an answer is shown that came after its page."""
 _View = tuple[PipelineFacts | Unreadable, PipelineHistory | Unreadable | None]
 
 
@@ -28,19 +30,26 @@ class _Reading(Generic[Answer]):
     """A reading in a thread of its own, which does not keep the process alive."""
 
     def __init__(self, read: Callable[[], Answer]) -> None:
-        self.begun_s = time.monotonic()
+        self.begun_s = self._ended_s = time.monotonic()
         self._read = read
         self._answers: list[Answer] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        self._answers.append(self._read())
+        answer = self._read()
+        self._ended_s = time.monotonic()
+        self._answers.append(answer)
 
     def wait(self, until_s: float) -> list[Answer]:
         """Return its answer, or nothing if there is none at a moment of the monotonic clock."""
         self._thread.join(max(0.0, until_s - time.monotonic()))
         return self._answers
+
+    @property
+    def late_answers(self) -> list[Answer]:
+        """Its answer, if it came a short time ago."""
+        return self._answers if time.monotonic() - self._ended_s <= SHOWN_LATE_S else []
 
     @property
     def is_running(self) -> bool:
@@ -50,6 +59,8 @@ class _Reading(Generic[Answer]):
 
 class Readings(Generic[Answer]):
     """Asks several, by name; one that has not answered is not asked again until it has.
+
+    An answer that comes too late is shown the next time, so that what is slow is not taken for silent.
 
     Args:
         patience_s: how long an answer is waited for.
@@ -64,14 +75,21 @@ class Readings(Generic[Answer]):
     def ask(self, reads: Mapping[str, Callable[[], Answer]]) -> dict[str, Answer]:
         """Return the answer of each; a reading must not raise."""
         until_s = time.monotonic() + self._patience_s
-        waited: dict[str, float] = {}
+        answers = dict[str, Answer]()
+        waited = dict[str, float]()
         for name, read in reads.items():
             former = self._unanswered.get(name)
-            is_silent = former is not None and former.is_running
-            waited[name] = 0.0 if is_silent else until_s
-            if not is_silent:
-                self._unanswered[name] = _Reading(read)
-        return {name: self._answer(name, moment_s) for name, moment_s in waited.items()}
+            if former is not None and former.is_running:
+                waited[name] = 0.0
+                continue
+            self._unanswered[name] = _Reading(read)
+            late = former.late_answers if former is not None else []
+            if late:
+                answers[name] = late[0]
+            else:
+                waited[name] = until_s
+        answers |= {name: self._answer(name, moment_s) for name, moment_s in waited.items()}
+        return {name: answers[name] for name in reads}
 
     def _answer(self, name: str, until_s: float) -> Answer:
         reading = self._unanswered[name]
@@ -90,10 +108,12 @@ class Watch:
     patience_s: float = PATIENCE_S
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _kept: dict[object, tuple[float, str]] = field(default_factory=dict)
-    _readings: Readings[_View] = field(init=False)
+    _views: Readings[_View] = field(init=False)
+    _states: Readings[PipelineFacts | Unreadable] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._readings = Readings(self.patience_s, _silent)
+        self._views = Readings(self.patience_s, lambda seconds: (_silent(seconds), None))
+        self._states = Readings(self.patience_s, _silent)
 
     def page(self, options: PageOptions) -> str:
         """Return the page."""
@@ -112,7 +132,7 @@ class Watch:
             return text
 
     def _write_page(self, options: PageOptions) -> str:
-        views = self._readings.ask(
+        views = self._views.ask(
             {watched.name: partial(self._view, watched, options.hours) for watched in self.pipelines}
         )
         return write_page(
@@ -123,18 +143,14 @@ class Watch:
         facts = watched.read_facts(self.checks)
         return facts, watched.read_history(facts, hours) if isinstance(facts, PipelineFacts) else None
 
-    def _facts(self, watched: WatchedPipeline) -> _View:
-        return watched.read_facts(self.checks), None
-
     def _write_metrics(self) -> str:
         registry = CollectorRegistry()
-        views = self._readings.ask(
-            {watched.name: partial(self._facts, watched) for watched in self.pipelines}
-        )
-        registry.register(PipelineCollector({name: facts for name, (facts, _) in views.items()}))
+        reads = {watched.name: partial(watched.read_facts, self.checks) for watched in self.pipelines}
+        registry.register(PipelineCollector(self._states.ask(reads)))
         return generate_latest(registry).decode()
 
 
-def _silent(seconds: float) -> _View:
-    problem = f"Its lake has not answered for {as_duration(seconds)}: check its catalog and its object store."
-    return Unreadable(problem), None
+def _silent(seconds: float) -> Unreadable:
+    return Unreadable(
+        f"Its lake has not answered for {as_duration(seconds)}: check its catalog and its object store."
+    )

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import (
@@ -17,7 +19,7 @@ from cdc_platform.errors import (
     SetupError,
 )
 from cdc_platform.lake.catalog.damage import find_damage, find_full
-from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LakeSettings, local_folder
 
 if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
@@ -26,21 +28,27 @@ _NO_BUCKET: Final = re.compile("NO_SUCH_BUCKET|NoSuchBucket|bucket does not exis
 _DENIED: Final = re.compile(
     "ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|EXPIRED_TOKEN"
     "|ExpiredToken|PERMISSION_DENIED|UNAUTHENTICATED|AuthorizationFailure|AuthenticationFailed"
-    "|HTTP status 40[13]|Status Code: 40[13]"
+    "|HTTP status 40[13]|Status Code: 40[13]|Unable to load (?:credentials|region)"
 )
 _OTHER_TIME: Final = re.compile("REQUEST_TIME_TOO_SKEWED|RequestTimeTooSkewed|REQUEST_EXPIRED")
 _SILENT: Final = re.compile(
-    "NETWORK_CONNECTION|REQUEST_TIMEOUT|SLOW_DOWN|SERVICE_UNAVAILABLE|UNAVAILABLE|INTERNAL_FAILURE|THROTTLING"
-    "|HTTP status (?:429|5..)|curlCode|Status Code: (?:429|5..)|SdkClientException"
+    "AWS Error (?:NETWORK_CONNECTION|REQUEST_TIMEOUT|SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE"
+    r"|THROTTLING)|Status\(UNAVAILABLE|HTTP status (?:429|5..)|curlCode|Status Code: (?:429|5..)"
+    "|Unable to execute HTTP request"
 )
-_WRONG_LOGIN: Final = re.compile("password authentication failed|no password supplied|no pg_hba.conf entry")
+_WRONG_LOGIN: Final = re.compile(
+    "password authentication failed|no password supplied|no pg_hba.conf entry|permission denied for"
+)
 _NO_CATALOG: Final = re.compile("file is not a database|is malformed")
 _NO_DATABASE: Final = re.compile("does not exist")
 _LOCKED: Final = re.compile("database (?:table )?is locked|SQLITE_BUSY|SQLITE_LOCKED")
 _READ_ONLY: Final = re.compile(
-    "readonly database|unable to open database file|SQLITE_READONLY|SQLITE_CANTOPEN|Read-only file system"
-    "|Permission denied|Operation not permitted"
+    "readonly database|unable to open database file|SQLITE_READONLY|SQLITE_CANTOPEN"
 )
+_UNWRITABLE: Final = re.compile("Read-only file system|Permission denied|Operation not permitted")
+_BROKEN_FILE: Final = re.compile("disk I/O error")
+_LOADERS: Final = ("pyiceberg.", "sqlalchemy.", "cdc_platform.lake.catalog.catalogs")
+"""Beginnings of the names of modules that load the drivers of catalogs."""
 _BEHIND: Final = re.compile("Invalid update timestamp|Expected sorted|Invalid snapshot timestamp")
 _UNWRITTEN: Final = "Cannot get file info"
 """Of pyiceberg, which asks for the size of each file that it has written."""
@@ -86,7 +94,7 @@ def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
     full = find_full(error)
     if full is not None:
         return full
-    if isinstance(error, ModuleNotFoundError):
+    if isinstance(error, ModuleNotFoundError) and _comes_through(error, _LOADERS):
         return SetupError(
             f"A library of the lake's catalog is not installed ({error}); it belongs to the setting "
             "`lake.catalog`. For PostgreSQL: pip install 'cdc_platform[postgres]'; for Hive or Glue: "
@@ -132,12 +140,15 @@ def _explain_spark(settings: LakeSettings, error: Exception) -> CdcError | None:
         _BEHIND: ClockBehind,
         _LOCKED: _silent_catalog,
         _READ_ONLY: partial(_read_only, settings),
+        _WRONG_LOGIN: _refused_login,
         _OUTRUN: _outrun,
         _CATALOG_SILENT: _silent_catalog,
     }
     for sign, explain in explanations.items():
         if sign.search(text):
             return explain(_cause(text, sign))
+    if settings.store is None:
+        return _explain_folder(settings, text)
     return _explain_store(settings, text)
 
 
@@ -146,25 +157,40 @@ def _cause(stack: str, sign: re.Pattern[str]) -> str:
     return next((line.strip() for line in stack.splitlines() if sign.search(line)), "")
 
 
-def _explain_database(settings: LakeSettings, error: "DBAPIError") -> CdcError:
-    file, text = settings.catalog_file, str(error.orig).strip()
+def _explain_database(settings: LakeSettings, error: "DBAPIError") -> CdcError | None:
+    text = str(error.orig).strip()
+    if _WRONG_LOGIN.search(text):
+        return _refused_login(text)
+    file = settings.catalog_file
+    return _explain_server(error, text) if file is None else _explain_file(settings, file, error, text)
+
+
+def _explain_server(error: "DBAPIError", text: str) -> CdcError | None:
+    from sqlalchemy.exc import InterfaceError, OperationalError
+
+    if _NO_DATABASE.search(text):
+        return SettingError("lake.catalog.uri", f"names what the server does not have: {text}")
+    is_lost = error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
+    return _silent_catalog(text) if is_lost else None
+
+
+def _explain_file(settings: LakeSettings, file: Path, error: "DBAPIError", text: str) -> CdcError | None:
     if getattr(error.orig, "sqlite_errorname", "") == _REPLACED:
         reason = (
             "it was deleted or replaced while this process used it; a new start goes on from what is there"
         )
         return LakeDamaged(f"its catalog {file}", reason)
-    if file is not None and _NO_CATALOG.search(text):
+    if _NO_CATALOG.search(text):
         return LakeDamaged(f"its catalog {file}", text)
-    if file is not None and _READ_ONLY.search(text):
+    if _READ_ONLY.search(text):
         return _read_only(settings, f"{file}: {text}")
-    if _WRONG_LOGIN.search(text):
-        return LakeAccessDenied(
-            "The lake's catalog refuses the login; look at `user` and `password` in the setting "
-            f"`lake.catalog`, or at those in its `uri`: {text}"
-        )
-    if file is None and _NO_DATABASE.search(text):
-        return SettingError("lake.catalog.uri", f"names what the server does not have: {text}")
-    return _silent_catalog(text)
+    return _silent_catalog(text) if _LOCKED.search(text) or _BROKEN_FILE.search(text) else None
+
+
+def _comes_through(error: Exception, modules: tuple[str, ...]) -> bool:
+    """Return whether code of one of these modules has raised an error, or has passed it on."""
+    names = (str(frame.f_globals.get("__name__", "")) for frame, _ in walk_tb(error.__traceback__))
+    return any(name.startswith(modules) for name in names)
 
 
 def _explain_files(settings: LakeSettings, error: OSError) -> CdcError | None:
@@ -172,7 +198,15 @@ def _explain_files(settings: LakeSettings, error: OSError) -> CdcError | None:
         return LakeUnreachable(f"The storage does not have a file that it has just taken: {error}")
     if settings.store is not None:
         return _explain_store(settings, str(error))
-    return _read_only(settings, str(error)) if _READ_ONLY.search(str(error)) else None
+    return _explain_folder(settings, str(error))
+
+
+def _explain_folder(settings: LakeSettings, text: str) -> CdcError | None:
+    """Explain what the file system reports of a file in the lake's folder."""
+    folder = local_folder(settings.path)
+    if folder is None or not re.search(rf"(?<![\w.-]){re.escape(str(folder))}(?![\w.-])", text):
+        return None
+    return _read_only(settings, _cause(text, _UNWRITABLE)) if _UNWRITABLE.search(text) else None
 
 
 def _explain_store(settings: LakeSettings, text: str) -> CdcError | None:
@@ -185,7 +219,7 @@ def _explain_store(settings: LakeSettings, text: str) -> CdcError | None:
         )
     if _OTHER_TIME.search(text):
         return LakeUnreachable(
-            f"The object store has another time than this machine, whose clock has to be set right: "
+            "The clocks of this machine and of the object store differ; set this machine's clock right: "
             f"{_cause(text, _OTHER_TIME)}"
         )
     if _DENIED.search(text):
@@ -201,6 +235,13 @@ def _explain_store(settings: LakeSettings, text: str) -> CdcError | None:
             f"and at `s3.endpoint` or its like in `lake.catalog`: {_cause(text, _SILENT)}"
         )
     return None
+
+
+def _refused_login(text: str) -> LakeAccessDenied:
+    return LakeAccessDenied(
+        "The lake's catalog refuses the login; look at `user` and `password` in the setting "
+        f"`lake.catalog`, or at those in its `uri`: {text}"
+    )
 
 
 def _silent_catalog(text: str) -> LakeUnreachable:

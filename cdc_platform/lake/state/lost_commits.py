@@ -9,12 +9,12 @@ go when `JdbcTableOperations` looks whether its commit was made before it report
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
-from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     RemoveSnapshotsUpdate,
@@ -22,19 +22,36 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import CUT, LOG, RAW, Lake, own_tables
-from cdc_platform.lake.commits.commits import CYCLE, number_of, read_mark
-from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.errors import CommitConflict, LakeDamaged
+from cdc_platform.lake.catalog.lake import (
+    COPIED,
+    CUT,
+    DELETION_MARKERS,
+    LINEAGE,
+    LOG,
+    QUARANTINED,
+    RAW,
+    READ,
+    SCHEMA,
+    Lake,
+    own_tables,
+)
+from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, head, number_of, read_mark
+from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 
 LOGGER: Final = logging.getLogger(__name__)
+
+_DERIVED: Final = (LINEAGE, READ, SCHEMA)
+"""Tables that are derived from raw records, on from where they end."""
+_BEFORE_LOG: Final = (RAW, QUARANTINED, DELETION_MARKERS)
+"""Tables to which a cycle commits before it commits to the log."""
 
 
 def take_back_lost(lake: Lake) -> tuple[str, ...]:
     """Take back the newest commit of each branch if its files are gone and nothing builds upon it.
 
-    The cycle that made it makes it again, from what that commit was built upon. A cut's snapshot stays:
-    readers may have seen it, so a missing file of it is damage.
+    The cycle that made it makes it again, from what that commit was built upon. Everything else stays as it
+    is, and its missing file is damage: a snapshot that a cut names, and what belongs to a cycle of the log.
 
     Returns:
         The tables of which a commit was taken back.
@@ -46,13 +63,15 @@ def take_back_lost(lake: Lake) -> tuple[str, ...]:
         (table, branch, snapshot)
         for name, table in _tables(lake).items()
         for branch, snapshot in _heads(table)
-        if not table.io.new_input(snapshot.manifest_list).exists() and _is_unused(lake, name, snapshot)
+        if not table.io.new_input(snapshot.manifest_list).exists()
+        and _has_parent(table, snapshot)
+        and _is_unused(lake, name, table, snapshot)
     ]
     for table, branch, snapshot in lost:
         _take_back(table, branch, snapshot)
         LOGGER.warning(
-            "The newest commit to %s, branch `%s`, has lost its files, as it does where the catalog's answer "
-            "to it is lost; it was taken back and will be made again.",
+            "The files of the newest commit to %s, branch `%s`, are missing: the catalog's answer to it was "
+            "lost. It was taken back, and will be made again.",
             ".".join(table.name()),
             branch,
         )
@@ -63,30 +82,51 @@ def _tables(lake: Lake) -> Mapping[str, Table]:
     """Return the tables of a pipeline by name; its own ones have names that none of the others can have."""
     names = own_tables(hands_out_events=lake.hands_out_events)
     own = {f"{lake.system_namespace}.{name}": lake.system_table(name) for name in names}
-    others = ((name, lake.table(name)) for name in lake.table_names())
-    return own | {name: table for name, table in others if table is not None}
+    return own | dict(_merged(lake))
+
+
+def _merged(lake: Lake) -> Iterator[tuple[str, Table]]:
+    """Yield the tables that cycles have written; others of the namespace are somebody else's."""
+    for name in lake.table_names():
+        with suppress(LakeDamaged):
+            table = lake.table(name)
+            if table is not None and (BRANCH in table.metadata.refs or read_mark(table).cycle):
+                yield name, table
 
 
 def _heads(table: Table) -> Iterator[tuple[str, Snapshot]]:
-    for name, pointer in table.metadata.refs.items():
-        snapshot = table.metadata.snapshot_by_id(pointer.snapshot_id)
-        if pointer.snapshot_ref_type is SnapshotRefType.BRANCH and snapshot is not None:
-            yield name, snapshot
+    for branch in (MAIN, BRANCH):
+        snapshot = head(table, branch) if branch in table.metadata.refs else None
+        if snapshot is not None:
+            yield branch, snapshot
 
 
-def _is_unused(lake: Lake, name: str, snapshot: Snapshot) -> bool:
+def _has_parent(table: Table, snapshot: Snapshot) -> bool:
+    """Return whether the snapshot that a commit was built upon is there, if there was one."""
+    parent = snapshot.parent_snapshot_id
+    return parent is None or table.metadata.snapshot_by_id(parent) is not None
+
+
+def _is_unused(lake: Lake, name: str, table: Table, snapshot: Snapshot) -> bool:
     """Return whether no later step has used what a snapshot holds."""
-    if snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE:
+    cycle = number_of(snapshot, CYCLE) or 0
+    own = name.removeprefix(f"{lake.system_namespace}.")
+    if own in _DERIVED:
         return True
-    if name == f"{lake.system_namespace}.{RAW}":
-        return (number_of(snapshot, CYCLE) or 0) > read_mark(lake.system_table(LOG)).cycle
-    if name == f"{lake.system_namespace}.{CUT}":
-        published = filter(None, map(lake.table, lake.table_names()))
-        return all(read_mark(table).cycle < (number_of(snapshot, CYCLE) or 0) for table in published)
-    cut = newest_cut(lake)
-    if name == f"{lake.system_namespace}.{LOG}":
-        return (number_of(snapshot, CYCLE) or 0) > (cut.cycle if cut is not None else 0)
-    return cut is None or snapshot.snapshot_id not in cut.tables.values()
+    if own == COPIED:
+        return False
+    if own in _BEFORE_LOG:
+        return cycle > read_mark(lake.system_table(LOG)).cycle
+    if own == CUT:
+        return all(read_mark(merged).cycle < cycle for _, merged in _merged(lake))
+    if own == LOG:
+        cut = newest_cut(lake)
+        return cycle > (cut.cycle if cut is not None else 0)
+    names = {
+        ref for ref, pointer in table.metadata.refs.items() if pointer.snapshot_id == snapshot.snapshot_id
+    }
+    is_in_cut = any(snapshot.snapshot_id in cut.tables.values() for cut in list_cuts(lake))
+    return names <= {MAIN, BRANCH} and not is_in_cut
 
 
 def _take_back(table: Table, branch: str, snapshot: Snapshot) -> None:

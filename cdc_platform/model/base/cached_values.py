@@ -30,10 +30,13 @@ class cached_value(Generic[Value]):  # noqa: N801  named as `cached_property` is
         if instance is None:
             return self
         values, lock_name = instance.__dict__, f"{self._name} is computed"
-        with values.setdefault(lock_name, threading.RLock()):
-            if self._name not in values:
-                values[self._name] = self._compute(instance)
-            # Locks cannot be pickled, and who waits for this one has it.
-            values.pop(lock_name, None)
-            value: Value = values[self._name]
+        lock = values.setdefault(lock_name, threading.RLock())
+        with lock:
+            try:
+                value: Value = values[self._name] if self._name in values else self._compute(instance)
+                values[self._name] = value
+            finally:
+                # Locks cannot be pickled; threads that wait for this one refer to it themselves.
+                if values.get(lock_name) is lock:
+                    del values[lock_name]
             return value

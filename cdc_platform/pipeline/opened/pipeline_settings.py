@@ -49,8 +49,8 @@ class MaintenanceSettings:
     keep_orphans_s: Annotated[
         float,
         Described(
-            "Least seconds for which a file stays that no metadata names, as a killed run leaves it: more "
-            "than a day, since a commit names its files last."
+            "Minimum age in seconds of an orphan file, which no metadata names, before maintenance deletes "
+            "it: more than a day, since a commit names its files last."
         ),
     ] = 3 * DAY_S
     major_deleted_fraction: Annotated[

@@ -70,7 +70,9 @@ def with_fetched_jars(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _has_defaults() -> bool:
-    """Return whether this machine has settings for all of Spark's programs, which may name jars."""
+    """Return whether this machine has arguments or settings for all Spark programs, which may name jars."""
+    if "PYSPARK_SUBMIT_ARGS" in os.environ:
+        return True
     home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
     folder = os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf"
     return (Path(folder) / "spark-defaults.conf").is_file()

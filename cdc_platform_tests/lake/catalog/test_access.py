@@ -11,6 +11,7 @@ import pytest
 from pyiceberg import exceptions as iceberg
 from pyspark.errors import PySparkException
 from requests import exceptions as http
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from cdc_platform.errors import (
     CdcError,
@@ -68,9 +69,10 @@ def test_errors_of_python(error: Exception, kind: type[CdcError]) -> None:
         ("Caused by: org.apache.iceberg.jdbc.UncheckedSQLException: Unknown failure", LakeUnreachable),
         ("Caused by: org.sqlite.SQLiteException: [SQLITE_BUSY] The database file is locked", LakeUnreachable),
         ("Caused by: org.sqlite.SQLiteException: [SQLITE_READONLY] a readonly database", LakeAccessDenied),
-        ("Caused by: java.io.FileNotFoundException: /lake/a (Read-only file system)", LakeAccessDenied),
+        ("Caused by: org.postgresql.util.PSQLException: permission denied for table t", LakeAccessDenied),
         ("Caused by: org.apache.iceberg.exceptions.CommitFailedException: Cannot commit", CommitConflict),
-        ("Caused by: software.amazon.awssdk.core.exception.SdkClientException: timeout", LakeUnreachable),
+        ("SdkClientException: Unable to execute HTTP request: timeout", LakeUnreachable),
+        ("SdkClientException: Unable to load credentials from any of the providers", LakeAccessDenied),
         ("s3.model.S3Exception: Slow down (Service: S3, Status Code: 503, Request ID: 1)", LakeUnreachable),
         ("s3.model.S3Exception: Forbidden (Service: S3, Status Code: 403)", LakeAccessDenied),
         ("java.lang.IllegalArgumentException: [BUG] Expected sorted snapshot log entries.", ClockBehind),
@@ -85,7 +87,30 @@ def test_errors_of_java(text: str, kind: type[CdcError]) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("SLOW_DOWN"), PySparkException(STACK), OSError("no such device")]
+    "error",
+    [OSError(30, "Read-only file system", "/lake/a"), PySparkException("/lake/a (Permission denied)")],
+)
+def test_a_folder_that_cannot_be_written(error: Exception) -> None:
+    """What the file system refuses within the lake names the lake."""
+    with (
+        pytest.raises(LakeAccessDenied, match="Nothing can be written to the lake at /lake"),
+        reaching(FOLDER),
+    ):
+        raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("SLOW_DOWN"),
+        PySparkException(STACK),
+        PySparkException(f"{STACK}StatusCode.UNAVAILABLE of a source"),
+        OSError("no such device"),
+        OSError(13, "Permission denied", "/elsewhere/lake.txt"),
+        ModuleNotFoundError("No module named 'mine'"),
+        OperationalError("SELECT x", None, sqlite3.OperationalError("no such column: x")),
+        IntegrityError("INSERT", None, sqlite3.IntegrityError("UNIQUE constraint failed")),
+    ],
 )
 def test_other_errors_stay_what_they_are(error: Exception) -> None:
     """An error that has nothing to do with the lake is a defect, and keeps its traceback."""

@@ -1,5 +1,6 @@
 """A commit whose files are gone is taken back where nothing builds upon it, and is damage elsewhere."""
 
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -8,12 +9,12 @@ import pytest
 from pyiceberg.table import Table
 
 from cdc_platform.errors import LakeDamaged
-from cdc_platform.lake.catalog.lake import CUT, LOG, RAW, Lake
+from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LOG, QUARANTINED, RAW, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
 from cdc_platform.lake.state.lost_commits import take_back_lost
-from cdc_platform.model.base.schemas import CHANGE_LOG, RAW_CHANGE_RECORDS
+from cdc_platform.model.base.schemas import CHANGE_LOG, DELETION_MARKER_ROWS, QUARANTINE, RAW_CHANGE_RECORDS
 
 
 @pytest.fixture
@@ -63,6 +64,35 @@ def test_a_lost_cut_is_published_again(lake: Lake, has_moved: bool) -> None:
     if not has_moved:
         assert [cut.cut for cut in list_cuts(lake)] == [1]
         append_cut(lake, Cut(2, 7, 2, {}, 9))
+
+
+@pytest.mark.parametrize("name", [QUARANTINED, DELETION_MARKERS])
+def test_what_went_with_a_cycle_of_the_log_is_damage(lake: Lake, name: str) -> None:
+    """Nothing makes quarantine and deletion markers of a cycle again once the log has the cycle."""
+    lake = replace(lake, hands_out_events=True)
+    schema = QUARANTINE if name == QUARANTINED else DELETION_MARKER_ROWS
+    commit(lake, LOG, CHANGE_LOG, 1)
+    for cycle, expected in ((2, (f"p__cdc.{name}",)), (1, ())):
+        lose(commit(lake, name, schema, cycle))
+        assert expected == take_back_lost(lake)
+
+
+def test_snapshots_that_cuts_and_tags_name_stay(lake: Lake) -> None:
+    """Neither the version of an older cut, nor one that a tag pins, nor somebody else's is taken back."""
+    rows = pa.table({"id": [1]})
+    for name in ("cut", "pinned", "foreign"):
+        table = lake.catalog.create_table(f"p.{name}", rows.schema)
+        for cycle in (1, 2):
+            table.append(rows, snapshot_properties={} if name == "foreign" else {CYCLE: str(cycle)})
+        newest = head(table)
+        assert newest is not None
+        if name == "cut":
+            append_cut(lake, Cut(1, 5, 1, {"cut": newest.snapshot_id}, 6))
+            append_cut(lake, Cut(2, 7, 2, {}, 8))
+        if name == "pinned":
+            table.manage_snapshots().create_tag(newest.snapshot_id, "kept").commit()
+        lose(table)
+    assert take_back_lost(lake) == ()
 
 
 def test_what_a_later_step_has_used_is_damage(lake: Lake) -> None:
