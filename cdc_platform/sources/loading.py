@@ -1,17 +1,32 @@
 """Reading through a data source of our own."""
 
 from collections.abc import Generator, Mapping
-from typing import cast
+from typing import Final, cast
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+_KNOWN: Final = "DATA_SOURCE_ALREADY_EXISTS"
+
+
+def make_known(spark: SparkSession, source: type[DataSource]) -> None:
+    """Make a data source known to a session.
+
+    A session that was made from another one has the data sources of that one, and takes no other of the name.
+    """
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as error:
+        if error.getCondition() != _KNOWN:
+            raise
+
 
 def load_with(spark: SparkSession, source: type[DataSource], options: Mapping[str, str]) -> DataFrame:
     """Return what a data source reads by some options, after making it known to the session."""
-    spark.dataSource.register(source)
+    make_known(spark, source)
     return spark.read.format(source.name()).options(**options).load()
 
 

@@ -43,6 +43,7 @@ from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.versions.attempts import PARALLEL_TABLES
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.handover import current_plans, is_made_by_log, is_published
+from cdc_platform.sources.loading import make_known
 from cdc_platform.spark.frames.table_frames import read_current
 
 SHORT_BATCH_S: Final = 10.0
@@ -142,7 +143,7 @@ class _Run:
         self.notes: list[str] = []
         self._restarted: set[str] = set()
         if copies:
-            spark.dataSource.register(pipeline.copy_source.copy_format())
+            make_known(spark, pipeline.copy_source.copy_format())
 
     def next_tables(self) -> list[CopyProgress]:
         """Return the copies that the next chunk_batch goes on with."""
