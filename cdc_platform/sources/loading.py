@@ -13,15 +13,15 @@ _KNOWN: Final = "DATA_SOURCE_ALREADY_EXISTS"
 
 
 def make_known(spark: SparkSession, source: type[DataSource]) -> None:
-    """Make a data source known to a session.
-
-    A session that was made from another one has the data sources of that one, and takes no other of the name.
-    """
+    """Make a data source known to a session."""
     try:
         spark.dataSource.register(source)
     except AnalysisException as error:
         if error.getCondition() != _KNOWN:
             raise
+        # Spark looked for the name in the session that was used last; this makes the present one that.
+        spark.createDataFrame([], "nothing int")
+        spark.dataSource.register(source)
 
 
 def load_with(spark: SparkSession, source: type[DataSource], options: Mapping[str, str]) -> DataFrame:
