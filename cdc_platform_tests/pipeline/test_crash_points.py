@@ -76,7 +76,7 @@ def test_what_a_death_has_damaged_is_noticed(spark: "SparkSession", folder: Path
 
 
 def test_a_run_that_died_has_no_further_effect() -> None:
-    """Each effect of a dead run is refused, also in clean-up code, and the next run begins anew."""
+    """Each effect of a dead run is refused, also in clean-up code, and the next run starts over."""
     effects: list[str] = []
 
     def run() -> None:

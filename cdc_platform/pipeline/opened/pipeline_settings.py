@@ -9,12 +9,12 @@ from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.declared_settings import Described
 from cdc_platform.model.base.names import check_identifier
+from cdc_platform.model.base.timestamps import DAY_S
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.source import SourceSettings
 from cdc_platform.spark.session.spark_settings import SparkSettings
 
-DAY_S: Final = 24 * 3600.0
 KEPT_SNAPSHOTS_MIN: Final = 10
 """Compaction puts a few snapshots on top of the one that carries the newest cycle."""
 

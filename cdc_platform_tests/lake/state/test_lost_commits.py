@@ -39,7 +39,7 @@ def lose(table: Table) -> None:
 
 @pytest.mark.parametrize("cycles", [1, 2])
 def test_a_lost_commit_is_made_again(lake: Lake, cycles: int) -> None:
-    """The table is at the cycle before, as if the lost one had never been, and takes it anew."""
+    """The table is at the cycle before, as if the lost one had never been, and takes it again."""
     for cycle in range(1, cycles + 1):
         table = commit(lake, RAW, RAW_CHANGE_RECORDS, cycle)
     lose(table)

@@ -1,5 +1,6 @@
-"""What tells of a window of events which changes of the log some of them may equal."""
+"""Content of a window of events, which shows the changes of the log that some of them may equal."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 from cdc_platform.pipeline.reading.window_content import WindowContent, content_of
 from cdc_platform.sources.event_batches import EventBatches, Released
 from cdc_platform.spark.log.event_order import order_events
@@ -23,13 +24,11 @@ if TYPE_CHECKING:
 NOW: Final = 1_800_000_000_000_000
 Event = SourceEvent | FaultyEvent
 FILE: Final = SourceFile("a/file.jsonl", "a", 10, NOW)
-EVENTS: Final = SourceCapabilities(
+EVENTS: Final = replace(
+    CHANGE_STREAM,
     hands_out_events=True,
     keeps_transactions=False,
     comes_in_order=False,
-    trusts_inserts=False,
-    can_be_compared=False,
-    can_be_copied=False,
     repeats_within_s=60.0,
 )
 

@@ -129,7 +129,7 @@ class CrashPoints:
 
     @contextmanager
     def counted(self, death: Death | None = None, witness: Witness | None = None) -> Iterator[None]:
-        """Number the effects of the context anew; the run that has them dies where it is told to."""
+        """Number the effects of the context from one; the run that has them dies where it is told to."""
         self.effects, self.death, self.is_dead, self.witness = [], death, False, witness
         try:
             yield
