@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import dagster as dg
 import pyarrow as pa
+from dagster._core.events import EngineEventData
 
 from cdc_platform.claims import PIPELINE_TAG
 from cdc_platform.errors import SettingError, TableNotFound
@@ -69,10 +70,7 @@ class CutIOManager(dg.ConfigurableIOManager):
 
 
 def _find_cut(context: dg.InputContext, published: PublishedTables) -> int | None:
-    """Return the number of the run's cut, None without a run; the first input chooses it for all.
-
-    Steps that begin at the same time in other processes come to the same cut: that of the run's beginning.
-    """
+    """Return the number of the run's cut, None without a run; the first input chooses it for all."""
     pipeline = published.lake.pipeline
     record = context.instance.get_run_record_by_id(context.step_context.run_id)
     if record is None:
@@ -84,9 +82,23 @@ def _find_cut(context: dg.InputContext, published: PublishedTables) -> int | Non
     is_own = tags.get(PIPELINE_TAG) == pipeline
     begun_s = record.start_time if record.start_time is not None and not is_own else 0.0
     cuts = cuts_since_moment(published.lake, int(begun_s * 1e6)) if begun_s else ()
-    number = cuts[0].cut if cuts else published.at().cut.cut
+    choice = cuts[0].cut if cuts else published.at().cut.cut
+    number = agree(context.instance, record.dagster_run, tag, choice)
     context.instance.add_run_tags(record.dagster_run.run_id, {tag: str(number)})
     return number
+
+
+def agree(instance: dg.DagsterInstance, run: dg.DagsterRun, tag: str, choice: int) -> int:
+    """Return the cut that was chosen first in a run, by this step or by another one.
+
+    Steps that begin in other processes at the same time find no tag, and different cuts if one is published
+    in between. A tag keeps its last writer's choice, so each step logs its own, and the first one counts.
+    """
+    data = EngineEventData(metadata={tag: dg.MetadataValue.text(str(choice))})
+    instance.report_engine_event(f"Reads {tag.removeprefix(CUT_TAG)[1:]} at cut {choice}.", run, data)
+    logged = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records
+    events = (record.event_log_entry.get_dagster_event().engine_event_data.metadata for record in logged)
+    return next(int(str(event[tag].value)) for event in events if tag in event)
 
 
 def _convert(tables: TablesAtCut, context: dg.InputContext) -> object:

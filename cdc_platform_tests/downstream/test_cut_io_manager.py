@@ -1,5 +1,6 @@
 """Inputs of assets downstream: a table at a cut, in the form of the input's annotation."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import dagster as dg
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.downstream.cut_io_manager import CutIOManager
+from cdc_platform.downstream.cut_io_manager import CUT_TAG, CutIOManager, agree
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.state.cuts import Cut, append_cut
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
@@ -73,3 +74,22 @@ def test_another_annotation_is_refused(defs: Path, annotation: type) -> None:
     forms = "`pyarrow.Table`, `pandas.DataFrame`, `polars.DataFrame`, `duckdb.DuckDBPyRelation` or"
     with pytest.raises(SettingError, match=f"`accounts` must be a {forms} `TablesAtCut`, not: "):
         load_accounts(defs, annotation)
+
+
+def test_steps_that_choose_at_the_same_time_agree(tmp_path: Path) -> None:
+    """Steps of a run that find no cut chosen, and choose different ones, all read the one logged first."""
+    choices = range(1, 9)
+
+    @dg.op
+    def nothing() -> None:
+        """Do nothing."""
+
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        job = dg.GraphDefinition("reports", node_defs=[nothing]).to_job()
+        run, other = (instance.create_run_for_job(job) for _ in range(2))
+        with ThreadPoolExecutor(len(choices)) as steps:
+            read = set(steps.map(lambda choice: agree(instance, run, f"{CUT_TAG}/bank", choice), choices))
+        assert (len(read), read <= set(choices)) == (1, True)
+        # Other pipelines and other runs have cuts of their own.
+        assert agree(instance, run, f"{CUT_TAG}/shop", 20) == 20
+        assert agree(instance, other, f"{CUT_TAG}/bank", 21) == 21
