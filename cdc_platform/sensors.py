@@ -19,7 +19,7 @@ from cdc_platform.errors import CdcError, SettingError, SourceError
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
-from cdc_platform.lake.state.read_progress import load_read_progress, waiting_texts
+from cdc_platform.lake.state.read_progress import load_read_progress, save_poll, waiting_texts
 from cdc_platform.model.base.declared_settings import Described
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadRequest
@@ -188,6 +188,7 @@ def evaluate_pipeline(
         clock_micros = pipeline.source.clock_micros()
         lineage = trace_lineage(pipeline)
         if not has_news(pipeline, lineage, clock_micros):
+            save_poll(pipeline.lake, clock_micros)
             return dg.SkipReason("There is nothing new to read, and all that was read is published.")
     except SourceError as error:
         return dg.SkipReason(f"The source cannot be read ({type(error).__name__}): {error}")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -15,11 +16,15 @@ from cdc_platform.errors import SourceUnreachable
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import save_lineage
-from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState
+from cdc_platform.lake.state.cuts import Cut, append_cut
+from cdc_platform.lake.state.read_progress import load_poll
+from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, begin
 from cdc_platform.partitions import change_stream_partitions, level_partitions
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running, RunSelection, evaluate_pipeline
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
@@ -261,3 +266,17 @@ def test_a_run_that_goes_on_keeps_the_partitions_level(instance: dg.DagsterInsta
 def test_partitions_are_named_after_the_pipeline() -> None:
     """Two pipelines of one Dagster instance do not share their keys."""
     assert change_stream_partitions("bank").name == PARTITIONS
+
+
+def test_a_sensor_that_finds_nothing_stores_its_poll(instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    """A pipeline of files whose bucket is silent can be told from one whose daemon is dead."""
+    (tmp_path / "files").mkdir()
+    source = DatastreamSettings(str(tmp_path / "files"))
+    settings = PipelineSettings("files", source, LakeSettings(str(tmp_path / "lake")))
+    lake = Lake(settings.lake, "files", hands_out_events=True)
+    root = replace(begin(START).partitions[ROOT_TOKEN], running_cycle=1)
+    save_lineage(lake, Lineage({ROOT_TOKEN: root}, 1))
+    append_cut(lake, Cut(1, START, 0, {}, START))
+    before = time.time_ns() // 1000
+    assert reason(evaluate_pipeline(instance, settings, Running(), WANTED)).startswith("There is nothing new")
+    assert before <= load_poll(lake) <= time.time_ns() // 1000

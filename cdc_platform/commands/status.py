@@ -24,6 +24,7 @@ from cdc_platform.commands.common import (
     interruption,
     open_existing_of,
 )
+from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
 from cdc_platform.printing.tables import Cell, make_grid, make_line, make_table, open_live, print_rendered
@@ -223,7 +224,10 @@ def _describe_lag(status: "Status") -> tuple[str, Cell]:
     if status.lag_s is None:
         return "lag", "-"
     if status.is_silence:
-        return "silence", f"{status.lag_s} s since the source last had something to read"
+        polled_s = time.time() - (status.polled_micros or 0) / 1e6
+        style = "yellow" if polled_s > LATE_AFTER_S else ""
+        text = f"{status.lag_s} s since the source last had something to read; polled"
+        return "silence", (f"{text} {as_duration(max(0.0, polled_s))} ago", style)
     style = "yellow" if status.lag_s > LATE_AFTER_S else "green"
     return "lag", (f"{status.lag_s} s behind the clock of this machine", style)
 

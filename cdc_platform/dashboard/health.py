@@ -6,10 +6,13 @@ from enum import StrEnum
 from typing import Final
 
 from cdc_platform.dashboard.check_history import CheckFact
+from cdc_platform.lake.state.read_progress import POLLS_STORED_EVERY_S
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.quantities import as_count, as_duration
 from cdc_platform.pipeline.on_demand.status import Status
 
+UNPOLLED_S: Final = 3.0 * POLLS_STORED_EVERY_S
+"""Polls of a source of events are at least so long apart where nobody runs its pipeline."""
 NAMED: Final = 3
 """Most tables that a reason names."""
 
@@ -24,7 +27,7 @@ class Word(StrEnum):
     FAILING = "Failing"
     """A check has failed."""
     LATE = "Late"
-    """The newest cut is further behind than it may be; of files and topics, something waits meanwhile."""
+    """The newest cut is too far behind; of files and topics, something waits, or nobody polls them."""
     INCOMPLETE = "Incomplete"
     """Some of the source is in no table: records in quarantine, unread files, stuck partitions."""
     COPYING = "Copying"
@@ -56,32 +59,40 @@ def judge(status: Status, checks: Sequence[CheckFact] | None, now_micros: int, l
         now_micros: the present.
         late_after_s: the longest lag, or silence with something that waits, of a pipeline that is not late.
     """
-    findings = list(_findings(status, checks or (), late_after_s))
+    polled_s = _seconds_since_poll(status, checks or (), now_micros)
+    findings = list(_findings(status, checks or (), polled_s, late_after_s))
     if not findings:
-        return Health(Word.HEALTHY, note=_note(status, checks or (), now_micros, late_after_s))
+        return Health(Word.HEALTHY, note=_note(status, polled_s, late_after_s))
     order = list(Word)
     findings.sort(key=lambda finding: order.index(finding[0]))
     return Health(findings[0][0], tuple(reason for _, reason in findings))
 
 
-def _note(status: Status, checks: Sequence[CheckFact], now_micros: int, late_after_s: float) -> str:
+def _seconds_since_poll(status: Status, checks: Sequence[CheckFact], now_micros: int) -> float:
+    """Return the time since a source of events was last polled: by a cycle, the sensor, or the check."""
+    passed_s = (check.at_s for check in checks if check.name == FRESH and check.passed)
+    return now_micros / 1e6 - max([(status.polled_micros or 0) / 1e6, *passed_s])
+
+
+def _note(status: Status, polled_s: float, late_after_s: float) -> str:
     """Return what is said of a pipeline that has a cut, and without findings."""
     lag_s = status.lag_s or 0.0
     if not status.is_silence:
         return f"the newest cut is {as_duration(lag_s)} behind"
     if lag_s <= late_after_s:
         return "everything that was read is published"
-    passed_s = [check.at_s for check in checks if check.name == FRESH and check.passed]
-    if not passed_s:
-        return f"silent for {as_duration(lag_s)}; whether anything waits is not known"
-    ago = as_duration(now_micros / 1e6 - max(passed_s))
-    return f"silent for {as_duration(lag_s)}; check {FRESH} passed {ago} ago"
+    return f"silent for {as_duration(lag_s)}; polled {as_duration(max(0.0, polled_s))} ago"
 
 
-def _findings(status: Status, checks: Sequence[CheckFact], late_after_s: float) -> Iterator[tuple[Word, str]]:
+def _findings(
+    status: Status, checks: Sequence[CheckFact], polled_s: float, late_after_s: float
+) -> Iterator[tuple[Word, str]]:
     yield from ((Word.FAILING, failure) for failure in _failures(checks))
     if status.lag_s is not None and status.lag_s > late_after_s:
         yield from ((Word.LATE, reason) for reason in _late(status.lag_s, status, checks, late_after_s))
+        if status.is_silence and polled_s > max(late_after_s, UNPOLLED_S):
+            ago = f"{as_duration(polled_s)} ago"
+            yield Word.LATE, f"the source was last polled {ago}: does `sync --continuous` or the sensor run?"
     for stuck in status.stuck_partitions:
         yield Word.INCOMPLETE, f"partition {stuck.key} holds the watermark, {as_duration(stuck.age_s)} behind"
     if status.unread_files:

@@ -79,6 +79,11 @@ _GAUGES: Final[tuple[tuple[str, str, _Read], ...]] = (
         lambda facts: facts.status.lag_s if facts.status.is_silence else None,
     ),
     (
+        "polled_timestamp_seconds",
+        "When the source was last polled, in seconds since the epoch; files and topics only.",
+        lambda facts: facts.status.polled_micros / 1e6 if facts.status.polled_micros is not None else None,
+    ),
+    (
         "cut_published_timestamp_seconds",
         "When the newest cut was published, in seconds since the epoch.",
         lambda facts: facts.status.cut.published_micros / 1e6 if facts.status.cut is not None else None,

@@ -49,7 +49,7 @@ def test_before_the_first_cycle_there_is_no_watermark(
     _, output, _ = run("status", defs)
     assert output.startswith("pipeline    new, no cycle yet\nwatermark   none yet\nlag         -\n")
     (status,) = json.loads(run("status", defs, "--json")[1])
-    assert [status[name] for name in ("watermark", "lag_s", "silence_s")] == [None, None, None]
+    assert [status[name] for name in ("watermark", "lag_s", "silence_s", "polled")] == [None] * 4
 
 
 def test_status_as_json(tmp_path: Path) -> None:

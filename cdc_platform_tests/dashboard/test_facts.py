@@ -1,8 +1,10 @@
 """What is read of a lake for the status page."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +34,12 @@ from cdc_platform_tests.yaml_files import write_defs
 
 START = 1_800_000_000_000_000
 CYCLES = 16
+SILENT: Final[dict[str, object]] = {
+    "lag_s": 61.0,
+    "is_silence": True,
+    "polled_micros": START - 59 * SECOND,
+}
+"""A source of events that had nothing for longer than the bound of the page, and was polled since."""
 
 
 @pytest.fixture(scope="module")
@@ -181,12 +189,13 @@ def test_a_check_is_one_series(watched: WatchedPipeline) -> None:
         # Warnings are shown, and are no reason to get up.
         ({"lag_s": 59.0}, [failed("schema_changes", is_warning=True)], Word.HEALTHY, 0),
         ({"lag_s": 61.0}, [], Word.LATE, 1),
-        # Files and topics that are silent are not late.
-        ({"lag_s": 61.0, "is_silence": True}, [], Word.HEALTHY, 0),
+        # Files and topics that are silent are not late, as long as somebody polls them.
+        (SILENT, [], Word.HEALTHY, 0),
+        (SILENT | {"polled_micros": START - 181 * SECOND}, [], Word.LATE, 1),
         # They are where something waits; a warning that is within the bound of the page is none.
-        ({"lag_s": 61.0, "is_silence": True}, [failed("fresh", is_warning=True)], Word.LATE, 1),
-        ({"lag_s": 59.0, "is_silence": True}, [failed("fresh", is_warning=True)], Word.HEALTHY, 0),
-        ({"lag_s": 61.0, "is_silence": True}, [failed("fresh", is_warning=False)], Word.FAILING, 1),
+        (SILENT, [failed("fresh", is_warning=True)], Word.LATE, 1),
+        (SILENT | {"lag_s": 59.0}, [failed("fresh", is_warning=True)], Word.HEALTHY, 0),
+        (SILENT, [failed("fresh", is_warning=False)], Word.FAILING, 1),
         ({"lag_s": 61.0, "quarantined": 2}, [failed("keys_unique", is_warning=False)], Word.FAILING, 3),
         ({"lag_s": 1.0, "quarantined": 2}, [], Word.INCOMPLETE, 1),
         ({"lag_s": None, "cut": None}, [], Word.STARTING, 1),
@@ -194,7 +203,7 @@ def test_a_check_is_one_series(watched: WatchedPipeline) -> None:
 )
 def test_the_gravest_reason_is_the_word(
     watched: WatchedPipeline,
-    changes: dict[str, object],
+    changes: Mapping[str, object],
     checks: list[CheckFact],
     word: Word,
     reasons: int,
@@ -213,22 +222,23 @@ def status_of(watched: WatchedPipeline, **changes: object) -> Status:
     ("lag_s", "checks", "note"),
     [
         (30.0, None, "everything that was read is published"),
-        (7200.0, None, "silent for 2 h; whether anything waits is not known"),
-        (7200.0, [], "silent for 2 h; whether anything waits is not known"),
-        (7200.0, [1_000, 700], "silent for 2 h; check fresh passed 2 min ago"),
+        (7200.0, None, "silent for 2 h; polled 4 min ago"),
+        (7200.0, [], "silent for 2 h; polled 4 min ago"),
+        # The check has polled the source, too.
+        (7200.0, [1_000, 700], "silent for 2 h; polled 2 min ago"),
     ],
 )
 def test_silence_is_told(
     watched: WatchedPipeline, lag_s: float, checks: list[float] | None, note: str
 ) -> None:
-    """Where files or topics are silent, the page says for how long and what is known of what waits there."""
+    """Where files or topics are silent, the page says for how long, and when somebody looked."""
     facts = (
         [CheckFact("fresh", "bank/t", passed=True, is_warning=True, at_s=at_s, summary="") for at_s in checks]
         if checks is not None
         else None
     )
-    silent = status_of(watched, lag_s=lag_s, is_silence=True)
-    assert note == judge(silent, facts, now_micros=1_120 * SECOND, late_after_s=60).note
+    silent = status_of(watched, lag_s=lag_s, is_silence=True, polled_micros=880 * SECOND)
+    assert note == judge(silent, facts, now_micros=1_120 * SECOND, late_after_s=300).note
 
 
 def test_a_failure_names_its_tables(watched: WatchedPipeline) -> None:

@@ -224,6 +224,8 @@ def test_changes_that_cycles_part(spark: "SparkSession", session_lake: LakeSetti
     status = read_status(pipeline).to_dict()
     assert status["lag_s"] is None
     assert status["silence_s"] > 0
+    # Somebody has looked since: the pipeline is alive.
+    assert status["polled"] > status["cut_position"]
     marked = [row for row in log_rows(pipeline) if row["unavailable_columns"]]
     assert {('{"n":2,"big":null}', "big"), ('{"n":3,"big":null}', "big")} == {
         (row["new_values"], *row["unavailable_columns"]) for row in marked

@@ -6,6 +6,7 @@ path of its own, `unread_path`, until it has been read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -29,6 +30,10 @@ from cdc_platform.model.stream.unread import UNREAD, FailedRead, failed_reads, u
 
 REPLAY: Final = "quarantine@"
 """Begins the path under which the read progress has a replay of texts that a cycle has taken."""
+POLLED: Final = "cdc.polled"
+"""Property with the moment of the newest poll that found nothing, in microseconds."""
+POLLS_STORED_EVERY_S: Final = 60
+"""A poll finds nothing every second or so; one in so many seconds shows that somebody polls."""
 
 
 def load_read_progress(lake: Lake) -> Mapping[str, str]:
@@ -76,6 +81,29 @@ def waiting_texts(lake: Lake) -> tuple[int, Sequence[QuarantinedRecord]] | None:
 def replay_path(micros: int) -> str:
     """Return the path of a replay that was asked for at a moment."""
     return f"{REPLAY}{micros}"
+
+
+def save_poll(lake: Lake, now_micros: int) -> None:
+    """Store that a source of events has been polled and has nothing new, unless that was stored just before.
+
+    Without it a pipeline whose source is silent could not be told from one that nobody runs.
+    """
+    if not lake.hands_out_events:
+        return
+    table = lake.system_table(READ)
+    if not 0 <= now_micros - _poll_of(table) < POLLS_STORED_EVERY_S * 1_000_000:
+        # Whoever is in the way has polled, too.
+        with suppress(CommitFailedException), table.transaction() as transaction:
+            transaction.set_properties({POLLED: str(now_micros)})
+
+
+def load_poll(lake: Lake) -> int:
+    """Return the moment of the newest poll that was stored, 0 where there is none."""
+    return _poll_of(lake.system_table(READ)) if lake.hands_out_events else 0
+
+
+def _poll_of(table: Table) -> int:
+    return int(table.properties.get(POLLED, "0"))
 
 
 def list_failed(lake: Lake) -> Mapping[str, FailedRead]:

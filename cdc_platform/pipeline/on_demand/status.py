@@ -5,12 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyiceberg.table import Table
+
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, count_rows, fact, head, read_mark
 from cdc_platform.lake.state.control import load_lineage, load_stuck
 from cdc_platform.lake.state.copies import load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.lake.state.quarantine import count_quarantined
+from cdc_platform.lake.state.read_progress import load_poll
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.model.stream.stuck_partitions import StuckPartition
@@ -65,6 +68,8 @@ class Status:
     """Partitions of which the source sends nothing; they hold the watermark."""
     unread_files: tuple[UnreadFile, ...] = ()
     """Files and folders that could not be read; they hold nothing."""
+    polled_micros: int | None = None
+    """When a cycle or the sensor last polled a source that hands out events; rounded to about a minute."""
 
     @property
     def has_begun(self) -> bool:
@@ -79,6 +84,7 @@ class Status:
             "watermark": _moment(self.watermark_micros),
             "lag_s": None if self.is_silence else self.lag_s,
             "silence_s": self.lag_s if self.is_silence else None,
+            "polled": _moment(self.polled_micros),
             "live_partitions": list(self.live_partitions),
             "waiting_partitions": list(self.waiting_partitions),
             "finished_partitions": self.finished_partitions,
@@ -120,17 +126,17 @@ class Status:
 def read_status(pipeline: Pipeline) -> Status:
     """Return where the pipeline stands."""
     lake = pipeline.lake
-    lineage = load_lineage(lake)
+    lineage, is_events = load_lineage(lake), pipeline.capabilities.hands_out_events
     partitions = list(lineage.partitions.values()) if lineage is not None else []
     # The lineage exists before the first cycle; its start is not a watermark yet.
     watermark = watermark_micros(lineage) if lineage is not None and lineage.cycle else None
-    cut = newest_cut(lake)
+    cut, raw = newest_cut(lake), lake.system_table(RAW)
     return Status(
         pipeline=pipeline.name,
-        cycle=read_mark(lake.system_table(RAW)).cycle,
+        cycle=read_mark(raw).cycle,
         watermark_micros=watermark,
         lag_s=cut.lag_s(time.time_ns() // 1000) if cut is not None else None,
-        is_silence=pipeline.capabilities.hands_out_events,
+        is_silence=is_events,
         live_partitions=tuple(partition.key for partition in partitions if partition.is_live),
         waiting_partitions=tuple(
             partition.key for partition in partitions if not partition.is_live and not partition.is_finished
@@ -143,6 +149,7 @@ def read_status(pipeline: Pipeline) -> Status:
         copies=_copies(pipeline, cut),
         stuck_partitions=load_stuck(lake),
         unread_files=list_unread(pipeline),
+        polled_micros=max(load_poll(lake), _changed_micros(raw) or 0) or None if is_events else None,
     )
 
 
@@ -163,11 +170,14 @@ def _table_status(pipeline: Pipeline, name: str) -> TableStatus:
     snapshot = head(table) if table is not None else None
     if table is None or snapshot is None:
         return TableStatus(count_rows(snapshot), None)
-    # Compaction makes snapshots, too, that change nothing.
-    cycles = (other for other in ancestors_of(table, snapshot) if fact(other, CYCLE) is not None)
+    return TableStatus(count_rows(snapshot), snapshot.snapshot_id, _changed_micros(table))
+
+
+def _changed_micros(table: Table) -> int | None:
+    """Return when a cycle last committed to a table; compaction makes snapshots, too, that change nothing."""
+    cycles = (other for other in ancestors_of(table, head(table)) if fact(other, CYCLE) is not None)
     changed = next(cycles, None)
-    changed_micros = changed.timestamp_ms * 1000 if changed is not None else None
-    return TableStatus(count_rows(snapshot), snapshot.snapshot_id, changed_micros)
+    return changed.timestamp_ms * 1000 if changed is not None else None
 
 
 def _moment(micros: int | None) -> str | None:

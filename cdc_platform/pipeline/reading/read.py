@@ -15,7 +15,7 @@ from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import POSITION, read_mark
 from cdc_platform.lake.commits.writes import CycleStep, commit_cycle
 from cdc_platform.lake.state.control import read_control
-from cdc_platform.lake.state.read_progress import load_read_progress, waiting_texts
+from cdc_platform.lake.state.read_progress import load_read_progress, save_poll, waiting_texts
 from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.stream.lineage import live, watermark_micros
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, WindowOutcome, WindowReport
@@ -181,6 +181,7 @@ def read_windows(
     request = ReadRequest(clock_micros, *limits, has_replay=waiting is not None, ends_pauses=ends_pauses)
     plan = pipeline.source.plan(lineage, request, lambda: load_read_progress(pipeline.lake))
     if not plan.windows:
+        save_poll(pipeline.lake, clock_micros)
         known_micros = newest_known_micros(pipeline)
         return ReadOutcome(mark.cycle, (), {}, False, known_micros, known_micros)
     step = CycleStep(mark.cycle, mark.cycle + 1)

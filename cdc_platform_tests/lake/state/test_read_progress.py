@@ -8,7 +8,13 @@ import pyarrow as pa
 from cdc_platform.lake.catalog.lake import RAW, READ, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, read_mark
-from cdc_platform.lake.state.read_progress import list_failed, load_read_progress
+from cdc_platform.lake.state.read_progress import (
+    POLLS_STORED_EVERY_S,
+    list_failed,
+    load_poll,
+    load_read_progress,
+    save_poll,
+)
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.unread import FailedRead, failed_reads
@@ -70,3 +76,25 @@ def test_failed_reads_count_until_one_succeeds(tmp_path: Path) -> None:
     report(lake, 4, {"a": "2"})
     report(lake, 5, {"c": FailedRead("3", 9, "").reported_version}, is_read=False)
     assert {"c": FailedRead("3", 9, "Broken")} == failed_reads(load_read_progress(lake)) == list_failed(lake)
+
+
+def test_polls_are_stored_at_a_bounded_rate(tmp_path: Path) -> None:
+    """Polls that find nothing leave a mark now and then, which changes nothing of the progress."""
+    lake = Lake(LakeSettings(str(tmp_path)), "files", hands_out_events=True)
+    report(lake, 1, {"a": "1"})
+    before, later = load_read_progress(lake), POLLS_STORED_EVERY_S * 1_000_000
+    assert load_poll(lake) == 0
+    stored = []
+    # A clock that was set back is followed.
+    for now_micros in (later, 2 * later - 1, 2 * later, later // 2):
+        save_poll(lake, now_micros)
+        stored.append(load_poll(lake))
+    assert stored == [later, later, 2 * later, later // 2]
+    assert before == load_read_progress(lake)
+
+
+def test_a_change_stream_needs_no_mark_of_polls(tmp_path: Path) -> None:
+    """Its watermark says when it was last read."""
+    lake = Lake(LakeSettings(str(tmp_path)), "bank")
+    save_poll(lake, 1)
+    assert load_poll(lake) == 0
