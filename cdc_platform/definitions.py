@@ -1,13 +1,12 @@
 """The composition root: every pipeline that is declared becomes part of one code location."""
 
 import os
-from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
 import dagster as dg
 
-from cdc_platform.components.loading import find_pipelines, load_definitions
+from cdc_platform.components.loading import DeclaredPipeline, find_pipelines, load_declared
 from cdc_platform.components.places import PLACE_VARIABLE
 from cdc_platform.errors import SettingError
 
@@ -32,18 +31,23 @@ def defs() -> dg.Definitions:
     """
     pipelines: dict[str, dg.Definitions] = {}
     for place in find_places():
-        files = find_pipelines(place)
-        if not files and PLACE_VARIABLE in os.environ:
-            raise SettingError(PLACE_VARIABLE, f"names no file or folder that declares a pipeline: {place}")
-        pipelines |= _load_place(files, pipelines.keys())
+        declared = _load_place(place)
+        pipelines |= {name: _build(declared[name]) for name in declared if name not in pipelines}
     return dg.Definitions.merge(dg.Definitions(executor=dg.in_process_executor), *pipelines.values())
 
 
-def _load_place(files: Sequence[Path], names_in_use: Collection[str]) -> dict[str, dg.Definitions]:
-    place_definitions: dict[str, dg.Definitions] = {}
-    for path in files:
-        for name, definitions in load_definitions(path, names_in_use).items():
-            if name in place_definitions:
-                raise SettingError(f"{path}: name", f"is that of a pipeline in another file: {name}")
-            place_definitions[name] = definitions
-    return place_definitions
+def _load_place(place: Path) -> dict[str, DeclaredPipeline]:
+    """Return the pipelines of a place; the demo's or the examples' may be empty, or not be there."""
+    if find_pipelines(place):
+        return load_declared([place])
+    if PLACE_VARIABLE in os.environ:
+        problem = f"names no file or folder that declares a pipeline: {place}"
+        raise SettingError(PLACE_VARIABLE, problem)
+    return {}
+
+
+def _build(declared: DeclaredPipeline) -> dg.Definitions:
+    if declared.document.is_post_processed:
+        problem = "would be ignored: only Dagster's own loading of a project applies it; remove it"
+        raise SettingError(f"{declared.document.place}: post_processing", problem)
+    return declared.definitions()

@@ -13,7 +13,7 @@ import pytest
 from cdc_platform import definitions
 from cdc_platform.assets.check_results import check_key, describe_check_result
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.components.loading import load_definitions, load_settings
+from cdc_platform.components.loading import load_declared, load_settings
 from cdc_platform.components.places import PLACE_VARIABLE
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.column_comments import COLUMN_COMMENTS
@@ -134,8 +134,8 @@ def test_quarantine_warns_or_fails_and_never_blocks(
         key, check, CheckResult(False, "one is held", {}), 1, blocking=check.is_blocking
     )
     assert (severity, False) == (actual.severity, actual.blocking)
-    (built,) = load_definitions(path).values()
-    graph = built.resolve_asset_graph()
+    (declared,) = load_declared([path]).values()
+    graph = declared.definitions().resolve_asset_graph()
     (key,) = (key for key in graph.asset_check_keys if key.name == QUARANTINE_EMPTY)
     assert not graph.get_check_spec(key).blocking
 
@@ -193,7 +193,7 @@ def test_the_demo_stands_beside_the_examples(tmp_path: Path, monkeypatch: pytest
     assert {"bank/demos", "mine/own"} == assets & {"bank/demos", "bank/hidden", "mine/own"}
     (tmp_path / "examples" / "again").mkdir()
     write_defs(tmp_path / "examples" / "again", bank_attributes(name="mine"))
-    with pytest.raises(SettingError, match="is that of a pipeline in another file: mine"):
+    with pytest.raises(SettingError, match=r"is already used by .*again.*; choose another: mine"):
         definitions.defs()
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from cdc_platform.commands.common import LATE_AFTER_S, CommandOnDefs, FiniteRange, examples, write_file
-from cdc_platform.errors import SettingError
 from cdc_platform.printing.lines import print_line
 
 if TYPE_CHECKING:
@@ -93,28 +92,14 @@ def open_watch(defs: "Sequence[Path]", late_after_s: float) -> "Watch":
         SettingError: a file or one of its values cannot be used, a place has no pipeline, or two pipelines
             have one name.
     """
-    from cdc_platform.components.loading import load_definitions, load_each, require_pipelines
+    from cdc_platform.components.loading import load_declared
     from cdc_platform.dashboard.check_history import CheckHistory, names_instance, open_check_history
     from cdc_platform.dashboard.facts import WatchedPipeline
     from cdc_platform.dashboard.watch import Watch
 
-    files: dict[Path, Path] = {}
-    for place in defs:
-        for path in require_pipelines(place):
-            files.setdefault(path.resolve(), path)
-    places: dict[str, Path] = {}
-    watched = []
-    for path in files.values():
-        for settings in load_each(path):
-            if settings.name in places:
-                both = f"{places[settings.name]} and {path}"
-                raise SettingError("DEFS", f"declares the pipeline `{settings.name}` twice, in {both}")
-            places[settings.name] = path
-            watched.append(WatchedPipeline.of(settings, late_after_s))
+    declared = load_declared(defs)
+    watched = [WatchedPipeline.of(pipeline.settings(), late_after_s) for pipeline in declared.values()]
     checks = CheckHistory()
     if names_instance():
-        definitions = {
-            name: defined for path in files.values() for name, defined in load_definitions(path).items()
-        }
-        checks = open_check_history(definitions)
+        checks = open_check_history({name: pipeline.definitions() for name, pipeline in declared.items()})
     return Watch(watched, checks)

@@ -18,8 +18,7 @@ from cdc_platform.printing.lines import print_line
 def validate(defs: Path) -> None:
     """Print the mistakes in the settings of the pipelines in DEFS, each with its file and line.
 
-    It starts no Spark, and reaches neither sources nor lakes. Mistakes of a document that hide others, such
-    as a missing or unknown setting, come first.
+    It starts no Spark, and reaches neither sources nor lakes.
 
     The exit code is 1 if there is a mistake.
     """

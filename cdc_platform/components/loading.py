@@ -1,7 +1,7 @@
 """Reading pipelines' YAML files outside of a dg project: for the command line and definitions.py."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,20 +35,29 @@ _DECLARED: Final = re.compile(
 
 @dataclass(frozen=True)
 class DeclaredPipeline:
-    """A pipeline's component, its file, and what names its document in messages."""
+    """A pipeline's component, and the document and file that declare it; paths are relative to the file."""
 
     file: Path
-    place: str
+    document: Document
     component: PipelineComponent
 
     def settings(self) -> PipelineSettings:
-        """Return its settings; paths in them are relative to its file.
+        """Return its settings.
 
         Raises:
             SettingError: a value cannot be used; it is named, and so is the document.
         """
-        with _naming(self.place):
+        with _naming(self.document.place):
             return self.component.to_settings(self.file.absolute().parent)
+
+    def definitions(self) -> dg.Definitions:
+        """Return its definitions for Dagster.
+
+        Raises:
+            SettingError: a value cannot be used; it is named, and so is the document.
+        """
+        with _naming(self.document.place):
+            return self.component.definitions(self.file.absolute().parent)
 
 
 def load_settings(place: Path, name: str | None = None) -> PipelineSettings:
@@ -58,7 +67,7 @@ def load_settings(place: Path, name: str | None = None) -> PipelineSettings:
         SettingError: a file or one of its values cannot be used, and both are named; or the name does
             not choose one of the pipelines.
     """
-    return _choose(place, _load(place), name).settings()
+    return _choose(place, load_declared([place]), name).settings()
 
 
 def load_each(place: Path, name: str | None = None) -> tuple[PipelineSettings, ...]:
@@ -68,31 +77,40 @@ def load_each(place: Path, name: str | None = None) -> tuple[PipelineSettings, .
         SettingError: a file or one of its values cannot be used, and both are named; or none of the
             pipelines has the name.
     """
-    declared = _load(place)
+    declared = load_declared([place])
     chosen = declared.values() if name is None else (_choose(place, declared, name),)
     return tuple(pipeline.settings() for pipeline in chosen)
 
 
-def load_definitions(path: Path, but: Collection[str] = ()) -> dict[str, dg.Definitions]:
-    """Return the definitions of each pipeline that a YAML file declares, by its name.
-
-    Args:
-        path: the file.
-        but: pipelines that are left out, since others have their names.
+def load_declared(places: Iterable[Path]) -> dict[str, DeclaredPipeline]:
+    """Return the pipelines of files and folders by name, with their templates filled in.
 
     Raises:
-        SettingError: the file or one of its values cannot be used; both are named.
+        SettingError: a file or one of its values cannot be used, or a folder declares no pipeline, or two
+            pipelines have one name.
     """
-    for document in read_documents(path, COMPONENTS):
-        if document.is_post_processed:
-            problem = "would be ignored: only Dagster's own loading of a project applies it; remove it"
-            raise SettingError(f"{document.place}: post_processing", problem)
-    definitions = {}
-    for name, declared in _load(path).items():
-        if name not in but:
-            with _naming(declared.place):
-                definitions[name] = declared.component.definitions(path.absolute().parent)
-    return definitions
+    files: dict[Path, Path] = {}
+    for place in places:
+        for file in require_pipelines(place):
+            files.setdefault(file.resolve(), file)
+    declared: dict[str, DeclaredPipeline] = {}
+    for file in files.values():
+        for document in read_documents(file, COMPONENTS):
+            component = _load_document(document)
+            check_name(component.name, document.place, {name: by.document for name, by in declared.items()})
+            declared[component.name] = DeclaredPipeline(file, document, component)
+    return declared
+
+
+def check_name(name: str, place: str, declared: Mapping[str, Document]) -> None:
+    """Refuse the name of a pipeline that is declared already.
+
+    Raises:
+        SettingError: it is.
+    """
+    if name in declared:
+        problem = f"is already used by {declared[name].place}; choose another: {name}"
+        raise SettingError(f"{place}: name", problem)
 
 
 def find_pipelines(place: Path) -> tuple[Path, ...]:
@@ -131,24 +149,6 @@ def require_pipelines(place: Path) -> tuple[Path, ...]:
         problem = f"has no file that declares a pipeline, named {' or '.join(FILE_NAMES)}, in it or below it"
         raise SettingError(str(place), problem)
     return files
-
-
-def _load(place: Path) -> dict[str, DeclaredPipeline]:
-    """Return the pipelines of a file or folder by name, with their templates filled in."""
-    declared: dict[str, DeclaredPipeline] = {}
-    for file in require_pipelines(place):
-        for document in read_documents(file, COMPONENTS):
-            component = _load_document(document)
-            if component.name in declared:
-                problem = name_in_use(component.name, declared[component.name].place)
-                raise SettingError(f"{document.place}: name", problem)
-            declared[component.name] = DeclaredPipeline(file, document.place, component)
-    return declared
-
-
-def name_in_use(name: str, place: str) -> str:
-    """Return what is wrong with the name of a second pipeline."""
-    return f"is already used by {place}; choose another: {name}"
 
 
 def _choose(place: Path, declared: dict[str, DeclaredPipeline], name: str | None) -> DeclaredPipeline:

@@ -1,10 +1,12 @@
 """Everything that is wrong with the files of pipelines, each with its line; nothing of them is opened."""
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -12,7 +14,7 @@ from cdc_platform.components.documents import Document, judge_documents
 from cdc_platform.components.loading import (
     COMPONENTS,
     DeclaredPipeline,
-    name_in_use,
+    check_name,
     require_pipelines,
     resolve_document,
 )
@@ -20,6 +22,9 @@ from cdc_platform.components.mistakes import as_setting_errors, find_slips
 from cdc_platform.components.strict_yaml import lines_of
 from cdc_platform.errors import SettingError
 
+STAND_IN: Final = "value_of_a_missing_setting"
+MOST_TRIES: Final = 2
+"""A wrong value is removed, and then another one put there if there must be one."""
 _LINE: Final = re.compile(r" ?\(line (\d+)\)")
 
 
@@ -57,38 +62,91 @@ def validate_pipelines(place: Path) -> Validation:
         SettingError: a folder declares no pipeline.
     """
     files = require_pipelines(place)
-    names: dict[str, str] = {}
-    findings = [finding for file in files for finding in _judge_file(file, names)]
-    return Validation(files, tuple(names), tuple(findings))
+    declared: dict[str, Document] = {}
+    findings = [finding for file in files for finding in _judge_file(file, declared)]
+    return Validation(files, tuple(declared), tuple(findings))
 
 
-def _judge_file(file: Path, names: dict[str, str]) -> Iterator[Finding]:
+def _judge_file(file: Path, declared: dict[str, Document]) -> Iterator[Finding]:
     try:
         lines, documents = lines_of(file), list(judge_documents(file, COMPONENTS))
     except SettingError as error:
         yield _as_finding(file, error, {})
         return
     for lines_of_document, found in zip(lines, documents, strict=True):
-        errors = [found] if isinstance(found, SettingError) else _judge_document(file, found, names)
+        errors = [found] if isinstance(found, SettingError) else _judge_document(file, found, declared)
         yield from (_as_finding(file, error, lines_of_document) for error in errors)
 
 
-def _judge_document(file: Path, document: Document, names: dict[str, str]) -> list[SettingError]:
-    """Return the mistakes of a document, and add its pipeline to those that have a name if there are none."""
+def _judge_document(file: Path, document: Document, declared: dict[str, Document]) -> list[SettingError]:
+    """Return the mistakes of a document, and add its pipeline to those that are declared if there are none.
+
+    Some mistakes are only looked for where there are no others. So what is wrong is mended, and what is left
+    of the document is judged again until nothing new is found.
+    """
+    errors, mended = _judge_once(file, document, declared), document
+    found = {_setting_of(error): error for error in errors}
+    tried: Counter[str] = Counter()
+    while left := [error for error in errors if tried[_setting_of(error)] < MOST_TRIES]:
+        tried.update(map(_setting_of, left))
+        mended = _mend(mended, left)
+        errors = _judge_once(file, mended, declared)
+        found |= {_setting_of(error): error for error in errors if not _follows(error, found)}
+    return list(found.values())
+
+
+def _judge_once(file: Path, document: Document, declared: dict[str, Document]) -> list[SettingError]:
+    """Return the mistakes that show at a time; without any, and as it is, the document is declared."""
     group = COMPONENTS[document.type_name].group()
     if slips := find_slips(document, group):
         return slips
     try:
         component = resolve_document(document)
-        DeclaredPipeline(file, document.place, component).settings()
+        check_name(component.name, document.place, declared)
+        DeclaredPipeline(file, document, component).settings()
     except ValidationError as error:
         return as_setting_errors(document, error, group)
     except SettingError as error:
         return [error]
-    if component.name in names:
-        return [SettingError("name", name_in_use(component.name, names[component.name]))]
-    names[component.name] = document.place
+    if not document.is_mended:
+        declared[component.name] = document
     return []
+
+
+def _mend(document: Document, errors: Sequence[SettingError]) -> Document:
+    """Return a document without the settings that are wrong, and with a text for those that are missing."""
+    attributes = deepcopy(dict(document.attributes))
+    for error in errors:
+        _mend_setting(attributes, _setting_of(error).split("."))
+    return replace(document, attributes=attributes, is_mended=True)
+
+
+def _mend_setting(group: dict[str, Any], names: Sequence[str]) -> None:
+    # The name of a table, which is a key, too, may have dots in it.
+    ends = (end for end in range(len(names), 0, -1) if ".".join(names[:end]) in group)
+    end = next(ends, len(names))
+    name, inner = ".".join(names[:end]), names[end:]
+    if name not in group:
+        group[name] = STAND_IN
+    elif inner and isinstance(group[name], dict):
+        _mend_setting(group[name], inner)
+    else:
+        del group[name]
+
+
+def _follows(error: SettingError, found: Mapping[str, SettingError]) -> bool:
+    """Return whether a mistake may be there only because others were mended: it lies in one, or names one."""
+    setting = f"{_setting_of(error)}."
+    return STAND_IN in error.problem or any(
+        setting.startswith(f"{other}.")
+        or other.startswith(setting)
+        or re.search(rf"[`.]{re.escape(other.rpartition('.')[2])}`", error.problem)
+        for other in found
+    )
+
+
+def _setting_of(error: SettingError) -> str:
+    return _LINE.sub("", error.setting.rpartition(": ")[2])
 
 
 def _as_finding(file: Path, error: SettingError, lines: Mapping[str, int]) -> Finding:

@@ -131,6 +131,27 @@ def test_all_mistakes_have_a_line(tmp_path: Path) -> None:
     assert [part for part in expected if not any(line.startswith(part) for line in lines)] == []
 
 
+def test_a_mistake_hides_no_other(tmp_path: Path) -> None:
+    """Unknown, missing and mistyped settings, unset variables and refused values are all reported at once."""
+    attributes = bank_attributes(
+        tabels=["accounts"],
+        max_window_s="an hour",
+        read_tasks=0,
+        idle_interval_s=-1,
+        runs={"poll_s": 0, "schedule": "daily"},
+        lake={"path": "gs://{{ env.CDC_PLATFORM_UNSET }}/lake", "catalog": {"type": "rest"}},
+    )
+    attributes["source"] |= {"emulator_host": "http://localhost", "heartbeat_ms": 1}
+    del attributes["source"]["change_stream"]
+    code, output, _ = run("validate", write_defs(tmp_path, attributes))
+    named = [line.split("`")[1] for line in output.splitlines()]
+    expected = {
+        *("tabels", "max_window_s", "read_tasks", "idle_interval_s", "runs.poll_s", "runs.schedule"),
+        *("lake.path", "source.change_stream", "source.emulator_host", "source.heartbeat_ms"),
+    }
+    assert (code, expected, len(expected)) == (1, set(named), len(named))
+
+
 def test_right_files_are_counted(folder: Path) -> None:
     """Nothing is opened: a lake that is not there is no mistake."""
     assert run("validate", folder) == (0, "", "3 pipelines in 2 files can be used\n")

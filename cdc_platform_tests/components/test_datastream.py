@@ -9,7 +9,7 @@ import pytest
 
 from cdc_platform.checks.stream_state import STREAM_IS_RUNNING
 from cdc_platform.components.datastream import DatastreamPipeline
-from cdc_platform.components.loading import load_definitions
+from cdc_platform.components.loading import load_declared
 from cdc_platform.errors import LibraryMissing, SettingError
 from cdc_platform_tests.sources.datastream.datastream_server import STREAM, datastream_server
 from cdc_platform_tests.yaml_files import write_defs
@@ -25,7 +25,8 @@ def load(folder: Path, **source: Any) -> dg.Definitions:
     (folder / "files").mkdir(exist_ok=True)
     attributes = {"name": "shop", "source": {"path": "files", **source}, "lake": {"path": "lake"}}
     type_name = f"{DatastreamPipeline.__module__}.{DatastreamPipeline.__name__}"
-    return load_definitions(write_defs(folder, {**attributes, "tables": ["users"]}, type_name))["shop"]
+    path = write_defs(folder, {**attributes, "tables": ["users"]}, type_name)
+    return load_declared([path])["shop"].definitions()
 
 
 def test_a_stream_that_is_named_is_observed_and_checked(tmp_path: Path) -> None:

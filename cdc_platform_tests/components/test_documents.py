@@ -9,7 +9,9 @@ import dagster as dg
 import pytest
 import yaml
 
-from cdc_platform.components.loading import COMPONENTS, load_definitions, load_settings
+from cdc_platform import definitions
+from cdc_platform.components.loading import COMPONENTS, load_settings
+from cdc_platform.components.places import PLACE_VARIABLE
 from cdc_platform.errors import SettingError
 from cdc_platform_tests.yaml_files import TYPE, bank_attributes
 
@@ -138,11 +140,12 @@ def test_post_processing_with_variables_applies(project: Project, monkeypatch: p
     assert load_settings(project.file).name == "bank"
 
 
-def test_post_processing_is_not_silently_ignored(project: Project) -> None:
+def test_post_processing_is_not_silently_ignored(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """The code location that is no project of dg refuses what it does not apply."""
     project.write(described("a text"))
+    monkeypatch.setenv(PLACE_VARIABLE, str(project.file))
     with pytest.raises(SettingError, match="post_processing` would be ignored"):
-        load_definitions(project.file)
+        definitions.defs()
 
 
 @pytest.mark.parametrize("name", ["defs.yml", "component.yaml"])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cdc_platform.components.loading import find_pipelines, load_definitions, load_settings
+from cdc_platform.components.loading import find_pipelines, load_declared, load_settings
 from cdc_platform.components.spanner import SpannerPipeline
 from cdc_platform.errors import SettingError
 from cdc_platform_tests.yaml_files import TYPE, bank_attributes, change_stream_of, write_defs, write_two
@@ -266,8 +266,8 @@ def test_a_file_may_declare_several_pipelines(tmp_path: Path) -> None:
     """Each document is a pipeline of the code location; who needs a single one chooses it by its name."""
     path = write_two(tmp_path)
     assert load_settings(path, "shop").name == "shop"
-    jobs = [job.name for definitions in load_definitions(path).values() for job in definitions.jobs or []]
-    assert jobs == ["bank_sync", "shop_sync"]
+    definitions = [declared.definitions() for declared in load_declared([path]).values()]
+    assert [job.name for each in definitions for job in each.jobs or []] == ["bank_sync", "shop_sync"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from cdc_platform.components.loading import load_definitions
+from cdc_platform.components.loading import load_declared
 from cdc_platform_tests import programs
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.support.browser import open_browser
@@ -56,7 +56,7 @@ def report_failure(home: Path, defs: Path, pipeline: str) -> None:
     """Let Dagster's instance have a check that passed, and one that failed."""
     home.mkdir()
     (home / "dagster.yaml").write_text(yaml.safe_dump({"telemetry": {"enabled": False}}), encoding="utf-8")
-    keys = load_definitions(defs)[pipeline].resolve_asset_graph().asset_check_keys
+    keys = load_declared([defs])[pipeline].definitions().resolve_asset_graph().asset_check_keys
     with dg.DagsterInstance.from_config(str(home)) as instance:
         for name, passed in (("keys_unique", False), ("exactly_once", True)):
             # Several assets have a check of this name.

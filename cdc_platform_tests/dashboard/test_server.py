@@ -143,7 +143,7 @@ def test_one_name_is_one_pipeline(tmp_path: Path) -> None:
         begin(write_defs(tmp_path / folder))
     code, _, problems = run("dashboard", tmp_path, "--html", tmp_path / "status.html")
     assert code == 1
-    assert "declares the pipeline `bank` twice" in problems
+    assert f"{tmp_path}/two/defs.yaml: name` is already used by {tmp_path}/one/defs.yaml;" in problems
     assert not (tmp_path / "status.html").exists()
 
 

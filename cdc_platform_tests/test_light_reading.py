@@ -1,0 +1,42 @@
+"""Readers need neither Dagster, Spark nor a client of the source, which the platform itself does."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from cdc_platform_tests.support.watched_lakes import SECOND, WatchedLake
+from cdc_platform_tests.yaml_files import write_defs
+
+START: Final = 1_800_000_000_000_000
+HEAVY: Final = ("dagster", "dagster_pyspark", "dagster_shared", "pyspark", "py4j", "google.cloud", "grpc")
+"""Libraries that a reader does without."""
+READER: Final = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Absent(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith({heavy}):
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.read import open_tables
+
+cut = open_tables(LakeSettings(path={path}), "bank").at()
+print(cut.arrow("accounts").num_rows)
+print(len(cut.polars("accounts")))
+print(cut.duckdb().sql("SELECT count(*) FROM accounts").fetchone()[0])
+"""
+
+
+def test_reading_needs_none_of_the_heavy_libraries(tmp_path: Path) -> None:
+    """Without them a program reads a cut by Arrow, Polars and DuckDB, from the settings of the lake."""
+    lake = WatchedLake.begin(write_defs(tmp_path), START)
+    lake.run_cycle(START + SECOND, {"accounts": 2})
+    code = READER.format(heavy=HEAVY, path=repr(str(tmp_path / "lake")))
+    answer = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (answer.returncode, answer.stdout.split()) == (0, ["2"] * 3), answer.stderr
