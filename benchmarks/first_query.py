@@ -118,7 +118,7 @@ class Newcomer:
 
     @contextmanager
     def beside(self, command: str, is_ready: str) -> Iterator[Callable[[str], str]]:
-        """Run a command in another terminal until it is interrupted; yield what waits until it says a text."""
+        """Run a command in another terminal until it is interrupted; yield what waits for a text of it."""
         log = self.folder / f"{shlex.split(command)[1]}.log"
         shell, environment = self._shell(command), self._environment()
         with (
