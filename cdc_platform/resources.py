@@ -1,5 +1,6 @@
 """Spark sessions, and what the assets of one pipeline share in a run."""
 
+import logging
 import os
 import signal
 import socket
@@ -8,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -191,13 +193,23 @@ def _own_messages(descriptor: int) -> AbstractContextManager[object]:
 
 @contextmanager
 def _kept_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C as it is: a new session would take it to cancel its jobs, in the middle of a commit."""
-    handler = signal.getsignal(signal.SIGINT)
+    """Keep Ctrl-C as it is: a new session would take it to cancel its jobs, in the middle of a commit.
+
+    Until it is back, Ctrl-C breaks a call of py4j within another one, of which py4j logs each trace; what is
+    raised says all.
+    """
+    handler, root = signal.getsignal(signal.SIGINT), logging.getLogger()
+    root.addFilter(_is_not_of_py4j)
     try:
         yield
     finally:
+        root.removeFilter(_is_not_of_py4j)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, handler)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _start_error(settings: PipelineSettings, error: Exception, lines: list[str]) -> CdcError:

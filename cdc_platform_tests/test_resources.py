@@ -1,5 +1,6 @@
 """Output of Spark's launcher: reported while it starts, collected for errors, and passed on afterwards."""
 
+import logging
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import dagster as dg
+import py4j.java_gateway
 import pytest
 
 from cdc_platform import resources
@@ -52,6 +54,17 @@ def test_what_the_launcher_says_is_reported_once() -> None:
         said += script.stderr.readlines()
     assert said == ["reported downloading one.jar\n", "collected 1\n", "handed on\n"]
     assert script.returncode == 0
+
+
+def test_py4j_logs_no_trace_while_a_session_starts(caplog: pytest.LogCaptureFixture) -> None:
+    """A call that Ctrl-C breaks is told by what is raised; what others log is logged, and all of it later."""
+    root = logging.getLogger()
+    record = logging.LogRecord(root.name, logging.ERROR, py4j.java_gateway.__file__, 1, "broken", (), None)
+    with _kept_interrupts():
+        root.handle(record)
+        root.error("of another")
+    root.handle(record)
+    assert caplog.messages == ["of another", "broken"]
 
 
 def test_a_new_session_does_not_take_the_interrupts() -> None:

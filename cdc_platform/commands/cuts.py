@@ -23,6 +23,7 @@ from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
 from cdc_platform.printing.tables import Cell, make_line, make_table, print_rendered
+from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,13 +72,15 @@ def cuts(
     """
     from cdc_platform.components.loading import load_each, load_settings
     from cdc_platform.lake.state.quarantine import describe_next_step
+    from cdc_platform.resources import SPARK_IS_QUIET
 
     if pin is not None and unpin is not None:
         raise click.UsageError("Choose one of --pin and --unpin.")
-    if pin is not None:
-        _pin(load_settings(defs, name), pin)
-    if unpin is not None:
-        _unpin(load_settings(defs, name), unpin)
+    with stop_signals(SPARK_IS_QUIET.set):
+        if pin is not None:
+            _pin(load_settings(defs, name), pin)
+        if unpin is not None:
+            _unpin(load_settings(defs, name), unpin)
     chosen, listed = load_each(defs, name), []
     pipelines = open_existing_of(chosen)
     for pipeline in pipelines:

@@ -1,0 +1,145 @@
+"""Whether Trino reads every cut of tables of both format versions, with the settings of docs/engines.md.
+
+The catalog is in PostgreSQL and the lake in an S3 server. Trino's engine and connector run in one process,
+from their jars. It needs Maven, and the folder of a JDK 25 in the environment variable TRINO_JAVA_HOME.
+
+TRINO_JAVA_HOME=/usr/lib/jvm/jdk-25 python -m benchmarks.engines
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from benchmarks.harness import Report, arguments, must_equal
+from cdc_platform.components.loading import load_settings
+from cdc_platform.read import PublishedTables, open_tables
+from cdc_platform.simulator.server import Simulator
+from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
+from cdc_platform_tests.servers.object_store import BUCKET, REGION, ObjectStore, object_store
+from cdc_platform_tests.servers.postgresql import postgresql, postgresql_programs
+
+TRINO: Final = Path(__file__).parent / "trino"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "engines.md"
+BLOCK: Final = re.compile(r"```properties\n(connector\.name=iceberg\n.*?)```", re.DOTALL)
+VERSIONS: Final = (3, 2)
+CYCLES: Final = 4
+PASSWORD: Final = "secret"  # noqa: S105  of a server that lives for minutes
+BANK: Final = SimulatorSettings(
+    seed=11, rate=50, accounts=30, partitions=4, partition_life_s=600, history_s=20
+)
+WITHIN_S: Final = 900.0
+
+
+def write_defs(folder: Path, version: int, names: Mapping[str, object], uri: str, store: ObjectStore) -> Path:
+    """Write the file of a pipeline whose tables have a format version, and return it."""
+    source = {key: names[key] for key in ("project", "instance", "database", "change_stream")}
+    catalog = {
+        "type": "sql",
+        "uri": uri,
+        "user": "lake",
+        "password": PASSWORD,
+        "s3.endpoint": store.endpoint,
+        "s3.region": REGION,
+        "s3.access-key-id": store.access_key_id,
+        "s3.secret-access-key": store.secret_access_key,
+    }
+    attributes = {
+        "name": f"bank{version}",
+        "source": source
+        | {"emulator_host": names["emulator_host"], "start_timestamp": names["start_timestamp"]},
+        "lake": {"path": f"s3://{BUCKET}/lake", "table_format_version": version, "catalog": catalog},
+        "spark": {"master": "local[2]", "driver_memory": "1g"},
+    }
+    path = folder / f"bank{version}.yaml"
+    document = {"type": "cdc_platform.components.spanner.SpannerPipeline", "attributes": attributes}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def write_settings(folder: Path, uri: str, store: ObjectStore) -> Path:
+    """Write the settings of the page, with the addresses and keys of these servers, and return the file."""
+    (shown,) = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    settings = dict(line.split("=", 1) for line in str(shown).splitlines())
+    settings |= {
+        "iceberg.jdbc-catalog.connection-url": f"jdbc:postgresql:{uri.partition(':')[2]}",
+        "iceberg.jdbc-catalog.connection-user": "lake",
+        "iceberg.jdbc-catalog.connection-password": PASSWORD,
+        "iceberg.jdbc-catalog.default-warehouse-dir": f"s3://{BUCKET}/lake",
+        "s3.region": REGION,
+        "s3.endpoint": store.endpoint,
+        "s3.path-style-access": "true",
+        "s3.aws-access-key": store.access_key_id,
+        "s3.aws-secret-key": store.secret_access_key,
+    }
+    path = folder / "lake.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
+    return path
+
+
+def run(*command: str | Path, **environment: str) -> None:
+    """Run a command to its end."""
+    subprocess.run(
+        command, check=True, capture_output=True, timeout=WITHIN_S, env={**os.environ, **environment}
+    )
+
+
+def ask_trino(folder: Path, settings: Path, queries: list[str]) -> list[str]:
+    """Return the rows of some queries, each a list as Java prints it."""
+    home = os.environ["TRINO_JAVA_HOME"]
+    jars, rows = folder / "jars", folder / "rows"
+    build = ("dependency:build-classpath", f"-Dmdep.outputFile={jars}")
+    run("mvn", "-q", "-B", "-f", TRINO / "pom.xml", *build, JAVA_HOME=home)
+    options = ("-Xmx1500m", "--add-modules", "jdk.incubator.vector", "-cp", jars.read_text(encoding="utf-8"))
+    run(Path(home) / "bin" / "java", *options, TRINO / "Query.java", settings, rows, *queries)
+    return rows.read_text(encoding="utf-8").splitlines()
+
+
+def questions(tables: PublishedTables, pinned: int) -> Iterator[tuple[str, str]]:
+    """Yield a query of each cut, of the pinned one by its tag and of the newest one, with its row."""
+    name = f"lake.{tables.lake.pipeline}.accounts"
+    for state in tables.cuts():
+        sums = "SELECT count(*), sum(balance) FROM accounts"
+        count, total = tables.at(state.cut.cut).duckdb().sql(sums).fetchall()[0]
+        query, row = f"SELECT count(*), sum(balance) FROM {name}", f"[{count}, {total}]"
+        yield f"{query} FOR VERSION AS OF {state.cut.tables['accounts']}", row
+        if state.cut.cut == pinned:
+            yield f"{query} FOR VERSION AS OF 'cut_{pinned}'", row
+    yield query, row
+
+
+def main() -> None:
+    """Read every cut, and report."""
+    options = arguments(str(__doc__)).parse_args()
+    report, folder = Report("engines", options), options.work / "engines"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with ExitStack() as stack:
+        programs = postgresql_programs()
+        assert programs is not None, "PostgreSQL is not installed"
+        # Another user runs it, who cannot look into this folder.
+        place = Path(stack.enter_context(TemporaryDirectory())) / "catalog"
+        uri = stack.enter_context(postgresql(programs, place, PASSWORD))
+        store = stack.enter_context(object_store(folder))
+        bank = stack.enter_context(Simulator(BANK))
+        settings = write_settings(folder, uri, store)
+        for version in VERSIONS:
+            defs = write_defs(folder, version, bank.names(), uri, store)
+            command = (sys.executable, "-m", "cdc_platform.cli")
+            run(*command, "sync", defs, "--cycles", str(CYCLES))
+            run(*command, "cuts", defs, "--pin", "2")
+            pairs = list(questions(open_tables(load_settings(defs).lake, f"bank{version}"), pinned=2))
+            rows = ask_trino(folder, settings, [query for query, _ in pairs])
+            must_equal([row for _, row in pairs], rows, f"format version {version}")
+            report.note(f"Trino, format version {version}: equal answers", len(rows), "queries")
+
+
+if __name__ == "__main__":
+    main()
