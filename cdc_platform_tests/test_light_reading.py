@@ -1,10 +1,13 @@
 """Readers need neither Dagster, Spark nor a client of the source, which the platform itself does."""
 
+import re
 import subprocess
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 from typing import Final
 
+from cdc_platform_tests.docs.code_blocks import ROOT
 from cdc_platform_tests.support.watched_lakes import SECOND, WatchedLake
 from cdc_platform_tests.yaml_files import write_defs
 
@@ -40,3 +43,15 @@ def test_reading_needs_none_of_the_heavy_libraries(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (answer.returncode, answer.stdout.split()) == (0, ["2"] * 3), answer.stderr
+
+
+def test_the_page_installs_what_the_package_asks_for() -> None:
+    """The libraries of a reader have the versions that the package itself requires."""
+    package = ConfigParser()
+    package.read(ROOT / "setup.cfg", encoding="utf-8")
+    texts = (package["options"]["install_requires"], package["options.extras_require"]["duckdb"])
+    required = {line for text in texts for line in text.splitlines()}
+    recipe = (ROOT / "docs" / "reading.md").read_text(encoding="utf-8").partition("--no-deps .")[0]
+    shown = re.findall(r"'([^']+)'", recipe.rpartition("```bash")[2])
+    assert len(shown) == 6
+    assert set(shown) <= required
