@@ -1,7 +1,8 @@
-"""Whether Trino reads every cut of tables of both format versions, with the settings of docs/engines.md.
+"""Whether Trino and Flink read every cut of tables of both format versions, with the settings of the page.
 
-The catalog is in PostgreSQL and the lake in an S3 server. Trino's engine and connector run in one process,
-from their jars. It needs Maven, and the folder of a JDK 25 in the environment variable TRINO_JAVA_HOME.
+The page is docs/engines.md. The catalog is in PostgreSQL and the lake in an S3 server. Each engine runs with
+its Iceberg connector in one process, from its jars. It needs Maven, and for Trino the folder of a JDK 25 in
+the environment variable TRINO_JAVA_HOME.
 
 TRINO_JAVA_HOME=/usr/lib/jvm/jdk-25 python -m benchmarks.engines
 """
@@ -14,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -27,9 +29,10 @@ from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 from cdc_platform_tests.servers.object_store import BUCKET, REGION, ObjectStore, object_store
 from cdc_platform_tests.servers.postgresql import postgresql, postgresql_programs
 
-TRINO: Final = Path(__file__).parent / "trino"
 PAGE: Final = Path(__file__).parents[1] / "docs" / "engines.md"
-BLOCK: Final = re.compile(r"```properties\n(connector\.name=iceberg\n.*?)```", re.DOTALL)
+TRINO_BLOCK: Final = re.compile(r"```properties\n(connector\.name=iceberg\n.*?)```", re.DOTALL)
+FLINK_BLOCK: Final = re.compile(r"```sql\n(CREATE CATALOG lake WITH .*?);", re.DOTALL)
+OPENED: Final = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "util")]
 VERSIONS: Final = (3, 2)
 CYCLES: Final = 4
 PASSWORD: Final = "secret"  # noqa: S105  of a server that lives for minutes
@@ -65,9 +68,62 @@ def write_defs(folder: Path, version: int, names: Mapping[str, object], uri: str
     return path
 
 
-def write_settings(folder: Path, uri: str, store: ObjectStore) -> Path:
+@dataclass(frozen=True)
+class Engine:
+    """An engine: its folder here, Java's home and options, and how a query names a snapshot or a tag."""
+
+    name: str
+    java_home: str | None
+    options: tuple[str, ...]
+    at_snapshot: str
+    at_tag: str
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its jars' list and of the program."""
+        return Path(__file__).parent / self.name
+
+
+TRINO: Final = Engine(
+    "trino",
+    os.environ.get("TRINO_JAVA_HOME"),
+    ("--add-modules", "jdk.incubator.vector"),
+    "FOR VERSION AS OF {}",
+    "FOR VERSION AS OF '{}'",
+)
+FLINK: Final = Engine(
+    "flink",
+    os.environ.get("JAVA_HOME"),
+    tuple(OPENED),
+    "/*+ OPTIONS('snapshot-id'='{}') */",
+    "/*+ OPTIONS('tag'='{}') */",
+)
+
+
+def write_flink_settings(folder: Path, uri: str, store: ObjectStore) -> Path:
+    """Write the statement of the page, with the addresses and keys of these servers, and return the file."""
+    (shown,) = FLINK_BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    options = dict(re.findall(r"'([^']+)' = '([^']*)'", str(shown)))
+    options |= {
+        "uri": f"jdbc:postgresql:{uri.partition(':')[2]}",
+        "jdbc.user": "lake",
+        "jdbc.password": PASSWORD,
+        "warehouse": f"s3://{BUCKET}/lake",
+        "client.region": REGION,
+        "s3.endpoint": store.endpoint,
+        "s3.path-style-access": "true",
+        "s3.access-key-id": store.access_key_id,
+        "s3.secret-access-key": store.secret_access_key,
+    }
+    path = folder / "lake.sql"
+    pairs = ", ".join(f"'{name}' = '{value}'" for name, value in options.items())
+    path.write_text(f"CREATE CATALOG lake WITH ({pairs})", encoding="utf-8")
+    return path
+
+
+def write_trino_settings(folder: Path, uri: str, store: ObjectStore) -> Path:
     """Write the settings of the page, with the addresses and keys of these servers, and return the file."""
-    (shown,) = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    (shown,) = TRINO_BLOCK.findall(PAGE.read_text(encoding="utf-8"))
     settings = dict(line.split("=", 1) for line in str(shown).splitlines())
     settings |= {
         "iceberg.jdbc-catalog.connection-url": f"jdbc:postgresql:{uri.partition(':')[2]}",
@@ -92,27 +148,28 @@ def run(*command: str | Path, **environment: str) -> None:
     )
 
 
-def ask_trino(folder: Path, settings: Path, queries: list[str]) -> list[str]:
+def ask(engine: Engine, folder: Path, settings: Path, queries: list[str]) -> list[str]:
     """Return the rows of some queries, each a list as Java prints it."""
-    home = os.environ["TRINO_JAVA_HOME"]
     jars, rows = folder / "jars", folder / "rows"
+    home = {} if engine.java_home is None else {"JAVA_HOME": engine.java_home}
     build = ("dependency:build-classpath", f"-Dmdep.outputFile={jars}")
-    run("mvn", "-q", "-B", "-f", TRINO / "pom.xml", *build, JAVA_HOME=home)
-    options = ("-Xmx1500m", "--add-modules", "jdk.incubator.vector", "-cp", jars.read_text(encoding="utf-8"))
-    run(Path(home) / "bin" / "java", *options, TRINO / "Query.java", settings, rows, *queries)
+    run("mvn", "-q", "-B", "-f", engine.folder / "pom.xml", *build, **home)
+    java = "java" if engine.java_home is None else Path(engine.java_home) / "bin" / "java"
+    options = ("-Xmx1500m", *engine.options, "-cp", jars.read_text(encoding="utf-8"))
+    run(java, *options, engine.folder / "Query.java", settings, rows, *queries)
     return rows.read_text(encoding="utf-8").splitlines()
 
 
-def questions(tables: PublishedTables, pinned: int) -> Iterator[tuple[str, str]]:
+def questions(engine: Engine, tables: PublishedTables, pinned: int) -> Iterator[tuple[str, str]]:
     """Yield a query of each cut, of the pinned one by its tag and of the newest one, with its row."""
     name = f"lake.{tables.lake.pipeline}.accounts"
     for state in tables.cuts():
         sums = "SELECT count(*), sum(balance) FROM accounts"
         count, total = tables.at(state.cut.cut).duckdb().sql(sums).fetchall()[0]
         query, row = f"SELECT count(*), sum(balance) FROM {name}", f"[{count}, {total}]"
-        yield f"{query} FOR VERSION AS OF {state.cut.tables['accounts']}", row
+        yield f"{query} {engine.at_snapshot.format(state.cut.tables['accounts'])}", row
         if state.cut.cut == pinned:
-            yield f"{query} FOR VERSION AS OF 'cut_{pinned}'", row
+            yield f"{query} {engine.at_tag.format(f'cut_{pinned}')}", row
     yield query, row
 
 
@@ -137,18 +194,21 @@ def main() -> None:
         uri = stack.enter_context(postgresql(programs, place, PASSWORD))
         store = stack.enter_context(object_store(folder))
         bank = stack.enter_context(Simulator(BANK))
-        settings = write_settings(folder, uri, store)
+        engines = {FLINK: write_flink_settings(folder, uri, store)}
+        if TRINO.java_home is not None:
+            engines[TRINO] = write_trino_settings(folder, uri, store)
         for version in VERSIONS:
             defs = write_defs(folder, version, bank.names(), uri, store)
             command = (sys.executable, "-m", "cdc_platform.cli")
             run(*command, "sync", defs, "--cycles", str(CYCLES))
             run(*command, "cuts", defs, "--pin", "2")
             tables = open_tables(load_settings(defs).lake, f"bank{version}")
-            pairs = list(questions(tables, pinned=2))
             must_equal(True, deleted_rows(tables) > 0, "an update has left a deleted row")
-            rows = ask_trino(folder, settings, [query for query, _ in pairs])
-            must_equal([row for _, row in pairs], rows, f"format version {version}")
-            report.note(f"Trino, format version {version}: equal answers", len(rows), "queries")
+            for engine, settings in engines.items():
+                pairs = list(questions(engine, tables, pinned=2))
+                rows = ask(engine, folder, settings, [query for query, _ in pairs])
+                must_equal([row for _, row in pairs], rows, f"{engine.name}, format version {version}")
+                report.note(f"{engine.name}, format version {version}: equal answers", len(rows), "queries")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.stream.Collectors;
 
-/** Runs queries in Trino on the catalog `lake`, and prints their rows: java Query.java SETTINGS OUTPUT QUERY... */
+/** Runs queries in Trino on the catalog `lake`, and writes their rows: SETTINGS OUTPUT QUERY... */
 public class Query
 {
     public static void main(String[] arguments)
