@@ -153,7 +153,7 @@ class Newcomer:
 
 
 def query_first(newcomer: Newcomer, example: Example) -> None:
-    """Run the commands of an example, and verify the result of its query."""
+    """Run the commands of an example, print how long each takes, and verify the result of the query."""
     with ExitStack() as stack:
         commands: Sequence[str] = example.commands
         if example.beside is not None:
@@ -163,7 +163,9 @@ def query_first(newcomer: Newcomer, example: Example) -> None:
             )
         output = ""
         for command in commands:
+            begun = time.monotonic()
             output = newcomer.run(command)
+            print(f"  {time.monotonic() - begun:6.1f} s  {command}")
         must_equal(True, example.expected in output, f"{example.name}: {output}")
 
 
