@@ -188,7 +188,7 @@ def evaluate_pipeline(
         clock_micros = pipeline.source.clock_micros()
         lineage = trace_lineage(pipeline)
         if not has_news(pipeline, lineage, clock_micros):
-            save_poll(pipeline.lake, clock_micros)
+            save_poll(pipeline.lake, clock_micros, settings.maintenance.keep_metadata_s)
             return dg.SkipReason("There is nothing new to read, and all that was read is published.")
     except SourceError as error:
         return dg.SkipReason(f"The source cannot be read ({type(error).__name__}): {error}")

@@ -19,6 +19,7 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import RAW, READ, TRIES, Lake
 from cdc_platform.lake.commits.commits import CYCLE, head, read_mark
+from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.quarantine import load_replays
 from cdc_platform.model.base.schemas import FILES
 from cdc_platform.model.base.stored_texts import read_stored, understanding
@@ -83,10 +84,16 @@ def replay_path(micros: int) -> str:
     return f"{REPLAY}{micros}"
 
 
-def save_poll(lake: Lake, now_micros: int) -> None:
+def save_poll(lake: Lake, now_micros: int, keep_metadata_s: float) -> None:
     """Store that a source of events has been polled and has nothing new, unless that was stored just before.
 
-    Without it a pipeline whose source is silent could not be told from one that nobody runs.
+    Without it a pipeline whose source is silent could not be told from one that nobody runs. Each mark makes
+    a metadata file, so old ones are deleted here: maintenance waits for cycles, of which there are none.
+
+    Args:
+        lake: the pipeline's.
+        now_micros: the moment of the poll.
+        keep_metadata_s: for so long the table's metadata files stay once they are replaced.
     """
     if not lake.hands_out_events:
         return
@@ -95,6 +102,7 @@ def save_poll(lake: Lake, now_micros: int) -> None:
         # Whoever is in the way has polled, too.
         with suppress(CommitFailedException), table.transaction() as transaction:
             transaction.set_properties({POLLED: str(now_micros)})
+        delete_old_metadata(lake.system_table(READ), now_micros - int(keep_metadata_s * 1_000_000))
 
 
 def load_poll(lake: Lake) -> int:

@@ -181,7 +181,7 @@ def read_windows(
     request = ReadRequest(clock_micros, *limits, has_replay=waiting is not None, ends_pauses=ends_pauses)
     plan = pipeline.source.plan(lineage, request, lambda: load_read_progress(pipeline.lake))
     if not plan.windows:
-        save_poll(pipeline.lake, clock_micros)
+        save_poll(pipeline.lake, clock_micros, pipeline.settings.maintenance.keep_metadata_s)
         known_micros = newest_known_micros(pipeline)
         return ReadOutcome(mark.cycle, (), {}, False, known_micros, known_micros)
     step = CycleStep(mark.cycle, mark.cycle + 1)

@@ -1,12 +1,13 @@
 """The read progress follows from what the committed cycles report, no matter who derives it."""
 
 import json
+import time
 from pathlib import Path
 
 import pyarrow as pa
 
 from cdc_platform.lake.catalog.lake import RAW, READ, Lake
-from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import LOGGED_FILES, LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, read_mark
 from cdc_platform.lake.state.read_progress import (
     POLLS_STORED_EVERY_S,
@@ -87,7 +88,7 @@ def test_polls_are_stored_at_a_bounded_rate(tmp_path: Path) -> None:
     stored = []
     # A clock that was set back is followed.
     for now_micros in (later, 2 * later - 1, 2 * later, later // 2):
-        save_poll(lake, now_micros)
+        save_poll(lake, now_micros, 3600.0)
         stored.append(load_poll(lake))
     assert stored == [later, later, 2 * later, later // 2]
     assert before == load_read_progress(lake)
@@ -96,5 +97,17 @@ def test_polls_are_stored_at_a_bounded_rate(tmp_path: Path) -> None:
 def test_a_change_stream_needs_no_mark_of_polls(tmp_path: Path) -> None:
     """Its watermark says when it was last read."""
     lake = Lake(LakeSettings(str(tmp_path)), "bank")
-    save_poll(lake, 1)
+    save_poll(lake, 1, 3600.0)
     assert load_poll(lake) == 0
+
+
+def test_polls_for_weeks_leave_few_files(tmp_path: Path) -> None:
+    """Metadata files that the marks replace are deleted, though no cycle and so no maintenance comes."""
+    lake, now_micros = (
+        Lake(LakeSettings(str(tmp_path)), "files", hands_out_events=True),
+        time.time_ns() // 1000,
+    )
+    for number in range(1, LOGGED_FILES + 20):
+        save_poll(lake, now_micros + number * POLLS_STORED_EVERY_S * 1_000_000, keep_metadata_s=0.0)
+    files = list(tmp_path.glob(f"*/{READ}/metadata/*.metadata.json"))
+    assert LOGGED_FILES < len(files) < LOGGED_FILES + 5
