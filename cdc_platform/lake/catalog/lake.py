@@ -87,6 +87,9 @@ SMALL_COMMITS: Final = {
     "write.parquet.compression-codec": "zstd",
     # Every cycle writes a few rows: spreading them over tasks only makes more files.
     "write.distribution-mode": "none",
+    # By default a task reads 16 MB at least, which a cycle of half a million changes hardly has: one task.
+    "read.split.target-size": str(2 * 1024 * 1024),
+    "read.split.open-file-cost": str(64 * 1024),
 }
 
 DICTIONARY: Final = "write.parquet.dict-encoding-enabled.column."

@@ -19,8 +19,7 @@ from cdc_platform.pipeline.reading.read_reports import remembered_from, repeated
 from cdc_platform.pipeline.reading.window_content import measure_content
 from cdc_platform.pipeline.schema.evolve import between_positions, data_changes_between
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_own
-from cdc_platform.spark.log.event_order import RECORD_ID
-from cdc_platform.spark.log.repeats import seconds_before
+from cdc_platform.spark.log.repeats import RECORD_ID, seconds_before
 
 _IDENTITY: Final = ("record_id", "mod_ordinal")
 """Columns that identify a change of the log."""

@@ -15,10 +15,20 @@ Place = tuple[int, str]
 """Position of a row, by the first two columns of its order: microseconds and a text."""
 
 
+RANGE: Final = "range_number"
+
+
 def sort_in_ranges(
     frame: DataFrame, order: Sequence[str], places: DataFrame, expected_rows: int
 ) -> DataFrame:
-    """Return a frame sorted, in tasks of which each has a range of the order.
+    """Return a frame sorted, in tasks of which each has a range of the order; see `part_in_ranges`."""
+    return part_in_ranges(frame, order, places, expected_rows).drop(RANGE).sortWithinPartitions(*order)
+
+
+def part_in_ranges(
+    frame: DataFrame, order: Sequence[str], places: DataFrame, expected_rows: int
+) -> DataFrame:
+    """Return a frame in tasks of which each has a range of an order, and all rows of a place in it.
 
     Spark's own sort computes all of its input once more to find such ranges. Here they are found from the
     two columns that say where a row stands, which for what lies in files are quick to read.
@@ -28,6 +38,9 @@ def sort_in_ranges(
         order: its columns to sort by; the first is a moment, the second a text.
         places: the first two of these columns, of about the same rows.
         expected_rows: about how many rows there are; decides on the number of ranges.
+
+    Returns:
+        the frame with the column RANGE. Windows over it and further columns need no other exchange.
     """
     most = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     ranges = min(most, -(-expected_rows // ROWS_PER_RANGE))
@@ -35,8 +48,7 @@ def sort_in_ranges(
     sample = places.sample(min(1.0, ranges * _SAMPLED_PER_RANGE / expected_rows), seed=0)
     sampled = sample.select(F.unix_micros(moment), F.coalesce(text, F.lit(""))).collect()
     starts = range_starts([(row[0], row[1]) for row in sampled], ranges)
-    spread = frame.repartitionById(ranges, _range_of(order[0], order[1], starts))
-    return spread.sortWithinPartitions(*order)
+    return frame.withColumn(RANGE, _range_of(order[0], order[1], starts)).repartitionById(ranges, RANGE)
 
 
 def range_starts(sampled: Sequence[Place], ranges: int) -> list[Place]:

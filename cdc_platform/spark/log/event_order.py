@@ -27,10 +27,8 @@ from cdc_platform.spark.log.order import (
     explode_mods,
     to_stats,
 )
+from cdc_platform.spark.log.repeats import IDENTITY, once_each
 
-IDENTITY: Final = ("server_transaction_id", "record_sequence")
-"""Columns that duplicates of an event share."""
-RECORD_ID: Final = f"concat_ws('/', {', '.join(IDENTITY)})"
 EVENT_PARTS: Final = (
     "event.previous_keys as previous_keys",
     "event.unavailable_columns as unavailable_columns",
@@ -117,10 +115,10 @@ def _once(records: DataFrame, capabilities: SourceCapabilities) -> DataFrame:
 
 def _distinct(records: DataFrame, capabilities: SourceCapabilities) -> DataFrame:
     if capabilities.keeps_transactions:
-        return records.dropDuplicates([*IDENTITY])
+        return once_each(records, IDENTITY)
     # A copy of an event that cannot be used, of a damaged file, must not take the place of one that can.
     marked = records.withColumn(FAULT, F.col("event.fault").isNotNull())
-    return marked.dropDuplicates([*IDENTITY, FAULT]).drop(FAULT)
+    return once_each(marked, (*IDENTITY, FAULT)).drop(FAULT)
 
 
 def with_whole_transactions(ordered: DataFrame) -> DataFrame:

@@ -11,8 +11,9 @@ from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.ordering_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR
 from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES
-from cdc_platform.spark.frames.ranges import ROWS_PER_RANGE, sort_in_ranges
+from cdc_platform.spark.frames.ranges import RANGE, ROWS_PER_RANGE, part_in_ranges
 from cdc_platform.spark.log.faults import FAULT, FITS, fault_of, parsed_mods
+from cdc_platform.spark.log.repeats import once_each
 
 SINGLE_TASK_RECORDS = ROWS_PER_RANGE
 """Up to so many records one task orders them: they are no more than one range of a sort over several."""
@@ -96,17 +97,17 @@ def order_records(
         taken), `unsound` (some change of the transaction cannot), `begins_transaction` (it is the first one),
         `record` (as it came, where there is a fault) and `origin`, which is null.
     """
-    small = expected_records <= SINGLE_TASK_RECORDS
-    spread = records.coalesce(1) if small else records.repartition(*TRANSACTION)
-    once = spread.dropDuplicates([*TRANSACTION, "record_order"])
-    exploded = explode_mods(once, fault_of(tables), RECORD_PARTS)
-    changes = _judge(exploded)
-    if small:
-        ordered = changes.sortWithinPartitions(*COMMIT_ORDER)
+    changes, parts = explode_mods(records, fault_of(tables), RECORD_PARTS), COMMIT_ORDER[:2]
+    if expected_records <= SINGLE_TASK_RECORDS:
+        changes = changes.coalesce(1)
     else:
-        ordered = sort_in_ranges(changes, COMMIT_ORDER, records.select(*TRANSACTION), expected_records)
+        places = records.select(*TRANSACTION)
+        changes, parts = part_in_ranges(changes, COMMIT_ORDER, places, expected_records), (RANGE, *parts)
+    # One sort serves repeats, windows and order.
+    order = (*parts, *COMMIT_ORDER[2:])
+    ordered = _judge(once_each(changes, order), parts).sortWithinPartitions(*order)
     ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
-    return ordered.withColumn("ordinal", ordinal).drop("record_order")
+    return ordered.withColumn("ordinal", ordinal).drop("record_order", RANGE)
 
 
 def explode_mods(
@@ -146,8 +147,8 @@ def explode_mods(
     )
 
 
-def _judge(changes: DataFrame) -> DataFrame:
-    transaction = "partition by commit_timestamp, transaction_id"
+def _judge(changes: DataFrame, parts: Sequence[str]) -> DataFrame:
+    transaction = f"partition by {', '.join(parts)}"
     ordering_key = (
         f"lpad(cast(unix_micros(commit_timestamp) as string), {COMMIT_DIGITS}, '0')",
         "transaction_id",

@@ -1,13 +1,29 @@
-"""Events that come again in a later cycle."""
+"""Records that come again, in the same window or in a later cycle."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
-from cdc_platform.spark.log.event_order import IDENTITY, RECORD_ID
+
+IDENTITY: Final = ("server_transaction_id", "record_sequence")
+"""Columns that duplicates of an event share."""
+RECORD_ID: Final = f"concat_ws('/', {', '.join(IDENTITY)})"
+_IS_REPEATED: Final = "is_repeated"
+
+
+def once_each(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return one of the rows that share columns; `dropDuplicates` would carry all others through aggregates.
+
+    The rows are sorted by these columns. Where they are parted by some of them already, and sorted further
+    by the same, that is all the work there is.
+    """
+    rows = f"partition by {', '.join(columns)} order by {columns[-1]}"
+    marked = frame.withColumn(_IS_REPEATED, F.expr(f"lag(1) over ({rows}) is not null"))
+    return marked.where(f"not {_IS_REPEATED}").drop(_IS_REPEATED)
 
 
 def seconds_before(moment: str, seconds: float) -> Column:

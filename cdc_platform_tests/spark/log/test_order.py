@@ -123,6 +123,33 @@ def test_records_that_came_twice_are_there_once(spark: "SparkSession") -> None:
     assert keys_of(changes) == ["a-0-0", "a-0-1", "a-0-0"]
 
 
+@pytest.mark.usefixtures("many_tasks")
+def test_tasks_share_a_window_by_ranges_with_whole_transactions(
+    spark: "SparkSession", capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One exchange and one sort bring many records into order, with what their transactions are."""
+    records = [
+        insert(f"t{number:04d}", number // 3, sequence=sequence, records=2)
+        for number in range(2_000)
+        for sequence in (1, 0)
+    ]
+    frame = spark.createDataFrame(raw_table([*records, *records[:1_000]]))
+    ordered = order_records(frame, 0, SINGLE_TASK_RECORDS + 1)
+    ordered.explain()
+    plan = capsys.readouterr().out
+    assert [plan.count(operator) for operator in ("Exchange ", "Sort [")] == [1, 1]
+
+    rows = ordered.selectExpr("*", "spark_partition_id() AS task").orderBy("ordinal").collect()
+
+    assert [f"t{number:04d}" for number in range(2_000) for _ in range(2)] == [
+        row["transaction_id"] for row in rows
+    ]
+    assert {(2, sequence == 0) for sequence in (0, 1)} == {
+        (row["records_seen"], row["begins_transaction"]) for row in rows
+    }
+    assert len({row["task"] for row in rows}) > 1
+
+
 def test_what_a_window_holds_is_counted(spark: "SparkSession") -> None:
     """Changes, partial ones too, by table, transactions over all; the next ordinal lies after all of them."""
     partial_update = data_change(

@@ -1,5 +1,6 @@
 """Decoding of splits of files, by tasks of Spark or by the pipeline's own process."""
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ def _take(reader: SplitReader, store: FileStore, segment: Segment) -> None:
     Raises:
         SourceError: the store does not give them now; the next cycle plans again and reports the file.
     """
-    path, ends = segment.file.path, list[int]()
+    path, ends = segment.file.path, array("Q")
     planned = (segment.until_exclusive or 0) - segment.begun
     try:
         # A file that could not be read has no line, and is not opened again.

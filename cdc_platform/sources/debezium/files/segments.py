@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from cdc_platform.model.stream.files import SourceFile
-from cdc_platform.sources.debezium.wire.lines import RawLine, check_gzip, raw_lines
+from cdc_platform.sources.debezium.wire.lines import RawLine, RawLines, check_gzip, raw_lines
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import CHUNK_BYTES, GZIP_MAGIC, FileDamaged
 
@@ -35,10 +35,19 @@ class Segment:
 
 
 @contextmanager
-def opened_lines(
+def opened_lines(store: FileStore, segment: Segment) -> Iterator[Iterator[RawLine]]:
+    """Yield the lines of a segment one by one; see `opened_chunks`."""
+    with opened_chunks(store, segment) as chunks:
+        lines = chain.from_iterable(chunk.one_by_one() for chunk in chunks)
+        until = segment.until_exclusive
+        yield lines if until is None else islice(lines, until - segment.begun)
+
+
+@contextmanager
+def opened_chunks(
     store: FileStore, segment: Segment, most_unpacked_bytes: int | None = None
-) -> Iterator[Iterator[RawLine]]:
-    """Yield the lines of a segment.
+) -> Iterator[Iterator[RawLines]]:
+    """Yield the lines of a file from the first of a segment on, by chunks of the file.
 
     Args:
         store: where the file is.
@@ -50,7 +59,7 @@ def opened_lines(
         FileDamaged: the file is shorter than what was read of it, or a gzip cannot be read to its end.
         SourceError: the store does not give the file.
     """
-    file, begun, read_bytes = segment.file, segment.begun, segment.read_bytes
+    file, read_bytes = segment.file, segment.read_bytes
     if file.size_bytes < read_bytes:
         raise FileDamaged(f"{file.size_bytes} bytes instead of {read_bytes}. {GROW_ONLY}")
     with store.opened(file.path, max(read_bytes - 1, 0)) as stream:
@@ -58,10 +67,16 @@ def opened_lines(
         if most_unpacked_bytes is not None and not read_bytes and first.startswith(GZIP_MAGIC):
             with store.opened(file.path) as whole:
                 check_gzip(whole, most_unpacked_bytes)
-        lines = raw_lines(stream, first, read_bytes)
-        if not read_bytes:
-            skipped = sum(1 for _ in islice(lines, begun))
-            if skipped < begun:
-                raise FileDamaged(f"{skipped} lines instead of {begun}. {GROW_ONLY}")
-        until = segment.until_exclusive
-        yield lines if until is None else islice(lines, until - begun)
+        chunks = raw_lines(stream, first, read_bytes)
+        # Where a gzip was read up to, is known by the number of its lines.
+        yield chunks if read_bytes else _without_first(chunks, segment.begun)
+
+
+def _without_first(chunks: Iterator[RawLines], lines: int) -> Iterator[RawLines]:
+    left = lines
+    for chunk in chunks:
+        if left < len(chunk.texts):
+            yield chunk.without_first(left)
+        left -= min(left, len(chunk.texts))
+    if left:
+        raise FileDamaged(f"{lines - left} lines instead of {lines}. {GROW_ONLY}")

@@ -1,5 +1,6 @@
 """Lines of a stream at which a split may begin: nothing that they tell depends on the lines before."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from cdc_platform.model.base.malformed import MALFORMED
@@ -16,6 +17,8 @@ from cdc_platform.sources.debezium.wire.envelope import (
 from cdc_platform.sources.debezium.wire.messages import parse_line
 from cdc_platform.sources.debezium.wire.positions import INCREMENTAL, is_snapshot
 
+_STATUS: Final = b"status"
+"""Name of the field that says so."""
 _BOUNDARIES: Final = (b'BEGIN"', b'END"', b'BEGIN\\"', b'END\\"')
 """Text in lines that begin or end a transaction, also where the value is a text within the line."""
 
@@ -37,12 +40,15 @@ class SplitStarts:
         self._is_open = False
         self._newest: tuple[bytes, EnvelopeContent | None] = (b"", None)
 
-    def follow(self, text: bytes) -> None:
-        """Take a line; only those that begin or end a transaction matter here, and few others look so."""
-        if self._settings.tells_transactions and any(word in text for word in _BOUNDARIES):
-            content = _content_of(text)
-            if isinstance(content, TransactionBegin | TransactionEnd):
-                self._is_open = isinstance(content, TransactionBegin)
+    def follow(self, texts: Sequence[bytes]) -> None:
+        """Take lines; only those that begin or end a transaction matter here, and few others look so."""
+        if not self._settings.tells_transactions:
+            return
+        for text in texts:
+            if _STATUS in text and any(word in text for word in _BOUNDARIES):
+                content = _content_of(text)
+                if isinstance(content, TransactionBegin | TransactionEnd):
+                    self._is_open = isinstance(content, TransactionBegin)
 
     def may_begin(self, text: bytes, previous: bytes | None) -> bool:
         """Return whether a split may begin with a line.

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 
 from cdc_platform.errors import SourceError
 from cdc_platform.model.stream.files import SourceFile
-from cdc_platform.sources.debezium.files.segments import Segment, opened_lines
+from cdc_platform.sources.debezium.files.segments import Segment, opened_chunks
 from cdc_platform.sources.debezium.files.split_starts import SplitStarts
-from cdc_platform.sources.debezium.wire.lines import RawLine
+from cdc_platform.sources.debezium.wire.lines import RawLine, RawLines
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import FileDamaged
 
@@ -40,10 +40,10 @@ class SplitSize:
 
 
 class _Growing:
-    """A split that grows line by line."""
+    """A split that grows line by line, or by many at once."""
 
     def __init__(self) -> None:
-        self.previous: RawLine | None = None
+        self._previous: RawLine | None = None
         self.lines = self.text_bytes = 0
         self._segments: list[Segment] = []
         self._current: Segment | None = None
@@ -52,18 +52,18 @@ class _Growing:
     @property
     def previous_text(self) -> bytes | None:
         """The line before the next one; None at the beginning of a file."""
-        return None if self.previous is None else self.previous.text
+        return None if self._previous is None else self._previous.text
 
     def open(self, segment: Segment) -> None:
         """Go on with the lines of another file."""
-        self._current, self._line, self.previous = segment, segment.begun, None
+        self._current, self._line, self._previous = segment, segment.begun, None
 
-    def add(self, line: RawLine) -> None:
-        """Take the next line."""
-        self.lines += 1
-        self.text_bytes += len(line.text)
-        self._line += 1
-        self.previous = line
+    def add(self, lines: int, text_bytes: int, last: RawLine) -> None:
+        """Take the next lines."""
+        self.lines += lines
+        self.text_bytes += text_bytes
+        self._line += lines
+        self._previous = last
 
     def close(self, *, is_cut: bool = False) -> None:
         """End with the lines of a file; there are more of it where it is cut."""
@@ -74,7 +74,7 @@ class _Growing:
 
     def take(self) -> FileSplit:
         """Return the split, and begin the next one, in the same file if that is open."""
-        current, line, previous = self._current, self._line, self.previous
+        current, line, previous = self._current, self._line, self._previous
         self.close(is_cut=True)
         split = FileSplit(tuple(self._segments), self.lines, self.text_bytes)
         self._segments, self.lines, self.text_bytes = [], 0, 0
@@ -124,12 +124,24 @@ class FileSplitter:
         yield growing.take()
 
     def _splits_of(self, segment: Segment, growing: _Growing) -> Iterator[FileSplit]:
-        with opened_lines(self.store, segment, self.most_unpacked_bytes) as lines:
-            for line in lines:
-                if self._is_full(growing) and self.starts.may_begin(line.text, growing.previous_text):
-                    yield growing.take()
-                self.starts.follow(line.text)
-                growing.add(line)
+        with opened_chunks(self.store, segment, self.most_unpacked_bytes) as chunks:
+            for chunk in chunks:
+                lines, text_bytes = len(chunk.texts), sum(map(len, chunk.texts))
+                if self._is_full(growing.lines + lines, growing.text_bytes + text_bytes):
+                    yield from self._splits_in(chunk, growing)
+                elif lines:
+                    self.starts.follow(chunk.texts)
+                    last = RawLine(chunk.texts[-1], chunk.begun_bytes + sum(chunk.lengths))
+                    growing.add(lines, text_bytes, last)
 
-    def _is_full(self, growing: _Growing) -> bool:
-        return growing.lines >= self.size.lines or growing.text_bytes >= self.size.text_bytes
+    def _splits_in(self, chunk: RawLines, growing: _Growing) -> Iterator[FileSplit]:
+        """Yield the splits that end in a chunk, whose lines are looked at one by one."""
+        for line in chunk.one_by_one():
+            is_full = self._is_full(growing.lines, growing.text_bytes)
+            if is_full and self.starts.may_begin(line.text, growing.previous_text):
+                yield growing.take()
+            self.starts.follow((line.text,))
+            growing.add(1, len(line.text), line)
+
+    def _is_full(self, lines: int, text_bytes: int) -> bool:
+        return lines >= self.size.lines or text_bytes >= self.size.text_bytes

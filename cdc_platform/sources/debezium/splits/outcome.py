@@ -1,6 +1,7 @@
 """Report of a task on the split that it has decoded."""
 
 import pickle
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -49,7 +50,7 @@ class LinesTaken:
 
     begun: int
     read_bytes: int
-    ends: Sequence[int]
+    ends: "array[int]"
     is_cut: bool
 
 
@@ -159,4 +160,4 @@ def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
 
 
 def _joined_lines(first: LinesTaken, second: LinesTaken) -> LinesTaken:
-    return LinesTaken(first.begun, first.read_bytes, [*first.ends, *second.ends], second.is_cut)
+    return LinesTaken(first.begun, first.read_bytes, first.ends + second.ends, second.is_cut)

@@ -1,6 +1,7 @@
 """The lines of a file of messages, plain or gzip."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import BinaryIO, Final, NamedTuple
 
 from cdc_platform.sources.debezium.wire.messages import load_json
@@ -40,6 +41,29 @@ class RawLine(NamedTuple):
     read_bytes: int
 
 
+class RawLines(NamedTuple):
+    """Consecutive lines of a file, as many as a chunk of it has ended.
+
+    ``lengths`` are their bytes in the file, with their ends; ``begun_bytes`` come before them in the file. In
+    a gzip nothing is said of bytes.
+    """
+
+    texts: Sequence[bytes]
+    lengths: Sequence[int]
+    begun_bytes: int
+
+    def one_by_one(self) -> Iterator[RawLine]:
+        """Yield the lines."""
+        ends = accumulate(self.lengths, initial=self.begun_bytes)
+        next(ends)
+        return map(RawLine, self.texts, ends)
+
+    def without_first(self, lines: int) -> "RawLines":
+        """Return the lines behind so many of them."""
+        begun_bytes = self.begun_bytes + sum(self.lengths[:lines])
+        return RawLines(self.texts[lines:], self.lengths[lines:], begun_bytes)
+
+
 def read_lines(stream: BinaryIO, read_bytes: int = 0) -> Iterator[Line]:
     """Yield the whole lines of a file, or those that it has got since some of it was read.
 
@@ -50,23 +74,31 @@ def read_lines(stream: BinaryIO, read_bytes: int = 0) -> Iterator[Line]:
     Raises:
         FileDamaged: no line ends there; or the file is a gzip that cannot be read to its end.
     """
-    return map(decoded_line, raw_lines(stream, stream.read(CHUNK_BYTES), read_bytes))
+    for lines in raw_lines(stream, stream.read(CHUNK_BYTES), read_bytes):
+        yield from map(decoded_line, lines.one_by_one())
 
 
-def raw_lines(stream: BinaryIO, first: bytes, read_bytes: int) -> Iterator[RawLine]:
+def raw_lines(stream: BinaryIO, first: bytes, read_bytes: int) -> Iterator[RawLines]:
     """Yield the lines of a file of which a first chunk was read, without decoding them; see `read_lines`."""
     is_gzip = not read_bytes and first.startswith(GZIP_MAGIC)
     chunks = decompressed(stream, first) if is_gzip else plain(stream, first)
     end_bytes = max(read_bytes - 1, 0)
-    for number, (text, length, is_ended) in enumerate(_cut(chunks)):
-        end_bytes += length + is_ended
+    for number, (texts, lengths, is_ended) in enumerate(_cut(chunks)):
+        lines = RawLines(texts, [0] * len(texts) if is_gzip else lengths, end_bytes)
+        end_bytes += sum(lines.lengths)
         if number == 0 and read_bytes:
-            _check_end(text)
-            continue
-        whole = text.removeprefix(BYTE_ORDER_MARK) if number == 0 else text
-        line = RawLine(whole, 0 if is_gzip else end_bytes)
-        if is_ended or (line.text if is_gzip else _is_object(decoded_line(line).text)):
-            yield line
+            _check_end(texts[0])
+            lines = lines.without_first(1)
+        elif number == 0:
+            texts[0] = texts[0].removeprefix(BYTE_ORDER_MARK)
+        if is_ended or _is_whole(lines, is_gzip=is_gzip):
+            yield lines
+
+
+def _is_whole(lines: RawLines, *, is_gzip: bool) -> bool:
+    """Return whether there is a last line, whole without an end."""
+    (text,) = lines.texts or (b"",)
+    return bool(text) and (is_gzip or _is_object(text.decode(errors="surrogateescape")))
 
 
 def decoded_line(line: RawLine) -> Line:
@@ -93,10 +125,13 @@ def check_gzip(stream: BinaryIO, most_bytes: int) -> None:
             )
 
 
-def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, int, bool]]:
-    """Yield the text before each line feed and behind the last one, its length, and whether it is ended.
+def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[list[bytes], list[int], bool]]:
+    """Yield the lines that each chunk ends, then what comes behind the last line feed.
 
     Of a line beyond the bound only the beginning is there, with what no JSON has behind it.
+
+    Yields:
+        texts without line feeds, their lengths with them, and whether there are any.
     """
     parts: list[bytes] = []
     length = 0
@@ -105,10 +140,14 @@ def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, int, bool]]:
         length += len(first)
         if length <= MOST_LINE_BYTES:
             parts.append(first)
-        for other in others:
-            yield _joined(parts, length), length, True
-            parts, length = [other], len(other)
-    yield _joined(parts, length), length, False
+        if others:
+            last = others.pop()
+            lengths = [length + 1, *(len(other) + 1 for other in others)]
+            if max(lengths) > MOST_LINE_BYTES:
+                others = [_joined([other], len(other)) for other in others]
+            yield [_joined(parts, length), *others], lengths, True
+            parts, length = [last], len(last)
+    yield [_joined(parts, length)], [length], False
 
 
 def _joined(parts: list[bytes], length: int) -> bytes:

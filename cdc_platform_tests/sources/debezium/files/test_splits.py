@@ -1,5 +1,6 @@
 """Files cut into splits: where a split may begin, and that no kind of line keeps a cycle from ending."""
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +9,13 @@ from typing import Any, Final
 import pytest
 
 from cdc_platform.errors import SourceUnreachable
-from cdc_platform.sources.debezium.files import reader
+from cdc_platform.sources import text_files
+from cdc_platform.sources.debezium.files import reader, segments
 from cdc_platform.sources.debezium.files.decoding import FileSplitDecoder
+from cdc_platform.sources.debezium.files.event_files import event_files
+from cdc_platform.sources.debezium.files.split_starts import SplitStarts
+from cdc_platform.sources.debezium.files.splits import FileSplitter, SplitSize
+from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform.sources.debezium.transactions.progress import FileProgress
 from cdc_platform_tests.sources.debezium.cycles import Cycles
@@ -91,6 +97,33 @@ def test_no_split_ends_within_a_key_change(tmp_path: Path) -> None:
         logs.append([(row["record_order"], bool(row["event"]["fault"])) for row in cycles.log])
     assert logs[0] == logs[1]
     assert any(is_faulty for _, is_faulty in logs[0])
+
+
+@pytest.mark.parametrize("tells_transactions", [True, False])
+@pytest.mark.parametrize("is_gzip", [True, False])
+def test_splits_are_the_same_however_a_file_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, tells_transactions: bool, is_gzip: bool
+) -> None:
+    """Whether chunks have many lines or parts of one, splits end at the same lines and bytes."""
+    connector = Connector()
+    for key in range(30):
+        connector.whole(key)
+    path = tmp_path / "events.jsonl"
+    text = "".join(f"{line}\n" for line in [*connector.lines, '{"open": 1}']).encode()
+    path.write_bytes(gzip.compress(text) if is_gzip else text)
+    stream = settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=tells_transactions)
+    cut = []
+    for chunk_bytes in (50, 1_000, 5_000, 1 << 18):
+        for module in (segments, text_files):
+            monkeypatch.setattr(module, "CHUNK_BYTES", chunk_bytes)
+        store = event_files(stream)
+        files = list(store.list_files())
+        starts = SplitStarts(stream, DecoderState())
+        begun = dict.fromkeys((file.path for file in files), 1)
+        splitter = FileSplitter(store, files, begun, starts, SplitSize(7, 1 << 20), 1 << 20)
+        cut.append(list(splitter.splits()))
+    assert len(cut[0]) > 5
+    assert [cut[0]] * len(cut) == cut
 
 
 @pytest.mark.parametrize("name", ["\ud800", "a\ud800b"])
