@@ -13,7 +13,6 @@ from cdc_platform.errors import (
     SourceNotFound,
 )
 from cdc_platform.model.base.cached_values import cached_value
-from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.model.schema.observed_columns import ObservedColumn
 from cdc_platform.model.schema.schema_reads import SchemaRead
@@ -238,12 +237,12 @@ class SpannerSource(SparkSource):
         self.client.close()
 
     def _try_start(self, start_micros: int, now_micros: int) -> None:
-        # The query without a token answers at once, and refuses a start that is too old.
+        # A query that lists partitions answers at once, and refuses a start that is too old.
         stream = self.settings.change_stream
-        heartbeat_ms, function = self.settings.heartbeat_ms, self.client.read_function
-        query = change_stream_query(stream, ROOT_TOKEN, start_micros, start_micros, heartbeat_ms, function)
+        arguments = start_micros, start_micros, self.settings.heartbeat_ms, self.client.read_function
         try:
-            self.client.fetch(query)
+            for token in self.client.fetch_first_tokens():
+                self.client.fetch(change_stream_query(stream, token, *arguments))
         except RetentionExpired as error:
             kept_s = self.describe().retention_s
             raise refused_start(self.settings, error, start_micros, now_micros, kept_s) from error

@@ -93,6 +93,11 @@ class RecordBatchBuilder:
                 self._complete(micros)
                 self.end_micros = micros
 
+    def go_on(self) -> None:
+        """Take the window as read to its end, after which what it reads goes on."""
+        self.child_micros = None
+        self._complete(self._window.end_inclusive_micros)
+
     def take_complete(self) -> pa.RecordBatch:
         """Give out the records up to `complete_micros`; the others stay."""
         rows, self._rows = self._rows[: self._complete_rows], self._rows[self._complete_rows :]
@@ -120,7 +125,13 @@ class RecordBatchBuilder:
         if row.kind == CHILDREN or self._window.token == ROOT_TOKEN:
             self.child_micros = micros if self.child_micros is None else min(micros, self.child_micros)
         for child in row.child_partitions or ():
-            announcement = ChildAnnouncement.of(self._cycle, micros, child, announced_by=self._window.token)
+            announcement = ChildAnnouncement.of(
+                self._cycle,
+                micros,
+                child,
+                announced_by=self._window.token,
+                continues_parents=row.kind == CHILDREN,
+            )
             self._children[announcement.token] = announcement
 
     def _complete(self, micros: int) -> None:

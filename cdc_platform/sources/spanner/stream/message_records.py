@@ -9,6 +9,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from math import isfinite
 from typing import Any, Final
 
 from cdc_platform.model.base.timestamps import is_moment
@@ -34,7 +35,7 @@ MESSAGE_PREFIX: Final = "message "
 """Begins the text of a malformed data change record that came as a message; base64 follows."""
 
 _MESSAGE_CODES: Final = (["PROTO"], ["BYTES"])
-_to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def has_messages(fields: Any) -> bool:
@@ -174,44 +175,59 @@ def _order(sequence: str) -> str:
 
 def _enum_name(record: Any, name: str) -> str:
     """Return the name of a field's value; the number of one that this version of the API does not have."""
-    number = getattr(record, name)
-    value = record.DESCRIPTOR.fields_by_name[name].enum_type.values_by_number.get(number)
+    return _name_of(record.DESCRIPTOR.fields_by_name[name].enum_type, getattr(record, name))
+
+
+@lru_cache(maxsize=256)
+def _name_of(enum: Any, number: int) -> str:
+    value = enum.values_by_number.get(number)
     return str(number) if value is None else str(value.name)
 
 
 def _mods(mods: Any, names: Mapping[int, str]) -> ModTexts:
     return tuple(
         [
-            _to_json({names[value.column_metadata_index]: _plain(value.value) for value in part})
-            if part
-            else "{}"
+            _object({names[value.column_metadata_index]: _json(value.value) for value in part})
             for mod in mods
             for part in (mod.keys, mod.new_values, mod.old_values)
         ]
     )
 
 
-def _plain(value: Any) -> Any:
+def _object(members: Mapping[str, str]) -> str:
+    return "{" + ",".join([f"{name}:{value}" for name, value in members.items()]) + "}"
+
+
+# A JSON encoder would take as long as all the rest of a record.
+def _json(value: Any) -> str:
+    """Return a value as JSON text.
+
+    Raises:
+        ValueError: It is a number that JSON does not have, or of no kind that change records have.
+    """
     kind = value.WhichOneof("kind")
     if kind == "string_value":
-        return value.string_value
+        return _quoted(value.string_value)
+    if kind == "null_value":
+        return "null"
+    if kind == "bool_value":
+        return "true" if value.bool_value else "false"
     if kind == "list_value":
-        return [_plain(item) for item in value.list_value.values]
-    if kind == "number_value":
-        return _number(value.number_value)
-    return None if kind == "null_value" else getattr(value, kind)
+        return f"[{','.join(map(_json, value.list_value.values))}]"
+    if kind == "number_value" and isfinite(value.number_value):
+        return _number(repr(value.number_value))
+    raise ValueError(f"a change record has no such value: {kind}")
 
 
-def _number(value: float) -> float:
+def _number(text: str) -> str:
     """Return a number as texts of the other mode have it: a whole one without a fraction."""
-    text = repr(value)
-    return int(value) if text.endswith(".0") and text != "-0.0" else value
+    return text[:-2] if text.endswith(".0") and text != "-0.0" else text
 
 
 # Records of a table share their columns, and their bytes are the cheapest key.
 @lru_cache(maxsize=1024)
 def _columns(columns_only: bytes) -> tuple[str, Mapping[int, str]]:
-    """Return the columns of a record without anything else, as JSON text, and their names by index."""
+    """Return the columns of a record without anything else, as JSON text, and their quoted names by index."""
     message = _message_class()()
     message.data_change_record.MergeFromString(columns_only)
     columns = [
@@ -225,7 +241,7 @@ def _columns(columns_only: bytes) -> tuple[str, Mapping[int, str]]:
     ]
     check_columns(columns)
     return json.dumps(columns, ensure_ascii=False), {
-        index: str(column["name"]) for index, column in enumerate(columns)
+        index: _quoted(str(column["name"])) for index, column in enumerate(columns)
     }
 
 
