@@ -7,14 +7,26 @@ is in commit order, and no cut passes the partition that is furthest behind.
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
 from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.ordering_key import record_order
-from cdc_platform.sources.spanner.client.wire import MISSHAPEN, required_text
+from cdc_platform.sources.spanner.client.wire import (
+    BOOL_TAG,
+    CONTINUES,
+    LIST_TAG,
+    MISSHAPEN,
+    NUMBER_TAG,
+    boolean,
+    integer,
+    items,
+    number,
+    required_text,
+    text,
+)
 from cdc_platform.sources.spanner.stream.record_rows import (
     DATA,
     END,
@@ -34,6 +46,10 @@ from cdc_platform.sources.spanner.stream.record_rows import (
 MESSAGE_PREFIX: Final = "message "
 """Begins the text of a malformed data change record that came as a message; base64 follows."""
 
+_KEYS, _OLD_VALUES, _NEW_VALUES = 0x0A, 0x12, 0x1A
+"""Tags of a mod's fields, each of which is a value with its column."""
+_INDEX_TAG, _VALUE_TAG = 0x08, 0x12
+"""Tags of these: the index of the column, which is left out where it is 0, and the value."""
 _MESSAGE_CODES: Final = (["PROTO"], ["BYTES"])
 _quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -83,9 +99,32 @@ def data_row_of_text(record_text: str) -> RecordRow:
 
 @lru_cache(maxsize=1)
 def _message_class() -> Any:
+    """Return the class of the messages, in which columns and mods stay bytes: see wire.py."""
+    from google.protobuf import (  # type: ignore[import-untyped] # ships no types
+        descriptor_pb2,
+        descriptor_pool,
+        message_factory,
+    )
+
+    whole, pool = _column_class().DESCRIPTOR.file, descriptor_pool.DescriptorPool()
+    for dependency in whole.dependencies:
+        pool.AddSerializedFile(dependency.serialized_pb)
+    file = descriptor_pb2.FileDescriptorProto.FromString(whole.serialized_pb)
+    data = next(part for part in file.message_type[0].nested_type if part.name == "DataChangeRecord")
+    for field in data.field:
+        if field.name in ("column_metadata", "mods"):
+            field.type = field.TYPE_BYTES
+            field.ClearField("type_name")
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.ChangeStreamRecord"))
+
+
+@lru_cache(maxsize=1)
+def _column_class() -> Any:
     from google.cloud.spanner_v1.types import ChangeStreamRecord
 
-    return ChangeStreamRecord.pb(ChangeStreamRecord()).__class__
+    metadata = ChangeStreamRecord.DataChangeRecord.ColumnMetadata
+    return metadata.pb(metadata()).__class__
 
 
 def _data_row_or_fault(record: Any) -> RecordRow:
@@ -100,7 +139,7 @@ def _data_row_or_fault(record: Any) -> RecordRow:
 
 
 def _data_row(record: Any) -> RecordRow:
-    types, names = _columns(type(record)(column_metadata=record.column_metadata).SerializeToString())
+    types, names = _columns(tuple(record.column_metadata))
     return RecordRow(
         DATA,
         _micros(record, "commit_timestamp"),
@@ -184,14 +223,36 @@ def _name_of(enum: Any, number: int) -> str:
     return str(number) if value is None else str(value.name)
 
 
-def _mods(mods: Any, names: Mapping[int, str]) -> ModTexts:
-    return tuple(
-        [
-            _object({names[value.column_metadata_index]: _json(value.value) for value in part})
-            for mod in mods
-            for part in (mod.keys, mod.new_values, mod.old_values)
-        ]
-    )
+def _mods(mods: Sequence[bytes], names: Mapping[int, str]) -> ModTexts:
+    return tuple([part for mod in mods for part in _mod(mod, names)])
+
+
+def _mod(content: bytes, names: Mapping[int, str]) -> Iterator[str]:
+    """Return keys, new values and old values of a mod as JSON objects.
+
+    Raises:
+        ValueError: A value has another form.
+        LookupError: A field is none of a mod's, or an index none of a column's.
+    """
+    parts: dict[int, dict[str, str]] = {_KEYS: {}, _NEW_VALUES: {}, _OLD_VALUES: {}}
+    position, end = 0, len(content)
+    while position < end:
+        members, length = parts[content[position]], content[position + 1]
+        position += 2
+        if length >= CONTINUES:
+            length, position = integer(content, position - 1)
+        following, index = position + length, 0
+        if content[position] == _INDEX_TAG:
+            index, position = integer(content, position + 1)
+        length = content[position + 1]
+        if content[position] != _VALUE_TAG or following > end:
+            raise ValueError("a value of a mod has another form")
+        position += 2
+        if length >= CONTINUES:
+            length, position = integer(content, position - 1)
+        members[names[index]] = _json(content[position : position + length])
+        position = following
+    return map(_object, parts.values())
 
 
 def _object(members: Mapping[str, str]) -> str:
@@ -199,37 +260,36 @@ def _object(members: Mapping[str, str]) -> str:
 
 
 # A JSON encoder would take as long as all the rest of a record.
-def _json(value: Any) -> str:
+def _json(value: bytes) -> str:
     """Return a value as JSON text.
 
     Raises:
         ValueError: It is a number that JSON does not have, or of no kind that change records have.
+        IndexError: It is empty.
     """
-    kind = value.WhichOneof("kind")
-    if kind == "string_value":
-        return _quoted(value.string_value)
-    if kind == "null_value":
-        return "null"
-    if kind == "bool_value":
-        return "true" if value.bool_value else "false"
-    if kind == "list_value":
-        return f"[{','.join(map(_json, value.list_value.values))}]"
-    if kind == "number_value" and isfinite(value.number_value):
-        return _number(repr(value.number_value))
-    raise ValueError(f"a change record has no such value: {kind}")
+    kind = value[0]
+    if kind == NUMBER_TAG:
+        return _number(number(value))
+    if kind == BOOL_TAG:
+        return "true" if boolean(value) else "false"
+    if kind == LIST_TAG:
+        return f"[{','.join(map(_json, items(value)))}]"
+    content = text(value)
+    return "null" if content is None else _quoted(content)
 
 
-def _number(text: str) -> str:
+def _number(value: float) -> str:
     """Return a number as texts of the other mode have it: a whole one without a fraction."""
-    return text[:-2] if text.endswith(".0") and text != "-0.0" else text
+    if not isfinite(value):
+        raise ValueError(f"JSON has no number {value}")
+    shown = repr(value)
+    return shown[:-2] if shown.endswith(".0") and shown != "-0.0" else shown
 
 
-# Records of a table share their columns, and their bytes are the cheapest key.
+# Records of a table share their columns.
 @lru_cache(maxsize=1024)
-def _columns(columns_only: bytes) -> tuple[str, Mapping[int, str]]:
-    """Return the columns of a record without anything else, as JSON text, and their quoted names by index."""
-    message = _message_class()()
-    message.data_change_record.MergeFromString(columns_only)
+def _columns(metadata: tuple[bytes, ...]) -> tuple[str, Mapping[int, str]]:
+    """Return the columns of a record as JSON text, and their quoted names by index."""
     columns = [
         {
             "name": column.name,
@@ -237,7 +297,7 @@ def _columns(columns_only: bytes) -> tuple[str, Mapping[int, str]]:
             "is_primary_key": column.is_primary_key,
             "ordinal_position": column.ordinal_position,
         }
-        for column in message.data_change_record.column_metadata
+        for column in map(_column_class().FromString, metadata)
     ]
     check_columns(columns)
     return json.dumps(columns, ensure_ascii=False), {
