@@ -148,7 +148,8 @@ def _as_partitions(rows: pa.Table) -> dict[str, Partition]:
         map(_STATES.__getitem__, rows["state"].to_pylist()),
         _micros(rows["start_timestamp"]),
         _micros(rows["position"]),
-        *(rows[name].to_pylist() for name in _PLAIN),
+        # The first lakes have no `continues_parents`.
+        *(rows[name].to_pylist() for name in _PLAIN if name in rows.column_names),
     )
     return dict(zip(tokens, map(Partition, *columns), strict=True))
 

@@ -155,6 +155,8 @@ def advance(
         _check_known(partitions[child.token], child)
     unfinished = {advanced.token: advanced for advanced in _unfinished(partitions)}
     unread = sorted(windows, key=lambda report: (report.token, report.start_exclusive_micros))
+    # One that announces itself is a child of none.
+    _schedule(partitions, unfinished)
     while unread:
         generation = [report for report in unread if _is_readable(partitions, report.token)]
         later = [report for report in unread if not _is_readable(partitions, report.token)]

@@ -232,8 +232,8 @@ class SpannerClient:
         """The name of the read function, which those of placements begin with."""
         return f"{self.read_function}{self.settings.change_stream}"
 
-    def fetch_first_tokens(self) -> list[str]:
-        """Return the tokens of the queries that list partitions: one, or one for each placement there is now.
+    def fetch_placement_tokens(self) -> list[str]:
+        """Return the tokens of the queries that list the partitions of each placement; none without them.
 
         Raises:
             SourceNotFound: The stream has placements, and none of their read functions can be seen.
@@ -241,7 +241,7 @@ class SpannerClient:
         """
         is_mutable = self.partition_mode is PartitionMode.MUTABLE_KEY_RANGE
         if not is_mutable or not has_placements(self._known_options()):
-            return [ROOT_TOKEN]
+            return []
         streams, routines = (
             [str(name) for (name,) in self.fetch_texts(query)] for query in (STREAM_NAMES, ROUTINE_NAMES)
         )

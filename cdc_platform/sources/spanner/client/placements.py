@@ -1,10 +1,13 @@
 """Placements: a stream with `per_placement_tvf` has a read function for each, with tokens of its own.
 
 A partition of such a stream has a token here that names its function, too: `READ_bank_changes_asia#TOKEN`.
+Without a token of its own, that is the query which lists the partitions of the placement.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final
+
+from cdc_platform.model.base.names import ROOT_TOKEN
 
 _MARK: Final = "#"
 
@@ -33,6 +36,11 @@ def placement_functions(routines: Iterable[str], whole: str, others: Iterable[st
 def placed_token(function: str, token: str) -> str:
     """Return the token by which the platform knows a partition of a placement."""
     return f"{function}{_MARK}{token}"
+
+
+def lists_partitions(token: str) -> bool:
+    """Return whether a token is of a query that lists the partitions, of the stream or of a placement."""
+    return token == ROOT_TOKEN or token.endswith(_MARK)
 
 
 def split_token(token: str, whole: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from cdc_platform.model.stream.generations import PartitionEnd
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.client import SpannerClient
-from cdc_platform.sources.spanner.client.placements import placed_token, split_token
+from cdc_platform.sources.spanner.client.placements import lists_partitions, placed_token, split_token
 from cdc_platform.sources.spanner.client.query import change_stream_query
 from cdc_platform.sources.spanner.spanner_settings import Dialect
 from cdc_platform.sources.spanner.stream.batches import RecordBatchBuilder, window_batch
@@ -125,29 +125,30 @@ def _read_with_retries(
 def _read_once(
     client: SpannerClient, builder: RecordBatchBuilder, window: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
-    if window.token != ROOT_TOKEN:
-        yield from _read_partition(client, builder, window, window.token)
+    start_micros = window.start_exclusive_micros + 1
+    placements = client.fetch_placement_tokens() if window.token == ROOT_TOKEN else ()
+    if placements:
+        builder.add([RecordRow(START, start_micros, child_partitions=[(token, []) for token in placements])])
         return
-    tokens = client.fetch_first_tokens()
-    for token in tokens:
-        known = len(builder.children)
-        yield from _read_partition(client, builder, window, token)
-        if len(builder.children) == known:
-            raise SourceUnreachable(
-                f"A read function of the {client.settings.title} lists no partition, so that records might "
-                f"be lost; if it goes on, report this: {token or client.whole_function}"
-            )
-    if tokens != [ROOT_TOKEN]:
-        # By the next read there may be another placement, which nothing else would tell.
-        builder.go_on()
+    is_placement = window.token != ROOT_TOKEN and lists_partitions(window.token)
+    if is_placement and not builder.children:
+        # Nothing else announces a placement that was added.
+        itself = window.token, [window.token]
+        builder.add([RecordRow(START, start_micros, child_partitions=[itself])])
+    yield from _read_query(client, builder, window)
+    if lists_partitions(window.token) and len(builder.children) == is_placement:
+        raise SourceUnreachable(
+            f"A read function of the {client.settings.title} lists no partition, so that records might be "
+            f"lost. If it goes on, report this: {window.token or client.whole_function}"
+        )
 
 
-def _read_partition(
-    client: SpannerClient, builder: RecordBatchBuilder, window: ReadWindow, token: str
+def _read_query(
+    client: SpannerClient, builder: RecordBatchBuilder, window: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
     query = change_stream_query(
         client.settings.change_stream,
-        token,
+        window.token,
         builder.complete_micros + 1,
         # Asked for one microsecond more than needed: records exactly at a query's end are never relied on.
         window.end_inclusive_micros + 1,
@@ -158,7 +159,7 @@ def _read_partition(
     decode: Decode | None = None
     for row in client.stream(query, assembler):
         if decode is None:
-            decode = _decoder(client, assembler.fields, token)
+            decode = _decoder(client, assembler.fields, window.token)
         builder.add(decode(row[0]))
         if len(builder) >= RECORDS_PER_BATCH or builder.text_bytes >= TEXT_BYTES_PER_BATCH:
             batch = builder.take_complete()
