@@ -163,14 +163,17 @@ class SpannerSource(SparkSource):
 
     def _windows_of_added(self, lineage: Lineage, end_micros: int) -> tuple[ReadWindow, ...]:
         """Return a window for each placement that no partition is of: it has no records at the watermark."""
-        before_micros = watermark_micros(lineage)
         root = lineage.partitions.get(ROOT_TOKEN)
-        if before_micros is None or (root is not None and not root.is_finished):
+        if root is not None and not root.is_finished:
             return ()
-        return tuple(
-            ReadWindow(token, before_micros, end_micros)
+        added = [
+            token
             for token in self.client.fetch_placement_tokens()
             if not any(known.startswith(token) for known in lineage.partitions)
+        ]
+        before_micros = watermark_micros(lineage) if added else None
+        return tuple(
+            ReadWindow(token, before_micros, end_micros) for token in added if before_micros is not None
         )
 
     def as_stored(self, table: str, name: str, column: ObservedColumn) -> ObservedColumn:

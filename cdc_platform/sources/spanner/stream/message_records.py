@@ -244,12 +244,12 @@ def _mod(content: bytes, names: Mapping[int, str]) -> Iterator[str]:
         following, index = position + length, 0
         if content[position] == _INDEX_TAG:
             index, position = integer(content, position + 1)
-        length = content[position + 1]
-        if content[position] != _VALUE_TAG or following > end:
-            raise ValueError("a value of a mod has another form")
+        tag, length = content[position], content[position + 1]
         position += 2
         if length >= CONTINUES:
             length, position = integer(content, position - 1)
+        if tag != _VALUE_TAG or not position + length <= following <= end:
+            raise ValueError("a value of a mod has another form")
         members[names[index]] = _json(content[position : position + length])
         position = following
     return map(_object, parts.values())
