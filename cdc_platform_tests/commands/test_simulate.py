@@ -182,6 +182,6 @@ def test_placements_need_mutable_key_ranges() -> None:
     command = main.commands["simulate"]
     names = ["--placement", "asia", "--placement", "europe"]
     options = command.make_context("simulate", ["--partition-mode", "mutable_key_range", *names]).params
-    assert ("asia", "europe") == to_settings(options).placements
+    assert to_settings(options).placements == ("asia", "europe")
     with pytest.raises(SettingError, match="need `partition_mode` MUTABLE_KEY_RANGE"):
         to_settings(command.make_context("simulate", names).params)
