@@ -3,8 +3,9 @@
 The source is a simulator that goes on all the time: transfers are committed, and partitions live for
 seconds. `copy` begins with tables that hold rows already, and with a new pipeline as soon as a copy is
 complete; under `schema` columns are added, dropped and retyped, and tables added, every two seconds; `all`
-is both. Before a pipeline is left, and after the last kill, it catches up, every check runs, no record may be
-in the log twice, and no money may be lost.
+is both; under `moves` keys move every second between partitions of two placements. Before a pipeline is
+left, and after the last kill, it catches up, every check runs, no record may be in the log twice, and no
+money may be lost.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
+from cdc_platform.simulator.wire.simulator_settings import PartitionMode, SimulatorSettings
 from cdc_platform_tests.support.traffic import changing_columns
 
 ALL: Final = "all"
@@ -38,6 +39,11 @@ SCENARIOS: Final[Mapping[str, Mapping[str, Any]]] = {
     "cycles": {},
     "copy": {"preloaded_transfers": 60_000},
     "schema": {"schema_changes": CHANGES},
+    "moves": {
+        "partition_life_s": 5.0,
+        "partition_mode": PartitionMode.MUTABLE_KEY_RANGE,
+        "placements": ("asia",),
+    },
     ALL: {"preloaded_transfers": 60_000, "schema_changes": CHANGES},
 }
 """What is added to the simulator's settings."""

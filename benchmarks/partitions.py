@@ -1,4 +1,7 @@
-"""The cost of many partitions: the same traffic from 1, 10, 100 and 1,000 of them, and a long lineage."""
+"""The cost of many partitions: the same traffic from 1, 10, 100 and 1,000 of them, and a long lineage.
+
+With `--modes` the same traffic is read in both partition modes instead, in turns, in this process.
+"""
 
 import json
 import shutil
@@ -32,6 +35,7 @@ from cdc_platform.model.stream.lineage import (
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.simulator.wire.simulator_settings import Dialect, PartitionMode
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.spanner.stream.window_pool import read_together
@@ -42,6 +46,7 @@ SECOND: Final = 1_000_000
 ANSWERS_WITHIN_S: Final = 300
 NO_CHURN_S: Final = 1_000_000
 LIVING: Final = 200
+MODE_PARTITIONS: Final = 10
 START: Final = 1_790_000_000 * SECOND
 
 
@@ -78,12 +83,19 @@ class Stream:
 
 
 @contextmanager
-def open_stream(options: Namespace, partitions: int, life_s: float = NO_CHURN_S) -> Iterator[Stream]:
+def open_stream(
+    options: Namespace,
+    partitions: int,
+    life_s: float = NO_CHURN_S,
+    mode: PartitionMode = PartitionMode.IMMUTABLE_KEY_RANGE,
+    dialect: Dialect = Dialect.GOOGLESQL,
+) -> Iterator[Stream]:
     """Provide the traffic over so many partitions, which do not end unless a life is given."""
-    names = options.work / f"partitions-{partitions}.json"
+    names = options.work / f"partitions-{partitions}-{mode}-{dialect}.json"
     names.unlink(missing_ok=True)
     arguments = {"seed": options.seed, "partitions": partitions, "partition-life": life_s}
     arguments |= {"rate": options.rate, "age": options.seconds + 5, "names": names}
+    arguments |= {"partition-mode": mode, "dialect": dialect}
     command = [sys.executable, "-m", "cdc_platform.cli", "simulate"]
     command += [part for name, value in arguments.items() for part in (f"--{name}", str(value))]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
@@ -128,6 +140,30 @@ def compare_reads(options: Namespace, report: Report, spark: SparkSession) -> No
         must_equal(1, len(counts), "numbers of changes, whatever the partitions")
         compare_cores(options, report, streams)
         compare_tasks(options, report, streams, spark)
+
+
+def compare_modes(options: Namespace, report: Report) -> None:
+    """Report what a core of the reader makes of the same changes in both partition modes and dialects."""
+    for dialect in Dialect:
+        with ExitStack() as stack:
+            streams = {
+                f"{dialect.value}, {mode.value}": stack.enter_context(
+                    open_stream(options, MODE_PARTITIONS, mode=mode, dialect=dialect)
+                )
+                for mode in PartitionMode
+            }
+            for stream in streams.values():
+                stream.read()
+            counts = {stream.changes for stream in streams.values()}
+            must_equal(1, len(counts), "numbers of changes, whatever the mode")
+
+            def read(stream: Stream) -> float:
+                stream.read()
+                return stream.processor_s
+
+            candidates = {name: partial(read, stream) for name, stream in streams.items()}
+            seconds = interleaved(options.rounds, candidates)
+            report.compare(seconds, next(iter(streams)), min(counts), "changes/s/core")
 
 
 def compare_cores(options: Namespace, report: Report, streams: Mapping[int, Stream]) -> None:
@@ -227,9 +263,13 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=100.0, help="transactions a second")
     parser.add_argument("--seconds", type=float, default=100.0, help="of traffic that are read")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count")
+    parser.add_argument("--modes", action="store_true", help="compare the partition modes only")
     parser.add_argument("--past", type=int, default=100_000, help="partitions of the lineage that ended")
     options = parser.parse_args()
     report = Report("partitions", options)
+    if options.modes:
+        compare_modes(options, report)
+        return
     measure_lineage(options, report)
     with open_session(SparkSettings(), LakeSettings(str(options.work / "partitions"))) as spark:
         compare_reads(options, report, spark)

@@ -11,7 +11,7 @@ from benchmarks.harness import Report, arguments
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.schema_history import list_schema_events
-from cdc_platform.simulator.wire.simulator_settings import Dialect
+from cdc_platform.simulator.wire.simulator_settings import Dialect, PartitionMode
 from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.support.traffic import SECOND, Traffic, prove_end
 
@@ -61,6 +61,8 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=100.0, help="transactions per simulated second")
     parser.add_argument("--cycle-s", type=float, default=20.0, help="simulated seconds between two cycles")
     parser.add_argument("--dialect", type=Dialect, default=Dialect.GOOGLESQL, choices=list(Dialect))
+    parser.add_argument("--partition-mode", type=PartitionMode, default=PartitionMode.IMMUTABLE_KEY_RANGE)
+    parser.add_argument("--placement", action="append", default=[], help="besides the default one")
     parser.add_argument(
         "--schema-changes-every", type=float, help="simulated seconds from one to the next; none without it"
     )
@@ -71,6 +73,7 @@ def main() -> None:
     lake = LakeSettings(str(folder))
     traffic = Traffic(options.seed, options.partitions, lake, options.dialect, options.rate)
     traffic.schema_change_every_s = options.schema_changes_every
+    traffic.partition_mode, traffic.placements = options.partition_mode, tuple(options.placement)
     with open_session(SparkSettings(driver_memory="3g"), lake) as spark:
         run(options, traffic, spark, report)
 

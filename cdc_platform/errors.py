@@ -16,7 +16,6 @@
     + SourceNotFound            no such instance, database or change stream
     + StreamWatchesNothing      the change stream watches no table
     + DialectMismatch           the database speaks another dialect than the setting says
-    + PartitionModeUnsupported  the change stream has placements
     + RetentionExpired          the start lies before the change stream's retention
     + CopyExpired               the version of the source that a copy reads is gone
     + KeyUnfit                  a key of the source would not stay itself in the lake
@@ -134,10 +133,6 @@ class StreamWatchesNothing(SourceError):
 
 class DialectMismatch(SourceError):
     """The database speaks another dialect than the setting says."""
-
-
-class PartitionModeUnsupported(SourceError):
-    """The change stream divides its partitions in a way that this version cannot read."""
 
 
 class RetentionExpired(SourceError):

@@ -178,6 +178,7 @@ def read_control(rows: Iterable[RawRow]) -> tuple[list[WindowReport], list[Child
                     start_micros,
                     (child["token"], child["parent_partition_tokens"]),
                     announced_by=row["partition_token"],
+                    continues_parents=row["kind"] == RecordKind.CHILD_PARTITIONS,
                 )
                 for child in row["child_partitions"]
             )

@@ -11,7 +11,7 @@ import pytest
 TESTS: Final = Path(__file__).parent
 TABLES: Final = {
     "hazards.md": 20,
-    "partition-modes.md": 10,
+    "partition-modes.md": 13,
     "datastream-hazards.md": 26,
     "debezium-hazards.md": 39,
 }

@@ -1,12 +1,13 @@
 """Hazards of mutable key ranges: reader, lineage and log over partitions between which keys move."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from cdc_platform.errors import RetentionExpired
+from cdc_platform.errors import PartitionBoundsInvalid, RetentionExpired, SourceNotFound
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, save_lineage
@@ -16,7 +17,13 @@ from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome
 from cdc_platform.simulator.history.moving_keys import ChangeKind, MovingKeys, PartitionChange
 from cdc_platform.simulator.wire.problems import Refusal
-from cdc_platform.simulator.wire.simulator_settings import Dialect, Fault, PartitionMode
+from cdc_platform.simulator.wire.simulator_settings import (
+    Dialect,
+    Fault,
+    PartitionMode,
+    SchemaChange,
+    SchemaChangeKind,
+)
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.query import change_stream_query
 from cdc_platform.sources.spanner.source import MOST_WINDOW_S, SpannerSource
@@ -172,3 +179,81 @@ def test_the_only_column_has_messages(dialect: Dialect, expected: tuple[str, str
     assert list(client.stream(change_stream_query(*arguments, client.read_function), assembler))
     (field,) = assembler.fields
     assert expected == (field.name, field.type_.code.name, field.type_.proto_type_fqn)
+
+
+def placed(**chosen: Any) -> Reading:
+    """Return a reader at the beginning of a stream with three placements, the default one included."""
+    return moving(placements=("asia", "europe"), **chosen)
+
+
+def placements_of(actual: Reading) -> set[str]:
+    """Return how the read functions of the partitions end that a lineage knows."""
+    return {
+        token.partition("#")[0].removeprefix(f"{actual.client.whole_function}_")
+        for token in actual.lineage.partitions
+        if token != ROOT_TOKEN
+    }
+
+
+@pytest.mark.parametrize("dialect", list(Dialect))
+def test_placements_are_one_lineage(dialect: Dialect) -> None:
+    """Each placement's function is asked for its partitions, and the log is that of the whole database."""
+    actual = placed(dialect=dialect)
+    for _ in range(2):
+        actual.cycle()
+    assert {"asia", "europe", "placement_default"} == placements_of(actual)
+    actual.catch_up()
+    assert violations(actual.lineage) == []
+    assert actual.truth() == actual.log
+    assert actual.waiting == {}
+
+
+@pytest.mark.parametrize("step_s", [0.3, 3.0])
+def test_a_placement_that_is_added_is_read(step_s: float) -> None:
+    """The next cycle finds its function, whether its first partition is older than the cycle or not."""
+    added = SchemaChange(2, SchemaChangeKind.ADD_PLACEMENT, value="africa")
+    actual = placed(seconds=1.5, schema_changes=(added,))
+    actual.catch_up()
+    assert "africa" not in placements_of(actual)
+    while actual.database.now_micros < ORIGIN + 6 * SECOND:
+        actual.database.now_micros += int(step_s * SECOND)
+        actual.cycle()
+        assert violations(actual.lineage) == []
+        assert actual.truth() == actual.log
+    actual.catch_up()
+    assert "africa" in placements_of(actual)
+    assert "africa" in busy_placements(actual)
+    assert actual.truth() == actual.log
+
+
+def busy_placements(actual: Reading) -> set[str]:
+    """Return the placements of the history that have records."""
+    history = actual.database.history
+    serials = {change.partition for transaction in history.serial() for change in transaction.changes}
+    return {history.tree.serial(serial).placement for serial in serials}
+
+
+def test_a_token_is_of_one_function() -> None:
+    """The function of another placement does not know a partition, and neither does the whole stream's."""
+    actual = placed()
+    actual.catch_up()
+    token = next(token for token in actual.lineage.partitions if "_asia#" in token[:-1])
+    start = actual.lineage.partitions[token].start_micros
+    arguments = start, start + SECOND, 1000
+    name = actual.client.settings.change_stream
+    assert actual.client.fetch(change_stream_query(name, token, *arguments))
+    with pytest.raises(PartitionBoundsInvalid, match="does not belong to the placement TVF"):
+        actual.client.fetch(change_stream_query(name, token.replace("_asia#", "_europe#"), *arguments))
+    with pytest.raises(SourceNotFound):
+        actual.client.fetch(change_stream_query(name, token.partition("#")[2], *arguments))
+
+
+def test_functions_that_cannot_be_seen_are_an_error() -> None:
+    """An account without EXECUTE on any of them is told so, and nothing is read."""
+    actual = placed()
+    assert actual.client.fetch_options()
+    # A stream of this name has the same options, and functions that nobody sees.
+    actual.client.settings = replace(actual.client.settings, change_stream="bank")
+    (report,) = actual.cycle()
+    assert WindowOutcome.INTERRUPTED is report.outcome
+    assert "no function READ_bank_PLACEMENT" in report.error_message

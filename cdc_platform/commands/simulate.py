@@ -111,6 +111,12 @@ def _words(*members: StrEnum) -> click.Choice[str]:
     help="Whether partitions end and have children, or go on while keys move between them.",
 )
 @click.option(
+    "--placement",
+    "placements",
+    multiple=True,
+    help="Placement with a read function of its own, besides the default one; may be repeated.",
+)
+@click.option(
     "--root-parents",
     type=_words(*RootParents),
     default=RootParents.NONE.value,
@@ -175,6 +181,7 @@ def to_settings(options: dict[str, Any]) -> SimulatorSettings:
         fault_probability=options["fault_probability"],
         stall_s=options["stall"],
         partition_mode=PartitionMode(options["partition_mode"]),
+        placements=options["placements"],
         root_parents=RootParents(options["root_parents"]),
         record_sequences=RecordSequences(options["record_sequences"]),
     )

@@ -175,3 +175,13 @@ def test_the_partition_mode_is_an_option(mode: PartitionMode) -> None:
     assert mode is to_settings(options).partition_mode
     default = to_settings(command.make_context("simulate", []).params)
     assert PartitionMode.IMMUTABLE_KEY_RANGE is default.partition_mode
+
+
+def test_placements_need_mutable_key_ranges() -> None:
+    """Each option names a placement, which streams of the other mode have not."""
+    command = main.commands["simulate"]
+    names = ["--placement", "asia", "--placement", "europe"]
+    options = command.make_context("simulate", ["--partition-mode", "mutable_key_range", *names]).params
+    assert to_settings(options).placements == ("asia", "europe")
+    with pytest.raises(SettingError, match="need `partition_mode` MUTABLE_KEY_RANGE"):
+        to_settings(command.make_context("simulate", names).params)

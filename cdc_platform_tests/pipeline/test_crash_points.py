@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 EXTENTS: Final = {
     "spanner: copy": Extent(singly=5, checked_every=5, is_maintained=False),
+    "spanner: moving keys": Extent(singly=6, checked_every=6, is_maintained=False),
     "spanner: schema change": Extent(singly=32, in_pairs=1, checked_every=32, is_maintained=False),
     "datastream: history": Extent(singly=30, checked_every=30),
     "debezium: replay": Extent(singly=35, checked_every=35, is_maintained=False),

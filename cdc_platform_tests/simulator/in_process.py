@@ -11,8 +11,8 @@ from typing import Any, Final
 from cdc_platform.errors import TransactionIncomplete
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.stream.generations import Generations, finished_parents
-from cdc_platform.model.stream.lineage import Lineage, advance, begin, plan_windows, watermark_micros
-from cdc_platform.model.stream.read_windows import ReadWindow, WindowReport
+from cdc_platform.model.stream.lineage import Lineage, advance, begin, watermark_micros
+from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.simulator.history.history_file import transaction_line
 from cdc_platform.simulator.history.transactions import Transaction
@@ -22,6 +22,7 @@ from cdc_platform.simulator.wire.simulator_settings import Dialect, SimulatorSet
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.failures import to_source_error
 from cdc_platform.sources.spanner.client.wire import rows_parser
+from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import Dialect as SpokenDialect
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.spanner.stream.window_pool import read_together
@@ -130,7 +131,7 @@ class Reading:
     def cycle(self, skipped: str | None = None) -> list[WindowReport]:
         """Read the live partitions, but one, up to the database's clock, and write the log."""
         number, rows = self.lineage.cycle + 1, list[RawRow]()
-        for piece in plan_windows(self.lineage, self.database.now_micros):
+        for piece in self.plan():
             rows += self.read(number, piece) if piece.token != skipped else []
         reports, children = read_control(rows)
         self.lineage = advance(self.lineage, number, reports, children)
@@ -139,7 +140,7 @@ class Reading:
 
     def follow(self) -> list[WindowReport]:
         """Read the live partitions, and the children of those that end, up to the database's clock."""
-        number, pieces = self.lineage.cycle + 1, plan_windows(self.lineage, self.database.now_micros)
+        number, pieces = self.lineage.cycle + 1, self.plan()
         if not pieces:
             return []
         generations = Generations(pieces[0].end_inclusive_micros, finished_parents(self.lineage))
@@ -149,6 +150,12 @@ class Reading:
         self.lineage = advance(self.lineage, number, reports, children)
         self.write_log(rows)
         return reports
+
+    def plan(self) -> tuple[ReadWindow, ...]:
+        """Return the windows of the next cycle."""
+        source = SpannerSource(self.client.settings)
+        source.__dict__["client"] = self.client
+        return source.plan(self.lineage, ReadRequest(self.database.now_micros), None).windows
 
     def read(self, number: int, piece: ReadWindow) -> list[RawRow]:
         """Return the rows of `raw_change_records` that a window gives."""

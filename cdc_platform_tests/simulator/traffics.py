@@ -15,6 +15,8 @@ from cdc_platform.simulator.wire.simulator_settings import (
 @st.composite
 def traffics(draw: st.DrawFn) -> tuple[SimulatorSettings, tuple[float, ...]]:
     """Simulated traffic of any seed, with all faults that pass, and the pauses between a reader's cycles."""
+    mode = draw(st.sampled_from(PartitionMode))
+    placements = [(), ("asia",), ("asia", "europe")] if mode is PartitionMode.MUTABLE_KEY_RANGE else [()]
     chosen = SimulatorSettings(
         seed=draw(st.integers(0, 2**32)),
         dialect=draw(st.sampled_from(Dialect)),
@@ -27,7 +29,8 @@ def traffics(draw: st.DrawFn) -> tuple[SimulatorSettings, tuple[float, ...]]:
         faults=draw(st.sampled_from([(), PASSING_FAULTS])),
         fault_probability=0.15,
         stall_s=draw(st.sampled_from([0.001, 0.3])),
-        partition_mode=draw(st.sampled_from(PartitionMode)),
+        partition_mode=mode,
+        placements=draw(st.sampled_from(placements)),
         root_parents=draw(st.sampled_from(RootParents)),
         record_sequences=draw(st.sampled_from(RecordSequences)),
     )

@@ -81,16 +81,16 @@ def open_spanner(place: Place, *, has_copies: bool = False, **simulation: Any) -
         simulation: further settings of the simulator.
     """
     clock = Clock()
-    simulated = SimulatorSettings(
-        seed=place.seed,
-        rate=place.changes / CHANGES_PER_TRANSACTION,
-        partitions=PARTITIONS,
-        partition_life_s=PARTITION_LIFE_S,
-        accounts=ACCOUNTS,
-        keep_transfers=KEPT_TRANSFERS,
-        origin_micros=ORIGIN,
-        **simulation,
-    )
+    fixed: dict[str, Any] = {
+        "seed": place.seed,
+        "rate": place.changes / CHANGES_PER_TRANSACTION,
+        "partitions": PARTITIONS,
+        "partition_life_s": PARTITION_LIFE_S,
+        "accounts": ACCOUNTS,
+        "keep_transfers": KEPT_TRANSFERS,
+        "origin_micros": ORIGIN,
+    }
+    simulated = SimulatorSettings(**fixed | simulation)
     with Simulator(simulated, clock=clock.now) as simulator:
         names: dict[str, Any] = simulator.names()
         if has_copies:

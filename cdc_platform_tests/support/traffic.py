@@ -81,6 +81,7 @@ class Traffic:
     schema_change_every_s: float | None = None
     capture: ValueCaptureType = ValueCaptureType.NEW_ROW
     partition_mode: PartitionMode = PartitionMode.IMMUTABLE_KEY_RANGE
+    placements: tuple[str, ...] = ()
     now_micros: int = ORIGIN
     cuts: int = 0
     retries: int = 0
@@ -106,6 +107,7 @@ class Traffic:
             schema_change_every_s=self.schema_change_every_s,
             value_capture_type=self.capture,
             partition_mode=self.partition_mode,
+            placements=self.placements,
             faults=PASSING_FAULTS,
             fault_probability=self.faults_share,
             stall_s=3.0,

@@ -22,6 +22,8 @@ from cdc_platform.model.stream.stuck_partitions import StuckPartition, find_stuc
 CONTROL_COLUMNS = ("cycle", "kind", "partition_token", "record_timestamp", "child_partitions", "read_window")
 _ANNOUNCEMENTS: Final = (RecordKind.CHILD_PARTITIONS.value, RecordKind.PARTITION_START.value)
 CONTROL_KINDS = (*_ANNOUNCEMENTS, RecordKind.READ_WINDOW.value)
+_PLAIN: Final = ("created_cycle", "running_cycle", "finished_cycle", "continues_parents")
+"""Columns of the lineage that are stored as partitions have them, in their order."""
 _STATES: Final = {state.value: state for state in PartitionState}
 
 
@@ -76,6 +78,7 @@ def _as_children(row: Mapping[str, Any]) -> list[ChildAnnouncement]:
             from_datetime(row["record_timestamp"]),
             (child["token"], child["parent_partition_tokens"]),
             announced_by=row["partition_token"],
+            continues_parents=row["kind"] == RecordKind.CHILD_PARTITIONS,
         )
         for child in row["child_partitions"]
     ]
@@ -145,7 +148,8 @@ def _as_partitions(rows: pa.Table) -> dict[str, Partition]:
         map(_STATES.__getitem__, rows["state"].to_pylist()),
         _micros(rows["start_timestamp"]),
         _micros(rows["position"]),
-        *(rows[name].to_pylist() for name in ("created_cycle", "running_cycle", "finished_cycle")),
+        # The first lakes have no `continues_parents`.
+        *(rows[name].to_pylist() for name in _PLAIN if name in rows.column_names),
     )
     return dict(zip(tokens, map(Partition, *columns), strict=True))
 
@@ -158,9 +162,7 @@ def _as_table(partitions: Collection[Partition]) -> pa.Table:
         "state": [partition.state.value for partition in partitions],
         "start_timestamp": [partition.start_micros for partition in partitions],
         "position": [partition.position_micros for partition in partitions],
-        "created_cycle": [partition.created_cycle for partition in partitions],
-        "running_cycle": [partition.running_cycle for partition in partitions],
-        "finished_cycle": [partition.finished_cycle for partition in partitions],
+        **{name: [getattr(partition, name) for partition in partitions] for name in _PLAIN},
     }
     return pa.table(columns, PARTITION_LINEAGE)
 

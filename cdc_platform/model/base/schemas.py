@@ -94,6 +94,8 @@ PARTITION_LINEAGE: Final = pa.schema(
         ("created_cycle", pa.int64()),
         ("running_cycle", pa.int64()),
         ("finished_cycle", pa.int64()),
+        # whether its parents ended where it starts; null where that is not known
+        ("continues_parents", pa.bool_()),
     ],
 )
 

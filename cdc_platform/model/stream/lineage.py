@@ -42,7 +42,11 @@ _END_STATES: Final = {
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition; everything at or before its position has been read."""
+    """A partition; everything at or before its position has been read.
+
+    ``continues_parents`` says whether its parents ended where it starts, or it started beside a parent that
+    goes on; None where that is not known, of the first one and in lakes of before.
+    """
 
     token: str
     parent_tokens: tuple[str, ...]
@@ -52,6 +56,7 @@ class Partition:
     created_cycle: int
     running_cycle: int | None = None
     finished_cycle: int | None = None
+    continues_parents: bool | None = None
 
     @property
     def key(self) -> str:
@@ -79,10 +84,17 @@ class ChildAnnouncement:
     start_micros: int
     token: str
     parent_tokens: tuple[str, ...]
+    continues_parents: bool = True
 
     @classmethod
     def of(
-        cls, cycle: int, start_micros: int, child: tuple[str, Iterable[str] | None], announced_by: str
+        cls,
+        cycle: int,
+        start_micros: int,
+        child: tuple[str, Iterable[str] | None],
+        announced_by: str,
+        *,
+        continues_parents: bool,
     ) -> "ChildAnnouncement":
         """Return the announcement of a token with its parents, as a partition's record names them.
 
@@ -91,7 +103,7 @@ class ChildAnnouncement:
         """
         token, parents = child
         named = tuple(parent for parent in parents or () if parent)
-        return cls(cycle, start_micros, token, named or (announced_by,))
+        return cls(cycle, start_micros, token, named or (announced_by,), continues_parents)
 
 
 @dataclass(frozen=True)
@@ -133,7 +145,9 @@ def advance(
     if cycle <= lineage.cycle:
         return lineage
     partitions = dict(lineage.partitions)
-    for child in sorted(children, key=lambda child: (child.cycle, child.start_micros, child.token)):
+    for child in sorted(
+        children, key=lambda child: (child.cycle, child.start_micros, child.token, child.parent_tokens)
+    ):
         if child.cycle <= lineage.cycle:
             continue
         if child.token not in partitions:
@@ -141,6 +155,8 @@ def advance(
         _check_known(partitions[child.token], child)
     unfinished = {advanced.token: advanced for advanced in _unfinished(partitions)}
     unread = sorted(windows, key=lambda report: (report.token, report.start_exclusive_micros))
+    # One that announces itself is a child of none.
+    _schedule(partitions, unfinished)
     while unread:
         generation = [report for report in unread if _is_readable(partitions, report.token)]
         later = [report for report in unread if not _is_readable(partitions, report.token)]
@@ -252,6 +268,7 @@ def _created(child: ChildAnnouncement) -> Partition:
         start_micros=child.start_micros,
         position_micros=child.start_micros - 1,
         created_cycle=child.cycle,
+        continues_parents=child.continues_parents,
     )
 
 
@@ -310,7 +327,7 @@ def _schedule(partitions: dict[str, Partition], unfinished: dict[str, Partition]
 def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest: int | None) -> bool:
     """Return whether all parents have finished, including any that nobody has announced yet.
 
-    A parent that outlasts the start of the partition has been read to it once it has been read beyond it.
+    A parent that the partition starts beside need only have been read to its start.
 
     One parent of a merge may announce the child while another is still unknown, because the partition that
     will announce *it* is behind. When nothing unfinished is behind the child's start, nothing is unknown:
@@ -318,7 +335,11 @@ def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest
     """
     parents = [partitions.get(token) for token in partition.parent_tokens]
     start = partition.start_micros
-    if not all(parent is None or parent.is_finished or parent.position_micros >= start for parent in parents):
+    goes_beside = not partition.continues_parents
+    if not all(
+        parent is None or parent.is_finished or (goes_beside and parent.position_micros >= start)
+        for parent in parents
+    ):
         return False
     return None not in parents or lowest == partition.position_micros
 

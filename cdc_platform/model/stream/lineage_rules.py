@@ -7,8 +7,8 @@ def violations(lineage: Lineage) -> list[str]:
     """Return the violated rules, one text for each; empty if the lineage is sound.
 
     A finished partition has children. A child starts once, after all its parents finished, at the time at
-    which they ended; a partition that starts beside its parent, after that has been read beyond its start.
-    A partition that has not been read holds the watermark at its start.
+    which they ended, and no parent is read beyond that; a partition that starts beside its parent, after
+    that has been read beyond its start. A partition that has not been read holds the watermark at its start.
     """
     problems: list[str] = []
     continued = {parent for child in lineage.partitions.values() for parent in child.parent_tokens}
@@ -33,11 +33,15 @@ def _position_violations(partition: Partition) -> list[str]:
 
 def _parent_violations(child: Partition, parent: Partition) -> list[str]:
     if parent.state is not PartitionState.FINISHED:
+        if child.continues_parents and parent.position_micros >= child.start_micros:
+            return [f"Partition `{parent.key}` was read on after `{child.key}` had begun to continue it"]
         return _running_parent_violations(child, parent)
     problems: list[str] = []
     if child.running_cycle is not None and child.running_cycle < (parent.finished_cycle or 0):
         problems.append(f"Partition `{child.key}` was read before its parent `{parent.key}` ended")
-    if parent.position_micros != child.start_micros - 1:
+    gap_micros = child.start_micros - 1 - parent.position_micros
+    # What lists the partitions of a placement may be older than these.
+    if gap_micros < 0 or (gap_micros > 0 and child.continues_parents is not False):
         problems.append(f"Partition `{child.key}` does not start where its parent `{parent.key}` ended")
     return problems
 

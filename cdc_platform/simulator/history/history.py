@@ -46,9 +46,12 @@ class History:
         self._is_mixed = settings.record_sequences is RecordSequences.MIXED
         self.origin_micros = hours.origin_micros
         self.schemas = Schemas(settings, self.origin_micros)
-        is_mutable = settings.partition_mode is PartitionMode.MUTABLE_KEY_RANGE
-        tree = MovingKeys if is_mutable else PartitionTree
-        self.tree = tree(settings.seed, self.origin_micros, hours.openings[0])
+        seed_and_hours = settings.seed, self.origin_micros, hours.openings[0]
+        self.tree = (
+            MovingKeys(*seed_and_hours, placements=lambda micros: self.schemas.at(micros).placements)
+            if settings.partition_mode is PartitionMode.MUTABLE_KEY_RANGE
+            else PartitionTree(*seed_and_hours)
+        )
         self._newest = Moment(0, 0)
         self.transactions = 0
         self._lock = threading.RLock()
@@ -132,7 +135,7 @@ class History:
         if len(self._blocks) % _BLOCKS_PER_COPY == 0:
             self._copies[number] = {table: dict(rows) for table, rows in self._bank.rows.items()}
         start_micros = self.hours.start_micros(number)
-        self.tree.begin_block(start_micros)
+        self.tree.begin_block(start_micros, opening)
         made = list(self._transactions(start_micros, opening))
         self._move_partitions(start_micros + BLOCK_MICROS, opening)
         self.tree.end_block()

@@ -2,15 +2,22 @@
 
 A partition gives keys to another one, starts a new one with some of its keys, or gives all of them away and
 ends. What happens at the timestamp of a transaction may come before it or after it.
+
+Where there are placements, each partition is in one. Keys move between them all; a partition announces new
+ones of its own placement only, and nothing announces the first one of a new placement.
 """
 
 from bisect import bisect_left
+from collections.abc import Callable
 from enum import Enum
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from cdc_platform.simulator.history.hours import Opening
 from cdc_platform.simulator.history.partitions import SPACE, Moment, Partition, PartitionTree
+
+Placements: TypeAlias = Callable[[int], tuple[str, ...]]
+"""Returns the placements at a moment, none where partitions are in none."""
 
 
 class ChangeKind(Enum):
@@ -42,10 +49,23 @@ class MovingKeys(PartitionTree):
     A partition may have several ranges of it.
     """
 
-    def __init__(self, seed: int, origin_micros: int, opening: Opening) -> None:
+    def __init__(self, seed: int, origin_micros: int, opening: Opening, placements: Placements) -> None:
         self.changes: list[PartitionChange] = []
         self._alive: list[Partition] = []
+        self._placements = placements
         super().__init__(seed, origin_micros, opening)
+        first = placements(origin_micros) or ("",)
+        for partition in self._partitions:
+            partition.placement = first[partition.serial % len(first)]
+        self._inhabited = {partition.placement for partition in self._partitions}
+
+    def begin_block(self, start_micros: int, opening: Opening) -> None:
+        """Go on to the next block; a placement that is new has a partition without keys from then on."""
+        super().begin_block(start_micros, opening)
+        for placement in self._placements(start_micros):
+            if placement not in self._inhabited:
+                self._inhabited.add(placement)
+                self._make(SPACE, SPACE, start_micros, (), opening).placement = placement
 
     def live_at(self, micros: int) -> list[Partition]:
         """Return the partitions with records at a moment or later: also one that ends at it."""
@@ -75,7 +95,7 @@ class MovingKeys(PartitionTree):
         partition = self._partitions[serial]
         moment = self._moment(due_micros + self._shift_micros, newest, next_micros)
         surplus, dice = self.live_count - opening.partitions, self._dice.random()
-        if (surplus > 0 or (surplus == 0 and dice < 1 / 3)) and self.live_count > 1:
+        if (surplus > 0 or (surplus == 0 and dice < 1 / 3)) and self._may_end(partition):
             self._give_all(partition, moment)
             return
         if surplus < 0 or dice < 2 / 3 or self.live_count == 1:
@@ -99,6 +119,8 @@ class MovingKeys(PartitionTree):
         started = [
             self._make(SPACE, SPACE, moment.micros, (), opening) for _ in range(self._dice.choice((1, 1, 2)))
         ]
+        for other in started:
+            other.placement = partition.placement
         self._report(moment, partition, ChangeKind.START, started)
         for other in started:
             self._give_part(partition, other, moment)
@@ -152,6 +174,10 @@ class MovingKeys(PartitionTree):
         partition = super()._make(low, high, micros, parents, opening)
         self._alive.append(partition)
         return partition
+
+    def _may_end(self, partition: Partition) -> bool:
+        """Return whether it is not the last one of its placement."""
+        return any(other.placement == partition.placement for other in self._alive if other is not partition)
 
     def _other(self, partition: Partition) -> Partition:
         return self._dice.choice([other for other in self._alive if other is not partition])

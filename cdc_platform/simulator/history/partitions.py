@@ -25,7 +25,10 @@ class Moment(NamedTuple):
 
 @dataclass
 class Partition:
-    """Keys `[low, high)` from `start_micros` until just before `end_micros`, at which its children start."""
+    """Keys `[low, high)` from `start_micros` until just before `end_micros`, at which its children start.
+
+    `placement` is the one whose read function returns its records; empty where one returns all.
+    """
 
     serial: int
     token: str
@@ -35,6 +38,7 @@ class Partition:
     parents: tuple[str, ...]
     end_micros: int | None = None
     children: list["Partition"] = field(default_factory=list)
+    placement: str = ""
 
 
 class PartitionTree:
@@ -62,6 +66,10 @@ class PartitionTree:
         """Return the partition with a serial number."""
         return self._partitions[serial]
 
+    def first_of(self, placement: str) -> list[Partition]:
+        """Return the partition that a placement begins with, in a list; none while it has none."""
+        return [partition for partition in self._partitions if partition.placement == placement][:1]
+
     def live_at(self, micros: int) -> list[Partition]:
         """Return the partitions that live at a moment, in the order of their keys."""
         partitions = [
@@ -81,7 +89,11 @@ class PartitionTree:
         """Return the serial number of the living partition that has a place."""
         return self._live[bisect_right(self._lows, place) - 1].serial
 
-    def begin_block(self, start_micros: int) -> None:
+    def begin_block(
+        self,
+        start_micros: int,
+        opening: Opening,  # noqa: ARG002 - only partitions in placements begin with a block
+    ) -> None:
         """Go on to the next block of open hours."""
         self._shift_micros = start_micros - self._open_micros
 

@@ -19,6 +19,8 @@ from cdc_platform.simulator.wire.simulator_settings import (
 )
 from cdc_platform.simulator.wire.values import PROTO_NAMES, UNKNOWN, in_dialect
 
+DEFAULT_PLACEMENT: Final = "placement_default"
+"""Of rows that no placement key puts elsewhere, as the name of its read function ends."""
 ACCOUNTS: Final = "accounts"
 TRANSFERS: Final = "transfers"
 ALL_TYPES: Final = "all_types"
@@ -104,7 +106,8 @@ class SimTable:
 class Schema:
     """All tables from a moment on, and what the change stream captures of them.
 
-    `watches_all` means that it watches every table, also those to come.
+    `watches_all` means that it watches every table, also those to come. `placements` are those with a read
+    function, the default one included; none where one function reads everything.
     """
 
     from_micros: int
@@ -112,6 +115,7 @@ class Schema:
     tables: Mapping[str, SimTable]
     capture: ValueCaptureType
     watches_all: bool = True
+    placements: tuple[str, ...] = ()
 
     @cached_property
     def by_number(self) -> Mapping[int, SimTable]:
@@ -152,6 +156,8 @@ class Schemas:
             return replace(after, capture=ValueCaptureType(change.value))
         if change.kind is SchemaChangeKind.SET_WATCHED:
             return _watching(after, change.value)
+        if change.kind is SchemaChangeKind.ADD_PLACEMENT:
+            return replace(after, placements=(*before.placements, change.value))
         if change.kind is SchemaChangeKind.ADD_TABLE:
             number = max(before.by_number) + 1
             table = _table(number, change.table, _ADDED_TABLE, 1, self._settings)
@@ -222,7 +228,9 @@ def _first_schema(settings: SimulatorSettings) -> Schema:
     if settings.document_bytes:
         layouts.append((DOCUMENTS, {"document_id": "INT64", "body": "STRING"}, 1))
     tables = [_table(number, *layout, settings) for number, layout in enumerate(layouts)]
-    return Schema(0, 0, {table.name: table for table in tables}, settings.value_capture_type)
+    placements = (DEFAULT_PLACEMENT, *settings.placements) if settings.placements else ()
+    named = {table.name: table for table in tables}
+    return Schema(0, 0, named, settings.value_capture_type, placements=placements)
 
 
 def _typed_columns(dialect: Dialect) -> dict[str, str]:

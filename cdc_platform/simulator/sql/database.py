@@ -69,7 +69,10 @@ class Database:
         Raises:
             Refusal: It is one, but Spanner would not answer it.
         """
-        call = find_stream_call(statement.sql, statement.parameters, self._settings, statement.types)
+        placements = self.history.schemas.at(self.now_micros()).placements
+        call = find_stream_call(
+            statement.sql, statement.parameters, self._settings, statement.types, placements
+        )
         if call is None:
             return None
         if not statement.is_strong_single_use:

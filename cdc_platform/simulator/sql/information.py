@@ -8,6 +8,7 @@ from typing import Any, Final
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.simulator.history.schema import Schema, SimColumn, SimTable
 from cdc_platform.simulator.sql.read_only import answer, read_only
+from cdc_platform.simulator.sql.sql import read_function
 from cdc_platform.simulator.sql.tokens import tokens_of
 from cdc_platform.simulator.sql.translation import to_sqlite
 from cdc_platform.simulator.wire.simulator_settings import (
@@ -32,6 +33,10 @@ _TABLES: Final = {
     "change_stream_columns": (
         *("change_stream_catalog", "change_stream_schema", "change_stream_name"),
         *("table_catalog", "table_schema", "table_name", "column_name"),
+    ),
+    "routines": (
+        *("specific_catalog", "specific_schema", "specific_name"),
+        *("routine_catalog", "routine_schema", "routine_name", "routine_type"),
     ),
     "database_options": ("catalog_name", "schema_name", "option_name", "option_type", "option_value"),
     "schemata": ("catalog_name", "schema_name"),
@@ -130,10 +135,22 @@ class Information:
         for name, value in self._options(schema).items():
             option = {"option_name": name, "option_type": self._text, "option_value": value}
             yield "change_stream_options", {**stream, **option}
+        for placement in schema.placements or ("",):
+            yield "routines", self._routine(read_function(self._settings, placement))
         for table in schema.tables.values():
             yield from self._table_rows(table)
             if table.is_watched and not schema.watches_all:
                 yield from self._watched_rows(stream, table)
+
+    def _routine(self, name: str) -> dict[str, Any]:
+        schema = "" if self._is_googlesql else "spanner"
+        kind = "TABLE FUNCTION" if self._is_googlesql else "FUNCTION"
+        named = {
+            f"{of}_{part}": value
+            for of in ("specific", "routine")
+            for part, value in (("catalog", ""), ("schema", schema), ("name", name))
+        }
+        return {**named, "routine_type": kind}
 
     def _watched_rows(
         self, stream: Mapping[str, Any], table: SimTable
@@ -154,6 +171,8 @@ class Information:
         options = {"value_capture_type": schema.capture.value}
         if self._settings.partition_mode is not PartitionMode.IMMUTABLE_KEY_RANGE:
             options["partition_mode"] = self._settings.partition_mode.value
+        if schema.placements:
+            options["per_placement_tvf"] = "true"
         retention_s = self._settings.retention_s
         if retention_s != RETENTION_S:
             days, rest = divmod(retention_s, DAY_S)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cdc_platform.model.base.timestamps import from_rfc3339, is_between_micros
@@ -57,11 +57,15 @@ class Argument:
 
 
 def find_stream_call(
-    sql: str, parameters: Parameters, settings: SimulatorSettings, types: Mapping[str, str] | None = None
+    sql: str,
+    parameters: Parameters,
+    settings: SimulatorSettings,
+    types: Mapping[str, str] | None = None,
+    placements: Sequence[str] = (),
 ) -> StreamCall | None:
     """Return the call of a read function, None when the text has none.
 
-    `types` are the type codes of the parameters that declare one.
+    `types` are the type codes of the parameters that declare one; each of the `placements` has a function.
 
     Raises:
         Refusal: It calls one, but not so that Spanner would answer.
@@ -74,8 +78,10 @@ def find_stream_call(
     place, call = called
     is_googlesql = dialect is Dialect.GOOGLESQL
     function = f"{'READ_' if is_googlesql else call['form']}{call['stream']}"
-    is_right = is_googlesql or call["form"].lower() == _FORMS[settings.partition_mode]
-    if not is_right or not _is_equal(call["stream"], settings.change_stream, dialect):
+    wanted = function if is_googlesql else f"{call['form'].lower()}{call['stream']}"
+    named = {name: read_function(settings, name) for name in placements or ("",)}
+    placement = next((name for name in named if _is_equal(wanted, named[name], dialect)), None)
+    if placement is None:
         raise problems.function_not_found(dialect, function, tokens[place].position + 1)
     end = closing(tokens, place + 1)
     if end != len(tokens) - 1 or not _selects_all(tokens[: place + 1], dialect):
@@ -87,7 +93,14 @@ def find_stream_call(
     }
     for name, argument in arguments.items():
         _check_type(function, name, argument)
-    return StreamCall(function, _query({name: argument.value for name, argument in arguments.items()}))
+    values = {name: argument.value for name, argument in arguments.items()}
+    return StreamCall(function, replace(_query(values), placement=placement))
+
+
+def read_function(settings: SimulatorSettings, placement: str = "") -> str:
+    """Return the name of the change stream's read function: the one there is, or that of a placement."""
+    form = "READ_" if settings.dialect is Dialect.GOOGLESQL else _FORMS[settings.partition_mode]
+    return "_".join((f"{form}{settings.change_stream}", *filter(None, [placement])))
 
 
 def _is_equal(name: str, other: str, dialect: Dialect) -> bool:

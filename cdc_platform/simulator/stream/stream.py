@@ -25,13 +25,14 @@ ROWS_TOGETHER: Final = 100
 
 @dataclass(frozen=True)
 class StreamQuery:
-    """The arguments of a read function; ends are inclusive."""
+    """The arguments of a read function, and the placement that it is for; ends are inclusive."""
 
     start_micros: int | None
     end_micros: int | None
     token: str | None
     heartbeat_ms: int | None
     has_read_options: bool = False
+    placement: str = ""
 
 
 class ChangeStream:
@@ -66,6 +67,8 @@ class ChangeStream:
             _check_end(start, query.end_micros)
         now = self.now_micros()
         partition = None if query.token is None else self._partition(query.token)
+        if partition is not None and partition.placement != query.placement:
+            raise problems.token_of_another_placement(partition.token)
         earliest, latest = self.earliest_micros, now + LATEST_START_MICROS
         if partition is not None and (partition.end_micros or now) < earliest:
             raise problems.partition_expired()
@@ -82,7 +85,7 @@ class ChangeStream:
         """Yield the rows of a checked query in batches, until its end or until `is_over` is set."""
         start = query.start_micros or 0
         if query.token is None:
-            yield from self._first_rows(start, is_over)
+            yield from self._first_rows(start, query.placement, is_over)
             return
         partition = self._partition(query.token)
         position = Position.from_token(resume_token) if resume_token else Position(start, 0)
@@ -117,12 +120,17 @@ class ChangeStream:
             raise problems.token_unknown(token)
         return partition
 
-    def _first_rows(self, start: int, is_over: threading.Event) -> Iterator[list[Row]]:
+    def _first_rows(self, start: int, placement: str, is_over: threading.Event) -> Iterator[list[Row]]:
         while (now := self.now_micros()) < start and not is_over.wait((start - now) / 1_000_000):
             pass
         live = self._history.tree.live_at(start)
         if self._has_mutable_ranges:
-            yield [Row((row,), None) for row in start_rows(start, [partition.token for partition in live])]
+            placed = [partition for partition in live if partition.placement == placement]
+            if not placed:
+                # What Spanner answers where a placement is younger than the start is not known.
+                placed = self._history.tree.first_of(placement)
+                start = max([start, *(partition.start_micros for partition in placed)])
+            yield [Row((row,), None) for row in start_rows(start, [partition.token for partition in placed])]
             return
         is_null = self._history.settings.root_parents is RootParents.NULL
         parents: tuple[str | None, ...] = (None,) if is_null else ()

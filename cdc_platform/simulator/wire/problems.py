@@ -134,6 +134,11 @@ def token_unknown(token: str) -> Refusal:
     )
 
 
+def token_of_another_placement(token: str) -> Refusal:
+    """A token that the read function of another placement has; only a part of the text is Spanner's."""
+    return Refusal("INVALID_ARGUMENT", f"Partition token {token} does not belong to the placement TVF.")
+
+
 def start_outside_partition(first: int, last: int, start: int) -> Refusal:
     """A start before or after the life of the partition."""
     return Refusal(

@@ -99,6 +99,8 @@ class SchemaChangeKind(StrEnum):
     """The change stream captures other values from now on."""
     SET_WATCHED = "set_watched"
     """The change stream watches other tables or columns from now on (`ALTER CHANGE STREAM ... SET FOR`)."""
+    ADD_PLACEMENT = "add_placement"
+    """A placement appears, and the change stream has a read function for it."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ class SchemaChange:
     """One change, `at_s` seconds after the origin.
 
     `value` is the new column's or the retyped column's type in GoogleSQL (`STRING(MAX)`), the value capture
-    type, or what the change stream watches: `ALL`, or tables such as `accounts, transfers(amount, note)`.
+    type, what the change stream watches: `ALL`, or tables such as `accounts, transfers(amount, note)`; or the
+    name of the placement.
     """
 
     at_s: float
@@ -136,6 +139,8 @@ class SimulatorSettings:
     * `faults` befall change stream queries with the probability `fault_probability`; `stall_s` is how long
       a stalled one is silent.
     * `partition_mode` is an option of the change stream; the transactions are the same in both modes.
+    * `placements` are those besides the default one: the change stream has a read function for each, as the
+      option `per_placement_tvf` has it, which only streams with mutable key ranges know.
     * `root_parents` and `record_sequences` choose between forms in which Spanner writes the records of
       immutable key ranges; some readers support only one.
     * `chunk_bytes`: values above this size are sent in several messages; the stock client takes messages of
@@ -164,6 +169,7 @@ class SimulatorSettings:
     fault_probability: float = 0.1
     stall_s: float = 5.0
     partition_mode: PartitionMode = PartitionMode.IMMUTABLE_KEY_RANGE
+    placements: tuple[str, ...] = ()
     root_parents: RootParents = RootParents.NONE
     record_sequences: RecordSequences = RecordSequences.NUMBERS
     chunk_bytes: int = 1024 * 1024
@@ -188,9 +194,17 @@ class SimulatorSettings:
         if not 0 <= self.fault_probability <= 1:
             problem = f"must be between 0 and 1, but is: {self.fault_probability}"
             raise SettingError("fault_probability", problem)
+        self._check_placements()
         if self.schema_change_every_s is not None and self.schema_change_every_s <= 0:
             problem = f"must be positive, but is: {self.schema_change_every_s}"
             raise SettingError("schema_change_every_s", problem)
+
+    def _check_placements(self) -> None:
+        if self.placements and self.partition_mode is not PartitionMode.MUTABLE_KEY_RANGE:
+            raise SettingError("placements", "need `partition_mode` MUTABLE_KEY_RANGE")
+        kinds = {change.kind for change in self.schema_changes}
+        if SchemaChangeKind.ADD_PLACEMENT in kinds and not self.placements:
+            raise SettingError("schema_changes", "add a placement to a stream without `placements`")
 
     @property
     def database_path(self) -> str:

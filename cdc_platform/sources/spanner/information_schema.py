@@ -7,6 +7,7 @@ from cdc_platform.sources.spanner.client.query import STRING, Parameter, Query
 from cdc_platform.sources.spanner.spanner_settings import Dialect
 
 STREAM_NAMES: Final = Query("SELECT change_stream_name FROM information_schema.change_streams")
+ROUTINE_NAMES: Final = Query("SELECT routine_name FROM information_schema.routines")
 
 
 @dataclass(frozen=True)

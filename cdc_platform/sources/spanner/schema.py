@@ -22,7 +22,6 @@ from cdc_platform.sources.spanner.information_schema import (
     InformationSchema,
 )
 from cdc_platform.sources.spanner.spanner_settings import Dialect, SpannerSettings
-from cdc_platform.sources.spanner.stream.placements import check_placements
 
 DEFAULT_RETENTION_S: Final = 7 * 86_400
 """Spanner's retention for streams that set none."""
@@ -87,7 +86,6 @@ def describe_stream(
     Raises:
         SourceNotFound: There is no such stream.
         DialectMismatch: The database speaks another dialect than the setting says, or an unknown one.
-        PartitionModeUnsupported: The stream has placements.
         StreamWatchesNothing: The stream watches no table, and may not do so.
         RetentionExpired: The source no longer tells the schema of that timestamp.
     """
@@ -101,7 +99,6 @@ def describe_stream(
             settings, sorted(str(stream_name) for (stream_name,) in client.fetch_texts(STREAM_NAMES))
         )
     options = source.fetch_options(at_micros)
-    check_placements(options, settings.title)
     watches_all = catalog.is_true(stream[0][0])
     watched, unwatched, generated = _watched_tables(client, catalog, watches_all=watches_all)
     keyless = tuple(table.name for table in watched if not table.key_columns)

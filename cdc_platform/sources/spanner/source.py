@@ -19,8 +19,8 @@ from cdc_platform.model.schema.observed_columns import ObservedColumn
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.generations import Generations, finished_parents
-from cdc_platform.model.stream.lineage import Lineage, plan_requested
-from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
+from cdc_platform.model.stream.lineage import Lineage, plan_requested, watermark_micros
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, ReadWindow
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.failures import refused_start
 from cdc_platform.sources.spanner.client.query import change_stream_query
@@ -150,14 +150,31 @@ class SpannerSource(SparkSource):
         request: ReadRequest,
         read_progress: object,  # noqa: ARG002  positions are in the lineage
     ) -> ReadPlan:
-        """Return one window for each live partition that is behind the source's clock.
+        """Return a window for each live partition that is behind the source's clock, and each new placement.
 
         If partitions are chosen, only these are read, without their children.
         """
         if self.client.partition_mode is PartitionMode.MUTABLE_KEY_RANGE:
             request = replace(request, max_window_s=min(request.max_window_s or MOST_WINDOW_S, MOST_WINDOW_S))
         windows = plan_requested(lineage, request)
+        if windows and request.keys is None:
+            windows += self._windows_of_added(lineage, windows[0].end_inclusive_micros)
         return ReadPlan(windows, finished_parents=finished_parents(lineage) if request.keys is None else None)
+
+    def _windows_of_added(self, lineage: Lineage, end_micros: int) -> tuple[ReadWindow, ...]:
+        """Return a window for each placement that no partition is of: it has no records at the watermark."""
+        root = lineage.partitions.get(ROOT_TOKEN)
+        if root is not None and not root.is_finished:
+            return ()
+        added = [
+            token
+            for token in self.client.fetch_placement_tokens()
+            if not any(known.startswith(token) for known in lineage.partitions)
+        ]
+        before_micros = watermark_micros(lineage) if added else None
+        return tuple(
+            ReadWindow(token, before_micros, end_micros) for token in added if before_micros is not None
+        )
 
     def as_stored(self, table: str, name: str, column: ObservedColumn) -> ObservedColumn:
         """Return a column as the lake keeps it: a timestamp whose nanoseconds count is text."""
@@ -238,12 +255,12 @@ class SpannerSource(SparkSource):
         self.client.close()
 
     def _try_start(self, start_micros: int, now_micros: int) -> None:
-        # The query without a token answers at once, and refuses a start that is too old.
+        # A query that lists partitions answers at once, and refuses a start that is too old.
         stream = self.settings.change_stream
-        heartbeat_ms, function = self.settings.heartbeat_ms, self.client.read_function
-        query = change_stream_query(stream, ROOT_TOKEN, start_micros, start_micros, heartbeat_ms, function)
+        arguments = start_micros, start_micros, self.settings.heartbeat_ms, self.client.read_function
         try:
-            self.client.fetch(query)
+            for token in self.client.fetch_placement_tokens() or [ROOT_TOKEN]:
+                self.client.fetch(change_stream_query(stream, token, *arguments))
         except RetentionExpired as error:
             kept_s = self.describe().retention_s
             raise refused_start(self.settings, error, start_micros, now_micros, kept_s) from error

@@ -44,7 +44,7 @@ def grown() -> Lineage:
     finished = WindowReport("a", START - 1, START + 9, WindowOutcome.FINISHED)
     merged = [ChildAnnouncement(2, START + 10, "c", ("a", "b"))]
     second = advance(first, 2, [finished], merged)
-    beside = [ChildAnnouncement(3, START + 4, "d", ("b",))]
+    beside = [ChildAnnouncement(3, START + 4, "d", ("b",), continues_parents=False)]
     read = [WindowReport("b", START - 1, START + 5, WindowOutcome.COMPLETE)]
     ended = WindowReport("d", START + 3, START + 5, WindowOutcome.ENDED)
     lineage = advance(second, 3, [*read, ended], beside)
@@ -75,7 +75,7 @@ def test_control_rows_are_those_of_one_cycle(pipeline: Pipeline) -> None:
         ChildAnnouncement(2, start, "a", ("",)),
         ChildAnnouncement(2, start, "b", ("",)),
         ChildAnnouncement(2, start, "c", ("a", "b")),
-        ChildAnnouncement(2, start, "d", ("b",)),
+        ChildAnnouncement(2, start, "d", ("b",), continues_parents=False),
     }
     assert control.records[RecordKind.DATA_CHANGE] == 1
 

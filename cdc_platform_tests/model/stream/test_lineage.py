@@ -185,7 +185,8 @@ def test_parent_stays_until_all_its_children_are_read() -> None:
 
 def beside(*reports: WindowReport, start: int = 1_500) -> Lineage:
     """Return the lineage after a cycle in which `a` announced `c`, which starts while `a` goes on."""
-    return advance(two_partitions(), 2, reports, [ChildAnnouncement(2, start, "c", ("a",))])
+    child = ChildAnnouncement(2, start, "c", ("a",), continues_parents=False)
+    return advance(two_partitions(), 2, reports, [child])
 
 
 def test_a_partition_that_starts_beside_another_is_read_at_once() -> None:
@@ -260,6 +261,18 @@ def test_a_start_that_its_parent_does_not_reach_is_a_violation(
     parent = replace(lineage.partitions["a"], **changes)
     (problem,) = violations(replace(lineage, partitions={**lineage.partitions, "a": parent}))
     assert expected in problem
+
+
+def test_a_parent_that_is_read_on_after_its_end_is_a_violation() -> None:
+    """A partition whose children continue it has ended: they wait for a read that finds its end."""
+    child = ChildAnnouncement(2, 1_500, "c", ("a",))
+    lineage = advance(two_partitions(), 2, [complete("a", 999, 2_000), complete("b", 999, 2_000)], [child])
+    parent, waiting = lineage.partitions["a"], lineage.partitions["c"]
+    assert violations(lineage) == [
+        f"Partition `{parent.key}` was read on after `{waiting.key}` had begun to continue it"
+    ]
+    assert PartitionState.CREATED is waiting.state
+    assert watermark_micros(lineage) == 1_499
 
 
 @given(streams(max_transactions=3))

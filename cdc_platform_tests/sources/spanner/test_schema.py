@@ -5,7 +5,6 @@ import pytest
 from cdc_platform.demo.bank import BankSettings, create_instance, open_client
 from cdc_platform.errors import (
     DialectMismatch,
-    PartitionModeUnsupported,
     SettingError,
     SourceNotFound,
     StreamWatchesNothing,
@@ -280,14 +279,6 @@ def test_a_stream_of_tables_without_a_key_column_is_refused() -> None:
         fake_server(*answers_with_keyless()) as server,
         pytest.raises(StreamWatchesNothing, match="no table but such as have no key column: one"),
     ):
-        describe_stream(SpannerClient(server.settings()))
-
-
-def test_placements_are_refused() -> None:
-    """A stream with a read function for each placement is recognised before it is read."""
-    dialect, stream = Answer([["GOOGLE_STANDARD_SQL"]]), Answer([[True]])
-    options = Answer([["per_placement_tvf", "true"]], columns=2)
-    with fake_server(dialect, stream, options) as server, pytest.raises(PartitionModeUnsupported):
         describe_stream(SpannerClient(server.settings()))
 
 

@@ -26,6 +26,7 @@ from cdc_platform_tests.support.crash_points.spark_catalog import mortal_session
 from cdc_platform_tests.support.crash_points.workloads import (
     changing_bank,
     copied_bank,
+    moving_bank,
     refused_files,
     refused_transactions,
     widening_files,
@@ -151,6 +152,8 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         copied_bank, cycles=1, changes={"copy_chunk_rows": 250, "copy_s": 0.0, **BY_SPARK}
     ),
     "spanner: schema change": Scenario(changing_bank, cycles=1),
+    "spanner: moving keys": Scenario(moving_bank),
+    "spanner: moving keys, by Spark": Scenario(moving_bank, changes=BY_SPARK),
     "datastream: schema change": Scenario(widening_files),
     "datastream: replay": Scenario(refused_files, replay, repeats=True),
     "debezium: replay": Scenario(refused_transactions, replay, repeats=True),

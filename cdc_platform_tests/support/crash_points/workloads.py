@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.simulator.wire.simulator_settings import PartitionMode
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput, NullPolicy
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
@@ -153,6 +154,16 @@ def copied_bank(place: Place) -> AbstractContextManager[BankWorkload]:
 def changing_bank(place: Place) -> AbstractContextManager[BankWorkload]:
     """Return a bank whose columns come, go and are retyped."""
     return open_spanner(place, schema_changes=changing_columns(every_s=0.8, laps=8))
+
+
+def moving_bank(place: Place) -> AbstractContextManager[BankWorkload]:
+    """Return a bank whose keys move several times a second, between partitions of two placements."""
+    return open_spanner(
+        place,
+        partition_life_s=1.0,
+        partition_mode=PartitionMode.MUTABLE_KEY_RANGE,
+        placements=("asia",),
+    )
 
 
 @contextmanager

@@ -17,17 +17,28 @@ from cdc_platform.errors import (
     DialectMismatch,
     PartitionStuck,
     SourceError,
+    SourceNotFound,
     SourceUnreachable,
 )
+from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.sources.channels import keep_out_of_forks
 from cdc_platform.sources.retries import Retries
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.failures import to_source_error
+from cdc_platform.sources.spanner.client.placements import (
+    has_placements,
+    placed_token,
+    placement_functions,
+)
 from cdc_platform.sources.spanner.client.query import DIALECT_QUERY, Query, ReadFunction, to_request
 from cdc_platform.sources.spanner.client.silence import unless_silent
 from cdc_platform.sources.spanner.client.wire import BOOL_TAG, boolean, rows_parser, text
-from cdc_platform.sources.spanner.information_schema import INFORMATION_SCHEMAS
+from cdc_platform.sources.spanner.information_schema import (
+    INFORMATION_SCHEMAS,
+    ROUTINE_NAMES,
+    STREAM_NAMES,
+)
 from cdc_platform.sources.spanner.spanner_settings import Dialect, PartitionMode, SpannerSettings
 
 _DIALECTS: Final = {"GOOGLE_STANDARD_SQL": Dialect.GOOGLESQL, "POSTGRESQL": Dialect.POSTGRESQL}
@@ -199,8 +210,8 @@ class SpannerClient:
         """
         if self.settings.partition_mode is not None:
             return PartitionMode(self.settings.partition_mode)
-        options = self.fetch_options() if self._options is None else self._options
-        is_mutable = options.get("partition_mode", "").strip("'\"") == PartitionMode.MUTABLE_KEY_RANGE
+        mode = self._known_options().get("partition_mode", "").strip("'\"")
+        is_mutable = mode == PartitionMode.MUTABLE_KEY_RANGE
         return PartitionMode.MUTABLE_KEY_RANGE if is_mutable else PartitionMode.IMMUTABLE_KEY_RANGE
 
     @property
@@ -215,6 +226,38 @@ class SpannerClient:
         if self.partition_mode is PartitionMode.MUTABLE_KEY_RANGE:
             return ReadFunction.OF_POSTGRESQL_MESSAGES
         return ReadFunction.OF_POSTGRESQL
+
+    @property
+    def whole_function(self) -> str:
+        """The name of the read function, which those of placements begin with."""
+        return f"{self.read_function}{self.settings.change_stream}"
+
+    def fetch_placement_tokens(self) -> list[str]:
+        """Return the tokens of the queries that list the partitions of each placement; none without them.
+
+        Raises:
+            SourceNotFound: The stream has placements, and none of their read functions can be seen.
+            SourceError: The database was asked for them, and did not answer.
+        """
+        is_mutable = self.partition_mode is PartitionMode.MUTABLE_KEY_RANGE
+        if not is_mutable or not has_placements(self._known_options()):
+            return []
+        streams, routines = (
+            [str(name) for (name,) in self.fetch_texts(query)] for query in (STREAM_NAMES, ROUTINE_NAMES)
+        )
+        others = [f"{self.read_function}{name}" for name in streams]
+        functions = placement_functions(routines, self.whole_function, others)
+        if not functions:
+            raise SourceNotFound(
+                f"The {self.settings.title} has per_placement_tvf = true, and information_schema.routines "
+                f"lists no function {self.whole_function}_PLACEMENT. Give this account EXECUTE on the read "
+                "function of each placement",
+            )
+        return [placed_token(function, ROOT_TOKEN) for function in functions]
+
+    def _known_options(self) -> dict[str, str]:
+        # Those that are asked for are fixed when the stream is created.
+        return self.fetch_options() if self._options is None else self._options
 
     def fetch_options(self, read_micros: int | None = None) -> dict[str, str]:
         """Return the options of the change stream by name, now or at a timestamp."""

@@ -7,7 +7,6 @@ from cdc_platform.errors import (
     AccessDenied,
     DefinitionRefused,
     PartitionBoundsInvalid,
-    PartitionModeUnsupported,
     QueryRefused,
     RetentionExpired,
     SettingError,
@@ -74,13 +73,6 @@ MEANINGS: Final = (
         "Set `start_timestamp` to the present or earlier",
     ),
     StatusMeaning("OUT_OF_RANGE", "heartbeat_milliseconds", QueryRefused, _HEARTBEAT_ADVICE),
-    StatusMeaning(
-        "INVALID_ARGUMENT",
-        "belong to the placement TVF",
-        PartitionModeUnsupported,
-        "The stream has a read function for each placement, which this version cannot read: create one "
-        "without the option `per_placement_tvf`, and name it in `change_stream`",
-    ),
     StatusMeaning("INVALID_ARGUMENT", "does not belong to", PartitionBoundsInvalid, _BOUNDS_ADVICE),
     StatusMeaning("INVALID_ARGUMENT", "function not found", SourceNotFound, _NAMES_ADVICE),
     StatusMeaning(

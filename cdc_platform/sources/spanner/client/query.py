@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from cdc_platform.model.base.names import ROOT_TOKEN, quote_postgresql, quote_spanner
 from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.sources.spanner.client.placements import split_token
 from cdc_platform.sources.spanner.spanner_settings import Dialect, SpannerSettings
 
 STRING: Final = "STRING"
@@ -65,11 +66,12 @@ def change_stream_query(
     heartbeat_ms: int,
     read_function: ReadFunction = ReadFunction.OF_GOOGLESQL,
 ) -> Query:
-    """Return the query for the records of one partition; Spanner counts both ends in.
+    """Return the query for the records of one partition, of its placement's function; both ends count in.
 
     All five arguments are bound, in GoogleSQL by name: functions without defaults have been seen.
     PostgreSQL knows them by position only, as `p1` to `p5`.
     """
+    function, token = split_token(token, f"{read_function}{change_stream}")
     parameters = {
         "start_timestamp": Parameter(TIMESTAMP, to_rfc3339(start_inclusive_micros)),
         "end_timestamp": Parameter(TIMESTAMP, to_rfc3339(end_inclusive_micros)),
@@ -77,7 +79,6 @@ def change_stream_query(
         "heartbeat_milliseconds": Parameter(INT64, str(heartbeat_ms)),
         "read_options": Parameter(STRING_ARRAY, None),
     }
-    function = f"{read_function}{change_stream}"
     if read_function is ReadFunction.OF_GOOGLESQL:
         function = quote_spanner(function)
         return Query(CHANGE_RECORD_QUERY.format(function=function), parameters)

@@ -18,12 +18,13 @@ NUMBER_TAG: Final = 0x11
 STRING_TAG: Final = 0x1A
 BOOL_TAG: Final = 0x20
 LIST_TAG: Final = 0x32
+CONTINUES: Final = 0x80
+"""A byte of an integer from here on is not its last one."""
 
 MISSHAPEN: Final = (*MALFORMED, SyntaxError, MemoryError, struct.error)
 """Errors that decoders, including Arrow's, raise for a value of an undocumented shape."""
 
 _MOST_BITS: Final = 64
-_CONTINUES: Final = 0x80
 _DOUBLE: Final = struct.Struct("<d")
 
 
@@ -119,13 +120,35 @@ def items(value: bytes) -> list[bytes]:
     while position < end:
         length = value[position + 1]
         position += 2
-        if length >= _CONTINUES:
-            length, position = _long_length(value, position - 1)
+        if length >= CONTINUES:
+            length, position = integer(value, position - 1)
         elements.append(value[position : position + length])
         position += length
     if position != end:
         raise _unexpected("a whole list", value)
     return elements
+
+
+def integer(value: bytes, position: int) -> tuple[int, int]:
+    """Return the integer that begins at the position, seven bits a byte, and the position after it.
+
+    Raises:
+        ValueError: It is longer than an integer can be.
+        IndexError: It does not end.
+    """
+    byte = value[position]
+    position += 1
+    if byte < CONTINUES:
+        return byte, position
+    whole, shift = byte & 0x7F, 7
+    while shift <= _MOST_BITS:
+        byte = value[position]
+        position += 1
+        whole |= (byte & 0x7F) << shift
+        if byte < CONTINUES:
+            return whole, position
+        shift += 7
+    raise ValueError("an integer has more than 64 bits")
 
 
 @lru_cache(maxsize=1)
@@ -155,23 +178,9 @@ def rows_parser() -> Callable[[bytes], Any]:
 
 def _payload_start(value: bytes) -> int:
     start = 2
-    while value[start - 1] >= _CONTINUES:
+    while value[start - 1] >= CONTINUES:
         start += 1
     return start
-
-
-def _long_length(value: bytes, position: int) -> tuple[int, int]:
-    """Return the length that begins at the position, seven bits a byte, and the position after it."""
-    length = shift = 0
-    while True:
-        byte = value[position]
-        position += 1
-        length |= (byte & 0x7F) << shift
-        if byte < _CONTINUES:
-            return length, position
-        shift += 7
-        if shift > _MOST_BITS:
-            raise ValueError("a length has more than 64 bits")
 
 
 def _unexpected(expected: str, value: bytes) -> ValueError:

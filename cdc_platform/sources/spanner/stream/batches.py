@@ -8,12 +8,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cdc_platform.errors import RecordUnreadable
-from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.schemas import CHILD_PARTITION, MOD, RAW_CHANGE_RECORDS
 from cdc_platform.model.stream.lineage import ChildAnnouncement
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.sound_rows import MOST_TEXT_CHARACTERS, safe_text, safe_value, sound_batches
+from cdc_platform.sources.spanner.client.placements import lists_partitions
 from cdc_platform.sources.spanner.stream.record_rows import (
     CHILDREN,
     DATA,
@@ -82,7 +82,7 @@ class RecordBatchBuilder:
                 self._complete(micros - 1)
             self._rows.append(tuple(row))
             if row.kind == DATA:
-                if self._window.token == ROOT_TOKEN:
+                if lists_partitions(self._window.token):
                     raise _data_in_root(row)
                 self.text_bytes += sum(map(len, filter(None, row.mods or ())))
             elif row.kind == HEARTBEAT and micros > self.complete_micros:
@@ -117,10 +117,16 @@ class RecordBatchBuilder:
 
     def _announce(self, row: RecordRow) -> None:
         micros = row.record_timestamp
-        if row.kind == CHILDREN or self._window.token == ROOT_TOKEN:
+        if row.kind == CHILDREN or lists_partitions(self._window.token):
             self.child_micros = micros if self.child_micros is None else min(micros, self.child_micros)
         for child in row.child_partitions or ():
-            announcement = ChildAnnouncement.of(self._cycle, micros, child, announced_by=self._window.token)
+            announcement = ChildAnnouncement.of(
+                self._cycle,
+                micros,
+                child,
+                announced_by=self._window.token,
+                continues_parents=row.kind == CHILDREN,
+            )
             self._children[announcement.token] = announcement
 
     def _complete(self, micros: int) -> None:

@@ -7,13 +7,26 @@ is in commit order, and no cut passes the partition that is furthest behind.
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from math import isfinite
 from typing import Any, Final
 
 from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.ordering_key import record_order
-from cdc_platform.sources.spanner.client.wire import MISSHAPEN, required_text
+from cdc_platform.sources.spanner.client.wire import (
+    BOOL_TAG,
+    CONTINUES,
+    LIST_TAG,
+    MISSHAPEN,
+    NUMBER_TAG,
+    boolean,
+    integer,
+    items,
+    number,
+    required_text,
+    text,
+)
 from cdc_platform.sources.spanner.stream.record_rows import (
     DATA,
     END,
@@ -33,8 +46,12 @@ from cdc_platform.sources.spanner.stream.record_rows import (
 MESSAGE_PREFIX: Final = "message "
 """Begins the text of a malformed data change record that came as a message; base64 follows."""
 
+_KEYS, _OLD_VALUES, _NEW_VALUES = 0x0A, 0x12, 0x1A
+"""Tags of a mod's fields, each of which is a value with its column."""
+_INDEX_TAG, _VALUE_TAG = 0x08, 0x12
+"""Tags of these: the index of the column, which is left out where it is 0, and the value."""
 _MESSAGE_CODES: Final = (["PROTO"], ["BYTES"])
-_to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def has_messages(fields: Any) -> bool:
@@ -82,9 +99,32 @@ def data_row_of_text(record_text: str) -> RecordRow:
 
 @lru_cache(maxsize=1)
 def _message_class() -> Any:
+    """Return the class of the messages, in which columns and mods stay bytes: see wire.py."""
+    from google.protobuf import (  # type: ignore[import-untyped] # ships no types
+        descriptor_pb2,
+        descriptor_pool,
+        message_factory,
+    )
+
+    whole, pool = _column_class().DESCRIPTOR.file, descriptor_pool.DescriptorPool()
+    for dependency in whole.dependencies:
+        pool.AddSerializedFile(dependency.serialized_pb)
+    file = descriptor_pb2.FileDescriptorProto.FromString(whole.serialized_pb)
+    data = next(part for part in file.message_type[0].nested_type if part.name == "DataChangeRecord")
+    for field in data.field:
+        if field.name in ("column_metadata", "mods"):
+            field.type = field.TYPE_BYTES
+            field.ClearField("type_name")
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.ChangeStreamRecord"))
+
+
+@lru_cache(maxsize=1)
+def _column_class() -> Any:
     from google.cloud.spanner_v1.types import ChangeStreamRecord
 
-    return ChangeStreamRecord.pb(ChangeStreamRecord()).__class__
+    metadata = ChangeStreamRecord.DataChangeRecord.ColumnMetadata
+    return metadata.pb(metadata()).__class__
 
 
 def _data_row_or_fault(record: Any) -> RecordRow:
@@ -99,7 +139,7 @@ def _data_row_or_fault(record: Any) -> RecordRow:
 
 
 def _data_row(record: Any) -> RecordRow:
-    types, names = _columns(type(record)(column_metadata=record.column_metadata).SerializeToString())
+    types, names = _columns(tuple(record.column_metadata))
     return RecordRow(
         DATA,
         _micros(record, "commit_timestamp"),
@@ -174,46 +214,82 @@ def _order(sequence: str) -> str:
 
 def _enum_name(record: Any, name: str) -> str:
     """Return the name of a field's value; the number of one that this version of the API does not have."""
-    number = getattr(record, name)
-    value = record.DESCRIPTOR.fields_by_name[name].enum_type.values_by_number.get(number)
+    return _name_of(record.DESCRIPTOR.fields_by_name[name].enum_type, getattr(record, name))
+
+
+@lru_cache(maxsize=256)
+def _name_of(enum: Any, number: int) -> str:
+    value = enum.values_by_number.get(number)
     return str(number) if value is None else str(value.name)
 
 
-def _mods(mods: Any, names: Mapping[int, str]) -> ModTexts:
-    return tuple(
-        [
-            _to_json({names[value.column_metadata_index]: _plain(value.value) for value in part})
-            if part
-            else "{}"
-            for mod in mods
-            for part in (mod.keys, mod.new_values, mod.old_values)
-        ]
-    )
+def _mods(mods: Sequence[bytes], names: Mapping[int, str]) -> ModTexts:
+    return tuple([part for mod in mods for part in _mod(mod, names)])
 
 
-def _plain(value: Any) -> Any:
-    kind = value.WhichOneof("kind")
-    if kind == "string_value":
-        return value.string_value
-    if kind == "list_value":
-        return [_plain(item) for item in value.list_value.values]
-    if kind == "number_value":
-        return _number(value.number_value)
-    return None if kind == "null_value" else getattr(value, kind)
+def _mod(content: bytes, names: Mapping[int, str]) -> Iterator[str]:
+    """Return keys, new values and old values of a mod as JSON objects.
+
+    Raises:
+        ValueError: A value has another form.
+        LookupError: A field is none of a mod's, or an index none of a column's.
+    """
+    parts: dict[int, dict[str, str]] = {_KEYS: {}, _NEW_VALUES: {}, _OLD_VALUES: {}}
+    position, end = 0, len(content)
+    while position < end:
+        members, length = parts[content[position]], content[position + 1]
+        position += 2
+        if length >= CONTINUES:
+            length, position = integer(content, position - 1)
+        following, index = position + length, 0
+        if content[position] == _INDEX_TAG:
+            index, position = integer(content, position + 1)
+        tag, length = content[position], content[position + 1]
+        position += 2
+        if length >= CONTINUES:
+            length, position = integer(content, position - 1)
+        if tag != _VALUE_TAG or not position + length <= following <= end:
+            raise ValueError("a value of a mod has another form")
+        members[names[index]] = _json(content[position : position + length])
+        position = following
+    return map(_object, parts.values())
 
 
-def _number(value: float) -> float:
+def _object(members: Mapping[str, str]) -> str:
+    return "{" + ",".join([f"{name}:{value}" for name, value in members.items()]) + "}"
+
+
+# A JSON encoder would take as long as all the rest of a record.
+def _json(value: bytes) -> str:
+    """Return a value as JSON text.
+
+    Raises:
+        ValueError: It is a number that JSON does not have, or of no kind that change records have.
+        IndexError: It is empty.
+    """
+    kind = value[0]
+    if kind == NUMBER_TAG:
+        return _number(number(value))
+    if kind == BOOL_TAG:
+        return "true" if boolean(value) else "false"
+    if kind == LIST_TAG:
+        return f"[{','.join(map(_json, items(value)))}]"
+    content = text(value)
+    return "null" if content is None else _quoted(content)
+
+
+def _number(value: float) -> str:
     """Return a number as texts of the other mode have it: a whole one without a fraction."""
-    text = repr(value)
-    return int(value) if text.endswith(".0") and text != "-0.0" else value
+    if not isfinite(value):
+        raise ValueError(f"JSON has no number {value}")
+    shown = repr(value)
+    return shown[:-2] if shown.endswith(".0") and shown != "-0.0" else shown
 
 
-# Records of a table share their columns, and their bytes are the cheapest key.
+# Records of a table share their columns.
 @lru_cache(maxsize=1024)
-def _columns(columns_only: bytes) -> tuple[str, Mapping[int, str]]:
-    """Return the columns of a record without anything else, as JSON text, and their names by index."""
-    message = _message_class()()
-    message.data_change_record.MergeFromString(columns_only)
+def _columns(metadata: tuple[bytes, ...]) -> tuple[str, Mapping[int, str]]:
+    """Return the columns of a record as JSON text, and their quoted names by index."""
     columns = [
         {
             "name": column.name,
@@ -221,11 +297,11 @@ def _columns(columns_only: bytes) -> tuple[str, Mapping[int, str]]:
             "is_primary_key": column.is_primary_key,
             "ordinal_position": column.ordinal_position,
         }
-        for column in message.data_change_record.column_metadata
+        for column in map(_column_class().FromString, metadata)
     ]
     check_columns(columns)
     return json.dumps(columns, ensure_ascii=False), {
-        index: str(column["name"]) for index, column in enumerate(columns)
+        index: _quoted(str(column["name"])) for index, column in enumerate(columns)
     }
 
 

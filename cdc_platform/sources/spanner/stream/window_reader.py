@@ -7,17 +7,19 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cdc_platform.errors import SourceError, SourceUnreachable
+from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.generations import PartitionEnd
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.client import SpannerClient
+from cdc_platform.sources.spanner.client.placements import lists_partitions, placed_token, split_token
 from cdc_platform.sources.spanner.client.query import change_stream_query
 from cdc_platform.sources.spanner.spanner_settings import Dialect
 from cdc_platform.sources.spanner.stream.batches import RecordBatchBuilder, window_batch
 from cdc_platform.sources.spanner.stream.decode import check_layout, decode_change_record
 from cdc_platform.sources.spanner.stream.json_records import check_json_layout, decode_json_record
 from cdc_platform.sources.spanner.stream.message_records import decode_message, has_messages
-from cdc_platform.sources.spanner.stream.record_rows import RecordRow
+from cdc_platform.sources.spanner.stream.record_rows import START, RecordRow
 
 RECORDS_PER_BATCH: Final = 8192
 TEXT_BYTES_PER_BATCH: Final = 4 * 1024 * 1024
@@ -123,6 +125,27 @@ def _read_with_retries(
 def _read_once(
     client: SpannerClient, builder: RecordBatchBuilder, window: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
+    start_micros = window.start_exclusive_micros + 1
+    placements = client.fetch_placement_tokens() if window.token == ROOT_TOKEN else ()
+    if placements:
+        builder.add([RecordRow(START, start_micros, child_partitions=[(token, []) for token in placements])])
+        return
+    is_placement = window.token != ROOT_TOKEN and lists_partitions(window.token)
+    if is_placement and not builder.children:
+        # Nothing else announces a placement that was added.
+        itself = window.token, [window.token]
+        builder.add([RecordRow(START, start_micros, child_partitions=[itself])])
+    yield from _read_query(client, builder, window)
+    if lists_partitions(window.token) and len(builder.children) == is_placement:
+        raise SourceUnreachable(
+            f"A read function of the {client.settings.title} lists no partition, so that records might be "
+            f"lost. If it goes on, report this: {window.token or client.whole_function}"
+        )
+
+
+def _read_query(
+    client: SpannerClient, builder: RecordBatchBuilder, window: ReadWindow
+) -> Iterator[pa.RecordBatch]:
     query = change_stream_query(
         client.settings.change_stream,
         window.token,
@@ -136,7 +159,7 @@ def _read_once(
     decode: Decode | None = None
     for row in client.stream(query, assembler):
         if decode is None:
-            decode = _decoder(assembler.fields, client.dialect, window.token)
+            decode = _decoder(client, assembler.fields, window.token)
         builder.add(decode(row[0]))
         if len(builder) >= RECORDS_PER_BATCH or builder.text_bytes >= TEXT_BYTES_PER_BATCH:
             batch = builder.take_complete()
@@ -144,10 +167,26 @@ def _read_once(
                 yield batch
 
 
-def _decoder(fields: Any, dialect: Dialect, token: str) -> Decode:
+def _decoder(client: SpannerClient, fields: Any, token: str) -> Decode:
     """Return what takes the records from a row of a result with these columns."""
-    if has_messages(fields):
-        return partial(decode_message, token=token)
-    check, decode = RECORD_FORMS[dialect]
-    check(fields)
-    return decode
+    function, own_token = split_token(token, client.whole_function)
+    if not has_messages(fields):
+        check, decode = RECORD_FORMS[client.dialect]
+        check(fields)
+        return decode
+    decode = partial(decode_message, token=own_token)
+    return decode if own_token == token else partial(_decode_placed, decode, function)
+
+
+def _decode_placed(decode: Decode, function: str, change_record: bytes) -> list[RecordRow]:
+    """Return records of a placement, in which partitions that start are the platform's."""
+    return [
+        row._replace(
+            child_partitions=[
+                (placed_token(function, token), parents) for token, parents in row.child_partitions or ()
+            ]
+        )
+        if row.kind == START
+        else row
+        for row in decode(change_record)
+    ]

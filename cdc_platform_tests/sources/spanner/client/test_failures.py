@@ -5,7 +5,6 @@ import pytest
 from cdc_platform.errors import (
     AccessDenied,
     PartitionBoundsInvalid,
-    PartitionModeUnsupported,
     PartitionStuck,
     QueryRefused,
     RetentionExpired,
@@ -46,7 +45,7 @@ SETTINGS = SpannerSettings("p", "i", "d", "s")
         ("UNKNOWN", "Stream removed", SourceUnreachable),
         ("UNKNOWN", "", SourceError),
         ("UNIMPLEMENTED", "", QueryRefused),
-        ("INVALID_ARGUMENT", "does not belong to the placement TVF", PartitionModeUnsupported),
+        ("INVALID_ARGUMENT", "does not belong to the placement TVF", PartitionBoundsInvalid),
         ("NOT_FOUND", "function spanner.read_json_S(...) does not exist", SourceNotFound),
     ],
 )

@@ -2,11 +2,11 @@
 
 import json
 from base64 import b64decode, b64encode
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from google.cloud.spanner_v1.types import ChangeStreamRecord, StructType, Type, TypeCode
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.errors import RecordUnreadable
@@ -28,6 +28,12 @@ from cdc_platform_tests.sources.spanner.messages import (
     SEQUENCE,
     data_record,
     value_of,
+)
+
+VALUES: Final = st.recursive(
+    st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text() | st.just("Ä" * 9000),
+    lambda inner: st.lists(inner | st.none(), max_size=3),
+    max_leaves=4,
 )
 
 
@@ -74,6 +80,23 @@ def test_data_change_record_keeps_every_field() -> None:
         "transaction_tag": "tag",
         "is_system_transaction": False,
     }
+
+
+@given(st.dictionaries(st.sampled_from([0, 1, 127, 128, 300]), VALUES, max_size=3))
+@settings(max_examples=25, deadline=None)
+def test_values_are_those_of_the_message(values: dict[int, Any]) -> None:
+    """Any value of any column comes as JSON, however long it is and however many columns there are."""
+    columns = [{"name": f'c "{number}"', "type_": {"code": "STRING"}} for number in range(301)]
+    members = [{"column_metadata_index": index, "value": value} for index, value in values.items()]
+    mod = {"keys": members[:1], "new_values": members, "old_values": members[1:]}
+    (row,) = rows_of(data_change_record=data_record(column_metadata=columns, mods=[mod]))
+    expected = {f'c "{index}"': value for index, value in values.items()}
+    assert expected == json.loads(row["mods"][0]["new_values"])
+    assert expected == {name: value for part in ("keys", "old_values") for name, value in _part(row, part)}
+
+
+def _part(row: dict[str, Any], name: str) -> Any:
+    return json.loads(row["mods"][0][name]).items()
 
 
 def test_both_modes_have_the_same_records() -> None:
