@@ -97,15 +97,15 @@ def order_records(
         taken), `unsound` (some change of the transaction cannot), `begins_transaction` (it is the first one),
         `record` (as it came, where there is a fault) and `origin`, which is null.
     """
-    changes, parts = explode_mods(records, fault_of(tables), RECORD_PARTS), COMMIT_ORDER[:2]
+    changes = explode_mods(records, fault_of(tables), RECORD_PARTS)
+    order: Sequence[str] = COMMIT_ORDER
     if expected_records <= SINGLE_TASK_RECORDS:
         changes = changes.coalesce(1)
     else:
         places = records.select(*TRANSACTION)
-        changes, parts = part_in_ranges(changes, COMMIT_ORDER, places, expected_records), (RANGE, *parts)
+        changes, order = part_in_ranges(changes, order, places, expected_records), (RANGE, *order)
     # One sort serves repeats, windows and order.
-    order = (*parts, *COMMIT_ORDER[2:])
-    ordered = _judge(once_each(changes, order), parts).sortWithinPartitions(*order)
+    ordered = _judge(once_each(changes, order), order[:-2]).sortWithinPartitions(*order)
     ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
     return ordered.withColumn("ordinal", ordinal).drop("record_order", RANGE)
 
