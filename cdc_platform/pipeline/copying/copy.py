@@ -141,6 +141,7 @@ class _Run:
         self.copies = {progress.plan.table: progress for progress in copies}
         self.failure: CdcError | None = None
         self.notes: list[str] = []
+        self._prepared: set[str] = set()
         self._restarted: set[str] = set()
         if copies:
             make_known(spark, pipeline.copy_source.copy_format())
@@ -163,7 +164,7 @@ class _Run:
     def _try_copy(self, progress: CopyProgress) -> CopyProgress | CdcError:
         try:
             try:
-                return copy_chunks(self.pipeline, self.spark, progress)
+                return copy_chunks(self.pipeline, self.spark, self._prepare(progress))
             except CopyExpired as error:
                 if progress.plan.table in self._restarted:
                     raise
@@ -171,10 +172,19 @@ class _Run:
         except CdcError as error:
             return error
 
+    def _prepare(self, progress: CopyProgress) -> CopyProgress:
+        """Make a table ready for its copy, once in each step, and return where the copy stands."""
+        plan = progress.plan
+        if plan.table in self._prepared:
+            return progress
+        self._prepared.add(plan.table)
+        return load_copy_progress(prepare_target(self.pipeline, self.spark, plan), plan)
+
     def _restart(self, progress: CopyProgress, error: CopyExpired) -> CopyProgress:
         """Plan a copy again at the source's present; once a step, so that what fails for good shows."""
         table = progress.plan.table
         self._restarted.add(table)
+        self._prepared.discard(table)
         planned = _make_plans(self.pipeline, [table], {table: progress.plan})
         if not planned.plans:
             raise planned.failure or error
@@ -264,10 +274,11 @@ def _refuse_passed(pipeline: Pipeline, position_micros: int) -> None:
 
 
 def _open_copy(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> CopyProgress:
-    """Return where a copy stands, whose table is ready to take it."""
+    """Return where a copy stands; the table of one that has all of its rows is there then, if it has none."""
     progress = load_copy_progress(pipeline.lake.table(plan.table), plan)
     reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
-    if progress.is_complete and reached is not None and reached >= plan.position_micros:
+    is_taken_over = progress.is_complete and reached is not None and reached >= plan.position_micros
+    if not progress.is_complete or is_taken_over:
         # The stream may have taken over, and the table be on its way with the log's columns.
         return progress
     return load_copy_progress(prepare_target(pipeline, spark, plan), plan)

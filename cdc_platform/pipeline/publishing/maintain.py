@@ -41,6 +41,7 @@ from cdc_platform.pipeline.publishing.expire import (
     forget_deletion_markers,
 )
 from cdc_platform.pipeline.versions.branch import load_table
+from cdc_platform.pipeline.versions.log_span import tables_changed_after
 
 ROLLING_TABLES: Final = (RAW, LOG, CUT)
 """The platform's own tables that grow by a few files each cycle."""
@@ -73,6 +74,9 @@ class MaintenanceOutcome:
 
 
 NOTHING_MAINTAINED: Final = MaintenanceOutcome()
+
+MOST_LOOKED_AT: Final = 50
+"""Besides the tables that a cycle has changed, about so many are looked at after it, by turns."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,7 @@ def choose_chores(settings: MaintenanceSettings, chores: Sequence[Chore]) -> Seq
 
 def _list_chores(upkeep: Upkeep) -> list[Chore]:
     pipeline = upkeep.pipeline
-    merged = {name: pipeline.lake.table(name) for name in pipeline.lake_tables}
+    merged = {name: pipeline.lake.table(name) for name in _looked_at(upkeep)}
     return [
         *(
             Chore(name, _urgency_of_merged(upkeep, table), partial(_maintain_merged, name))
@@ -157,6 +161,24 @@ def _list_chores(upkeep: Upkeep) -> list[Chore]:
         ),
         # Seldom written, they are never due.
         *(Chore(name, 0, partial(_clean_seldom, name)) for name in (SELDOM if upkeep.is_thorough else ())),
+    ]
+
+
+def _looked_at(upkeep: Upkeep) -> Sequence[str]:
+    """Return the tables and histories that may be due: those that the cycle changed, and some by turns.
+
+    Of a table that no cycle changes, snapshots get old enough to expire, which can wait for its turn.
+    """
+    tables, log = upkeep.pipeline.lake_tables, upkeep.pipeline.lake.system_table(LOG)
+    turns = ceil(len(tables) / MOST_LOOKED_AT)
+    if upkeep.is_thorough or turns <= 1:
+        return tuple(tables)
+    cycle = read_mark(log).cycle
+    changed = tables_changed_after(log, cycle - 1) or ()
+    return [
+        name
+        for number, (name, source_table) in enumerate(tables.items())
+        if source_table in changed or (number - cycle) % turns == 0
     ]
 
 
@@ -207,6 +229,7 @@ def _cycles_since(table: Table, counts: Callable[[Snapshot], bool] = lambda _: T
 
 def _maintain_merged(table: str, upkeep: Upkeep) -> MaintenanceOutcome:
     pipeline, spark, settings = upkeep.pipeline, upkeep.spark, upkeep.pipeline.settings.maintenance
+    pipeline.level_tables.forget(table)
     minor = compact_small_files(spark, _spark_name(pipeline, table), settings.small_file_bytes)
     _compare_rows(pipeline, table)
     major = _compact_deleted(pipeline, spark, table, thorough=upkeep.is_thorough)
