@@ -1,4 +1,4 @@
-"""Feeds of the load benchmark: the same rows as records of a change stream, and as events of other sources."""
+"""Feeds of the load benchmark: rows as records of a change stream, and as events of the other sources."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -30,6 +30,7 @@ from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.progress import as_step
+from cdc_platform.model.base.turns import choose_by_turns
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 from cdc_platform.pipeline.publishing.expire import (
@@ -76,7 +77,7 @@ class MaintenanceOutcome:
 NOTHING_MAINTAINED: Final = MaintenanceOutcome()
 
 MOST_LOOKED_AT: Final = 50
-"""Besides the tables that a cycle has changed, about so many are looked at after it, by turns."""
+"""Besides the tables that a cycle has changed, at most so many are looked at after it, by turns."""
 
 
 @dataclass(frozen=True)
@@ -170,16 +171,13 @@ def _looked_at(upkeep: Upkeep) -> Sequence[str]:
     Of a table that no cycle changes, snapshots get old enough to expire, which can wait for its turn.
     """
     tables, log = upkeep.pipeline.lake_tables, upkeep.pipeline.lake.system_table(LOG)
-    turns = ceil(len(tables) / MOST_LOOKED_AT)
-    if upkeep.is_thorough or turns <= 1:
+    if upkeep.is_thorough:
         return tuple(tables)
     cycle = read_mark(log).cycle
     changed = tables_changed_after(log, cycle - 1) or ()
-    return [
-        name
-        for number, (name, source_table) in enumerate(tables.items())
-        if source_table in changed or (number - cycle) % turns == 0
-    ]
+    in_turn = choose_by_turns(tuple(tables), MOST_LOOKED_AT, cycle)
+    of_cycle = (name for name, source_table in tables.items() if source_table in changed)
+    return tuple(dict.fromkeys((*of_cycle, *in_turn)))
 
 
 def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
