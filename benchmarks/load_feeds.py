@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -24,6 +25,8 @@ from cdc_platform_tests.support.pipelines import START, FakeSource, data_change,
 
 SECOND: Final = 1_000_000
 KEY: Final = "id"
+NUMBER: Final = "n"
+"""Begins the names of columns of whole numbers; all others are texts."""
 
 
 class Row(NamedTuple):
@@ -96,7 +99,18 @@ class SpannerFeed:
 
 
 def _schema(name: str, columns: Iterable[str]) -> TableSchema:
-    return table(name, {KEY: "INT64"}, dict.fromkeys(columns, "STRING(MAX)"))
+    types = {column: "INT64" if _is_number(column) else "STRING(MAX)" for column in columns}
+    return table(name, {KEY: "INT64"}, types)
+
+
+def _is_number(column: str) -> bool:
+    return column.startswith(NUMBER)
+
+
+def _payload(row: Row) -> dict[str, int | str]:
+    return {KEY: row.key} | {
+        name: int(value) if _is_number(name) else value for name, value in row.values.items()
+    }
 
 
 class _Files:
@@ -115,10 +129,10 @@ class _Files:
 
 
 class DatastreamFeed:
-    """Events of MySQL, of all tables in one object."""
+    """Events of MySQL; each table has an object of its own."""
 
     def __init__(self, settings: PipelineSettings, folder: Path) -> None:
-        self.pipeline, self._files = open_pipeline(settings), _Files(folder / "bank_all/2026/09/21/00/00")
+        self.pipeline, self._folder, self._files = open_pipeline(settings), folder, dict[str, _Files]()
 
     @staticmethod
     def source(folder: Path) -> DatastreamSettings:
@@ -126,16 +140,18 @@ class DatastreamFeed:
         return DatastreamSettings(str(folder), table_name="{table}")
 
     def send(self, rows: Sequence[Row]) -> None:
-        """Write a file."""
-        self._files.write(rows, self._event)
+        """Write a file for each table."""
+        for name, of_table in groupby(sorted(rows, key=lambda row: row.table), key=lambda row: row.table):
+            folder = self._folder / f"bank_{name}/2026/09/21/00/00"
+            self._files.setdefault(name, _Files(folder)).write(list(of_table), self._event)
 
     def _event(self, number: int, row: Row) -> Mapping[str, Any]:
         change, moment = "INSERT" if row.is_new else "UPDATE-INSERT", to_rfc3339(START + number * 1000)
         return {
-            "uuid": f"{number:032x}",
+            "uuid": f"{row.table}-{number:032x}",
             "read_timestamp": moment,
             "source_timestamp": moment,
-            "object": "bank_all",
+            "object": f"bank_{row.table}",
             "read_method": "mysql-cdc-binlog",
             "stream_name": "projects/1/locations/here/streams/bank",
             "schema_key": "b" * 40,
@@ -149,7 +165,7 @@ class DatastreamFeed:
                 "change_type": change,
                 "is_deleted": False,
             },
-            "payload": {KEY: row.key, **row.values},
+            "payload": _payload(row),
         }
 
 
@@ -186,7 +202,7 @@ class DebeziumFeed:
         value = {
             "op": "c" if row.is_new else "u",
             "before": None,
-            "after": {KEY: row.key, **row.values},
+            "after": _payload(row),
             "source": source,
         }
         return {"topic": f"bench.public.{row.table}", "key": {KEY: row.key}, "value": value}
