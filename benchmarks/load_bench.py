@@ -29,7 +29,7 @@ class Bench:
 
     def scaled(self, number: int) -> int:
         """Return a size, scaled."""
-        return max(1, round(number * self.options.scale))
+        return max(1, round(number * float(self.options.scale)))
 
     def open(self, kind: str, name: str, tables: Mapping[str, Sequence[str]]) -> "Loaded":
         """Return an empty source with a pipeline that reads it."""

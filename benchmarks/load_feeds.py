@@ -25,7 +25,7 @@ from cdc_platform_tests.support.pipelines import START, FakeSource, data_change,
 
 SECOND: Final = 1_000_000
 KEY: Final = "id"
-NUMBER: Final = "n"
+NUMBER: Final = "number_"
 """Begins the names of columns of whole numbers; all others are texts."""
 
 
@@ -225,7 +225,7 @@ def open_feed(
     if kind == "spanner":
         stream = SpannerSettings("project", "instance", "database", "stream")
         return SpannerFeed(PipelineSettings(name, stream, lake, initial_copy=False), tables)
-    feed = {"datastream": DatastreamFeed, "debezium": DebeziumFeed}[kind]
+    feed: type[DatastreamFeed | DebeziumFeed] = DatastreamFeed if kind == "datastream" else DebeziumFeed
     return feed(PipelineSettings(name, feed.source(folder), lake), folder)
 
 

@@ -10,12 +10,14 @@ from typing import Any, Final, cast
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from benchmarks.harness import must_equal
 from benchmarks.load_bench import Bench
 from benchmarks.partitions import START, long_lineage
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.control import save_lineage
+from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.cycle import run_cycle
@@ -29,7 +31,6 @@ from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.sources.debezium.written_events import settings_with
 from cdc_platform_tests.support.debezium.connector import Connector
 from cdc_platform_tests.support.pipelines import (
-    FakeDataSource,
     FakeSource,
     data_change,
     raw_table,
@@ -44,13 +45,17 @@ SECOND: Final = 1_000_000
 TABLE: Final = table("items", {"id": "INT64"}, {"n": "INT64", "note": "STRING(MAX)"})
 
 
-class TransactionDataSource(FakeDataSource):
+class TransactionDataSource(DataSource):
     """Records of one transaction, made where they are read."""
 
     @classmethod
     def name(cls) -> str:
         """Return the name of the format."""
         return "generated_transaction"
+
+    def schema(self) -> Any:
+        """Return the columns of `raw_change_records`."""
+        return from_arrow_schema(RAW_CHANGE_RECORDS)
 
     def reader(self, schema: Any) -> "TransactionReader":  # noqa: ARG002  Spark passes it
         """Return the reader."""
@@ -99,7 +104,7 @@ class TransactionSource(FakeSource):
 
     changes: int = 0
 
-    def read_locally(self, cycle: int, plan: ReadPlan, most_s: float) -> None:  # type: ignore[override]
+    def read_locally(self, cycle: int, plan: ReadPlan, most_s: float) -> None:
         """Leave all reading to Spark."""
 
     def spark_format(self) -> type[DataSource]:

@@ -7,7 +7,6 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.expressions import BooleanExpression, In
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, CutNotFound
@@ -70,7 +69,7 @@ def _publications(table: Table, row_filter: str) -> list[tuple[int, int]]:
 
 def find_cuts(lake: Lake, numbers: Collection[int]) -> tuple[Cut, ...]:
     """Return the cuts of some numbers that there are, oldest first."""
-    return _scan(lake.system_table(CUT), In("cut", set(numbers))) if numbers else ()
+    return _scan(lake.system_table(CUT), f"cut in ({', '.join(map(str, numbers))})") if numbers else ()
 
 
 def cuts_since(lake: Lake, cycle: int) -> tuple[Cut, ...]:
@@ -93,7 +92,7 @@ def cycle_published_by(lake: Lake, micros: int) -> int | None:
 
 
 @understanding(CUT)
-def _scan(table: Table, row_filter: str | BooleanExpression) -> tuple[Cut, ...]:
+def _scan(table: Table, row_filter: str) -> tuple[Cut, ...]:
     rows = table.scan(row_filter=row_filter).to_arrow().to_pylist()
     cuts = (
         Cut(

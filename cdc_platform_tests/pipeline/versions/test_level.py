@@ -75,7 +75,7 @@ def loaded_tables(pipeline: Pipeline) -> Iterator[list[str]]:
     try:
         yield names
     finally:
-        del catalog.load_table  # type: ignore[method-assign]  # that of its class is back
+        del catalog.load_table  # that of its class is back
 
 
 def test_a_cycle_loads_no_table_that_nothing_changes(
