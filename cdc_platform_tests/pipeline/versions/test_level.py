@@ -5,6 +5,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.stream.records import ModType
@@ -67,11 +70,11 @@ def loaded_tables(pipeline: Pipeline) -> Iterator[list[str]]:
     catalog, names = pipeline.lake.catalog, list[str]()
     load = catalog.load_table
 
-    def note(identifier: str) -> object:
-        names.append(identifier.rpartition(".")[2])
+    def note(identifier: str | Identifier) -> Table:
+        names.append(Catalog.table_name_from(identifier))
         return load(identifier)
 
-    catalog.load_table = note  # type: ignore[method-assign, assignment]  # it still loads
+    catalog.load_table = note  # type: ignore[method-assign]  # it still loads
     try:
         yield names
     finally:
