@@ -133,15 +133,13 @@ def type_changes(
         *([F.unix_micros("commit_timestamp").alias("committed")] if table.is_evolving else []),
     )
     parsed = parsed.withColumns({"k": _parsed("k", KEY_TEXT, table), "v": _parsed("v", "new_values", table)})
-    flags = [_is_named(column).alias(named(column.name)) for column in table.value_columns]
-    return parsed.select(
-        KIND,
-        ORDINAL,
-        *further,
-        *origin,
-        *(F.expr(_value(table, column)).alias(column.name) for column in table.key_columns),
-        *(F.expr(_value(table, column)).alias(column.name) for column in table.value_columns),
-        *(flags if has_partial_updates else []),
+    # As texts: each expression that is built here costs a few calls of Spark's JVM, for each of many columns.
+    values = {column.name: _value(table, column) for column in (*table.key_columns, *table.value_columns)}
+    if has_partial_updates:
+        values |= {named(column.name): _is_named(column) for column in table.value_columns}
+    return parsed.selectExpr(
+        *map(quote_spark, (KIND, ORDINAL, *further, *origin)),
+        *(f"{sql} AS {quote_spark(name)}" for name, sql in values.items()),
     )
 
 
@@ -242,13 +240,13 @@ def _names(words: LogWords) -> Column:
     return F.when(~F.col("is_whole_row"), keys)
 
 
-def _is_named(column: SourceColumn) -> Column:
-    names = F.col("names").isNull() | F.array_contains("names", column.source_name)
+def _is_named(column: SourceColumn) -> str:
+    names = f"(names IS NULL OR array_contains(names, {quote_text(column.source_name)}))"
     if column.life is None:
         return names
     # A row that begins or ends has no value of what it does not know; any other keeps what it has.
-    is_row_event = F.col(KIND) != F.lit(ChangeKind.UPDATE.value)
-    return is_row_event | (names & F.expr(_within(column, with_former=True)))
+    is_row_event = f"{KIND} <> '{ChangeKind.UPDATE.value}'"
+    return f"({is_row_event} OR {names} AND {_within(column, with_former=True)})"
 
 
 def _cast(table: TableSchema, column: SourceColumn) -> str:
