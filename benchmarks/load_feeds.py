@@ -176,9 +176,13 @@ class DebeziumFeed:
         self.pipeline, self._files = open_pipeline(settings), _Files(folder)
 
     @staticmethod
-    def source(folder: Path) -> DebeziumSettings:
-        """Return the settings of a source over a folder."""
-        return DebeziumSettings(FilesInput(str(folder)), table_name="{table}")
+    def source(folder: Path, tables: Mapping[str, Iterable[str]]) -> DebeziumSettings:
+        """Return the settings of a source over a folder, with the types of the tables' columns."""
+        types = {
+            name: {KEY: "bigint"} | {column: "bigint" if _is_number(column) else "text" for column in columns}
+            for name, columns in tables.items()
+        }
+        return DebeziumSettings(FilesInput(str(folder)), table_name="{table}", columns=types)
 
     def send(self, rows: Sequence[Row]) -> None:
         """Write a file."""
@@ -218,15 +222,16 @@ def open_feed(
         name: the pipeline's name, which no other has.
         lake: where it writes.
         work: folder of the files.
-        tables: columns outside the key by table; files tell theirs themselves.
+        tables: columns outside the key by table; Datastream's files tell theirs themselves.
     """
     folder = work / name
     folder.mkdir(parents=True)
     if kind == "spanner":
         stream = SpannerSettings("project", "instance", "database", "stream")
         return SpannerFeed(PipelineSettings(name, stream, lake, initial_copy=False), tables)
-    feed: type[DatastreamFeed | DebeziumFeed] = DatastreamFeed if kind == "datastream" else DebeziumFeed
-    return feed(PipelineSettings(name, feed.source(folder), lake), folder)
+    if kind == "datastream":
+        return DatastreamFeed(PipelineSettings(name, DatastreamFeed.source(folder), lake), folder)
+    return DebeziumFeed(PipelineSettings(name, DebeziumFeed.source(folder, tables), lake), folder)
 
 
 KINDS: Final = ("spanner", "datastream", "debezium")
