@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
@@ -19,7 +19,6 @@ from cdc_platform.sources.datastream.settings.datastream_settings import Datastr
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
-from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.pipelines import START, FakeSource, data_change, window_row
 
@@ -67,7 +66,7 @@ class SpannerFeed:
     """Records of a change stream, each of one row; all rows that are sent at a time are one transaction."""
 
     def __init__(self, settings: PipelineSettings, tables: Mapping[str, Iterable[str]]) -> None:
-        schemas = {name: _schema(name, columns) for name, columns in tables.items()}
+        schemas = {name: schema_of(name, columns) for name, columns in tables.items()}
         self.source = _SentSource(tuple(schemas.values()), START, START + SECOND)
         self.pipeline = Pipeline(
             settings, Lake(settings.lake, settings.name), cast("SpannerSource", self.source)
@@ -80,7 +79,7 @@ class SpannerFeed:
         at_micros = self.source.now_micros - 1
         for row in rows:
             if not row.values.keys() <= {column.name for column in self._schemas[row.table].columns}:
-                self._schemas[row.table] = _schema(row.table, row.values)
+                self._schemas[row.table] = schema_of(row.table, row.values)
         self.source.schemas = tuple(self._schemas.values())
         self.source.rows = [
             data_change(
@@ -98,9 +97,14 @@ class SpannerFeed:
         ]
 
 
-def _schema(name: str, columns: Iterable[str]) -> TableSchema:
-    types = {column: "INT64" if _is_number(column) else "STRING(MAX)" for column in columns}
-    return table(name, {KEY: "INT64"}, types)
+def schema_of(name: str, columns: Iterable[str]) -> TableSchema:
+    """Return a table of a change stream."""
+    types = {column: "INT64" if _is_number(column) else "STRING" for column in columns}
+    listed = enumerate(({KEY: "INT64"} | types).items(), start=1)
+    return TableSchema(
+        name,
+        tuple(Column(column, ColumnType(code), column == KEY, place) for place, (column, code) in listed),
+    )
 
 
 def _is_number(column: str) -> bool:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -14,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from benchmarks.harness import must_equal
 from benchmarks.load_bench import Bench
+from benchmarks.load_feeds import schema_of
 from benchmarks.partitions import START, long_lineage
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.control import save_lineage
@@ -27,8 +27,6 @@ from cdc_platform.printing.progress_display import show_progress
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
-from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.sources.debezium.written_events import settings_with
 from cdc_platform_tests.support.debezium.connector import Connector
 from cdc_platform_tests.support.pipelines import (
     FakeSource,
@@ -42,7 +40,8 @@ MODS_A_RECORD: Final = 10
 RECORDS_A_BATCH: Final = 1_000
 LINES_A_FILE: Final = 50_000
 SECOND: Final = 1_000_000
-TABLE: Final = table("items", {"id": "INT64"}, {"n": "INT64", "note": "STRING(MAX)"})
+TABLE: Final = schema_of("items", ("number_", "note"))
+TYPES: Final = {"id": "bigint", "number_": "bigint", "note": "text"}
 
 
 class TransactionDataSource(DataSource):
@@ -87,7 +86,7 @@ class TransactionReader(DataSourceReader):
         return data_change(
             TABLE.name,
             ModType.INSERT,
-            *[({"id": str(key)}, {"n": str(key), "note": f"row {key}"}) for key in keys],
+            *[({"id": str(key)}, {"number_": str(key), "note": f"row {key}"}) for key in keys],
             at_micros=window.end_inclusive_micros,
             transaction="huge",
             sequence=number,
@@ -121,20 +120,19 @@ def run_transaction(bench: Bench) -> None:
     """Publish one transaction of a million changes in one cut."""
     changes = bench.scaled(1_000_000)
     makers = {"spanner": _stream, "debezium": _events}
-    for kind in bench.options.sources:
-        with suppress(KeyError):
-            _publish(
-                bench, f"{kind}, a transaction of {changes:,} changes", makers[kind](bench, changes), changes
-            )
+    for kind in makers.keys() & {*bench.options.sources}:
+        _publish(
+            bench, f"{kind}, a transaction of {changes:,} changes", makers[kind](bench, changes), changes
+        )
 
 
 def _publish(bench: Bench, what: str, pipeline: Pipeline, changes: int) -> None:
     bench.meter.begin()
-    cuts = 0
     with show_progress(pipeline.progress):
-        while cuts == 0:
+        outcome = run_cycle(pipeline, bench.spark)
+        while not outcome.order.changes and outcome.read.committed:
             outcome = run_cycle(pipeline, bench.spark)
-            cuts = outcome.cut.cut if outcome.cut is not None and outcome.order.changes else 0
+    print(f"  {what}: {dict(outcome.seconds)}", flush=True)
     bench.meter.end(what)
     bench.note(what)
     must_equal((changes, 1), (outcome.order.changes, outcome.order.transactions), what)
@@ -144,7 +142,7 @@ def _publish(bench: Bench, what: str, pipeline: Pipeline, changes: int) -> None:
 def _summary(spark: SparkSession, pipeline: Pipeline) -> tuple[int, int, int]:
     """Return the rows of the table, those of them that are right, and the sum of their keys."""
     target = pipeline.lake.spark_table(pipeline.tables[0].name)
-    right = "count_if(n = id and note = concat('row ', id))"
+    right = "count_if(number_ = id and note = concat('row ', id))"
     row = spark.sql(f"SELECT count(distinct id), {right}, sum(cast(id as bigint)) FROM {target}").collect()[0]
     return row[0], row[1], row[2]
 
@@ -153,7 +151,7 @@ def _stream(bench: Bench, changes: int) -> Pipeline:
     stream = SpannerSettings("project", "instance", "database", "stream")
     settings = PipelineSettings("transaction_spanner", stream, bench.lake, initial_copy=False)
     lineage = long_lineage(0, PARTITIONS)
-    source = TransactionSource((TABLE,), START, START + SECOND, changes=changes)
+    source = TransactionSource((TABLE,), START, START + 2 * SECOND, changes=changes)
     pipeline = Pipeline(settings, Lake(bench.lake, settings.name), cast("SpannerSource", source))
     save_lineage(pipeline.lake, replace(lineage, cycle=0))
     return pipeline
@@ -165,16 +163,17 @@ def _events(bench: Bench, changes: int) -> Pipeline:
     connector, files = Connector(), 0
     connector.begin()
     for key in range(changes):
-        connector.insert(key, key, note=f"row {key}")
+        connector.insert(key, number_=key, note=f"row {key}")
         if len(connector.lines) >= LINES_A_FILE:
             files = _flush(connector, folder, files)
     connector.end()
     _flush(connector, folder, files)
-    source: DebeziumSettings = settings_with(input=FilesInput(str(folder)), has_transaction_topic=True)
+    columns = {"public.orders": TYPES | {"n": "integer"}}
+    source = DebeziumSettings(FilesInput(str(folder)), columns=columns, has_transaction_topic=True)
     return open_pipeline(PipelineSettings("transaction_debezium", source, bench.lake))
 
 
 def _flush(connector: Connector, folder: Path, files: int) -> int:
-    (folder / f"{files:06}.jsonl").write_text("".join(connector.lines), encoding="utf-8")
+    (folder / f"{files:06}.jsonl").write_text("\n".join([*connector.lines, ""]), encoding="utf-8")
     connector.lines.clear()
     return files + 1

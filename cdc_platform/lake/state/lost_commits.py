@@ -8,7 +8,7 @@ go when `JdbcTableOperations` looks whether its commit was made before it report
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -59,8 +59,7 @@ def take_back_lost(lake: Lake) -> tuple[str, ...]:
     Raises:
         CommitConflict: another run has changed such a table at the same time.
     """
-    cut = newest_cut(lake)
-    published = frozenset(cut.tables.values()) if cut is not None else frozenset()
+    published = _published(lake)
     lost = [
         (table, branch, snapshot)
         for name, table in _tables(lake).items()
@@ -80,6 +79,15 @@ def take_back_lost(lake: Lake) -> tuple[str, ...]:
             branch,
         )
     return tuple(dict.fromkeys(".".join(table.name()) for table, _, _ in lost))
+
+
+def _published(lake: Lake) -> Collection[int]:
+    """Return the snapshots that the newest cut names; none where its own files are missing."""
+    try:
+        cut = newest_cut(lake)
+    except LakeDamaged:
+        return ()
+    return frozenset(cut.tables.values()) if cut is not None else ()
 
 
 def _tables(lake: Lake) -> Mapping[str, Table]:
