@@ -153,8 +153,13 @@ class _Run:
 
     def copy(self, chunk_batch: Sequence[CopyProgress]) -> None:
         """Copy the next chunks of some tables, each by a Spark job of its own."""
+        try:
+            ready = [self._prepare(progress) for progress in chunk_batch]
+        except CdcError as error:
+            self.failure = error
+            return
         with ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool:
-            results = list(pool.map(self._try_copy, chunk_batch))
+            results = list(pool.map(self._try_copy, ready))
         for result in results:
             if isinstance(result, CopyProgress):
                 self.copies[result.plan.table] = result
@@ -164,7 +169,9 @@ class _Run:
     def _try_copy(self, progress: CopyProgress) -> CopyProgress | CdcError:
         try:
             try:
-                return copy_chunks(self.pipeline, self.spark, self._prepare(progress))
+                # Another run may have completed it meanwhile.
+                is_complete = progress.is_complete
+                return progress if is_complete else copy_chunks(self.pipeline, self.spark, progress)
             except CopyExpired as error:
                 if progress.plan.table in self._restarted:
                     raise
@@ -178,13 +185,15 @@ class _Run:
         if plan.table in self._prepared:
             return progress
         self._prepared.add(plan.table)
+        return self._open(plan)
+
+    def _open(self, plan: CopyPlan) -> CopyProgress:
         return load_copy_progress(prepare_target(self.pipeline, self.spark, plan), plan)
 
     def _restart(self, progress: CopyProgress, error: CopyExpired) -> CopyProgress:
         """Plan a copy again at the source's present; once a step, so that what fails for good shows."""
         table = progress.plan.table
         self._restarted.add(table)
-        self._prepared.discard(table)
         planned = _make_plans(self.pipeline, [table], {table: progress.plan})
         if not planned.plans:
             raise planned.failure or error
@@ -192,7 +201,7 @@ class _Run:
             f"The copy of `{table}` starts over after {len(progress.done)} of "
             f"{len(progress.plan.chunks)} chunks. {error}"
         )
-        return _open_copy(self.pipeline, self.spark, planned.plans[0])
+        return self._open(planned.plans[0])
 
 
 @dataclass(frozen=True)

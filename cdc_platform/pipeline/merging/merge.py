@@ -1,7 +1,6 @@
 """The third step of a cycle: each table is brought up to the log, on its branch."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -26,7 +25,7 @@ from cdc_platform.pipeline.merging.soft_delete import (
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.evolve import known_through
 from cdc_platform.pipeline.schema.table_ddl import ensure_table
-from cdc_platform.pipeline.versions.attempts import PARALLEL_TABLES, run_attempts
+from cdc_platform.pipeline.versions.attempts import run_attempts
 from cdc_platform.pipeline.versions.branch import (
     FELL_BACK,
     Attempt,
@@ -70,15 +69,12 @@ def merge_tables(
 ) -> tuple[MergeOutcome, ...]:
     """Bring tables up to the log, several at a time; see `merge_table`."""
     level, cycle = find_level(pipeline), read_mark(pipeline.lake.system_table(LOG)).cycle
-
-    def plan(schema: TableSchema) -> Build | MergeOutcome:
-        if schema.name in level:
-            return MergeOutcome(schema.name, cycle)
-        return _plan(pipeline, spark, pipeline.stored(schema.name))
-
-    # A new table is made while it is planned, which takes as long as it takes to fill it.
-    with ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool:
-        planned = list(pool.map(plan, schemas))
+    planned = [
+        MergeOutcome(schema.name, cycle)
+        if schema.name in level
+        else _plan(pipeline, spark, pipeline.stored(schema.name))
+        for schema in schemas
+    ]
     builds = [build for build in planned if isinstance(build, Build)]
     built = {outcome.table: outcome for outcome in run_builds(pipeline, spark, builds)}
     return tuple(built[plan.schema.name] if isinstance(plan, Build) else plan for plan in planned)

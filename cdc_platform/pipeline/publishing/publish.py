@@ -1,7 +1,6 @@
 """The last step of a cycle: a cut names one snapshot of every table, then `main` moves there."""
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -14,7 +13,6 @@ from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.progress import as_step
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.versions.attempts import PARALLEL_TABLES
 from cdc_platform.pipeline.versions.branch import contains, finished_head, load_table
 from cdc_platform.pipeline.versions.handover import find_handover
 from cdc_platform.pipeline.versions.level import find_level
@@ -96,13 +94,11 @@ def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None
 
 
 def _move_mains(pipeline: Pipeline, spark: SparkSession, cut: Cut) -> None:
-    def move(name: str) -> None:
+    for name, snapshot_id in cut.tables.items():
+        if pipeline.level_tables.has_main(name, snapshot_id):
+            continue
         # Compaction may have built upon the cut's snapshot since: then `main` is where it belongs.
-        if not contains(load_table(pipeline, name), cut.tables[name]):
+        if not contains(load_table(pipeline, name), snapshot_id):
             table = f"{pipeline.name}.{lake_table_name(name)}"
-            spark.sql(f"CALL {CATALOG}.system.set_current_snapshot('{table}', {cut.tables[name]})")
-        pipeline.level_tables.note_main(name, cut.tables[name])
-
-    moved = [name for name in cut.tables if not pipeline.level_tables.has_main(name, cut.tables[name])]
-    with ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool:
-        list(pool.map(move, moved))
+            spark.sql(f"CALL {CATALOG}.system.set_current_snapshot('{table}', {snapshot_id})")
+        pipeline.level_tables.note_main(name, snapshot_id)
