@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
@@ -44,6 +45,8 @@ SHOWN_PARTITIONS: Final = 200
 """Most partitions that the table of the lineage shows: the newest ones."""
 DRAWN_PARTITIONS: Final = 60
 """The same of its picture."""
+SHOWN_TABLES: Final = 200
+"""Most tables that a cut shows; the lake's table `cuts` has all of them."""
 
 
 def visible(metadata: Metadata) -> Metadata:
@@ -307,9 +310,10 @@ def describe_cut(cut: Cut | None, capabilities: SourceCapabilities) -> Metadata:
         "Tables": dg.MetadataValue.table(
             [
                 dg.TableRecord({"table": name, "snapshot_id": str(snapshot)})
-                for name, snapshot in cut.tables.items()
+                for name, snapshot in islice(cut.tables.items(), SHOWN_TABLES)
             ]
         ),
+        **({"Tables in the cut": len(cut.tables)} if len(cut.tables) > SHOWN_TABLES else {}),
     }
 
 

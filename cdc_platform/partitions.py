@@ -30,11 +30,12 @@ def compare_keys(instance: dg.DagsterInstance, pipeline: str, lineage: Lineage) 
     """Return which keys Dagster lacks, and which ones it has too many."""
     name = change_stream_partitions(pipeline).name
     keys_before = tuple(instance.get_dynamic_partitions(str(name)))
-    live_keys = tuple(partition.key for partition in live(lineage))
+    # Dictionaries keep the order, and a key is found in them at once: there may be thousands.
+    known, live_keys = dict.fromkeys(keys_before), dict.fromkeys(part.key for part in live(lineage))
     return KeyChanges(
-        unchanged=tuple(key for key in keys_before if key in live_keys),
-        added=tuple(key for key in live_keys if key not in keys_before),
-        retired=tuple(key for key in keys_before if key not in live_keys),
+        unchanged=tuple(key for key in known if key in live_keys),
+        added=tuple(key for key in live_keys if key not in known),
+        retired=tuple(key for key in known if key not in live_keys),
     )
 
 

@@ -30,6 +30,8 @@ from cdc_platform.visible import visible_text
 
 FRESHNESS_EVERY_S: Final = 60.0
 """Interval between freshness reports in a run."""
+RESULTS_A_REPORT: Final = 100
+"""Of more tables, the interval is longer by as much: Dagster keeps each result as an event."""
 
 
 class CutConfig(dg.Config):
@@ -74,7 +76,9 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         yield from judge(assets, running, Freshness.after_cycle(published, assets.capabilities))
         yield from run_full_checks(context, assets, run)
         if config.follow_s > 0:
-            yield from _follow(context, assets, run, _Following(config.follow_s, running))
+            yield from _follow(
+                context, assets, run, _Following(config.follow_s, running, len(assets.all_tables))
+            )
 
     return cut
 
@@ -103,10 +107,12 @@ class _Following:
 
     follow_s: float
     running: Running
+    results: int = 0
     reported_at: float = field(default_factory=time.monotonic)
 
     def is_freshness_due(self) -> bool:
-        is_due = time.monotonic() - self.reported_at >= FRESHNESS_EVERY_S
+        every_s = FRESHNESS_EVERY_S * max(1.0, self.results / RESULTS_A_REPORT)
+        is_due = time.monotonic() - self.reported_at >= every_s
         if is_due:
             self.reported_at = time.monotonic()
         return is_due

@@ -1,6 +1,7 @@
 """A whole cycle as materialisations: what a run logs for each cycle after its first one."""
 
 from collections.abc import Iterator
+from typing import Final
 
 import dagster as dg
 
@@ -9,10 +10,14 @@ from cdc_platform.assets.data_versions import DataVersions, cut_version, table_v
 from cdc_platform.assets.tables import count_merged_rows
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import count_rows, head
+from cdc_platform.model.base.turns import choose_by_turns
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.pipeline.cycle import CycleOutcome
 from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+
+MOST_PARTITIONS: Final = 200
+"""Most partitions that a cycle is logged as a materialisation of; of more, each has its turn."""
 
 
 def cycle_events(
@@ -51,6 +56,6 @@ def _raw_events(
     versions: DataVersions, outcome: CycleOutcome, lineage: Lineage
 ) -> Iterator[dg.AssetMaterialization]:
     keys = {partition.token: partition.key for partition in lineage.partitions.values()}
-    for report in outcome.read.windows:
+    for report in choose_by_turns(outcome.read.windows, MOST_PARTITIONS, outcome.cycle):
         own = metadata.describe_window(report, outcome.read.clock_micros)
         yield versions.materialise(versions.assets.raw, own, partition=keys.get(report.token))

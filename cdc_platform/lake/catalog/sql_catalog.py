@@ -18,8 +18,8 @@ from sqlalchemy import bindparam, select
 from cdc_platform.lake.catalog.files import read_metadata_file
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
-TABLES_MAX: Final = 1024
-"""So many tables are kept in memory; beyond them, all are read again."""
+TABLES_MAX: Final = 4096
+"""So many tables are kept in memory; beyond them, the one that was read first is read again."""
 SHARED: Final = (
     *("snapshots", "snapshot_log", "metadata_log"),
     *("schemas", "partition_specs", "sort_orders"),
@@ -66,8 +66,9 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
         io = self._load_file_io(metadata.properties, location)
         table = Table(identifier, share_parts(metadata), location, io, self)
         with self._lock:
-            if len(self._known) >= TABLES_MAX:
-                self._known.clear()
+            self._known.pop(table.name(), None)
+            while len(self._known) >= TABLES_MAX:
+                del self._known[next(iter(self._known))]
             self._known[table.name()] = table
         return table
 

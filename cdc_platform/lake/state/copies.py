@@ -7,6 +7,7 @@ chunk and the note that it is done are one commit. The branch stays: with the lo
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -17,7 +18,15 @@ from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import COPIED, Lake
-from cdc_platform.lake.commits.commits import POSITION, ancestors_of, count_rows, head, position_of, read_fact
+from cdc_platform.lake.commits.commits import (
+    POSITION,
+    Version,
+    ancestors_of,
+    count_rows,
+    head,
+    position_of,
+    read_fact,
+)
 from cdc_platform.model.base.schemas import COPIES
 from cdc_platform.model.base.stored_texts import parse_stored, understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
@@ -150,10 +159,15 @@ def load_plans_between(lake: Lake, after_micros: int | None, until_micros: int) 
     }
 
 
-@understanding(COPIED)
 def _plans_of(table: Table) -> Mapping[str, CopyPlan]:
-    if table.current_snapshot() is None:
-        return {}
+    snapshot = head(table)
+    return _read_plans(Version(table.location(), snapshot.snapshot_id, table)) if snapshot else {}
+
+
+# A cycle asks for the plans once for each table that no cut has; those of a few pipelines are kept.
+@lru_cache(maxsize=4)
+@understanding(COPIED)
+def _read_plans(version: Version) -> Mapping[str, CopyPlan]:
     plans = [
         CopyPlan(
             table=row["table_name"],
@@ -163,7 +177,7 @@ def _plans_of(table: Table) -> Mapping[str, CopyPlan]:
             columns=row["columns"],
             chunks=tuple(row["chunks"]),
         )
-        for row in table.scan().to_arrow().to_pylist()
+        for row in version.table.scan(snapshot_id=version.snapshot_id).to_arrow().to_pylist()
     ]
     return {plan.table: plan for plan in sorted(plans, key=lambda plan: plan.number)}
 

@@ -1,6 +1,6 @@
 """Cuts: published, consistent points, one row each."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -44,6 +44,34 @@ def list_cuts(lake: Lake) -> tuple[Cut, ...]:
     return _scan(lake.system_table(CUT), "cut > 0")
 
 
+def cut_positions(lake: Lake) -> list[int]:
+    """Return the positions of all cuts, oldest first; their tables, most of what a cut is, stay unread."""
+    rows = lake.system_table(CUT).scan("cut > 0", selected_fields=("cut", "position")).to_arrow()
+    return [from_datetime(position) for position in rows.sort_by("cut")["position"].to_pylist()]
+
+
+def publications_since(lake: Lake, micros: int) -> list[tuple[int, int]]:
+    """Return number and publication of the cut that was the newest at a moment and of all later ones."""
+    table = lake.system_table(CUT)
+    newest = _newest(table)
+    if newest is None:
+        return []
+    later = _publications(table, f"published_at >= '{to_datetime(max(0, micros)).isoformat()}'")
+    first = later[0][0] - 1 if later else newest.cut
+    return [*_publications(table, f"cut = {first}"), *later]
+
+
+def _publications(table: Table, row_filter: str) -> list[tuple[int, int]]:
+    rows = table.scan(row_filter, selected_fields=("cut", "published_at")).to_arrow().sort_by("cut")
+    moments = map(from_datetime, rows["published_at"].to_pylist())
+    return list(zip(rows["cut"].to_pylist(), moments, strict=True))
+
+
+def find_cuts(lake: Lake, numbers: Collection[int]) -> tuple[Cut, ...]:
+    """Return the cuts of some numbers that there are, oldest first."""
+    return _scan(lake.system_table(CUT), f"cut in ({', '.join(map(str, numbers))})") if numbers else ()
+
+
 def cuts_since(lake: Lake, cycle: int) -> tuple[Cut, ...]:
     """Return the cuts that hold a cycle of the log, oldest first."""
     return _scan(lake.system_table(CUT), f"cycle >= {cycle}")
@@ -51,13 +79,8 @@ def cuts_since(lake: Lake, cycle: int) -> tuple[Cut, ...]:
 
 def cuts_since_moment(lake: Lake, micros: int) -> tuple[Cut, ...]:
     """Return the cut that was the newest at a moment, if there was one, and all later ones, oldest first."""
-    table = lake.system_table(CUT)
-    newest = _newest(table)
-    if newest is None:
-        return ()
-    later = _scan(table, f"published_at >= '{to_datetime(max(0, micros)).isoformat()}'")
-    first = later[0].cut - 1 if later else newest.cut
-    return (*_scan(table, f"cut = {first}"), *later)
+    published = publications_since(lake, micros)
+    return _scan(lake.system_table(CUT), f"cut >= {published[0][0]}") if published else ()
 
 
 def cycle_published_by(lake: Lake, micros: int) -> int | None:

@@ -86,12 +86,13 @@ class Step:
             self.done += count
 
     def counting(self, work: Callable[P, T]) -> Callable[P, T]:
-        """Return a function that does the same and counts that it has."""
+        """Return a function that does the same, and counts it unless it returns None: then it did nothing."""
 
         @wraps(work)
         def work_and_count(*arguments: P.args, **options: P.kwargs) -> T:
             result = work(*arguments, **options)
-            self.advance()
+            if result is not None:
+                self.advance()
             return result
 
         return work_and_count

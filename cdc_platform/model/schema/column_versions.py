@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import case_key
 from cdc_platform.model.schema.table_schema import Column, ColumnLife, ColumnType, TableSchema, spark_type
 
@@ -87,7 +88,12 @@ class ColumnHistory:
 
     def live(self, name: str) -> ColumnVersion | None:
         """Return the version of a column that the source has now, None when it has none."""
-        return next((version for version in self.live_versions if version.name == name), None)
+        return self._live_by_name.get(name)
+
+    @cached_value
+    def _live_by_name(self) -> Mapping[str, ColumnVersion]:
+        # Of a thousand columns each is looked up in every cycle.
+        return {version.name: version for version in reversed(self.live_versions)}
 
     def observed_since(self, name: str) -> int | None:
         """Return when a column came up, or got a type that no values were carried to; None: always there."""

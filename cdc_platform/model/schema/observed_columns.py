@@ -38,18 +38,6 @@ class ObservedColumns:
         return cls(micros, columns, is_whole, is_sure=is_whole)
 
 
-def keep_ends(ends: list[ObservedColumns], observation: ObservedColumns) -> None:
-    """Add the next observation of a table; of equal ones in a row the first and the last stay."""
-    if len(ends) > 1 and _is_alike(observation, ends[-1]) and _is_alike(observation, ends[-2]):
-        ends.pop()
-    ends.append(observation)
-
-
-def _is_alike(first: ObservedColumns, other: ObservedColumns) -> bool:
-    is_same = first.columns is other.columns or first.columns == other.columns
-    return is_same and (first.is_whole, first.is_sure) == (other.is_whole, other.is_sure)
-
-
 def parse_column_types(text: str | None) -> Mapping[str, ObservedColumn] | None:
     """Return what `column_types` of a record says; None where it does not say even the key."""
     try:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from cdc_platform.model.base.cached_values import cached_value
+
 ARRAY: Final = "ARRAY"
 MOST_DIMENSIONS: Final = 6
 """Of an array: PostgreSQL's most, and other sources have one."""
@@ -241,7 +243,7 @@ class TableSchema:
         """The columns outside the primary key, in the order of the table."""
         return tuple(column for column in self.columns if not column.is_primary_key)
 
-    @property
+    @cached_value
     def is_evolving(self) -> bool:
         """Whether some of the given changes lack columns, or have them under other types."""
         return any(column.life is not None for column in self.columns)

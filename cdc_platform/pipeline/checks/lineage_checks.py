@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import ancestors_of, head, position_of
 from cdc_platform.lake.state.control import load_lineage, load_stuck
-from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.lake.state.cuts import cut_positions
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.pipeline.checks.check_result import CheckResult, Scope
@@ -45,7 +45,7 @@ def check_watermark(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> 
         for snapshot in ancestors_of(log, head(log))
         if (position := position_of(snapshot)) is not None
     ]
-    positions = [cut.position_micros for cut in list_cuts(pipeline.lake)]
+    positions = cut_positions(pipeline.lake)
     back = sum(newer < older for newer, older in pairwise(history))
     back += sum(newer < older for older, newer in pairwise(positions))
     lineage = load_lineage(pipeline.lake)

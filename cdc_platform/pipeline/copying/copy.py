@@ -141,6 +141,7 @@ class _Run:
         self.copies = {progress.plan.table: progress for progress in copies}
         self.failure: CdcError | None = None
         self.notes: list[str] = []
+        self._prepared: set[str] = set()
         self._restarted: set[str] = set()
         if copies:
             make_known(spark, pipeline.copy_source.copy_format())
@@ -152,8 +153,13 @@ class _Run:
 
     def copy(self, chunk_batch: Sequence[CopyProgress]) -> None:
         """Copy the next chunks of some tables, each by a Spark job of its own."""
+        try:
+            ready = [self._prepare(progress) for progress in chunk_batch]
+        except CdcError as error:
+            self.failure = error
+            return
         with ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool:
-            results = list(pool.map(self._try_copy, chunk_batch))
+            results = list(pool.map(self._try_copy, ready))
         for result in results:
             if isinstance(result, CopyProgress):
                 self.copies[result.plan.table] = result
@@ -163,13 +169,26 @@ class _Run:
     def _try_copy(self, progress: CopyProgress) -> CopyProgress | CdcError:
         try:
             try:
-                return copy_chunks(self.pipeline, self.spark, progress)
+                # Another run may have completed it meanwhile.
+                is_complete = progress.is_complete
+                return progress if is_complete else copy_chunks(self.pipeline, self.spark, progress)
             except CopyExpired as error:
                 if progress.plan.table in self._restarted:
                     raise
                 return self._restart(progress, error)
         except CdcError as error:
             return error
+
+    def _prepare(self, progress: CopyProgress) -> CopyProgress:
+        """Make a table ready for its copy, once in each step, and return where the copy stands."""
+        plan = progress.plan
+        if plan.table in self._prepared:
+            return progress
+        self._prepared.add(plan.table)
+        return self._open(plan)
+
+    def _open(self, plan: CopyPlan) -> CopyProgress:
+        return load_copy_progress(prepare_target(self.pipeline, self.spark, plan), plan)
 
     def _restart(self, progress: CopyProgress, error: CopyExpired) -> CopyProgress:
         """Plan a copy again at the source's present; once a step, so that what fails for good shows."""
@@ -182,7 +201,7 @@ class _Run:
             f"The copy of `{table}` starts over after {len(progress.done)} of "
             f"{len(progress.plan.chunks)} chunks. {error}"
         )
-        return _open_copy(self.pipeline, self.spark, planned.plans[0])
+        return self._open(planned.plans[0])
 
 
 @dataclass(frozen=True)
@@ -264,10 +283,11 @@ def _refuse_passed(pipeline: Pipeline, position_micros: int) -> None:
 
 
 def _open_copy(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> CopyProgress:
-    """Return where a copy stands, whose table is ready to take it."""
+    """Return where a copy stands; the table of one that has all of its rows is there then, if it has none."""
     progress = load_copy_progress(pipeline.lake.table(plan.table), plan)
     reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
-    if progress.is_complete and reached is not None and reached >= plan.position_micros:
+    is_taken_over = progress.is_complete and reached is not None and reached >= plan.position_micros
+    if not progress.is_complete or is_taken_over:
         # The stream may have taken over, and the table be on its way with the log's columns.
         return progress
     return load_copy_progress(prepare_target(pipeline, spark, plan), plan)

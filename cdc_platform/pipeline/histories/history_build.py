@@ -9,7 +9,9 @@ from uuid import uuid4
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_platform.lake.commits.commits import BRANCH, has_at_most, number_of
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import BRANCH, has_at_most, number_of, read_mark
+from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.histories.history_plan import HistoryBuild, plan_history
 from cdc_platform.pipeline.histories.history_remake import forget_touched, remake_versions
@@ -28,6 +30,7 @@ from cdc_platform.pipeline.versions.branch import (
 )
 from cdc_platform.pipeline.versions.change_source import SINGLE_TASK_CHANGES, read_changes, read_span
 from cdc_platform.pipeline.versions.lake_frames import read_table
+from cdc_platform.pipeline.versions.level import find_level
 from cdc_platform.spark.frames.table_frames import cache_frame, cache_view, read_current
 from cdc_platform.spark.tables.net_changes import NetChangeStats, measure_net_changes
 from cdc_platform.spark.tables.row_versions import (
@@ -66,7 +69,13 @@ def extend_histories(
 
     In the outcome, `appended` counts new versions and `updated` those that ended.
     """
-    planned = [plan_history(pipeline, spark, schema) for schema in schemas]
+    level, cycle = find_level(pipeline), read_mark(pipeline.lake.system_table(LOG)).cycle
+    planned = [
+        MergeOutcome(history_name(schema.name), cycle)
+        if history_name(schema.name) in level
+        else plan_history(pipeline, spark, schema)
+        for schema in schemas
+    ]
     builds = [plan for plan in planned if isinstance(plan, HistoryBuild)]
     built = {outcome.table: outcome for outcome in run_history_builds(pipeline, spark, builds)}
     return tuple(built[plan.history] if isinstance(plan, HistoryBuild) else plan for plan in planned)
@@ -86,7 +95,7 @@ def run_history_builds(
             spark,
             jobs,
             believe=step.counting(partial(_extend, pipeline, spark)),
-            fall_back=partial(_extend_anyway, pipeline, spark),
+            fall_back=step.counting(partial(_extend_anyway, pipeline, spark)),
             is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
             in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),
         )

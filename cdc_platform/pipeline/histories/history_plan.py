@@ -25,6 +25,7 @@ from cdc_platform.pipeline.versions.branch import (
 )
 from cdc_platform.pipeline.versions.change_source import ChangeSource, find_beginning, trusts_inserts
 from cdc_platform.pipeline.versions.handover import find_handover, is_published
+from cdc_platform.pipeline.versions.level import note_level
 from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pending_span
 
 
@@ -68,6 +69,7 @@ def plan_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
     span = pending_span(pipeline, schema.name, applied_cycle(stored, history, cut))
     has_its_columns = base.schema_id == stored.metadata.current_schema_id
     if span.changes == 0 and has_its_columns and not begins:
+        note_level(pipeline, stored, history, schema.name, cut)
         return MergeOutcome(history, cycle)
     snapshot = finished_head(stored)
     if snapshot is not None and read_mark(stored, BRANCH).cycle == cycle:

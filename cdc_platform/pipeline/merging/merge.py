@@ -43,6 +43,7 @@ from cdc_platform.pipeline.versions.change_source import (
     whole_span,
 )
 from cdc_platform.pipeline.versions.handover import Handover, find_copy, find_handover
+from cdc_platform.pipeline.versions.level import find_level, note_level
 from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pending_span, span_after
 from cdc_platform.spark.tables.truncates import has_truncate
 
@@ -67,7 +68,13 @@ def merge_tables(
     pipeline: Pipeline, spark: SparkSession, schemas: Sequence[TableSchema]
 ) -> tuple[MergeOutcome, ...]:
     """Bring tables up to the log, several at a time; see `merge_table`."""
-    planned = [_plan(pipeline, spark, pipeline.stored(schema.name)) for schema in schemas]
+    level, cycle = find_level(pipeline), read_mark(pipeline.lake.system_table(LOG)).cycle
+    planned = [
+        MergeOutcome(schema.name, cycle)
+        if schema.name in level
+        else _plan(pipeline, spark, pipeline.stored(schema.name))
+        for schema in schemas
+    ]
     builds = [build for build in planned if isinstance(build, Build)]
     built = {outcome.table: outcome for outcome in run_builds(pipeline, spark, builds)}
     return tuple(built[plan.schema.name] if isinstance(plan, Build) else plan for plan in planned)
@@ -98,6 +105,7 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     # The first version of a copied table is built even where the log has nothing upon the copy.
     is_level = span.changes == 0 and has_its_columns and handover is None
     if span.until_inclusive == 0 or is_level:
+        note_level(pipeline, stored, table, table, cut)
         return MergeOutcome(table, span.until_inclusive)
     snapshot = finished_head(stored)
     if (
@@ -182,7 +190,7 @@ def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build])
             spark,
             jobs,
             believe=step.counting(partial(split_build, pipeline, spark)),
-            fall_back=partial(full_build, pipeline, spark),
+            fall_back=step.counting(partial(full_build, pipeline, spark)),
             is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
             in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),
         )

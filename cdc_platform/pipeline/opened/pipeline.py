@@ -3,7 +3,7 @@
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Final, cast
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import Lake
@@ -28,9 +28,16 @@ from cdc_platform.model.schema.table_options import (
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.lake_places import refused_tables
+from cdc_platform.pipeline.opened.level_tables import LevelTables
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.opened.source import ComparedSource, CopySource, EventSource, Source, StreamSource
 from cdc_platform.pipeline.opened.sources import open_source
+
+_KNOWN: Final = (
+    *("watched", "tables", "tables_by_name", "histories", "lake_tables"),
+    *("refused", "schema_history"),
+)
+"""Cached values that follow from what lake and source say of tables."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,8 @@ class Pipeline:
     """When this process opened it, by this machine's clock."""
     progress: Progress = field(default_factory=Progress, compare=False, repr=False)
     """The steps that this process takes now."""
+    level_tables: LevelTables = field(default_factory=LevelTables, init=False, compare=False, repr=False)
+    """Tables that this process need not look at again."""
 
     @property
     def capabilities(self) -> SourceCapabilities:
@@ -187,12 +196,12 @@ class Pipeline:
         has_history = table_options.history and LakeTable(table, is_history=True) not in self.refused
         return replace(table_options, history=has_history, keeps_order=not self.capabilities.comes_in_order)
 
-    @property
+    @cached_value
     def histories(self) -> tuple[TableSchema, ...]:
         """The source tables that keep a history."""
         return tuple(table for table in self.tables if self.options(table.name).history)
 
-    @property
+    @cached_value
     def lake_tables(self) -> Mapping[str, str]:
         """Tables and histories that a cut names, each with the source table whose changes fill it."""
         tables = {table.name: table.name for table in self.tables}
@@ -222,8 +231,13 @@ class Pipeline:
 
     def forget_tables(self) -> None:
         """Ask the lake and the source again when the tables are needed next."""
-        for name in ("watched", "tables", "refused", "schema_history"):
+        for name in _KNOWN:
             self.__dict__.pop(name, None)
+
+    @cached_value
+    def tables_by_name(self) -> Mapping[str, TableSchema]:
+        """The same tables as `tables`, by name."""
+        return {table.name: table for table in self.tables}
 
     def table(self, name: str) -> TableSchema:
         """Return the schema of one source table.
@@ -231,10 +245,10 @@ class Pipeline:
         Raises:
             SettingError: the pipeline does not materialise it.
         """
-        for table in self.tables:
-            if table.name == name:
-                return table
-        raise SettingError("tables", f"does not name {name!r}; it names {[t.name for t in self.tables]}")
+        table = self.tables_by_name.get(name)
+        if table is None:
+            raise SettingError("tables", f"does not name {name!r}; it names {[*self.tables_by_name]}")
+        return table
 
 
 def open_existing(settings: PipelineSettings) -> Pipeline:

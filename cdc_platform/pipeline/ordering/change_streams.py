@@ -40,7 +40,8 @@ class ChangeStreams:
         records = window.data_changes_of(raw)
         if window.late:
             records = records.unionByName(self._decoded_again(_judged_again(raw, window.late), window.late))
-        yield order_records(records, window.mark.next_ordinal, expected, self.pipeline.known_tables)
+        tables = window.tables_among(self.pipeline.known_tables)
+        yield order_records(records, window.mark.next_ordinal, expected, tables)
 
     def _decoded_again(self, records: DataFrame, late: Sequence[QuarantinedRecord]) -> DataFrame:
         """Return raw records of replayed transactions; a malformed one is decoded by this version."""

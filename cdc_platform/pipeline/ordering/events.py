@@ -74,7 +74,7 @@ class Events:
         fitting: Sequence[Shape] = ()
         if not capabilities.comes_in_order:
             records, fitting = self._with_refusals(records, window)
-        first, tables = window.mark.next_ordinal, self.pipeline.known_tables
+        first, tables = window.mark.next_ordinal, window.tables_among(self.pipeline.known_tables)
         yield order_events(records, first, expected, tables, capabilities, fitting)
         if has_addresses:
             call_waiting(self.pipeline, raw, window.data_changes_of(raw))

@@ -1,5 +1,6 @@
 """The window of raw records that one cycle brings into the change log."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
@@ -11,6 +12,7 @@ from cdc_platform.lake.commits.commits import Mark
 from cdc_platform.lake.commits.writes import CycleStep
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -46,6 +48,14 @@ class Window:
     def content(self) -> WindowContent:
         """What these records are, without those of `late`; needs no Spark."""
         return measure_content(self.raw, self.data_changes)
+
+    def tables_among(self, known: Iterable[TableSchema]) -> list[TableSchema]:
+        """Return those of the known tables that records of the window may change.
+
+        A late record need not say of which table it is.
+        """
+        names = {*self.content.tables, *(record.table for record in self.late)}
+        return [table for table in known if None in names or table.name in names]
 
     def data_changes_of(self, raw: DataFrame) -> DataFrame:
         """Return those of all raw records that `data_changes` selects."""

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE
 from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expendable
-from cdc_platform.lake.state.cuts import Cut, cuts_since_moment, cycle_published_by
+from cdc_platform.lake.state.cuts import Cut, cycle_published_by, find_cuts, publications_since
 from cdc_platform.model.stream.retention import kept_moments, most_kept
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import KEPT_SNAPSHOTS_MIN
@@ -110,11 +110,12 @@ def find_kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:
     """Return the cuts whose snapshots stay, oldest first."""
     settings = pipeline.settings.maintenance
     last_s = settings.keep_snapshots_s
-    cuts = cuts_since_moment(pipeline.lake, now_micros - int(last_s * 1_000_000))
+    published = publications_since(pipeline.lake, now_micros - int(last_s * 1_000_000))
     # A cut gets old when the next one takes its place: until then, readers are given it.
-    ends = [later.published_micros for later in cuts[1:]]
+    ends = [micros for _, micros in published[1:]]
     moments = kept_moments(ends, now_micros, settings.keep_every_cut_s, last_s)
-    return (*(cut for cut, end in zip(cuts, ends, strict=False) if end in moments), *cuts[-1:])
+    kept = {number for (number, _), end in zip(published, ends, strict=False) if end in moments}
+    return find_cuts(pipeline.lake, {*kept, *(number for number, _ in published[-1:])})
 
 
 def forget_deletion_markers(pipeline: Pipeline, spark: SparkSession, now_micros: int) -> None:

@@ -30,6 +30,7 @@ from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.progress import as_step
+from cdc_platform.model.base.turns import choose_by_turns
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 from cdc_platform.pipeline.publishing.expire import (
@@ -41,6 +42,7 @@ from cdc_platform.pipeline.publishing.expire import (
     forget_deletion_markers,
 )
 from cdc_platform.pipeline.versions.branch import load_table
+from cdc_platform.pipeline.versions.log_span import tables_changed_after
 
 ROLLING_TABLES: Final = (RAW, LOG, CUT)
 """The platform's own tables that grow by a few files each cycle."""
@@ -73,6 +75,9 @@ class MaintenanceOutcome:
 
 
 NOTHING_MAINTAINED: Final = MaintenanceOutcome()
+
+MOST_LOOKED_AT: Final = 50
+"""Besides the tables that a cycle has changed, at most so many are looked at after it, by turns."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,7 @@ def choose_chores(settings: MaintenanceSettings, chores: Sequence[Chore]) -> Seq
 
 def _list_chores(upkeep: Upkeep) -> list[Chore]:
     pipeline = upkeep.pipeline
-    merged = {name: pipeline.lake.table(name) for name in pipeline.lake_tables}
+    merged = {name: pipeline.lake.table(name) for name in _looked_at(upkeep)}
     return [
         *(
             Chore(name, _urgency_of_merged(upkeep, table), partial(_maintain_merged, name))
@@ -158,6 +163,21 @@ def _list_chores(upkeep: Upkeep) -> list[Chore]:
         # Seldom written, they are never due.
         *(Chore(name, 0, partial(_clean_seldom, name)) for name in (SELDOM if upkeep.is_thorough else ())),
     ]
+
+
+def _looked_at(upkeep: Upkeep) -> Sequence[str]:
+    """Return the tables and histories that may be due: those that the cycle changed, and some by turns.
+
+    Of a table that no cycle changes, snapshots get old enough to expire, which can wait for its turn.
+    """
+    tables, log = upkeep.pipeline.lake_tables, upkeep.pipeline.lake.system_table(LOG)
+    if upkeep.is_thorough:
+        return tuple(tables)
+    cycle = read_mark(log).cycle
+    changed = tables_changed_after(log, cycle - 1) or ()
+    in_turn = choose_by_turns(tuple(tables), MOST_LOOKED_AT, cycle)
+    of_cycle = (name for name, source_table in tables.items() if source_table in changed)
+    return tuple(dict.fromkeys((*of_cycle, *in_turn)))
 
 
 def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
@@ -207,6 +227,7 @@ def _cycles_since(table: Table, counts: Callable[[Snapshot], bool] = lambda _: T
 
 def _maintain_merged(table: str, upkeep: Upkeep) -> MaintenanceOutcome:
     pipeline, spark, settings = upkeep.pipeline, upkeep.spark, upkeep.pipeline.settings.maintenance
+    pipeline.level_tables.forget(table)
     minor = compact_small_files(spark, _spark_name(pipeline, table), settings.small_file_bytes)
     _compare_rows(pipeline, table)
     major = _compact_deleted(pipeline, spark, table, thorough=upkeep.is_thorough)

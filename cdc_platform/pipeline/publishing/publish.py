@@ -15,6 +15,7 @@ from cdc_platform.model.base.progress import as_step
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import contains, finished_head, load_table
 from cdc_platform.pipeline.versions.handover import find_handover
+from cdc_platform.pipeline.versions.level import find_level
 from cdc_platform.pipeline.versions.log_span import applied_cycle, pending_span
 
 
@@ -44,7 +45,13 @@ def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
         _move_mains(pipeline, spark, newest)
     if mark.position_micros is None:
         return newest
-    latest = [_find_version(pipeline, name, mark.cycle, newest) for name in pipeline.lake_tables]
+    level = find_level(pipeline)
+    latest = [
+        _Version(name, newest.tables[name], is_new=False)
+        if newest is not None and name in level
+        else _find_version(pipeline, name, mark.cycle, newest)
+        for name in pipeline.lake_tables
+    ]
     versions = [version for version in latest if version is not None]
     if not versions:
         return newest
@@ -88,7 +95,10 @@ def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None
 
 def _move_mains(pipeline: Pipeline, spark: SparkSession, cut: Cut) -> None:
     for name, snapshot_id in cut.tables.items():
+        if pipeline.level_tables.has_main(name, snapshot_id):
+            continue
         # Compaction may have built upon the cut's snapshot since: then `main` is where it belongs.
         if not contains(load_table(pipeline, name), snapshot_id):
             table = f"{pipeline.name}.{lake_table_name(name)}"
             spark.sql(f"CALL {CATALOG}.system.set_current_snapshot('{table}', {snapshot_id})")
+        pipeline.level_tables.note_main(name, snapshot_id)

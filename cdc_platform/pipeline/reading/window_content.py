@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
+from cdc_platform.lake.state.repeated import read_repeated
 from cdc_platform.model.base.timestamps import FIRST_MICROS, from_datetime, to_datetime
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.stream.records import ModType
 
+_TABLE: Final = "table_name"
 _COUNTED: Final = ("kind", "record_timestamp")
 _OF_EVENTS: Final = ("mod_type", "event.source_timestamp")
 _OF_SNAPSHOTS: Final = pa.array([ModType.SNAPSHOT.value, ModType.TRUNCATE.value])
@@ -32,12 +34,14 @@ class WindowContent:
         lacks_moments: whether some changes, usable or not, do not state it.
         has_snapshots: whether some are rows of snapshots, or truncates that come with them, which have
             another moment when they are read again.
+        tables: the source tables that they change.
     """
 
     records: int = 0
     since_micros: int | None = None
     lacks_moments: bool = False
     has_snapshots: bool = False
+    tables: frozenset[str] = frozenset()
 
     def plus(self, other: "WindowContent") -> "WindowContent":
         """Return the content of both."""
@@ -47,6 +51,7 @@ class WindowContent:
             min(moments, default=None),
             self.lacks_moments or other.lacks_moments,
             self.has_snapshots or other.has_snapshots,
+            self.tables | other.tables,
         )
 
     @property
@@ -69,12 +74,17 @@ def measure_content(raw: Table, records: str) -> WindowContent:
     is_of_events = "event" in raw.schema().as_arrow().names
     fields = (*_COUNTED, *(_OF_EVENTS if is_of_events else ()))
     content = WindowContent()
-    for batch in raw.scan(row_filter=records, selected_fields=fields).to_arrow_batch_reader():
-        content = content.plus(content_of(batch) if is_of_events else WindowContent(batch.num_rows))
+    for batch in read_repeated(raw, records, (_TABLE,), *fields):
+        own = content_of(batch) if is_of_events else WindowContent(batch.num_rows, tables=_tables_in(batch))
+        content = content.plus(own)
     return content
 
 
-def content_of(batch: pa.RecordBatch) -> WindowContent:
+def _tables_in(batch: pa.Table | pa.RecordBatch) -> frozenset[str]:
+    return frozenset(pc.unique(batch.column(_TABLE)).to_pylist()) - {None}
+
+
+def content_of(batch: pa.Table | pa.RecordBatch) -> WindowContent:
     """Return the content of some raw records of a source that hands out events."""
     moments = pc.struct_field(batch.column("event"), "source_timestamp")
     first = pc.min(moments).as_py()
@@ -83,6 +93,7 @@ def content_of(batch: pa.RecordBatch) -> WindowContent:
         None if first is None else from_datetime(first),
         _any(pc.is_null(moments)),
         _any(pc.is_in(batch.column("mod_type"), _OF_SNAPSHOTS)),
+        _tables_in(batch),
     )
 
 

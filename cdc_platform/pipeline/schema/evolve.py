@@ -6,7 +6,7 @@ It is derived from what is committed, on from where the stored history ends, so 
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, partial, reduce
 from typing import Final
 
 import pyarrow as pa
@@ -24,7 +24,6 @@ from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import (
     ObservedColumn,
     ObservedColumns,
-    keep_ends,
     parse_column_types,
 )
 from cdc_platform.model.schema.recreated_columns import find_renewed
@@ -37,12 +36,12 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign
 from cdc_platform.pipeline.schema.planned_columns import planned_columns
 from cdc_platform.pipeline.schema.schema_policies import first_columns, fixed_shapes
+from cdc_platform.pipeline.schema.shape_runs import SHAPE, ShapeKey, ShapeRuns
 from cdc_platform.pipeline.schema.uncopied import with_uncopied
 
 SAVE_EVERY_CYCLES: Final = 20
 """After so many cycles without a change that is committed, too, so that a new process need not look there."""
 
-SHAPE: Final = ("table_name", "mod_type", "value_capture_type", "column_types")
 COLUMNS: Final = ("record_timestamp", *SHAPE)
 
 
@@ -200,9 +199,6 @@ def _batches(pipeline: Pipeline, window: str) -> Iterator[pa.Table]:
         yield batch.select(list(COLUMNS))
 
 
-ShapeKey = tuple[str | None, str | None, str | None, str | None]
-
-
 def _shapes(batch: pa.Table) -> Iterator[ShapeKey]:
     for row in batch.group_by(list(SHAPE)).aggregate([]).to_pylist():
         yield (row["table_name"], row["mod_type"], row["value_capture_type"], row["column_types"])
@@ -233,26 +229,16 @@ def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
 def _observations(
     pipeline: Pipeline, window: str, tables: set[str], foreign: Container[Shape]
 ) -> dict[str, list[ObservedColumns]]:
-    """Return, per table and in commit order, the first and last record of each run of one shape."""
-    numbers: dict[ShapeKey, int] = {}
-    rows: list[tuple[int, int]] = []
+    """Return, per table and in commit order, the ends of each run of records with the same columns."""
+    runs = ShapeRuns()
     for batch in _batches(pipeline, window):
-        table_rows = batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables))))
-        for key, micros in _moments(table_rows):
-            rows.append((micros, numbers.setdefault(key, len(numbers))))
-    shapes = [None if _named(key) in foreign else _parse(pipeline, key) for key in numbers]
+        runs.add(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables)))))
+    parse = cache(partial(_parse, pipeline))
     observations: defaultdict[str, list[ObservedColumns]] = defaultdict(list)
-    for micros, number in sorted(rows):
-        shape = shapes[number]
-        if shape is not None:
-            observed = ObservedColumns(micros, shape.columns, shape.is_whole, shape.is_sure)
-            keep_ends(observations[shape.table], observed)
+    for key, micros in runs.ends(lambda key: _named(key) not in foreign and parse(key) is not None):
+        shape = parse(key)
+        assert shape is not None
+        observations[shape.table].append(
+            ObservedColumns(micros, shape.columns, shape.is_whole, shape.is_sure)
+        )
     return dict(observations)
-
-
-def _moments(batch: pa.Table) -> Iterator[tuple[ShapeKey, int]]:
-    """Yield the shapes of a batch with each moment at which a record had it."""
-    distinct = batch.group_by([*SHAPE, "record_timestamp"]).aggregate([])
-    micros = distinct["record_timestamp"].cast(pa.int64()).to_pylist()
-    columns = (distinct[name].to_pylist() for name in SHAPE)
-    yield from zip(zip(*columns, strict=True), micros, strict=True)

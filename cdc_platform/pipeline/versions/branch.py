@@ -120,6 +120,7 @@ def contains(table: Table, snapshot_id: int) -> bool:
 
 def reset_branch(pipeline: Pipeline, spark: SparkSession, attempt: Attempt) -> None:
     """Point the branch at the attempt's base, whatever another run has left on it."""
+    pipeline.level_tables.forget(attempt.table)
     snapshot = head(load_table(pipeline, attempt.table), BRANCH)
     if snapshot is None or snapshot.snapshot_id != attempt.base.snapshot_id:
         spark.sql(

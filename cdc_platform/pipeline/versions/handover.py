@@ -38,7 +38,7 @@ def find_handover(pipeline: Pipeline, stored: Table | None, name: str, cut: Cut 
     """Return how a table begins, None where the log alone makes it or it has begun already."""
     if is_published(stored, name, cut):
         return None
-    plan = current_plans(pipeline).get(name)
+    plan = _current_plan(pipeline, name)
     if plan is None:
         waits = pipeline.settings.copies_first and not is_made_by_log(pipeline, name)
         return Handover(is_ready=False) if waits else None
@@ -53,13 +53,19 @@ def find_handover(pipeline: Pipeline, stored: Table | None, name: str, cut: Cut 
 
 def current_plans(pipeline: Pipeline) -> Mapping[str, CopyPlan]:
     """Return the plan of each table's copy; that of a dropped table of the same name does not count."""
-    begun = {name: columns.begun for name, columns in pipeline.schema_history.tables.items()}
     plans = load_plans(pipeline.lake)
-    return {
-        name: plan
-        for name, plan in plans.items()
-        if (bound := begun.get(name)) is None or plan.position_micros >= (bound.micros or 0)
-    }
+    return {name: plan for name, plan in plans.items() if _is_current(pipeline, plan)}
+
+
+def _current_plan(pipeline: Pipeline, name: str) -> CopyPlan | None:
+    plan = load_plans(pipeline.lake).get(name)
+    return plan if plan is not None and _is_current(pipeline, plan) else None
+
+
+def _is_current(pipeline: Pipeline, plan: CopyPlan) -> bool:
+    columns = pipeline.schema_history.tables.get(plan.table)
+    begun = columns.begun if columns is not None else None
+    return begun is None or plan.position_micros >= (begun.micros or 0)
 
 
 def is_made_by_log(pipeline: Pipeline, name: str) -> bool:
@@ -76,7 +82,7 @@ def find_copy(pipeline: Pipeline, stored: Table, name: str) -> CopyProgress | No
     Raises:
         LakeError: there was one, but its branch is gone.
     """
-    plan = current_plans(pipeline).get(name)
+    plan = _current_plan(pipeline, name)
     if plan is None:
         return None
     progress = load_copy_progress(stored, plan)

@@ -129,15 +129,38 @@ def stats_after(log: Table, table: str, after_exclusive: int) -> list[CycleStats
     Raises:
         LakeDamaged: a summary of the log has other statistics than the platform writes.
     """
+    snapshots = _snapshots_after(log, after_exclusive)
+    if snapshots is None:
+        return None
     all_stats: list[CycleStats] = []
-    for snapshot in ancestors_of(log, head(log)):
-        cycle = number_of(snapshot, CYCLE)
-        if cycle is not None and cycle <= after_exclusive:
-            return all_stats
+    for snapshot in snapshots:
         stats = read_fact(snapshot, STATS, _stats)
         if stats is not None:
             late = read_fact(snapshot, LATE, _names) or ()
             all_stats.append(CycleStats(table in late, *stats.get(table, ())))
+    return all_stats
+
+
+def tables_changed_after(log: Table, after_exclusive: int) -> frozenset[str] | None:
+    """Return the source tables with changes in later cycles, None where expired snapshots had some.
+
+    Raises:
+        LakeDamaged: a summary of the log has other statistics than the platform writes.
+    """
+    snapshots = _snapshots_after(log, after_exclusive)
+    if snapshots is None:
+        return None
+    return frozenset(table for snapshot in snapshots for table in changes_by_table(snapshot))
+
+
+def _snapshots_after(log: Table, after_exclusive: int) -> list[Snapshot] | None:
+    """Return the snapshots of later cycles, newest first, None where some have expired."""
+    later: list[Snapshot] = []
+    for snapshot in ancestors_of(log, head(log)):
+        cycle = number_of(snapshot, CYCLE)
+        if cycle is not None and cycle <= after_exclusive:
+            return later
+        later.append(snapshot)
         if snapshot.parent_snapshot_id is None:
-            return all_stats
+            return later
     return None

@@ -1,12 +1,32 @@
 """Casts from the texts that change records hold to Spark's types, as SQL."""
 
-from cdc_platform.model.schema.table_schema import NANOSECONDS, ColumnType, spark_type
+import json
+from collections.abc import Sequence
+
+from cdc_platform.model.base.names import quote_text
+from cdc_platform.model.schema.table_schema import NANOSECONDS, ColumnType, TableSchema, spark_type
 
 TEXTS = "'array<string>'"
 """Elements of an array are cast one by one, each from its text."""
 LONGEST_TEXT = 20_000_000
 """Characters of the longest text that Spark parses; a longer one is NULL, or the object that has it."""
 _SHOWN_CHARACTERS = 200
+WIDE_COLUMNS = 100
+"""Of a table with more columns all values of one type are looked at together: Spark plans a query for tens of
+seconds that looks at each of a thousand columns by itself."""
+
+
+def is_wide(table: TableSchema) -> bool:
+    """Return whether a table has so many columns that those of one type are looked at together."""
+    return len(table.columns) > WIDE_COLUMNS
+
+
+def names_by_type(table: TableSchema) -> dict[ColumnType, list[str]]:
+    """Return the columns outside the key, by their types."""
+    names: dict[ColumnType, list[str]] = {}
+    for column in table.value_columns:
+        names.setdefault(column.type, []).append(column.source_name)
+    return names
 
 
 def cast_expression(text: str, column_type: ColumnType) -> str:
@@ -46,6 +66,21 @@ def unfit_expression(text: str, column_type: ColumnType) -> str | None:
         return f"({text} IS NOT NULL AND {unfit})"
     cast = cast_expression(text, column_type)
     return None if cast == text else f"({text} IS NOT NULL AND {cast} IS NULL)"
+
+
+def unfit_names_expression(texts: str, column_type: ColumnType, names: Sequence[str]) -> str | None:
+    """Return the SQL of those columns of one type whose texts cannot be cast; None where every text can.
+
+    Args:
+        texts: SQL of a map from names to texts.
+        column_type: the type.
+        names: the columns that have it.
+    """
+    unfit = unfit_expression("text", column_type)
+    if unfit is None:
+        return None
+    listed = f"from_json({quote_text(json.dumps(list(names)))}, {TEXTS})"
+    return f"array_intersect({listed}, map_keys(map_filter({texts}, (name, text) -> {unfit})))"
 
 
 def key_unfit_expression(text: str, column_type: ColumnType) -> str | None:

@@ -1,20 +1,24 @@
 """Faults of a change that keep it out of the log, found without looking at other changes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.base.names import quote_text
-from cdc_platform.model.schema.table_schema import DECIMAL, TableSchema
+from cdc_platform.model.schema.table_schema import DECIMAL, ColumnType, TableSchema
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 from cdc_platform.spark.frames.casts import (
     LONGEST_TEXT,
+    is_wide,
     key_unfit_expression,
+    names_by_type,
     parsed_object,
     shown_expression,
     unfit_expression,
+    unfit_names_expression,
 )
 
 FAULT = "fault"
@@ -90,7 +94,10 @@ def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str |
     of_key = [_key_fault(table, column) for column in table.key_columns]
     if of_key and not capabilities.hands_out_events:
         of_key = [_unless_remade(table, f"coalesce({', '.join([*of_key, 'NULL'])})")]
-    faults = [*of_key, *(_value_fault(table, column) for column in table.value_columns)]
+    of_values = (
+        _faults_by_type(table) if is_wide(table) else map(partial(_value_fault, table), table.value_columns)
+    )
+    faults = [*of_key, *of_values]
     present = [fault for fault in faults if fault is not None]
     return f"coalesce({', '.join([*present, 'NULL'])})" if present else None
 
@@ -115,29 +122,46 @@ def _key_fault(table: TableSchema, column: SourceColumn) -> str:
     lacks = quote_text(f"the keys lack `{column.name}` of `{table.name}`")
     unfit = key_unfit_expression(text, column.type)
     fault_text = _fault_text(table, column, text)
-    branch = f" WHEN {unfit} AND NOT {_declares_other(column)} THEN {fault_text}" if unfit else ""
+    branch = (
+        f" WHEN {unfit} AND NOT {_declares_other(quote_text(column.name), column.type)} THEN {fault_text}"
+        if unfit
+        else ""
+    )
     return f"CASE WHEN NOT map_contains_key({KEYS}, {name}) THEN {lacks}{branch} END"
 
 
 def _value_fault(table: TableSchema, column: SourceColumn) -> str | None:
     text = f"{VALUES}[{quote_text(column.name)}]"
     unfit = unfit_expression(text, column.type)
-    return (
-        f"CASE WHEN {unfit} AND NOT {_declares_other(column)} THEN {_fault_text(table, column, text)} END"
-        if unfit
-        else None
-    )
+    is_own = f"NOT {_declares_other(quote_text(column.name), column.type)}"
+    return f"CASE WHEN {unfit} AND {is_own} THEN {_fault_text(table, column, text)} END" if unfit else None
 
 
-def _declares_other(column: SourceColumn) -> str:
-    """Return the SQL of whether the record was made when the column had another type than its present one."""
-    element = column.type.element
-    has_type = f"c.type.code = {quote_text(column.type.code)}"
+def _faults_by_type(table: TableSchema) -> Iterator[str | None]:
+    """Yield the SQL of the first fault among the values of each type."""
+    for kind, names in names_by_type(table).items():
+        unfit = unfit_names_expression(VALUES, kind, names)
+        if unfit is not None:
+            own = f"filter({unfit}, n -> NOT {_declares_other('n', kind)})"
+            about = f"'` of `', {quote_text(f'{table.name}` is {kind.text}, which cannot hold: ')}"
+            value = shown_expression(f"{VALUES}[n]")
+            yield f"get(transform({own}, n -> concat('`', n, {about}, {value})), 0)"
+
+
+def _declares_other(name: str, kind: ColumnType) -> str:
+    """Return the SQL of whether the record was made when a column had another type than its present one.
+
+    Args:
+        name: SQL of the column's name.
+        kind: the present type.
+    """
+    element = kind.element
+    has_type = f"c.type.code = {quote_text(kind.code)}"
     if element is not None:
         has_type += f" AND c.type.array_element_type.code = {quote_text(element.code)}"
-    if column.type.code == DECIMAL:
-        has_type += f" AND c.type.type_annotation = {quote_text(column.type.annotation or '')}"
-    differs = f"c.name = {quote_text(column.name)} AND NOT ({has_type})"
+    if kind.code == DECIMAL:
+        has_type += f" AND c.type.type_annotation = {quote_text(kind.annotation or '')}"
+    differs = f"c.name = {name} AND NOT ({has_type})"
     return f"coalesce(exists(from_json(column_types, {_DECLARED}), c -> {differs}), false)"
 
 

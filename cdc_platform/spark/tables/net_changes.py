@@ -90,27 +90,28 @@ def compute_net_rows(log: DataFrame, table: TableSchema, words: LogWords) -> Dat
     of_row = with_key_parts(log, table).groupBy(*keys).agg(newest.alias(NEWEST), inserted.alias(INSERTED))
     rows = of_row.select(f"{NEWEST}.*", INSERTED, *keys)
     typed = type_changes(rows, table, has_partial_updates=False, words=words, further=(INSERTED, *keys))
-    return typed.select(
+    key_names = [column.name for column in table.key_columns]
+    return typed.withColumn(ACTION, _action(F.col(KIND) == ChangeKind.DELETE.value)).selectExpr(
         # Not those of the newest change: a merge need not spread rows by them once more.
-        *(F.col(key).alias(column.name) for key, column in zip(keys, table.key_columns, strict=True)),
-        *map(_col, _net_value_names(table)),
-        *([F.col(ORDINAL).alias(ORDER_KEY)] if keeps_order(table) else []),
-        _action(F.col(KIND) == ChangeKind.DELETE.value).alias(ACTION),
+        *(f"{quote_spark(key)} AS {quote_spark(name)}" for key, name in zip(keys, key_names, strict=True)),
+        *map(quote_spark, _net_value_names(table)),
+        *([f"{ORDINAL} AS {quote_spark(ORDER_KEY)}"] if keeps_order(table) else []),
+        ACTION,
     )
 
 
 def _net_whole_rows(changes: DataFrame, table: TableSchema, keys: list[Column]) -> DataFrame:
     values = _net_value_names(table)
-    newest = F.max_by(F.struct(KIND, *(_col(name) for name in values)), ORDINAL)
+    newest = F.expr(f"max_by(struct({', '.join(map(quote_spark, (KIND, *values)))}), {ORDINAL})")
     aggregated = changes.groupBy(*keys).agg(
         newest.alias(NEWEST), _was_inserted().alias(INSERTED), *_ordering_key(table)
     )
     is_gone = F.col(f"{NEWEST}.{KIND}") == ChangeKind.DELETE.value
-    return aggregated.select(
-        *keys,
-        *(F.col(quote_spark(NEWEST, name)).alias(name) for name in values),
+    return aggregated.withColumn(ACTION, _action(is_gone)).selectExpr(
+        *_key_names(table),
+        *(f"{quote_spark(NEWEST, name)} AS {quote_spark(name)}" for name in values),
         *([ORDER_KEY] if keeps_order(table) else []),
-        _action(is_gone).alias(ACTION),
+        ACTION,
     )
 
 
@@ -120,23 +121,28 @@ def _net_partial_updates(changes: DataFrame, table: TableSchema, keys: list[Colu
     aggregated = changes.groupBy(*keys).agg(
         F.max_by(F.col(KIND), F.when(is_row_event, F.col(ORDINAL))).alias(ROW_EVENT),
         _was_inserted().alias(INSERTED),
-        *(
-            # The struct tells an explicit NULL from a column that no change named.
-            F.max_by(F.struct(_col(name).alias("value")), F.when(_col(named(name)), F.col(ORDINAL))).alias(
-                name
-            )
-            for name in values
-        ),
+        *(F.expr(_newest_value(name)) for name in values),
         *_ordering_key(table),
     )
     is_gone = F.coalesce(F.col(ROW_EVENT) == ChangeKind.DELETE.value, F.lit(False))
-    return aggregated.select(
-        *keys,
-        *(F.col(quote_spark(name, "value")).alias(name) for name in values),
-        *(_col(name).isNotNull().alias(named(name)) for name in values),
-        *([F.col(ORDER_KEY), F.lit(True).alias(named(ORDER_KEY))] if keeps_order(table) else []),
-        _action(is_gone).alias(ACTION),
+    return aggregated.withColumn(ACTION, _action(is_gone)).selectExpr(
+        *_key_names(table),
+        *(f"{quote_spark(name, 'value')} AS {quote_spark(name)}" for name in values),
+        *(f"{quote_spark(name)} IS NOT NULL AS {quote_spark(named(name))}" for name in values),
+        *([ORDER_KEY, f"true AS {quote_spark(named(ORDER_KEY))}"] if keeps_order(table) else []),
+        ACTION,
     )
+
+
+def _newest_value(name: str) -> str:
+    """Return the SQL of a column's newest value; the struct tells a NULL from one that no change named."""
+    value, is_named = quote_spark(name), quote_spark(named(name))
+    newest = f"max_by(struct({value} AS value), CASE WHEN {is_named} THEN {ORDINAL} END)"
+    return f"{newest} AS {value}"
+
+
+def _key_names(table: TableSchema) -> list[str]:
+    return [quote_spark(column.name) for column in table.key_columns]
 
 
 def _net_value_names(table: TableSchema) -> list[str]:

@@ -17,9 +17,13 @@ from cdc_platform.model.schema.table_schema import ColumnType, TableSchema, spar
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 from cdc_platform.spark.frames.casts import (
     LONGEST_TEXT,
+    cast_expression,
+    is_wide,
+    names_by_type,
     parsed_object,
     shown_expression,
     strict_cast_expression,
+    unfit_names_expression,
 )
 from cdc_platform.spark.log.logged import logged_scalar, logged_text
 
@@ -129,15 +133,13 @@ def type_changes(
         *([F.unix_micros("commit_timestamp").alias("committed")] if table.is_evolving else []),
     )
     parsed = parsed.withColumns({"k": _parsed("k", KEY_TEXT, table), "v": _parsed("v", "new_values", table)})
-    flags = [_is_named(column).alias(named(column.name)) for column in table.value_columns]
-    return parsed.select(
-        KIND,
-        ORDINAL,
-        *further,
-        *origin,
-        *(F.expr(_value(table, column)).alias(column.name) for column in table.key_columns),
-        *(F.expr(_value(table, column)).alias(column.name) for column in table.value_columns),
-        *(flags if has_partial_updates else []),
+    # As texts: each expression that is built here costs a few calls of Spark's JVM, for each of many columns.
+    values = {column.name: _value(table, column) for column in (*table.key_columns, *table.value_columns)}
+    if has_partial_updates:
+        values |= {named(column.name): _is_named(column) for column in table.value_columns}
+    return parsed.selectExpr(
+        *map(quote_spark, (KIND, ORDINAL, *further, *origin)),
+        *(f"{sql} AS {quote_spark(name)}" for name, sql in values.items()),
     )
 
 
@@ -202,7 +204,24 @@ def _parsed(texts: str, mod: str, table: TableSchema) -> Column:
     is_text = f"{mod} IS NOT NULL AND {mod} <> 'null'"
     is_doubtful = f"(coalesce({values}, NULL) IS NULL OR length({mod}) > {LONGEST_TEXT})"
     is_unparsed = f"{is_doubtful} AND {is_text} AND {parsed_object(mod)} IS NULL"
-    return F.expr(f"if({is_unparsed}, {failure}, {texts})")
+    fitting = _fitting(texts, mod, table) if texts == "v" and _is_judged_by_row(table) else texts
+    return F.expr(f"if({is_unparsed}, {failure}, {fitting})")
+
+
+def _is_judged_by_row(table: TableSchema) -> bool:
+    """Return whether values are judged together: of columns with lives, not all of them count."""
+    return is_wide(table) and not table.is_evolving
+
+
+def _fitting(texts: str, mod: str, table: TableSchema) -> str:
+    """Return the SQL of the result of `_texts`, which fails the query where a value does not fit its type."""
+    for kind, names in names_by_type(table).items():
+        values = parsed_object(mod)
+        unfit = unfit_names_expression(values, kind, names)
+        if unfit is not None:
+            failure = _failure(table, f"get({unfit}, 0)", kind, f"{values}[get({unfit}, 0)]")
+            texts = f"if(size({unfit}) > 0, raise_error({failure}), {texts})"
+    return texts
 
 
 def _names_in(table: TableSchema, *, is_keys: bool) -> Collection[str]:
@@ -221,27 +240,34 @@ def _names(words: LogWords) -> Column:
     return F.when(~F.col("is_whole_row"), keys)
 
 
-def _is_named(column: SourceColumn) -> Column:
-    names = F.col("names").isNull() | F.array_contains("names", column.source_name)
+def _is_named(column: SourceColumn) -> str:
+    names = f"(names IS NULL OR array_contains(names, {quote_text(column.source_name)}))"
     if column.life is None:
         return names
     # A row that begins or ends has no value of what it does not know; any other keeps what it has.
-    is_row_event = F.col(KIND) != F.lit(ChangeKind.UPDATE.value)
-    return is_row_event | (names & F.expr(_within(column, with_former=True)))
+    is_row_event = f"{KIND} <> '{ChangeKind.UPDATE.value}'"
+    return f"({is_row_event} OR {names} AND {_within(column, with_former=True)})"
 
 
 def _cast(table: TableSchema, column: SourceColumn) -> str:
     text = f"{'k' if column.is_in_keys else 'v'}.{_field(column.source_name)}"
+    if _is_judged_by_row(table) and not column.is_primary_key:
+        return cast_expression(text, column.type)
+    failure = _failure(table, quote_text(column.source_name), column.type, text)
+    return strict_cast_expression(text, column.type, failure)
+
+
+def _failure(table: TableSchema, column: str, kind: ColumnType, text: str) -> str:
+    """Return the SQL of what a query fails with that meets a text which does not fit the type of a column."""
     context = {
         "table": quote_text(table.name),
-        "column": quote_text(column.source_name),
-        "type_name": quote_text(column.type.text),
+        "column": column,
+        "type_name": quote_text(kind.text),
         "value": shown_expression(text),
         "key": KEY_TEXT,
     }
     facts = ", ".join(f"'{name}', {sql}" for name, sql in context.items())
-    failure = f"concat('{UNFIT}', to_json(named_struct({facts})))"
-    return strict_cast_expression(text, column.type, failure)
+    return f"concat('{UNFIT}', to_json(named_struct({facts})))"
 
 
 def _within(column: SourceColumn, *, with_former: bool) -> str:

@@ -52,6 +52,15 @@ def test_unknown_numbers_are_left_out(step: Step, expected: str) -> None:
     assert expected == step.report(10.0).describe()
 
 
+def test_work_that_did_nothing_is_not_counted() -> None:
+    """A try that returns None is done again in another way, which then counts."""
+    step = Step("merge", "tables", 2)
+    work = step.counting(lambda outcome: outcome)
+    assert work(None) is None
+    assert work(1) == 1
+    assert step.done == 1
+
+
 def test_a_total_that_is_not_known_leaves_the_rate() -> None:
     """Records that are read until there are no more have a rate and no end."""
     step = Step("read", "records", begun_s=0.0)

@@ -1,38 +1,14 @@
-"""The records that represent all observed columns of a table in a cycle."""
+"""Columns as records describe them, beside those of their table."""
 
 import json
 from collections.abc import Mapping
-from itertools import groupby
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from cdc_platform.model.schema.observed_columns import (
-    ObservedColumn,
-    ObservedColumns,
-    declares_types_of,
-    keep_ends,
-)
+from cdc_platform.model.schema.observed_columns import declares_types_of
 from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
 
 INT64 = ColumnType("INT64")
-
-
-def observation(micros: int, width: int) -> ObservedColumns:
-    """Return a whole row with so many columns."""
-    columns = {f"c{number}": ObservedColumn(INT64, number == 0, number + 1) for number in range(width)}
-    return ObservedColumns(micros, columns, is_whole=True, is_sure=True)
-
-
-@given(st.lists(st.integers(1, 3)))
-def test_the_ends_of_each_run_stay(widths: list[int]) -> None:
-    """Of neighbours that look alike the first and the last stay: what came just before a change."""
-    ends: list[ObservedColumns] = []
-    for micros, width in enumerate(widths):
-        keep_ends(ends, observation(micros, width))
-    runs = [[micros for micros, _ in run] for _, run in groupby(enumerate(widths), key=lambda pair: pair[1])]
-    assert [micros for run in runs for micros in sorted({run[0], run[-1]})] == [end.micros for end in ends]
 
 
 def types_of(columns: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from cdc_platform.errors import ChangeUnparsed, ValueUnfit
 from cdc_platform.model.base.timestamps import to_nanosecond_text
 from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
 from cdc_platform.model.stream.records import ModType
+from cdc_platform.spark.frames import casts
 from cdc_platform.spark.log.order import order_records
 from cdc_platform.spark.tables.typed import named, type_changes, unfit_values, with_row
 from cdc_platform_tests.example_tables import table
@@ -199,6 +200,26 @@ def test_a_value_that_does_not_fit_fails_the_query(spark: "SparkSession", text: 
     unfit = caught.value
     assert (unfit.table, unfit.column, unfit.key) == ("t", "it's", '{"id": "1"}')
     assert ColumnType.from_spanner_type(text).text == unfit.type_name
+
+
+@pytest.mark.parametrize(("text", "value"), UNFIT[::5])
+def test_among_many_columns_a_value_that_does_not_fit_is_named(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, text: str, value: str
+) -> None:
+    """Where values are judged by type, not column by column, quarantine and queries name the column, too."""
+    monkeypatch.setattr(casts, "WIDE_COLUMNS", 0)
+    schema, values = table("t", {"id": "INT64"}, {"it's": text}), {"it's": json.loads(value)}
+    with pytest.raises(ValueUnfit) as caught, unfit_values():
+        typed(spark, schema, [change(json.dumps(values))])
+    assert (caught.value.table, caught.value.column) == ("t", "it's")
+
+    record = data_change(
+        "t", ModType.INSERT, ({"id": "1"}, values), at_micros=1, transaction="x", schema=schema
+    )
+    records = spark.createDataFrame(raw_table([{**record, "cycle": 1}]))
+    (row,) = order_records(records, 0, 1, [schema]).collect()
+    kind = ColumnType.from_spanner_type(text).text
+    assert row["fault"].startswith(f"`it's` of `t` is {kind}, which cannot hold: ")
 
 
 UNPARSED: dict[str, str] = {

@@ -1,0 +1,12 @@
+"""Turns: of many things some at a time, so that their number slows nothing down and each has its turn."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def choose_by_turns(items: Sequence[Item], most: int, turn: int) -> Sequence[Item]:
+    """Return at most so many of the items; as turns go on, every item is chosen equally often."""
+    turns = -(-len(items) // most)
+    return items[turn % turns :: turns] if turns > 1 else items

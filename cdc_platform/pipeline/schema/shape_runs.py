@@ -1,0 +1,89 @@
+"""Shapes of records in commit order: of each run of records with the same columns, the ends stay."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+SHAPE: Final = ("table_name", "mod_type", "value_capture_type", "column_types")
+ShapeKey = tuple[str | None, str | None, str | None, str | None]
+Ints = npt.NDArray[np.int64]
+
+
+class ShapeRuns:
+    """Collects the moments at which records had a shape: a backlog has millions, so they stay columns."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[ShapeKey, int] = {}
+        self._moments: list[Ints] = []
+        self._shapes: list[Ints] = []
+
+    def add(self, batch: pa.Table) -> None:
+        """Take the records of a batch, which come in any order."""
+        distinct = batch.group_by([*SHAPE, "record_timestamp"]).aggregate([])
+        if distinct.num_rows:
+            self._moments.append(distinct["record_timestamp"].cast(pa.int64()).to_numpy())
+            self._shapes.append(self._number(distinct))
+
+    def _number(self, rows: pa.Table) -> Ints:
+        """Return the number of each row's shape."""
+        codes = np.zeros(rows.num_rows, dtype=np.int64)
+        for name in SHAPE:
+            texts = rows[name].cast(pa.string()).combine_chunks()
+            encoded = pc.dictionary_encode(texts, null_encoding="encode")
+            codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+        _, first, places = np.unique(codes, return_index=True, return_inverse=True)
+        keys = rows.select(list(SHAPE)).take(pa.array(first)).to_pylist()
+        numbers = [self._numbers.setdefault(_key_of(key), len(self._numbers)) for key in keys]
+        return np.array(numbers, dtype=np.int64)[places]
+
+    def ends(self, counts: Callable[[ShapeKey], bool]) -> Iterator[tuple[ShapeKey, int]]:
+        """Yield shapes and moments, table by table and in commit order.
+
+        A run ends where the columns of a table's records change. Of each shape in it the first record stays
+        and the last one, as records between them show nothing that these do not.
+
+        Args:
+            counts: whether the records of a shape count.
+        """
+        keys = [key for key in self._numbers if counts(key)]
+        if not keys:
+            return
+        tables, columns = (
+            {part: place for place, part in enumerate(dict.fromkeys(map(of, keys)))}
+            for of in (_table_of, _columns_of)
+        )
+        of_number = np.full((3, len(self._numbers)), -1, dtype=np.int64)
+        for place, key in enumerate(keys):
+            of_number[:, self._numbers[key]] = place, tables[_table_of(key)], columns[_columns_of(key)]
+        shapes = of_number[:, np.concatenate(self._shapes)]
+        moments = np.concatenate(self._moments)[shapes[0] >= 0]
+        shape, table, column = shapes[:, shapes[0] >= 0]
+        order = np.lexsort((shape, moments, table))
+        shape, column, moments = shape[order], column[order], moments[order]
+        # Columns of different tables count as different ones.
+        runs = np.cumsum(np.diff(column, prepend=column[:1]) != 0)
+        for place in _ends_of(runs * len(keys) + shape):
+            yield keys[shape[place]], int(moments[place])
+
+
+def _ends_of(groups: Ints) -> Ints:
+    """Return the places of the first and the last member of each group, in order."""
+    first = np.unique(groups, return_index=True)[1]
+    last = len(groups) - 1 - np.unique(groups[::-1], return_index=True)[1]
+    return np.unique(np.concatenate([first, last]))
+
+
+def _key_of(row: dict[str, str | None]) -> ShapeKey:
+    return (row["table_name"], row["mod_type"], row["value_capture_type"], row["column_types"])
+
+
+def _table_of(key: ShapeKey) -> str | None:
+    return key[0]
+
+
+def _columns_of(key: ShapeKey) -> tuple[str | None, str | None]:
+    return key[0], key[3]

@@ -1,0 +1,56 @@
+"""The records that represent all shapes that a table's records have in a cycle."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from random import Random
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_platform.model.base.schemas import TIMESTAMP
+from cdc_platform.pipeline.schema.shape_runs import SHAPE, ShapeKey, ShapeRuns
+
+SCHEMA = pa.schema([("record_timestamp", TIMESTAMP), *((name, pa.string()) for name in SHAPE)])
+SHAPES = st.builds(
+    lambda table, kind, columns: (table, kind, "NEW_ROW", columns),
+    st.sampled_from("ab"),
+    st.sampled_from(["INSERT", "UPDATE"]),
+    st.sampled_from(["[]", "[1]", None]),
+)
+
+
+def ends_one_by_one(records: Sequence[tuple[int, ShapeKey]]) -> list[tuple[ShapeKey, int]]:
+    """Return the first and the last record of each shape in each run of a table's columns, in their order."""
+    ends: list[tuple[ShapeKey, int]] = []
+    for table in sorted({key[0] or "" for _, key in records}, key=[key[0] for _, key in records].index):
+        own = sorted((record for record in records if record[1][0] == table), key=lambda record: record[0])
+        for _, run in groupby(own, key=lambda record: record[1][3]):
+            members = list(run)
+            first = {key: micros for micros, key in reversed(members)}
+            last = {key: micros for micros, key in members}
+            ends += [(key, micros) for micros, key in members if micros in (first[key], last[key])]
+    return ends
+
+
+@given(st.lists(SHAPES, max_size=40), st.randoms(use_true_random=False))
+def test_the_ends_of_each_run_stay(shapes: list[ShapeKey], dice: Random) -> None:
+    """Whatever order records come in, the first and last of each shape stay, until columns change."""
+    records = list(enumerate(shapes))
+    dice.shuffle(records)
+    runs = ShapeRuns()
+    for begin in range(0, len(records), 7):
+        rows = [(micros, *key) for micros, key in records[begin : begin + 7]]
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        runs.add(pa.table(arrays, SCHEMA))
+
+    def counts(key: ShapeKey) -> bool:
+        return key[3] is not None
+
+    counted = [record for record in records if counts(record[1])]
+    assert sorted(ends_one_by_one(counted)) == sorted(runs.ends(counts))
+    by_table = groupby(runs.ends(counts), key=lambda end: end[0][0])
+    assert all(
+        moments == sorted(moments) for moments in ([micros for _, micros in ends] for _, ends in by_table)
+    )

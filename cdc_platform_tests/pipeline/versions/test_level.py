@@ -1,0 +1,143 @@
+"""A cycle leaves tables alone that nothing changes, however many there are."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
+
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.publishing.maintain import maintain_lake
+from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.versions.level import find_level
+from cdc_platform_tests.example_tables import table
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import (
+    ACCOUNTS,
+    START,
+    TRANSFERS,
+    data_change,
+    feed,
+    make_pipeline,
+    rows_of,
+    run_steps,
+    snapshot_id_of,
+    source_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+
+def account(at_micros: int, key: int) -> RawRow:
+    """Return the record of a new account."""
+    mod = ({"id": str(key)}, {"owner": "a", "balance": "1"})
+    return data_change(
+        "accounts", ModType.INSERT, mod, at_micros=at_micros, transaction=str(at_micros), schema=ACCOUNTS
+    )
+
+
+def transfer(at_micros: int, key: str) -> RawRow:
+    """Return the record of a new transfer."""
+    mod = ({"tid": key}, {"amount": "7"})
+    return data_change(
+        "transfers", ModType.INSERT, mod, at_micros=at_micros, transaction=f"t{at_micros}", schema=TRANSFERS
+    )
+
+
+def level_pipeline(lake: LakeSettings, spark: "SparkSession") -> Pipeline:
+    """Return a pipeline of two tables, of which the last of three cycles has changed one."""
+    pipeline = make_pipeline(lake, (ACCOUNTS, TRANSFERS))
+    feed(pipeline, START, account(START, 1), transfer(START, "x"))
+    run_steps(pipeline, spark)
+    for number in (1, 2):
+        feed(pipeline, START + number, account(START + number, number + 1))
+        run_steps(pipeline, spark)
+    return pipeline
+
+
+@contextmanager
+def loaded_tables(pipeline: Pipeline) -> Iterator[list[str]]:
+    """Yield the names of the tables that are loaded meanwhile, as they are loaded."""
+    catalog, names = pipeline.lake.catalog, list[str]()
+    load = catalog.load_table
+
+    def note(identifier: str | Identifier) -> Table:
+        names.append(Catalog.table_name_from(identifier))
+        return load(identifier)
+
+    catalog.load_table = note  # type: ignore[method-assign]  # it still loads
+    try:
+        yield names
+    finally:
+        del catalog.load_table  # that of its class is back
+
+
+def test_a_cycle_loads_no_table_that_nothing_changes(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Of a thousand tables, those without a change cost a cycle no look at the catalog."""
+    pipeline = level_pipeline(session_lake, spark)
+    before = snapshot_id_of(pipeline, "transfers")
+    feed(pipeline, START + 3, account(START + 3, 4))
+
+    with loaded_tables(pipeline) as names:
+        cut = run_steps(pipeline, spark)
+
+    assert {"accounts"} == {"accounts", "transfers"} & {*names}
+    assert ({"transfers": before, "accounts": snapshot_id_of(pipeline, "accounts")}, 4) == (
+        cut.tables,
+        len(rows_of(pipeline, "accounts")),
+    )
+
+
+def test_a_table_is_looked_at_again_once_something_is_new(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """A change, and a column that the source has added without a change, reach a table left alone before."""
+    pipeline = level_pipeline(session_lake, spark)
+    assert {"transfers"} == find_level(pipeline)
+
+    feed(pipeline, START + 3, transfer(START + 3, "y"))
+    run_steps(pipeline, spark)
+    assert {"x", "y"} == {row["tid"] for row in rows_of(pipeline, "transfers")}
+
+    feed(pipeline, START + 4)
+    run_steps(pipeline, spark)
+    assert "transfers" in find_level(pipeline)
+
+    wider = table("transfers", {"tid": "STRING(36)"}, {"amount": "INT64", "note": "STRING(MAX)"})
+    source_of(pipeline).schemas = (ACCOUNTS, wider)
+    feed(pipeline, START + 5)
+    run_steps(pipeline, spark)
+    assert {"tid", "amount", "note"} == rows_of(pipeline, "transfers")[0].keys()
+
+
+def test_what_maintenance_and_a_rebuild_make_of_a_table_is_published(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """The next cut names the compacted table, and a rebuilt one at once, though nothing has changed it."""
+    pipeline = level_pipeline(session_lake, spark)
+    before = snapshot_id_of(pipeline, "accounts")
+    feed(pipeline, START + 3)
+    run_steps(pipeline, spark)
+    assert "accounts" in find_level(pipeline)
+    maintain_lake(pipeline, spark, thorough=True)
+    compacted = snapshot_id_of(pipeline, "accounts")
+    assert compacted != before
+
+    feed(pipeline, START + 4)
+    assert compacted == run_steps(pipeline, spark).tables["accounts"]
+
+    rebuild_table(pipeline, spark, "transfers")
+    cut = publish_cut(pipeline, spark)
+    assert cut is not None
+    assert snapshot_id_of(pipeline, "transfers") == cut.tables["transfers"]
