@@ -61,6 +61,8 @@ EVENTS_A_FILE: Final = 500
 RATE: Final = 1_000.0
 """Transactions a second of the simulator, each of about three changes."""
 CHANGES_A_TRANSACTION: Final = 3
+BEGUN_MICROS: Final = 100_000
+"""Of a stream, what a pipeline has read before."""
 PATIENCE_S: Final = 600.0
 DECODING: Final = "debezium-decoding"
 """Not a run to a cut: the part of it that Python's workers do, without Spark."""
@@ -79,11 +81,14 @@ class Bench:
         source: settings of the pipelines that read it.
         changes: how many there are; None where the log tells.
         verify: raises unless the tables of a pipeline are right.
+        begin_micros: where a pipeline has read up to before, so that it knows the partitions: a stream begins
+            with one query, which a task follows through all partitions that come up.
     """
 
     source: SourceSettings
     changes: int | None
     verify: Callable[[SparkSession, Pipeline], None]
+    begin_micros: int | None = None
 
 
 @contextmanager
@@ -99,7 +104,8 @@ def spanner(options: argparse.Namespace, _spark: SparkSession) -> Iterator[Bench
 
     with open_stream(simulated, 10) as stream:
         # Where other work keeps the simulator from answering, no partition is stuck.
-        yield Bench(replace(stream.source.settings, stuck_after_s=PATIENCE_S), None, verify)
+        source = replace(stream.source.settings, stuck_after_s=PATIENCE_S)
+        yield Bench(source, None, verify, stream.windows[0].start_exclusive_micros + BEGUN_MICROS)
 
 
 @contextmanager
@@ -202,8 +208,11 @@ SOURCES: Final[Mapping[str, Any]] = {
 }
 
 
-def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter) -> int:
-    """Run the steps of cycles until nothing is left to read, and return how many changes the log has got."""
+def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter, end_micros: int | None = None) -> int:
+    """Run the steps of cycles until nothing is left to read, and return how many changes the log has got.
+
+    Events are read until none is left; partitions of a change stream go on, and are read up to a moment.
+    """
     changes, commit = 0, writes.commit_cycle
 
     def commit_apart(*parts: Any) -> Any:
@@ -212,8 +221,6 @@ def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter) -> int:
         meter.end("raw write")
         return committed
 
-    # Events are read until none is left; partitions of a change stream go on, and are read up to now.
-    end_micros = None if pipeline.capabilities.hands_out_events else pipeline.source.clock_micros()
     is_done = False
     meter.begin()
     while not is_done:
@@ -283,9 +290,12 @@ def main() -> None:
         bench: Bench = stack.enter_context(SOURCES[options.source](options, spark))
         for number in range(1, options.rounds + 1):
             pipeline = open_pipeline(PipelineSettings(f"round_{number}", bench.source, lake))
+            if bench.begin_micros is not None:
+                run_to_cut(pipeline, spark, Meter(spark, folder), bench.begin_micros)
             meter = Meter(spark, folder)
+            end_micros = None if bench.begin_micros is None else pipeline.source.clock_micros()
             with meter.watch_memory():
-                changes = run_to_cut(pipeline, spark, meter)
+                changes = run_to_cut(pipeline, spark, meter, end_micros)
             must_equal(bench.changes or changes, changes, "changes in the log")
             bench.verify(spark, pipeline)
             print(f"round {number} of {options.rounds}:", flush=True)
