@@ -50,7 +50,7 @@ def test_a_lake_that_does_not_answer_hides_no_other_one(tmp_path: Path) -> None:
         lake = {"path": str(tmp_path / "silent" / "lake"), "catalog": catalog}
         silent = write_defs(tmp_path / "silent", bank_attributes(name="silent", lake=lake))
         watched = [WatchedPipeline.of(load_settings(path), 60.0) for path in (silent, shop)]
-        watch = Watch(watched, CheckHistory(), patience_s=10.0)
+        watch = Watch(watched, CheckHistory())
         page, metrics = watch.page(PageOptions(1.0)), watch.metrics()
 
     assert "Its lake has not answered for" in page
