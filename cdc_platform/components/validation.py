@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +23,9 @@ from cdc_platform.components.strict_yaml import lines_of
 from cdc_platform.errors import SettingError
 
 STAND_IN: Final = "value_of_a_missing_setting"
-MOST_TRIES: Final = 2
-"""A wrong value is removed, and then another one put there if there must be one."""
+MOST_TRIES: Final = 3
+"""A wrong value is removed; then another one is put there; then both it and the settings it must fit go."""
+_NAMED: Final = re.compile(r"`([\w.]+)`")
 _LINE: Final = re.compile(r" ?\(line (\d+)\)")
 
 
@@ -88,8 +89,11 @@ def _judge_document(file: Path, document: Document, declared: dict[str, Document
     found = {_setting_of(error): error for error in errors}
     tried: Counter[str] = Counter()
     while left := [error for error in errors if tried[_setting_of(error)] < MOST_TRIES]:
-        tried.update(map(_setting_of, left))
-        mended = _mend(mended, left)
+        wrong = [_setting_of(error) for error in left]
+        tried.update(wrong)
+        hopeless = [setting for setting in wrong if tried[setting] == MOST_TRIES and setting in found]
+        partners = {named for setting in hopeless for named in _NAMED.findall(found[setting].problem)}
+        mended = _mend(mended, wrong, partners)
         errors = _judge_once(file, mended, declared)
         found |= {_setting_of(error): error for error in errors if not _follows(error, found)}
     return list(found.values())
@@ -113,23 +117,29 @@ def _judge_once(file: Path, document: Document, declared: dict[str, Document]) -
     return []
 
 
-def _mend(document: Document, errors: Sequence[SettingError]) -> Document:
-    """Return a document without the settings that are wrong, and with a text for those that are missing."""
+def _mend(document: Document, wrong: Iterable[str], partners: Iterable[str]) -> Document:
+    """Return a document without the settings that are wrong, and with a text for those that are missing.
+
+    Their partners are removed, too, where they are there.
+    """
     attributes = deepcopy(dict(document.attributes))
-    for error in errors:
-        _mend_setting(attributes, _setting_of(error).split("."))
+    for setting in wrong:
+        _mend_setting(attributes, setting.split("."), STAND_IN)
+    for setting in partners:
+        _mend_setting(attributes, setting.split("."), None)
     return replace(document, attributes=attributes, is_mended=True)
 
 
-def _mend_setting(group: dict[str, Any], names: Sequence[str]) -> None:
+def _mend_setting(group: dict[str, Any], names: Sequence[str], missing: str | None) -> None:
     # The name of a table, which is a key, too, may have dots in it.
     ends = (end for end in range(len(names), 0, -1) if ".".join(names[:end]) in group)
     end = next(ends, len(names))
     name, inner = ".".join(names[:end]), names[end:]
     if name not in group:
-        group[name] = STAND_IN
+        if missing is not None:
+            group[name] = missing
     elif inner and isinstance(group[name], dict):
-        _mend_setting(group[name], inner)
+        _mend_setting(group[name], inner, missing)
     else:
         del group[name]
 
