@@ -82,25 +82,25 @@ def _judge_file(file: Path, declared: dict[str, Document]) -> Iterator[Finding]:
 def _judge_document(file: Path, document: Document, declared: dict[str, Document]) -> list[SettingError]:
     """Return the mistakes of a document, and add its pipeline to those that are declared if there are none.
 
-    Some mistakes are only looked for where there are no others. So what is wrong is mended, and what is left
-    of the document is judged again until nothing new is found.
+    Some mistakes are only found where there are no others. So what is wrong is repaired, and the document is
+    judged again until nothing new is found.
     """
-    errors, mended = _judge_once(file, document, declared), document
+    errors, repaired = _judge_once(file, document, declared), document
     found = {_setting_of(error): error for error in errors}
     tried: Counter[str] = Counter()
     while left := [error for error in errors if tried[_setting_of(error)] < MOST_TRIES]:
         wrong = [_setting_of(error) for error in left]
         tried.update(wrong)
-        hopeless = [setting for setting in wrong if tried[setting] == MOST_TRIES and setting in found]
-        partners = {named for setting in hopeless for named in _NAMED.findall(found[setting].problem)}
-        mended = _mend(mended, wrong, partners)
-        errors = _judge_once(file, mended, declared)
+        unfit = [setting for setting in wrong if tried[setting] == MOST_TRIES and setting in found]
+        partners = {named for setting in unfit for named in _NAMED.findall(found[setting].problem)}
+        repaired = _repair(repaired, wrong, partners)
+        errors = _judge_once(file, repaired, declared)
         found |= {_setting_of(error): error for error in errors if not _follows(error, found)}
     return list(found.values())
 
 
 def _judge_once(file: Path, document: Document, declared: dict[str, Document]) -> list[SettingError]:
-    """Return the mistakes that show at a time; without any, and as it is, the document is declared."""
+    """Return the mistakes of one pass; a document without any is declared, unless it was repaired."""
     group = COMPONENTS[document.type_name].group()
     if slips := find_slips(document, group):
         return slips
@@ -112,25 +112,25 @@ def _judge_once(file: Path, document: Document, declared: dict[str, Document]) -
         return as_setting_errors(document, error, group)
     except SettingError as error:
         return [error]
-    if not document.is_mended:
+    if not document.is_repaired:
         declared[component.name] = document
     return []
 
 
-def _mend(document: Document, wrong: Iterable[str], partners: Iterable[str]) -> Document:
+def _repair(document: Document, wrong: Iterable[str], partners: Iterable[str]) -> Document:
     """Return a document without the settings that are wrong, and with a text for those that are missing.
 
     Their partners are removed, too, where they are there.
     """
     attributes = deepcopy(dict(document.attributes))
     for setting in wrong:
-        _mend_setting(attributes, setting.split("."), STAND_IN)
+        _repair_setting(attributes, setting.split("."), STAND_IN)
     for setting in partners:
-        _mend_setting(attributes, setting.split("."), None)
-    return replace(document, attributes=attributes, is_mended=True)
+        _repair_setting(attributes, setting.split("."), None)
+    return replace(document, attributes=attributes, is_repaired=True)
 
 
-def _mend_setting(group: dict[str, Any], names: Sequence[str], missing: str | None) -> None:
+def _repair_setting(group: dict[str, Any], names: Sequence[str], missing: str | None) -> None:
     # The name of a table, which is a key, too, may have dots in it.
     ends = (end for end in range(len(names), 0, -1) if ".".join(names[:end]) in group)
     end = next(ends, len(names))
@@ -139,13 +139,13 @@ def _mend_setting(group: dict[str, Any], names: Sequence[str], missing: str | No
         if missing is not None:
             group[name] = missing
     elif inner and isinstance(group[name], dict):
-        _mend_setting(group[name], inner, missing)
+        _repair_setting(group[name], inner, missing)
     else:
         del group[name]
 
 
 def _follows(error: SettingError, found: Mapping[str, SettingError]) -> bool:
-    """Return whether a mistake may be there only because others were mended: it lies in one, or names one."""
+    """Return whether a mistake may follow from the repair of others: it lies in one, or names one."""
     setting = f"{_setting_of(error)}."
     return STAND_IN in error.problem or any(
         setting.startswith(f"{other}.")

@@ -16,6 +16,7 @@ Place = tuple[int, str]
 
 
 RANGE: Final = "range_number"
+"""Column with the number of the range that a row is in."""
 
 
 def sort_in_ranges(

@@ -137,7 +137,7 @@ def _read_once(
     if lists_partitions(window.token) and not builder.children:
         raise SourceUnreachable(
             f"A read function of the {client.settings.title} lists no partition, so that records might be "
-            f"lost. If it goes on, report this: {window.token or client.whole_function}"
+            f"lost. If this persists, report: {window.token or client.whole_function}"
         )
 
 
