@@ -286,7 +286,7 @@ def test_a_token_is_of_one_function() -> None:
 
 
 def test_functions_that_cannot_be_seen_are_an_error() -> None:
-    """An account without EXECUTE on any of them is told so, and nothing is read."""
+    """The error of an account without EXECUTE on any of them says so, and nothing is read."""
     actual = placed()
     assert actual.client.fetch_options()
     # A stream of this name has the same options, and functions that nobody sees.
