@@ -163,7 +163,7 @@ class SpannerSource(SparkSource):
         return ReadPlan(windows, finished_parents=finished_parents(lineage) if request.keys is None else None)
 
     def _windows_of_added(self, lineage: Lineage, end_micros: int) -> tuple[ReadWindow, ...]:
-        """Return a window for each placement without a known partition; it has no records at the watermark."""
+        """Return a window for each placement without known partitions, which had no records up to now."""
         root = lineage.partitions.get(ROOT_TOKEN)
         if root is not None and not root.is_finished:
             return ()
