@@ -49,7 +49,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Validation:
-    """Pipelines whose settings can be used, and the mistakes of the others."""
+    """The files, the names of their pipelines, and their mistakes."""
 
     files: tuple[Path, ...]
     pipelines: tuple[str, ...]
@@ -80,7 +80,7 @@ def _judge_file(file: Path, declared: dict[str, Document]) -> Iterator[Finding]:
 
 
 def _judge_document(file: Path, document: Document, declared: dict[str, Document]) -> list[SettingError]:
-    """Return the mistakes of a document, and add its pipeline to those that are declared if there are none.
+    """Return the mistakes of a document, and add its pipeline to those that are declared.
 
     Some mistakes are only found where there are no others. So what is wrong is repaired, and the document is
     judged again until nothing new is found.
@@ -100,7 +100,7 @@ def _judge_document(file: Path, document: Document, declared: dict[str, Document
 
 
 def _judge_once(file: Path, document: Document, declared: dict[str, Document]) -> list[SettingError]:
-    """Return the mistakes of one pass; a document without any is declared, unless it was repaired."""
+    """Return the mistakes of one pass; a document without any is declared, even one that was repaired."""
     group = COMPONENTS[document.type_name].group()
     if slips := find_slips(document, group):
         return slips
@@ -112,7 +112,7 @@ def _judge_once(file: Path, document: Document, declared: dict[str, Document]) -
         return as_setting_errors(document, error, group)
     except SettingError as error:
         return [error]
-    if not document.is_repaired:
+    if component.name != STAND_IN:
         declared[component.name] = document
     return []
 
@@ -127,7 +127,7 @@ def _repair(document: Document, wrong: Iterable[str], partners: Iterable[str]) -
         _repair_setting(attributes, setting.split("."), STAND_IN)
     for setting in partners:
         _repair_setting(attributes, setting.split("."), None)
-    return replace(document, attributes=attributes, is_repaired=True)
+    return replace(document, attributes=attributes)
 
 
 def _repair_setting(group: dict[str, Any], names: Sequence[str], missing: str | None) -> None:

@@ -153,6 +153,14 @@ def test_a_mistake_hides_no_other(tmp_path: Path) -> None:
     assert (code, expected, len(expected)) == (1, set(named), len(named))
 
 
+def test_a_name_is_in_use_where_other_settings_are_wrong(tmp_path: Path) -> None:
+    """The first of two pipelines of one name has another mistake, which does not hide the second's."""
+    path = write_two(tmp_path, bank_attributes())
+    path.write_text(path.read_text(encoding="utf-8").replace("name: bank", "name: bank\n  read_tasks: 0", 1))
+    code, output, _ = run("validate", path)
+    assert (code, [line.split("`")[1] for line in output.splitlines()]) == (1, ["read_tasks", "name"])
+
+
 def test_right_files_are_counted(folder: Path) -> None:
     """Nothing is opened: a lake that is not there is no mistake."""
     assert run("validate", folder) == (0, "", "3 pipelines in 2 files can be used\n")
