@@ -195,8 +195,8 @@ def _own_messages(descriptor: int) -> AbstractContextManager[object]:
 def _kept_interrupts() -> Iterator[None]:
     """Keep Ctrl-C as it is: a new session would take it to cancel its jobs, in the middle of a commit.
 
-    Until it is back, Ctrl-C breaks a call of py4j within another one, of which py4j logs each trace; what is
-    raised says all.
+    Until it is restored, Ctrl-C interrupts a py4j call within another one, and py4j logs the traceback of
+    each; the exception itself is enough.
     """
     handler, root = signal.getsignal(signal.SIGINT), logging.getLogger()
     root.addFilter(_is_not_of_py4j)

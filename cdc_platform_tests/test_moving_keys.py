@@ -12,7 +12,7 @@ from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.model.base.names import ROOT_TOKEN
-from cdc_platform.model.stream.lineage import PartitionState, prune
+from cdc_platform.model.stream.lineage import PartitionState, live, prune
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome
 from cdc_platform.simulator.history.moving_keys import ChangeKind, MovingKeys, PartitionChange
@@ -208,13 +208,19 @@ def test_placements_are_one_lineage(dialect: Dialect) -> None:
     assert actual.waiting == {}
 
 
-@pytest.mark.parametrize("step_s", [0.3, 3.0])
-def test_a_placement_that_is_added_is_read(step_s: float) -> None:
-    """The next cycle finds its function, whether its first partition is older than the cycle or not."""
+def before_africa() -> Reading:
+    """Return a reader that has caught up just before a placement is added."""
     added = SchemaChange(2, SchemaChangeKind.ADD_PLACEMENT, value="africa")
     actual = placed(seconds=1.5, schema_changes=(added,))
     actual.catch_up()
     assert "africa" not in placements_of(actual)
+    return actual
+
+
+@pytest.mark.parametrize("step_s", [0.3, 3.0])
+def test_a_placement_that_is_added_is_read(step_s: float) -> None:
+    """The next cycle finds its function, whether its first partition is older than the cycle or not."""
+    actual = before_africa()
     while actual.database.now_micros < ORIGIN + 6 * SECOND:
         actual.database.now_micros += int(step_s * SECOND)
         actual.cycle()
@@ -222,6 +228,37 @@ def test_a_placement_that_is_added_is_read(step_s: float) -> None:
         assert actual.truth() == actual.log
     actual.catch_up()
     assert "africa" in placements_of(actual)
+    assert "africa" in busy_placements(actual)
+    assert actual.truth() == actual.log
+
+
+def test_an_added_placement_whose_read_fails_holds_the_watermark() -> None:
+    """The lineage knows a placement from its first read on, even one that was interrupted at once."""
+    actual = before_africa()
+    held = actual.watermark_micros
+    actual.client.settings = replace(actual.client.settings, max_attempts=1)
+    actual.database.now_micros = ORIGIN + 4 * SECOND
+    windows = actual.plan()
+    actual.database.database.faults.demand(Fault.RESOURCE_EXHAUSTED, len(windows), None, 0)
+    assert {WindowOutcome.INTERRUPTED} == {report.outcome for report in actual.cycle()}
+    assert (held, "africa" in placements_of(actual)) == (actual.watermark_micros, True)
+    actual.catch_up()
+    assert violations(actual.lineage) == []
+    assert actual.truth() == actual.log
+
+
+def test_chosen_partitions_do_not_pass_an_added_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions that are read one at a time do not take the watermark past records that nobody has read."""
+    actual = before_africa()
+    actual.database.now_micros = ORIGIN + 4 * SECOND
+    source = SpannerSource(actual.client.settings)
+    source.__dict__["client"] = actual.client
+    request = ReadRequest(actual.database.now_micros)
+    while actual.watermark_micros < actual.database.now_micros - 1:
+        key = live(actual.lineage)[0].key
+        windows = source.plan(actual.lineage, replace(request, keys=(key,)), None).windows
+        monkeypatch.setattr(actual, "plan", lambda windows=windows: windows)
+        actual.cycle()
     assert "africa" in busy_placements(actual)
     assert actual.truth() == actual.log
 
@@ -249,7 +286,7 @@ def test_a_token_is_of_one_function() -> None:
 
 
 def test_functions_that_cannot_be_seen_are_an_error() -> None:
-    """An account without EXECUTE on any of them is told so, and nothing is read."""
+    """The error of an account without EXECUTE on any of them says so, and nothing is read."""
     actual = placed()
     assert actual.client.fetch_options()
     # A stream of this name has the same options, and functions that nobody sees.

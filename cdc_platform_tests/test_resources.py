@@ -57,7 +57,7 @@ def test_what_the_launcher_says_is_reported_once() -> None:
 
 
 def test_py4j_logs_no_trace_while_a_session_starts(caplog: pytest.LogCaptureFixture) -> None:
-    """A call that Ctrl-C breaks is told by what is raised; what others log is logged, and all of it later."""
+    """An interrupted call raises its exception alone; other loggers, and later calls, log as before."""
     root = logging.getLogger()
     record = logging.LogRecord(root.name, logging.ERROR, py4j.java_gateway.__file__, 1, "broken", (), None)
     with _kept_interrupts():

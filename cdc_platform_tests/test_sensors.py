@@ -269,7 +269,7 @@ def test_partitions_are_named_after_the_pipeline() -> None:
 
 
 def test_a_sensor_that_finds_nothing_stores_its_poll(instance: dg.DagsterInstance, tmp_path: Path) -> None:
-    """A pipeline of files whose bucket is silent can be told from one whose daemon is dead."""
+    """A pipeline of files whose bucket is silent does not look like one whose daemon is dead."""
     (tmp_path / "files").mkdir()
     source = DatastreamSettings(str(tmp_path / "files"))
     settings = PipelineSettings("files", source, LakeSettings(str(tmp_path / "lake")))

@@ -22,15 +22,13 @@ _FORMER_NAME: Final = "component.yaml"
 class Document:
     """One declared pipeline.
 
-    ``place`` names its file in messages, and which document it is of several. ``is_mended`` says that the
-    settings are no longer those of the file.
+    ``place`` names its file in messages, and which document it is of several.
     """
 
     place: str
     type_name: str
     attributes: Mapping[str, Any]
     is_post_processed: bool = False
-    is_mended: bool = False
 
 
 def read_documents(path: Path, type_names: Collection[str]) -> tuple[Document, ...]:

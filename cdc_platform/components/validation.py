@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +23,9 @@ from cdc_platform.components.strict_yaml import lines_of
 from cdc_platform.errors import SettingError
 
 STAND_IN: Final = "value_of_a_missing_setting"
-MOST_TRIES: Final = 2
-"""A wrong value is removed, and then another one put there if there must be one."""
+MOST_TRIES: Final = 3
+"""A wrong value is removed; then another one is put there; then both it and the settings it must fit go."""
+_NAMED: Final = re.compile(r"`([\w.]+)`")
 _LINE: Final = re.compile(r" ?\(line (\d+)\)")
 
 
@@ -48,7 +49,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Validation:
-    """Pipelines whose settings can be used, and the mistakes of the others."""
+    """The files, the names of their pipelines, and their mistakes."""
 
     files: tuple[Path, ...]
     pipelines: tuple[str, ...]
@@ -79,24 +80,27 @@ def _judge_file(file: Path, declared: dict[str, Document]) -> Iterator[Finding]:
 
 
 def _judge_document(file: Path, document: Document, declared: dict[str, Document]) -> list[SettingError]:
-    """Return the mistakes of a document, and add its pipeline to those that are declared if there are none.
+    """Return the mistakes of a document, and add its pipeline to those that are declared.
 
-    Some mistakes are only looked for where there are no others. So what is wrong is mended, and what is left
-    of the document is judged again until nothing new is found.
+    Some mistakes are only found where there are no others. So what is wrong is repaired, and the document is
+    judged again until nothing new is found.
     """
-    errors, mended = _judge_once(file, document, declared), document
+    errors, repaired = _judge_once(file, document, declared), document
     found = {_setting_of(error): error for error in errors}
     tried: Counter[str] = Counter()
     while left := [error for error in errors if tried[_setting_of(error)] < MOST_TRIES]:
-        tried.update(map(_setting_of, left))
-        mended = _mend(mended, left)
-        errors = _judge_once(file, mended, declared)
+        wrong = [_setting_of(error) for error in left]
+        tried.update(wrong)
+        unfit = [setting for setting in wrong if tried[setting] == MOST_TRIES and setting in found]
+        partners = {named for setting in unfit for named in _NAMED.findall(found[setting].problem)}
+        repaired = _repair(repaired, wrong, partners)
+        errors = _judge_once(file, repaired, declared)
         found |= {_setting_of(error): error for error in errors if not _follows(error, found)}
     return list(found.values())
 
 
 def _judge_once(file: Path, document: Document, declared: dict[str, Document]) -> list[SettingError]:
-    """Return the mistakes that show at a time; without any, and as it is, the document is declared."""
+    """Return the mistakes of one pass; a document without any is declared, even one that was repaired."""
     group = COMPONENTS[document.type_name].group()
     if slips := find_slips(document, group):
         return slips
@@ -108,34 +112,40 @@ def _judge_once(file: Path, document: Document, declared: dict[str, Document]) -
         return as_setting_errors(document, error, group)
     except SettingError as error:
         return [error]
-    if not document.is_mended:
+    if component.name != STAND_IN:
         declared[component.name] = document
     return []
 
 
-def _mend(document: Document, errors: Sequence[SettingError]) -> Document:
-    """Return a document without the settings that are wrong, and with a text for those that are missing."""
+def _repair(document: Document, wrong: Iterable[str], partners: Iterable[str]) -> Document:
+    """Return a document without the settings that are wrong, and with a text for those that are missing.
+
+    Their partners are removed, too, where they are there.
+    """
     attributes = deepcopy(dict(document.attributes))
-    for error in errors:
-        _mend_setting(attributes, _setting_of(error).split("."))
-    return replace(document, attributes=attributes, is_mended=True)
+    for setting in wrong:
+        _repair_setting(attributes, setting.split("."), STAND_IN)
+    for setting in partners:
+        _repair_setting(attributes, setting.split("."), None)
+    return replace(document, attributes=attributes)
 
 
-def _mend_setting(group: dict[str, Any], names: Sequence[str]) -> None:
+def _repair_setting(group: dict[str, Any], names: Sequence[str], missing: str | None) -> None:
     # The name of a table, which is a key, too, may have dots in it.
     ends = (end for end in range(len(names), 0, -1) if ".".join(names[:end]) in group)
     end = next(ends, len(names))
     name, inner = ".".join(names[:end]), names[end:]
     if name not in group:
-        group[name] = STAND_IN
+        if missing is not None:
+            group[name] = missing
     elif inner and isinstance(group[name], dict):
-        _mend_setting(group[name], inner)
+        _repair_setting(group[name], inner, missing)
     else:
         del group[name]
 
 
 def _follows(error: SettingError, found: Mapping[str, SettingError]) -> bool:
-    """Return whether a mistake may be there only because others were mended: it lies in one, or names one."""
+    """Return whether a mistake may follow from the repair of others: it lies in one, or names one."""
     setting = f"{_setting_of(error)}."
     return STAND_IN in error.problem or any(
         setting.startswith(f"{other}.")

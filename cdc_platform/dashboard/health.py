@@ -12,7 +12,7 @@ from cdc_platform.model.base.quantities import as_count, as_duration
 from cdc_platform.pipeline.on_demand.status import Status
 
 UNPOLLED_S: Final = 3.0 * POLLS_STORED_EVERY_S
-"""Polls of a source of events are at least so long apart where nobody runs its pipeline."""
+"""A source of events that has not been polled for longer is late: its pipeline does not run."""
 NAMED: Final = 3
 """Most tables that a reason names."""
 
@@ -27,7 +27,7 @@ class Word(StrEnum):
     FAILING = "Failing"
     """A check has failed."""
     LATE = "Late"
-    """The newest cut is too far behind; of files and topics, something waits, or nobody polls them."""
+    """The newest cut is too far behind; of files and topics, something waits, or they are not polled."""
     INCOMPLETE = "Incomplete"
     """Some of the source is in no table: records in quarantine, unread files, stuck partitions."""
     COPYING = "Copying"
@@ -92,7 +92,7 @@ def _findings(
         yield from ((Word.LATE, reason) for reason in _late(status.lag_s, status, checks, late_after_s))
         if status.is_silence and polled_s > max(late_after_s, UNPOLLED_S):
             ago = f"{as_duration(polled_s)} ago"
-            yield Word.LATE, f"the source was last polled {ago}: does `sync --continuous` or the sensor run?"
+            yield Word.LATE, f"the source was last polled {ago}; start `sync --continuous` or the sensor"
     for stuck in status.stuck_partitions:
         yield Word.INCOMPLETE, f"partition {stuck.key} holds the watermark, {as_duration(stuck.age_s)} behind"
     if status.unread_files:

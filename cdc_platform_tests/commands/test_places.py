@@ -138,7 +138,7 @@ def test_a_mistake_hides_no_other(tmp_path: Path) -> None:
         max_window_s="an hour",
         read_tasks=0,
         idle_interval_s=-1,
-        runs={"poll_s": 0, "schedule": "daily"},
+        runs={"poll_s": 0, "schedule": "daily", "fresh_warn_s": 500, "fresh_fail_s": 100},
         lake={"path": "gs://{{ env.CDC_PLATFORM_UNSET }}/lake", "catalog": {"type": "rest"}},
     )
     attributes["source"] |= {"emulator_host": "http://localhost", "heartbeat_ms": 1}
@@ -146,10 +146,19 @@ def test_a_mistake_hides_no_other(tmp_path: Path) -> None:
     code, output, _ = run("validate", write_defs(tmp_path, attributes))
     named = [line.split("`")[1] for line in output.splitlines()]
     expected = {
-        *("tabels", "max_window_s", "read_tasks", "idle_interval_s", "runs.poll_s", "runs.schedule"),
-        *("lake.path", "source.change_stream", "source.emulator_host", "source.heartbeat_ms"),
+        *("tabels", "max_window_s", "read_tasks", "idle_interval_s"),
+        *("runs.poll_s", "runs.schedule", "runs.fresh_warn_s", "lake.path"),
+        *("source.change_stream", "source.emulator_host", "source.heartbeat_ms"),
     }
     assert (code, expected, len(expected)) == (1, set(named), len(named))
+
+
+def test_a_name_is_in_use_where_other_settings_are_wrong(tmp_path: Path) -> None:
+    """The first of two pipelines of one name has another mistake, which does not hide the second's."""
+    path = write_two(tmp_path, bank_attributes())
+    path.write_text(path.read_text(encoding="utf-8").replace("name: bank", "name: bank\n  read_tasks: 0", 1))
+    code, output, _ = run("validate", path)
+    assert (code, [line.split("`")[1] for line in output.splitlines()]) == (1, ["read_tasks", "name"])
 
 
 def test_right_files_are_counted(folder: Path) -> None:

@@ -78,7 +78,7 @@ _LINEAGE: Final[Mapping[str, str]] = {
     "created_cycle": "Cycle that announced it.",
     "running_cycle": "Cycle that first read it; null before.",
     "finished_cycle": "Cycle that read its end; null before.",
-    "continues_parents": "Whether its parents ended where it starts; false if it started beside them.",
+    "continues_parents": "Whether its parents ended where it starts; false if it started while they went on.",
 }
 _CUTS: Final[Mapping[str, str]] = {
     "cut": "Number of the cut; each is one more than the last.",

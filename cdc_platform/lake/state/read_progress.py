@@ -34,7 +34,7 @@ REPLAY: Final = "quarantine@"
 POLLED: Final = "cdc.polled"
 """Property with the moment of the newest poll that found nothing, in microseconds."""
 POLLS_STORED_EVERY_S: Final = 60
-"""A poll finds nothing every second or so; one in so many seconds shows that somebody polls."""
+"""A poll finds nothing every second or so; one stored at this interval shows that the pipeline runs."""
 
 
 def load_read_progress(lake: Lake) -> Mapping[str, str]:
@@ -87,8 +87,8 @@ def replay_path(micros: int) -> str:
 def save_poll(lake: Lake, now_micros: int, keep_metadata_s: float) -> None:
     """Store that a source of events has been polled and has nothing new, unless that was stored just before.
 
-    Without it a pipeline whose source is silent could not be told from one that nobody runs. Each mark makes
-    a metadata file, so old ones are deleted here: maintenance waits for cycles, of which there are none.
+    Without it a pipeline whose source is silent would look like one that does not run. Each mark makes a
+    metadata file, so old ones are deleted here: maintenance waits for cycles, of which there are none.
 
     Args:
         lake: the pipeline's.
@@ -99,7 +99,7 @@ def save_poll(lake: Lake, now_micros: int, keep_metadata_s: float) -> None:
         return
     table = lake.system_table(READ)
     if not 0 <= now_micros - _poll_of(table) < POLLS_STORED_EVERY_S * 1_000_000:
-        # Whoever is in the way has polled, too.
+        # A commit in between is another poll's, or a cycle's.
         with suppress(CommitFailedException), table.transaction() as transaction:
             transaction.set_properties({POLLED: str(now_micros)})
         delete_old_metadata(lake.system_table(READ), now_micros - int(keep_metadata_s * 1_000_000))

@@ -35,6 +35,7 @@ class Generations:
         """
         self._end_micros = end_inclusive_micros
         self._finished = set(finished_parents)
+        self._ends: dict[str, int] = {}
         self._waiting: dict[str, ChildAnnouncement] = {}
         self._known: set[str] = set()
         self._followed = 0
@@ -45,16 +46,24 @@ class Generations:
 
     def after(self, end: PartitionEnd) -> list[ReadWindow]:
         """Return the windows of the children that can be read once a partition has been read so far."""
-        self._finished.add(end.token)
+        self._ends[end.token] = end.end_inclusive_micros
         for child in end.children:
             if child.start_micros <= end.end_inclusive_micros + 1 and child.token not in self._known:
                 self._waiting[child.token] = child
-        ready = [child for child in self._waiting.values() if self._finished.issuperset(child.parent_tokens)]
+        ready = [child for child in self._waiting.values() if self._may_start(child)]
         return [
             self._window_of(child)
             for child in ready[: MOST_FOLLOWED - self._followed]
             if child.start_micros <= self._end_micros
         ]
+
+    def _may_start(self, child: ChildAnnouncement) -> bool:
+        """Return whether each parent has been read; one that the child continues, not beyond its start."""
+        limit_micros = child.start_micros if child.continues_parents else self._end_micros + 1
+        return all(
+            parent in self._finished or self._ends.get(parent, limit_micros) < limit_micros
+            for parent in child.parent_tokens
+        )
 
     def _window_of(self, child: ChildAnnouncement) -> ReadWindow:
         del self._waiting[child.token]

@@ -45,7 +45,7 @@ class Partition:
     """A partition; everything at or before its position has been read.
 
     ``continues_parents`` says whether its parents ended where it starts, or it started beside a parent that
-    goes on; None where that is not known, of the first one and in lakes of before.
+    goes on. It is None for the first partition, and in lakes that were written without it.
     """
 
     token: str

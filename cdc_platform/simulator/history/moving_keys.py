@@ -60,7 +60,7 @@ class MovingKeys(PartitionTree):
         self._inhabited = {partition.placement for partition in self._partitions}
 
     def begin_block(self, start_micros: int, opening: Opening) -> None:
-        """Go on to the next block; a placement that is new has a partition without keys from then on."""
+        """Go on to the next block; a new placement starts with one partition, which has no keys yet."""
         super().begin_block(start_micros, opening)
         for placement in self._placements(start_micros):
             if placement not in self._inhabited:

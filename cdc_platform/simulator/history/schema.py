@@ -20,7 +20,7 @@ from cdc_platform.simulator.wire.simulator_settings import (
 from cdc_platform.simulator.wire.values import PROTO_NAMES, UNKNOWN, in_dialect
 
 DEFAULT_PLACEMENT: Final = "placement_default"
-"""Of rows that no placement key puts elsewhere, as the name of its read function ends."""
+"""Placement of rows that have no other one; the name of its read function ends with it."""
 ACCOUNTS: Final = "accounts"
 TRANSFERS: Final = "transfers"
 ALL_TYPES: Final = "all_types"

@@ -152,17 +152,18 @@ class SpannerSource(SparkSource):
     ) -> ReadPlan:
         """Return a window for each live partition that is behind the source's clock, and each new placement.
 
-        If partitions are chosen, only these are read, without their children.
+        If partitions are chosen, only these and new placements are read, without their children. Without the
+        new placements the chosen partitions would take the watermark past records of them.
         """
         if self.client.partition_mode is PartitionMode.MUTABLE_KEY_RANGE:
             request = replace(request, max_window_s=min(request.max_window_s or MOST_WINDOW_S, MOST_WINDOW_S))
         windows = plan_requested(lineage, request)
-        if windows and request.keys is None:
+        if windows:
             windows += self._windows_of_added(lineage, windows[0].end_inclusive_micros)
         return ReadPlan(windows, finished_parents=finished_parents(lineage) if request.keys is None else None)
 
     def _windows_of_added(self, lineage: Lineage, end_micros: int) -> tuple[ReadWindow, ...]:
-        """Return a window for each placement that no partition is of: it has no records at the watermark."""
+        """Return a window for each placement without known partitions, which had no records up to now."""
         root = lineage.partitions.get(ROOT_TOKEN)
         if root is not None and not root.is_finished:
             return ()

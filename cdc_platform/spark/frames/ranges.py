@@ -16,6 +16,7 @@ Place = tuple[int, str]
 
 
 RANGE: Final = "range_number"
+"""Column with the number of the range that a row is in."""
 
 
 def sort_in_ranges(
@@ -48,6 +49,9 @@ def part_in_ranges(
     sample = places.sample(min(1.0, ranges * _SAMPLED_PER_RANGE / expected_rows), seed=0)
     sampled = sample.select(F.unix_micros(moment), F.coalesce(text, F.lit(""))).collect()
     starts = range_starts([(row[0], row[1]) for row in sampled], ranges)
+    if not starts:
+        # A constant is no column to Spark: windows over it would make an exchange that ranges do not survive.
+        return frame.withColumn(RANGE, F.lit(0)).repartition(1)
     return frame.withColumn(RANGE, _range_of(order[0], order[1], starts)).repartitionById(ranges, RANGE)
 
 

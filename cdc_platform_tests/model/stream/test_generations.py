@@ -1,5 +1,7 @@
 """A read goes on with the children of partitions that end in it, each once and after all its parents."""
 
+from dataclasses import replace
+
 import pytest
 
 from cdc_platform.model.stream.generations import MOST_FOLLOWED, Generations, PartitionEnd, finished_parents
@@ -36,6 +38,21 @@ def test_a_merged_child_is_read_once_after_its_last_parent() -> None:
     ]
     assert generations.after(end_of("b", child)) == []
     assert Generations(END, ("a",)).after(end_of("b", child)) == [ReadWindow("c", 1_999, END)]
+
+
+def test_a_child_does_not_continue_a_parent_that_was_read_beyond_its_start() -> None:
+    """The lineage does not let it start before a read has found the end of that parent, too."""
+    child = announced("c", 2_000, "a", "b")
+    generations = Generations(END, ())
+    assert generations.after(PartitionEnd("b", END, ())) == []
+    assert generations.after(end_of("a", child)) == []
+    root = [WindowReport("", 999, 999, WindowOutcome.FINISHED)]
+    lineage = advance(begin(1_000), 1, root, [announced("a", 1_000), announced("b", 1_000)])
+    reports = [
+        WindowReport("a", 999, 1_999, WindowOutcome.FINISHED),
+        WindowReport("b", 999, END, WindowOutcome.COMPLETE),
+    ]
+    assert watermark_micros(advance(lineage, 2, reports, [replace(child, cycle=2)])) == 1_999
 
 
 @pytest.mark.parametrize("start_micros", [END + 1, 2_500])
@@ -87,7 +104,7 @@ def test_generations_of_one_cycle_make_the_lineage_that_several_cycles_make() ->
 def test_a_partition_that_starts_beside_another_is_read_with_it() -> None:
     """The one that announces it has been read beyond its start, and goes on."""
     generations = Generations(END, ())
-    start = announced("b", 2_000, "a")
+    start = replace(announced("b", 2_000, "a"), continues_parents=False)
     assert generations.after(PartitionEnd("a", END, (start,))) == [ReadWindow("b", 1_999, END)]
 
 

@@ -15,6 +15,7 @@ from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.spark.log.faults import KEYS_FAULT, LACKING_FAULT, SHAPE_FAULT, UNSOUND_FAULT, VALUES_FAULT
 from cdc_platform.spark.log.order import COMPANY, SINGLE_TASK_RECORDS, measure, order_records
 from cdc_platform.spark.log.ordered_rows import measure_rows
+from cdc_platform.spark.session.session_settings import changed_settings
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_cycle, opening
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.pipelines import (
@@ -148,6 +149,18 @@ def test_tasks_share_a_window_by_ranges_with_whole_transactions(
         (row["records_seen"], row["begins_transaction"]) for row in rows
     }
     assert len({row["task"] for row in rows}) > 1
+
+
+def test_fewer_records_than_expected_are_in_order(spark: "SparkSession") -> None:
+    """So few that the sample has none of them, and so no ranges either."""
+    records = [insert(f"t{number}", number * 7 % 31, records=1, mods=2) for number in range(12)]
+    # Spark would otherwise read small exchanges in one task.
+    with changed_settings(
+        spark, {"spark.sql.shuffle.partitions": "3", "spark.sql.adaptive.enabled": "false"}
+    ):
+        rows = ordered_rows(spark, [*records, *records[:3]], 10 * SINGLE_TASK_RECORDS)
+    moments = [row["commit_timestamp"] for row in rows]
+    assert (len(rows), sorted(moments)) == (24, moments)
 
 
 def test_what_a_window_holds_is_counted(spark: "SparkSession") -> None:

@@ -18,7 +18,7 @@ from cdc_platform.sources.debezium.wire.messages import parse_line
 from cdc_platform.sources.debezium.wire.positions import INCREMENTAL, is_snapshot
 
 _STATUS: Final = b"status"
-"""Name of the field that says so."""
+"""Name of the field that says whether a transaction begins or ends."""
 _BOUNDARIES: Final = (b'BEGIN"', b'END"', b'BEGIN\\"', b'END\\"')
 """Text in lines that begin or end a transaction, also where the value is a text within the line."""
 

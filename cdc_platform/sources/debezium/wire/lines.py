@@ -45,7 +45,7 @@ class RawLines(NamedTuple):
     """Consecutive lines of a file, as many as a chunk of it has ended.
 
     ``lengths`` are their bytes in the file, with their ends; ``begun_bytes`` come before them in the file. In
-    a gzip nothing is said of bytes.
+    a gzip all of these are 0.
     """
 
     texts: Sequence[bytes]
@@ -59,7 +59,7 @@ class RawLines(NamedTuple):
         return map(RawLine, self.texts, ends)
 
     def without_first(self, lines: int) -> "RawLines":
-        """Return the lines behind so many of them."""
+        """Return the lines without the first ones, of which the number is given."""
         begun_bytes = self.begun_bytes + sum(self.lengths[:lines])
         return RawLines(self.texts[lines:], self.lengths[lines:], begun_bytes)
 

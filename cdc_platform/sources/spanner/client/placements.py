@@ -18,7 +18,7 @@ def has_placements(options: Mapping[str, str]) -> bool:
 
 
 def placement_functions(routines: Iterable[str], whole: str, others: Iterable[str]) -> list[str]:
-    """Return the read functions of a stream's placements, by their names: nothing else tells which they are.
+    """Return the read functions of a stream's placements by name: nothing else identifies them.
 
     Args:
         routines: names of all functions of the database.

@@ -103,6 +103,12 @@ class RecordBatchBuilder:
         rows, self._rows = self._rows, []
         return self._pop_batch(rows)
 
+    def take_own_start(self) -> pa.RecordBatch:
+        """Give out a record that announces the window's own partition, however the read ends."""
+        itself = self._window.token, [self._window.token]
+        start_micros = self._window.start_exclusive_micros + 1
+        return self._pop_batch([tuple(RecordRow(START, start_micros, child_partitions=[itself]))])
+
     def forget_incomplete(self) -> None:
         """Drop the records after `complete_micros`, which the next read brings again."""
         self._rows = [row for row in self._rows if row[_MICROS] <= self.complete_micros]

@@ -248,7 +248,7 @@ def _mod(content: bytes, names: Mapping[int, str]) -> Iterator[str]:
         position += 2
         if length >= CONTINUES:
             length, position = integer(content, position - 1)
-        if tag != _VALUE_TAG or not position + length <= following <= end:
+        if tag != _VALUE_TAG or not position + length == following <= end:
             raise ValueError("a value of a mod has another form")
         members[names[index]] = _json(content[position : position + length])
         position = following

@@ -27,6 +27,8 @@ from cdc_platform_tests.sources.spanner.messages import (
     PLACED,
     SEQUENCE,
     data_record,
+    message_of,
+    message_value,
     value_of,
 )
 
@@ -202,6 +204,16 @@ def test_a_malformed_record_is_a_fault(changes: dict[str, Any]) -> None:
     (mod,) = row["mods"]
     assert "keys" not in {name for name, part in mod.items() if part is not None}
     assert decode_again(7, "token", "s", mod["new_values"]) is None
+
+
+def test_fields_of_a_value_in_another_order_are_a_fault() -> None:
+    """The index of a column that comes after its value is not overlooked: it would be that of another one."""
+    index, value = b"\x08\x01", b"\x12\x06\x1a\x041.50"
+    message = message_of(data_change_record=data_record())
+    assert message.count(index + value) == 1
+    (record,) = decode_message(message_value(message.replace(index + value, value + index)), "token")
+    assert record.mods is not None
+    assert record.mods[0] is None
 
 
 def test_a_fault_is_decoded_again() -> None:
