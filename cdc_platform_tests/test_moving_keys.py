@@ -15,6 +15,7 @@ from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.lineage import PartitionState, prune
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome
+from cdc_platform.model.stream.stuck_partitions import find_stuck
 from cdc_platform.simulator.history.moving_keys import ChangeKind, MovingKeys, PartitionChange
 from cdc_platform.simulator.wire.problems import Refusal
 from cdc_platform.simulator.wire.simulator_settings import (
@@ -224,6 +225,57 @@ def test_a_placement_that_is_added_is_read(step_s: float) -> None:
     assert "africa" in placements_of(actual)
     assert "africa" in busy_placements(actual)
     assert actual.truth() == actual.log
+
+
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "PERMISSION_DENIED"])
+def test_a_placement_that_is_added_and_fails_at_first(code: str) -> None:
+    """Its read is interrupted and holds the watermark, until its function answers."""
+    added = SchemaChange(2, SchemaChangeKind.ADD_PLACEMENT, value="africa")
+    actual = placed(seconds=1.5, schema_changes=(added,))
+    actual.catch_up()
+    service = actual.client.service
+    answer = service.execute_streaming_sql
+
+    def failing(request: Any, is_over: Any) -> Iterator[bytes]:
+        if "_africa" in request.sql:
+            raise Refusal(code, "not yet")
+        return answer(request, is_over)
+
+    service.execute_streaming_sql = failing  # type: ignore[method-assign] # plays a server that refuses
+    for _ in range(3):
+        actual.database.now_micros += SECOND
+        (report,) = [report for report in actual.cycle() if "_africa" in report.token]
+        assert report.outcome is WindowOutcome.INTERRUPTED
+        assert actual.watermark_micros == report.end_inclusive_micros
+        assert violations(actual.lineage) == []
+    held = find_stuck(actual.lineage, [report], actual.database.now_micros)
+    assert [actual.lineage.partitions[report.token].key] == [stuck.key for stuck in held]
+    service.execute_streaming_sql = answer  # type: ignore[method-assign] # and answers
+    actual.catch_up()
+    assert "africa" in busy_placements(actual)
+    assert actual.truth() == actual.log
+
+
+def test_a_placement_that_is_added_while_partitions_are_chosen() -> None:
+    """Those that are chosen may hold the watermark, and the placement is found before that goes on."""
+    added = SchemaChange(2, SchemaChangeKind.ADD_PLACEMENT, value="africa")
+    actual = placed(seconds=1.5, schema_changes=(added,))
+    actual.catch_up()
+    for _ in range(5):
+        actual.database.now_micros += SECOND
+        for lagging in (True, False):
+            behind = actual.lineage.partitions
+            oldest = min(partition.position_micros for partition in behind.values() if partition.is_live)
+            actual.cycle(
+                keys=[
+                    partition.key
+                    for partition in behind.values()
+                    if lagging is (partition.position_micros == oldest)
+                ]
+            )
+            assert violations(actual.lineage) == []
+            assert actual.truth() == actual.log
+    assert "africa" in busy_placements(actual)
 
 
 def busy_placements(actual: Reading) -> set[str]:

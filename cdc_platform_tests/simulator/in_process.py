@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
@@ -128,10 +128,10 @@ class Reading:
         assert actual is not None
         return actual
 
-    def cycle(self, skipped: str | None = None) -> list[WindowReport]:
-        """Read the live partitions, but one, up to the database's clock, and write the log."""
+    def cycle(self, skipped: str | None = None, keys: Collection[str] | None = None) -> list[WindowReport]:
+        """Read the live partitions, or some, but one, up to the database's clock, and write the log."""
         number, rows = self.lineage.cycle + 1, list[RawRow]()
-        for piece in self.plan():
+        for piece in self.plan(keys):
             rows += self.read(number, piece) if piece.token != skipped else []
         reports, children = read_control(rows)
         self.lineage = advance(self.lineage, number, reports, children)
@@ -151,11 +151,11 @@ class Reading:
         self.write_log(rows)
         return reports
 
-    def plan(self) -> tuple[ReadWindow, ...]:
-        """Return the windows of the next cycle."""
+    def plan(self, keys: Collection[str] | None = None) -> tuple[ReadWindow, ...]:
+        """Return the windows of the next cycle, of all live partitions or of chosen ones."""
         source = SpannerSource(self.client.settings)
         source.__dict__["client"] = self.client
-        return source.plan(self.lineage, ReadRequest(self.database.now_micros), None).windows
+        return source.plan(self.lineage, ReadRequest(self.database.now_micros, keys=keys), None).windows
 
     def read(self, number: int, piece: ReadWindow) -> list[RawRow]:
         """Return the rows of `raw_change_records` that a window gives."""

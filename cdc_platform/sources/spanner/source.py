@@ -152,12 +152,13 @@ class SpannerSource(SparkSource):
     ) -> ReadPlan:
         """Return a window for each live partition that is behind the source's clock, and each new placement.
 
-        If partitions are chosen, only these are read, without their children.
+        If partitions are chosen, only these and new placements are read, without their children.
         """
         if self.client.partition_mode is PartitionMode.MUTABLE_KEY_RANGE:
             request = replace(request, max_window_s=min(request.max_window_s or MOST_WINDOW_S, MOST_WINDOW_S))
         windows = plan_requested(lineage, request)
-        if windows and request.keys is None:
+        if windows:
+            # Also where partitions are chosen: these may hold the watermark, which goes beyond the placement.
             windows += self._windows_of_added(lineage, windows[0].end_inclusive_micros)
         return ReadPlan(windows, finished_parents=finished_parents(lineage) if request.keys is None else None)
 

@@ -93,6 +93,13 @@ class RecordBatchBuilder:
                 self._complete(micros)
                 self.end_micros = micros
 
+    def announce_itself(self) -> pa.RecordBatch:
+        """Return the record by which a placement announces itself, as no partition does it."""
+        token = self._window.token
+        start_micros = self._window.start_exclusive_micros + 1
+        row = RecordRow(START, start_micros, child_partitions=[(token, [token])])
+        return self._pop_batch([tuple(row)])
+
     def take_complete(self) -> pa.RecordBatch:
         """Give out the records up to `complete_micros`; the others stay."""
         rows, self._rows = self._rows[: self._complete_rows], self._rows[self._complete_rows :]

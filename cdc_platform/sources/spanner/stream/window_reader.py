@@ -47,6 +47,9 @@ def read_window(
     """
     builder = RecordBatchBuilder(cycle, window)
     error: SourceError | None = None
+    if window.token != ROOT_TOKEN and lists_partitions(window.token):
+        # Nothing else announces a placement that was added, and the report needs it however the read ends.
+        yield builder.announce_itself()
     try:
         yield from _read_to_end(client, builder, window)
     except SourceError as failure:
@@ -125,18 +128,13 @@ def _read_with_retries(
 def _read_once(
     client: SpannerClient, builder: RecordBatchBuilder, window: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
-    start_micros = window.start_exclusive_micros + 1
     placements = client.fetch_placement_tokens() if window.token == ROOT_TOKEN else ()
     if placements:
+        start_micros = window.start_exclusive_micros + 1
         builder.add([RecordRow(START, start_micros, child_partitions=[(token, []) for token in placements])])
         return
-    is_placement = window.token != ROOT_TOKEN and lists_partitions(window.token)
-    if is_placement and not builder.children:
-        # Nothing else announces a placement that was added.
-        itself = window.token, [window.token]
-        builder.add([RecordRow(START, start_micros, child_partitions=[itself])])
     yield from _read_query(client, builder, window)
-    if lists_partitions(window.token) and len(builder.children) == is_placement:
+    if lists_partitions(window.token) and not builder.children:
         raise SourceUnreachable(
             f"A read function of the {client.settings.title} lists no partition, so that records might be "
             f"lost. If it goes on, report this: {window.token or client.whole_function}"
