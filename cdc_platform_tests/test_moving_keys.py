@@ -166,6 +166,29 @@ def test_windows_of_a_late_reader_are_short(dialect: Dialect) -> None:
     assert [window.duration_s for window in source.plan(actual.lineage, shorter, {}).windows] == [60.0]
 
 
+def test_a_partition_that_is_hours_behind_holds_no_other_back() -> None:
+    """The others are read on to the present, and it catches up in parts of the length of a query."""
+    actual = moving(rate=0.01, partition_life_s=2000)
+    actual.catch_up()
+    held = next(token for token, partition in actual.lineage.partitions.items() if partition.is_live)
+    while actual.database.now_micros < ORIGIN + 3 * 3600 * SECOND:
+        actual.database.now_micros += int(MOST_WINDOW_S * SECOND / 2)
+        actual.cycle(skipped=held)
+    others = [
+        partition
+        for partition in actual.lineage.partitions.values()
+        if partition.is_live and partition.token != held and held not in partition.parent_tokens
+    ]
+    assert len(others) > 2
+    assert max(partition.position_micros for partition in others) == actual.database.now_micros - 1
+    assert actual.truth() == actual.log
+    for _ in range(12):
+        actual.follow()
+        assert violations(actual.lineage) == []
+    actual.catch_up()
+    assert actual.truth() == actual.log
+
+
 @pytest.mark.parametrize(
     ("dialect", "expected"),
     [

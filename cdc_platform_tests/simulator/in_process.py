@@ -12,7 +12,7 @@ from cdc_platform.errors import TransactionIncomplete
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.stream.generations import Generations, finished_parents
 from cdc_platform.model.stream.lineage import Lineage, advance, begin, watermark_micros
-from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowReport
+from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowReport, first_end_micros
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.simulator.history.history_file import transaction_line
 from cdc_platform.simulator.history.transactions import Transaction
@@ -143,7 +143,7 @@ class Reading:
         number, pieces = self.lineage.cycle + 1, self.plan()
         if not pieces:
             return []
-        generations = Generations(pieces[0].end_inclusive_micros, finished_parents(self.lineage))
+        generations = Generations(first_end_micros(pieces), finished_parents(self.lineage))
         batches = read_together(partial(read_window, self.client, number), pieces, generations)
         rows = [row for batch in batches for row in batch.to_pylist()]
         reports, children = read_control(rows)
