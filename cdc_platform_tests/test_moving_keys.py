@@ -26,6 +26,7 @@ from cdc_platform.simulator.wire.simulator_settings import (
     SchemaChangeKind,
 )
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
+from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import change_stream_query
 from cdc_platform.sources.spanner.source import MOST_WINDOW_S, SpannerSource
 from cdc_platform.sources.spanner.stream.window_reader import read_window
@@ -187,6 +188,20 @@ def test_a_partition_that_is_hours_behind_holds_no_other_back() -> None:
         assert violations(actual.lineage) == []
     actual.catch_up()
     assert actual.truth() == actual.log
+
+
+def test_options_that_cannot_be_seen_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An account that does not see the mode reads on, until a window would be longer than a query may be."""
+    monkeypatch.setattr(SpannerClient, "fetch_options", lambda _client: {})
+    actual = moving(rate=0.01, partition_life_s=EVER)
+    actual.catch_up()
+    actual.database.now_micros += 2 * 3600 * SECOND
+    assert all(
+        "information_schema.change_stream_options" in report.error_message for report in actual.cycle()
+    )
+    (report,) = placed().cycle()
+    assert "information_schema.change_stream_options" in report.error_message
+    assert "per_placement_tvf" in report.error_message
 
 
 @pytest.mark.parametrize(
