@@ -294,6 +294,24 @@ def test_a_placement_that_is_added_and_fails_at_first(code: str) -> None:
     assert actual.truth() == actual.log
 
 
+def test_a_placement_that_is_younger_than_the_windows_of_a_late_reader() -> None:
+    """Its partitions start after the windows, which is no failure of its read function."""
+    added = SchemaChange(2, SchemaChangeKind.ADD_PLACEMENT, value="africa")
+    late = placed(seconds=5, schema_changes=(added,))
+    present = late.database.now_micros
+    late.database.history.advance(present)
+    source = SpannerSource(late.client.settings)
+    source.__dict__["client"] = late.client
+    while late.watermark_micros < present - 1:
+        windows = source.plan(late.lineage, ReadRequest(present, max_window_s=0.5), None).windows
+        rows = [row for window in windows for row in late.read(late.lineage.cycle + 1, window)]
+        assert [row for row in rows if (row["read_window"] or {}).get("error")] == []
+        late.take(rows)
+        assert violations(late.lineage) == []
+        assert late.truth() == late.log
+    assert "africa" in placements_of(late)
+
+
 def test_a_placement_that_is_added_while_partitions_are_chosen() -> None:
     """Those that are chosen may hold the watermark, and the placement is found before that goes on."""
     added = SchemaChange(2, SchemaChangeKind.ADD_PLACEMENT, value="africa")

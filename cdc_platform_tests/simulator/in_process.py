@@ -133,8 +133,12 @@ class Reading:
         number, rows = self.lineage.cycle + 1, list[RawRow]()
         for piece in self.plan(keys):
             rows += self.read(number, piece) if piece.token != skipped else []
+        return self.take(rows)
+
+    def take(self, rows: list[RawRow]) -> list[WindowReport]:
+        """Let the rows be those of the next cycle, and write the log."""
         reports, children = read_control(rows)
-        self.lineage = advance(self.lineage, number, reports, children)
+        self.lineage = advance(self.lineage, self.lineage.cycle + 1, reports, children)
         self.write_log(rows)
         return reports
 
@@ -145,11 +149,7 @@ class Reading:
             return []
         generations = Generations(first_end_micros(pieces), finished_parents(self.lineage))
         batches = read_together(partial(read_window, self.client, number), pieces, generations)
-        rows = [row for batch in batches for row in batch.to_pylist()]
-        reports, children = read_control(rows)
-        self.lineage = advance(self.lineage, number, reports, children)
-        self.write_log(rows)
-        return reports
+        return self.take([row for batch in batches for row in batch.to_pylist()])
 
     def plan(self, keys: Collection[str] | None = None) -> tuple[ReadWindow, ...]:
         """Return the windows of the next cycle, of all live partitions or of chosen ones."""

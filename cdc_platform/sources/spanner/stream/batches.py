@@ -35,12 +35,14 @@ class RecordBatchBuilder:
 
     Records of a partition come in the order of their timestamps. So when one arrives, everything before
     its timestamp is complete, and at a heartbeat everything up to it: `complete_micros` says how far.
+    `starts_later` says whether partitions start after the end of the window.
     """
 
     def __init__(self, cycle: int, window: ReadWindow) -> None:
         self.complete_micros = window.start_exclusive_micros
         self.child_micros: int | None = None
         self.end_micros: int | None = None
+        self.starts_later = False
         self.counts: Counter[str] = Counter()
         self.text_bytes = 0
         self._cycle, self._window = cycle, window
@@ -77,6 +79,7 @@ class RecordBatchBuilder:
             micros = row.record_timestamp
             if micros > end_micros:
                 self._complete(end_micros)
+                self.starts_later |= row.kind == START
                 continue
             if micros > self.complete_micros + 1:
                 self._complete(micros - 1)

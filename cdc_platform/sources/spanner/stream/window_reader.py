@@ -134,7 +134,7 @@ def _read_once(
         builder.add([RecordRow(START, start_micros, child_partitions=[(token, []) for token in placements])])
         return
     yield from _read_query(client, builder, window)
-    if lists_partitions(window.token) and not builder.children:
+    if lists_partitions(window.token) and not builder.children and not builder.starts_later:
         raise SourceUnreachable(
             f"A read function of the {client.settings.title} lists no partition, so that records might be "
             f"lost. If it goes on, report this: {window.token or client.whole_function}"
