@@ -12,9 +12,10 @@ from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.model.base.names import ROOT_TOKEN
-from cdc_platform.model.stream.lineage import PartitionState, live, prune
+from cdc_platform.model.stream.lineage import PartitionState, prune
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome
+from cdc_platform.model.stream.stuck_partitions import find_stuck
 from cdc_platform.simulator.history.moving_keys import ChangeKind, MovingKeys, PartitionChange
 from cdc_platform.simulator.wire.problems import Refusal
 from cdc_platform.simulator.wire.simulator_settings import (
@@ -25,6 +26,7 @@ from cdc_platform.simulator.wire.simulator_settings import (
     SchemaChangeKind,
 )
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
+from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import change_stream_query
 from cdc_platform.sources.spanner.source import MOST_WINDOW_S, SpannerSource
 from cdc_platform.sources.spanner.stream.window_reader import read_window
@@ -165,6 +167,43 @@ def test_windows_of_a_late_reader_are_short(dialect: Dialect) -> None:
     assert [window.duration_s for window in source.plan(actual.lineage, shorter, {}).windows] == [60.0]
 
 
+def test_a_partition_that_is_hours_behind_holds_no_other_back() -> None:
+    """The others are read on to the present, and it catches up in parts of the length of a query."""
+    actual = moving(rate=0.01, partition_life_s=2000)
+    actual.catch_up()
+    held = next(token for token, partition in actual.lineage.partitions.items() if partition.is_live)
+    while actual.database.now_micros < ORIGIN + 3 * 3600 * SECOND:
+        actual.database.now_micros += int(MOST_WINDOW_S * SECOND / 2)
+        actual.cycle(skipped=held)
+    others = [
+        partition
+        for partition in actual.lineage.partitions.values()
+        if partition.is_live and partition.token != held and held not in partition.parent_tokens
+    ]
+    assert len(others) > 2
+    assert max(partition.position_micros for partition in others) == actual.database.now_micros - 1
+    assert actual.truth() == actual.log
+    for _ in range(12):
+        actual.follow()
+        assert violations(actual.lineage) == []
+    actual.catch_up()
+    assert actual.truth() == actual.log
+
+
+def test_options_that_cannot_be_seen_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An account that does not see the mode reads on, until a window would be longer than a query may be."""
+    monkeypatch.setattr(SpannerClient, "fetch_options", lambda _client: {})
+    actual = moving(rate=0.01, partition_life_s=EVER)
+    actual.catch_up()
+    actual.database.now_micros += 2 * 3600 * SECOND
+    assert all(
+        "information_schema.change_stream_options" in report.error_message for report in actual.cycle()
+    )
+    (report,) = placed().cycle()
+    assert "information_schema.change_stream_options" in report.error_message
+    assert "per_placement_tvf" in report.error_message
+
+
 @pytest.mark.parametrize(
     ("dialect", "expected"),
     [
@@ -232,35 +271,73 @@ def test_a_placement_that_is_added_is_read(step_s: float) -> None:
     assert actual.truth() == actual.log
 
 
-def test_an_added_placement_whose_read_fails_holds_the_watermark() -> None:
-    """The lineage knows a placement from its first read on, even one that was interrupted at once."""
-    actual = before_africa()
-    held = actual.watermark_micros
-    actual.client.settings = replace(actual.client.settings, max_attempts=1)
-    actual.database.now_micros = ORIGIN + 4 * SECOND
-    windows = actual.plan()
-    actual.database.database.faults.demand(Fault.RESOURCE_EXHAUSTED, len(windows), None, 0)
-    assert {WindowOutcome.INTERRUPTED} == {report.outcome for report in actual.cycle()}
-    assert (held, "africa" in placements_of(actual)) == (actual.watermark_micros, True)
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "PERMISSION_DENIED"])
+def test_a_placement_that_is_added_and_fails_at_first(code: str) -> None:
+    """Its read is interrupted and holds the watermark, until its function answers."""
+    added = SchemaChange(2, SchemaChangeKind.ADD_PLACEMENT, value="africa")
+    actual = placed(seconds=1.5, schema_changes=(added,))
     actual.catch_up()
-    assert violations(actual.lineage) == []
-    assert actual.truth() == actual.log
+    service = actual.client.service
+    answer = service.execute_streaming_sql
 
+    def failing(request: Any, is_over: Any) -> Iterator[bytes]:
+        if "_africa" in request.sql:
+            raise Refusal(code, "not yet")
+        return answer(request, is_over)
 
-def test_chosen_partitions_do_not_pass_an_added_placement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Partitions that are read one at a time do not take the watermark past records that nobody has read."""
-    actual = before_africa()
-    actual.database.now_micros = ORIGIN + 4 * SECOND
-    source = SpannerSource(actual.client.settings)
-    source.__dict__["client"] = actual.client
-    request = ReadRequest(actual.database.now_micros)
-    while actual.watermark_micros < actual.database.now_micros - 1:
-        key = live(actual.lineage)[0].key
-        windows = source.plan(actual.lineage, replace(request, keys=(key,)), None).windows
-        monkeypatch.setattr(actual, "plan", lambda windows=windows: windows)
-        actual.cycle()
+    service.execute_streaming_sql = failing  # type: ignore[method-assign] # plays a server that refuses
+    for _ in range(3):
+        actual.database.now_micros += SECOND
+        (report,) = [report for report in actual.cycle() if "_africa" in report.token]
+        assert report.outcome is WindowOutcome.INTERRUPTED
+        assert actual.watermark_micros == report.end_inclusive_micros
+        assert violations(actual.lineage) == []
+    held = find_stuck(actual.lineage, [report], actual.database.now_micros)
+    assert [actual.lineage.partitions[report.token].key] == [stuck.key for stuck in held]
+    service.execute_streaming_sql = answer  # type: ignore[method-assign] # and answers
+    actual.catch_up()
     assert "africa" in busy_placements(actual)
     assert actual.truth() == actual.log
+
+
+def test_a_placement_that_is_younger_than_the_windows_of_a_late_reader() -> None:
+    """Its partitions start after the windows, which is no failure of its read function."""
+    added = SchemaChange(2, SchemaChangeKind.ADD_PLACEMENT, value="africa")
+    late = placed(seconds=5, schema_changes=(added,))
+    present = late.database.now_micros
+    late.database.history.advance(present)
+    source = SpannerSource(late.client.settings)
+    source.__dict__["client"] = late.client
+    while late.watermark_micros < present - 1:
+        windows = source.plan(late.lineage, ReadRequest(present, max_window_s=0.5), None).windows
+        rows = [row for window in windows for row in late.read(late.lineage.cycle + 1, window)]
+        assert [row for row in rows if (row["read_window"] or {}).get("error")] == []
+        late.take(rows)
+        assert violations(late.lineage) == []
+        assert late.truth() == late.log
+    assert "africa" in placements_of(late)
+
+
+def test_a_placement_that_is_added_while_partitions_are_chosen() -> None:
+    """Those that are chosen may hold the watermark, and the placement is found before that goes on."""
+    added = SchemaChange(2, SchemaChangeKind.ADD_PLACEMENT, value="africa")
+    actual = placed(seconds=1.5, schema_changes=(added,))
+    actual.catch_up()
+    for _ in range(5):
+        actual.database.now_micros += SECOND
+        for lagging in (True, False):
+            behind = actual.lineage.partitions
+            oldest = min(partition.position_micros for partition in behind.values() if partition.is_live)
+            actual.cycle(
+                keys=[
+                    partition.key
+                    for partition in behind.values()
+                    if lagging is (partition.position_micros == oldest)
+                ]
+            )
+            assert violations(actual.lineage) == []
+            assert actual.truth() == actual.log
+    assert "africa" in busy_placements(actual)
 
 
 def busy_placements(actual: Reading) -> set[str]:

@@ -177,6 +177,25 @@ def test_the_partition_mode_is_an_option(mode: PartitionMode) -> None:
     assert PartitionMode.IMMUTABLE_KEY_RANGE is default.partition_mode
 
 
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        (["asia", "Asia"], "two of the name 'Asia'"),
+        (["placement_default"], "two of the name"),
+        (["a b"], "must be letters"),
+        ([""], "must be letters"),
+    ],
+)
+def test_names_of_placements_make_different_functions(names: list[str], problem: str) -> None:
+    """Each ends the name of a read function, which in GoogleSQL knows no case."""
+    arguments = ["--partition-mode", "mutable_key_range"]
+    for name in names:
+        arguments += ["--placement", name]
+    options = main.commands["simulate"].make_context("simulate", arguments).params
+    with pytest.raises(SettingError, match=problem):
+        to_settings(options)
+
+
 def test_placements_need_mutable_key_ranges() -> None:
     """Each option names a placement, which streams of the other mode have not."""
     command = main.commands["simulate"]

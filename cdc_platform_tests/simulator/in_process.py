@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
@@ -12,7 +12,7 @@ from cdc_platform.errors import TransactionIncomplete
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.stream.generations import Generations, finished_parents
 from cdc_platform.model.stream.lineage import Lineage, advance, begin, watermark_micros
-from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowReport
+from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowReport, first_end_micros
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.simulator.history.history_file import transaction_line
 from cdc_platform.simulator.history.transactions import Transaction
@@ -128,13 +128,17 @@ class Reading:
         assert actual is not None
         return actual
 
-    def cycle(self, skipped: str | None = None) -> list[WindowReport]:
-        """Read the live partitions, but one, up to the database's clock, and write the log."""
+    def cycle(self, skipped: str | None = None, keys: Collection[str] | None = None) -> list[WindowReport]:
+        """Read the live partitions, or some, but one, up to the database's clock, and write the log."""
         number, rows = self.lineage.cycle + 1, list[RawRow]()
-        for piece in self.plan():
+        for piece in self.plan(keys):
             rows += self.read(number, piece) if piece.token != skipped else []
+        return self.take(rows)
+
+    def take(self, rows: list[RawRow]) -> list[WindowReport]:
+        """Let the rows be those of the next cycle, and write the log."""
         reports, children = read_control(rows)
-        self.lineage = advance(self.lineage, number, reports, children)
+        self.lineage = advance(self.lineage, self.lineage.cycle + 1, reports, children)
         self.write_log(rows)
         return reports
 
@@ -143,19 +147,15 @@ class Reading:
         number, pieces = self.lineage.cycle + 1, self.plan()
         if not pieces:
             return []
-        generations = Generations(pieces[0].end_inclusive_micros, finished_parents(self.lineage))
+        generations = Generations(first_end_micros(pieces), finished_parents(self.lineage))
         batches = read_together(partial(read_window, self.client, number), pieces, generations)
-        rows = [row for batch in batches for row in batch.to_pylist()]
-        reports, children = read_control(rows)
-        self.lineage = advance(self.lineage, number, reports, children)
-        self.write_log(rows)
-        return reports
+        return self.take([row for batch in batches for row in batch.to_pylist()])
 
-    def plan(self) -> tuple[ReadWindow, ...]:
-        """Return the windows of the next cycle."""
+    def plan(self, keys: Collection[str] | None = None) -> tuple[ReadWindow, ...]:
+        """Return the windows of the next cycle, of all live partitions or of chosen ones."""
         source = SpannerSource(self.client.settings)
         source.__dict__["client"] = self.client
-        return source.plan(self.lineage, ReadRequest(self.database.now_micros), None).windows
+        return source.plan(self.lineage, ReadRequest(self.database.now_micros, keys=keys), None).windows
 
     def read(self, number: int, piece: ReadWindow) -> list[RawRow]:
         """Return the rows of `raw_change_records` that a window gives."""

@@ -140,7 +140,7 @@ def advance(
 
     Raises:
         PartitionBoundsInvalid: A window was read of a partition that could not be read, or leaves a gap; or
-            a partition starts that had ended before.
+            a partition starts that had ended before, or before its known start.
     """
     if cycle <= lineage.cycle:
         return lineage
@@ -273,7 +273,13 @@ def _created(child: ChildAnnouncement) -> Partition:
 
 
 def _check_known(partition: Partition, child: ChildAnnouncement) -> None:
-    """Check that a partition which has ended is not announced again, to start later."""
+    """Check that a partition is not announced again to start earlier, or after its end."""
+    # What names itself only says from where on it is read.
+    if child.start_micros < partition.start_micros and child.parent_tokens != (child.token,):
+        raise PartitionBoundsInvalid(
+            f"Partition `{partition.key}` is announced again, for an earlier start, so that its records "
+            f"since then would be lost; report this: {child.start_micros}",
+        )
     if partition.is_finished and child.start_micros > partition.position_micros + 1:
         raise PartitionBoundsInvalid(
             f"Partition `{partition.key}` is announced again, for a start after its end, so that its records "

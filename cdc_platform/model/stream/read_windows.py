@@ -1,7 +1,7 @@
 """ReadWindows: the bounded reads that a cycle consists of."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from cdc_platform.errors import PartitionStuck
@@ -19,6 +19,16 @@ class ReadWindow:
     def duration_s(self) -> float:
         """The span of the source's time that it covers."""
         return (self.end_inclusive_micros - self.start_exclusive_micros) / 1e6
+
+    def shortened(self, most_s: float) -> "ReadWindow":
+        """Return the window without what lies more than some seconds after its start."""
+        latest_micros = self.start_exclusive_micros + round(most_s * 1_000_000)
+        return replace(self, end_inclusive_micros=min(self.end_inclusive_micros, latest_micros))
+
+
+def first_end_micros(windows: Sequence[ReadWindow]) -> int:
+    """Return the end that all windows reach, and at which children that are read with them end."""
+    return min(window.end_inclusive_micros for window in windows)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from cdc_platform.model.base.names import partition_key
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport
@@ -55,7 +54,7 @@ def find_stuck(
     """
     partitions = [
         StuckPartition(
-            key=partition_key(report.token, lineage.partitions[report.token].start_micros),
+            key=lineage.partitions[report.token].key,
             position_micros=report.end_inclusive_micros,
             age_s=(end_micros - report.end_inclusive_micros) / _MICROS_PER_S,
             error=None if report.is_silent else report.error,

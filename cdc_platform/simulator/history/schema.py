@@ -12,6 +12,7 @@ from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.simulator.history.schema_changes import all_changes, parse_watched
 from cdc_platform.simulator.wire.simulator_settings import (
+    DEFAULT_PLACEMENT,
     Dialect,
     SchemaChange,
     SchemaChangeKind,
@@ -19,8 +20,6 @@ from cdc_platform.simulator.wire.simulator_settings import (
 )
 from cdc_platform.simulator.wire.values import PROTO_NAMES, UNKNOWN, in_dialect
 
-DEFAULT_PLACEMENT: Final = "placement_default"
-"""Placement of rows that have no other one; the name of its read function ends with it."""
 ACCOUNTS: Final = "accounts"
 TRANSFERS: Final = "transfers"
 ALL_TYPES: Final = "all_types"

@@ -1,6 +1,7 @@
 """Settings of the simulator: everything that its history follows from, besides the time it begins at."""
 
 import math
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -13,6 +14,9 @@ RETENTION_S: Final = 7 * DAY_S
 """For how long a change stream keeps its records, unless configured otherwise."""
 VERSION_RETENTION_S: Final = 3600
 """For how long Spanner keeps old versions of rows, unless configured otherwise."""
+DEFAULT_PLACEMENT: Final = "placement_default"
+"""Of rows that no placement key puts elsewhere, as the name of its read function ends."""
+_PLACEMENT: Final = re.compile("[A-Za-z][A-Za-z0-9_]*")
 
 
 class Dialect(StrEnum):
@@ -205,6 +209,17 @@ class SimulatorSettings:
         kinds = {change.kind for change in self.schema_changes}
         if SchemaChangeKind.ADD_PLACEMENT in kinds and not self.placements:
             raise SettingError("schema_changes", "add a placement to a stream without `placements`")
+        added = [
+            change.value for change in self.schema_changes if change.kind is SchemaChangeKind.ADD_PLACEMENT
+        ]
+        known = {DEFAULT_PLACEMENT}
+        for name in (*self.placements, *added):
+            if _PLACEMENT.fullmatch(name) is None:
+                raise SettingError("placements", f"must be letters, digits and _, but one is: {name!r}")
+            # Their functions in GoogleSQL would have the same name.
+            if name.lower() in known:
+                raise SettingError("placements", f"has two of the name {name!r}")
+            known.add(name.lower())
 
     @property
     def database_path(self) -> str:

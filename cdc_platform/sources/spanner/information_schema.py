@@ -7,6 +7,10 @@ from cdc_platform.sources.spanner.client.query import STRING, Parameter, Query
 from cdc_platform.sources.spanner.spanner_settings import Dialect
 
 STREAM_NAMES: Final = Query("SELECT change_stream_name FROM information_schema.change_streams")
+PLACEMENT_OPTIONS: Final = Query(
+    "SELECT change_stream_name, option_name, option_value FROM information_schema.change_stream_options "
+    "WHERE option_name = 'per_placement_tvf'"
+)
 ROUTINE_NAMES: Final = Query("SELECT routine_name FROM information_schema.routines")
 
 

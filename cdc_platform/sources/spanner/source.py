@@ -20,7 +20,7 @@ from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.generations import Generations, finished_parents
 from cdc_platform.model.stream.lineage import Lineage, plan_requested, watermark_micros
-from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, ReadWindow
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, ReadWindow, first_end_micros
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.failures import refused_start
 from cdc_platform.sources.spanner.client.query import change_stream_query
@@ -152,14 +152,15 @@ class SpannerSource(SparkSource):
     ) -> ReadPlan:
         """Return a window for each live partition that is behind the source's clock, and each new placement.
 
-        If partitions are chosen, only these and new placements are read, without their children. Without the
-        new placements the chosen partitions would take the watermark past records of them.
+        If partitions are chosen, only these and new placements are read, without their children.
         """
-        if self.client.partition_mode is PartitionMode.MUTABLE_KEY_RANGE:
-            request = replace(request, max_window_s=min(request.max_window_s or MOST_WINDOW_S, MOST_WINDOW_S))
         windows = plan_requested(lineage, request)
         if windows:
+            # Also where partitions are chosen: these may hold the watermark, which goes beyond the placement.
             windows += self._windows_of_added(lineage, windows[0].end_inclusive_micros)
+        if self.client.partition_mode is PartitionMode.MUTABLE_KEY_RANGE:
+            # Each for itself: a partition that cannot be read does not keep the others from being read on.
+            windows = tuple(window.shortened(MOST_WINDOW_S) for window in windows)
         return ReadPlan(windows, finished_parents=finished_parents(lineage) if request.keys is None else None)
 
     def _windows_of_added(self, lineage: Lineage, end_micros: int) -> tuple[ReadWindow, ...]:
@@ -192,7 +193,7 @@ class SpannerSource(SparkSource):
         from cdc_platform.sources.spanner.stream.window_reader import read_window
 
         parents = plan.finished_parents
-        generations = None if parents is None else Generations(plan.end_micros, parents)
+        generations = None if parents is None else Generations(first_end_micros(plan.windows), parents)
         return read_together(partial(read_window, self.client, cycle), plan.windows, generations)
 
     def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:

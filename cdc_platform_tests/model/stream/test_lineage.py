@@ -236,6 +236,14 @@ def test_a_partition_that_starts_again_after_its_end_is_refused() -> None:
         advance(lineage, 3, [complete("b", 999, 2_000)], [again])
 
 
+def test_a_partition_that_starts_before_its_known_start_is_refused() -> None:
+    """It has been read from the later start on, so that what came before would be lost."""
+    lineage = beside(complete("a", 999, 2_000))
+    again = ChildAnnouncement(3, 1_400, "c", ("b",))
+    with pytest.raises(PartitionBoundsInvalid, match="announced again, for an earlier start"):
+        advance(lineage, 3, [complete("b", 999, 2_000)], [again])
+
+
 def test_an_end_without_a_start_is_refused() -> None:
     """A partition that nobody announced has not been read, whatever a report says of it."""
     ended = WindowReport("nobody", 999, 1_700, WindowOutcome.ENDED)

@@ -36,6 +36,7 @@ from cdc_platform.sources.spanner.client.silence import unless_silent
 from cdc_platform.sources.spanner.client.wire import BOOL_TAG, boolean, rows_parser, text
 from cdc_platform.sources.spanner.information_schema import (
     INFORMATION_SCHEMAS,
+    PLACEMENT_OPTIONS,
     ROUTINE_NAMES,
     STREAM_NAMES,
 )
@@ -245,8 +246,15 @@ class SpannerClient:
         streams, routines = (
             [str(name) for (name,) in self.fetch_texts(query)] for query in (STREAM_NAMES, ROUTINE_NAMES)
         )
-        others = [f"{self.read_function}{name}" for name in streams]
-        functions = placement_functions(routines, self.whole_function, others)
+        placed = [
+            str(name)
+            for name, option, value in self.fetch_texts(PLACEMENT_OPTIONS)
+            if has_placements({str(option): str(value)})
+        ]
+        others, placed_others = (
+            [f"{self.read_function}{name}" for name in names] for names in (streams, placed)
+        )
+        functions = placement_functions(routines, self.whole_function, others, placed_others)
         if not functions:
             raise SourceNotFound(
                 f"The {self.settings.title} has per_placement_tvf = true, and information_schema.routines "

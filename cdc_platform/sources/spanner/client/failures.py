@@ -36,6 +36,16 @@ _NAMES_ADVICE: Final = (
     "Check `project`, `instance`, `database` and `change_stream`; streams are listed by "
     f"SELECT * FROM information_schema.change_streams. Or was the stream dropped? {_LOST_ADVICE}"
 )
+_FUNCTION_ADVICE: Final = (
+    "Where the stream has `per_placement_tvf`, each placement has a read function of its own: can this "
+    "account see the options of the stream in information_schema.change_stream_options? Otherwise: "
+    f"{_NAMES_ADVICE[0].lower()}{_NAMES_ADVICE[1:]}"
+)
+_LONG_ADVICE: Final = (
+    "A query of a stream with partition_mode = 'MUTABLE_KEY_RANGE' ends half an hour after its start at "
+    "most, and the platform asks for more only where it does not know the mode: let this account see the "
+    "stream in information_schema.change_stream_options"
+)
 _ACCESS_ADVICE: Final = (
     "Give the account of this process roles/spanner.databaseReader, or with `database_role` SELECT on "
     "the change stream and EXECUTE on its read function"
@@ -73,8 +83,9 @@ MEANINGS: Final = (
         "Set `start_timestamp` to the present or earlier",
     ),
     StatusMeaning("OUT_OF_RANGE", "heartbeat_milliseconds", QueryRefused, _HEARTBEAT_ADVICE),
+    StatusMeaning("OUT_OF_RANGE", "end_timestamp", QueryRefused, _LONG_ADVICE),
     StatusMeaning("INVALID_ARGUMENT", "does not belong to", PartitionBoundsInvalid, _BOUNDS_ADVICE),
-    StatusMeaning("INVALID_ARGUMENT", "function not found", SourceNotFound, _NAMES_ADVICE),
+    StatusMeaning("INVALID_ARGUMENT", "function not found", SourceNotFound, _FUNCTION_ADVICE),
     StatusMeaning(
         "INVALID_ARGUMENT",
         "start_timestamp must be <= end_timestamp",
@@ -120,6 +131,7 @@ MEANINGS: Final = (
     StatusMeaning("NOT_FOUND", "Session not found", SourceUnreachable, _UNREACHABLE_ADVICE),
     StatusMeaning("NOT_FOUND", "Change Stream not found", SourceNotFound, _DROPPED_ADVICE),
     StatusMeaning("NOT_FOUND", "function spanner.read_json_", SourceNotFound, _CASE_ADVICE),
+    StatusMeaning("NOT_FOUND", "function spanner.read_proto_bytes_", SourceNotFound, _FUNCTION_ADVICE),
     StatusMeaning("NOT_FOUND", "", SourceNotFound, _NAMES_ADVICE),
     StatusMeaning("PERMISSION_DENIED", "", AccessDenied, _ACCESS_ADVICE),
     StatusMeaning("UNAUTHENTICATED", "", AccessDenied, _ACCESS_ADVICE),

@@ -17,19 +17,24 @@ def has_placements(options: Mapping[str, str]) -> bool:
     return options.get("per_placement_tvf", "").lower() == "true"
 
 
-def placement_functions(routines: Iterable[str], whole: str, others: Iterable[str]) -> list[str]:
-    """Return the read functions of a stream's placements by name: nothing else identifies them.
+def placement_functions(
+    routines: Iterable[str], whole: str, others: Iterable[str], placed_others: Iterable[str]
+) -> list[str]:
+    """Return the read functions of a stream's placements, by name: nothing else identifies them.
 
     Args:
         routines: names of all functions of the database.
         whole: what the read function of the stream would be called if it had no placements.
         others: the same of the other streams, whose functions may begin with the name of this one.
+        placed_others: those of `others` whose streams have placements.
     """
-    longer = [other for other in others if _is_of(other, whole)]
+    names = {other.lower() for other in others}
+    longer = [other for other in placed_others if _is_of(other, whole)]
     return sorted(
         name
         for name in routines
-        if _is_of(name, whole) and not any(name == other or _is_of(name, other) for other in longer)
+        if _is_of(name, whole) and name.lower() not in names
+        if not any(_is_of(name, other) for other in longer)
     )
 
 

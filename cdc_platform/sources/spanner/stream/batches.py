@@ -35,12 +35,14 @@ class RecordBatchBuilder:
 
     Records of a partition come in the order of their timestamps. So when one arrives, everything before
     its timestamp is complete, and at a heartbeat everything up to it: `complete_micros` says how far.
+    `starts_later` says whether partitions start after the end of the window.
     """
 
     def __init__(self, cycle: int, window: ReadWindow) -> None:
         self.complete_micros = window.start_exclusive_micros
         self.child_micros: int | None = None
         self.end_micros: int | None = None
+        self.starts_later = False
         self.counts: Counter[str] = Counter()
         self.text_bytes = 0
         self._cycle, self._window = cycle, window
@@ -77,6 +79,7 @@ class RecordBatchBuilder:
             micros = row.record_timestamp
             if micros > end_micros:
                 self._complete(end_micros)
+                self.starts_later |= row.kind == START
                 continue
             if micros > self.complete_micros + 1:
                 self._complete(micros - 1)
@@ -93,6 +96,13 @@ class RecordBatchBuilder:
                 self._complete(micros)
                 self.end_micros = micros
 
+    def announce_itself(self) -> pa.RecordBatch:
+        """Return the record by which a placement announces itself, as no partition does it."""
+        token = self._window.token
+        start_micros = self._window.start_exclusive_micros + 1
+        row = RecordRow(START, start_micros, child_partitions=[(token, [token])])
+        return self._pop_batch([tuple(row)])
+
     def take_complete(self) -> pa.RecordBatch:
         """Give out the records up to `complete_micros`; the others stay."""
         rows, self._rows = self._rows[: self._complete_rows], self._rows[self._complete_rows :]
@@ -102,12 +112,6 @@ class RecordBatchBuilder:
         """Give out all records: the read came to its end, so they are complete."""
         rows, self._rows = self._rows, []
         return self._pop_batch(rows)
-
-    def take_own_start(self) -> pa.RecordBatch:
-        """Give out a record that announces the window's own partition, however the read ends."""
-        itself = self._window.token, [self._window.token]
-        start_micros = self._window.start_exclusive_micros + 1
-        return self._pop_batch([tuple(RecordRow(START, start_micros, child_partitions=[itself]))])
 
     def forget_incomplete(self) -> None:
         """Drop the records after `complete_micros`, which the next read brings again."""

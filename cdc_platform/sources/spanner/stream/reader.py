@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.stream.generations import Generations
-from cdc_platform.model.stream.read_windows import ReadWindow
+from cdc_platform.model.stream.read_windows import ReadWindow, first_end_micros
 from cdc_platform.sources.workers import prepare_worker
 
 FORMAT_NAME: Final = "spanner_change_stream"
@@ -106,6 +106,6 @@ class ChangeStreamReader(DataSourceReader):
         prepare_worker()
         windows: tuple[ReadWindow, ...] = partition.value
         parents = self._finished_parents
-        generations = None if parents is None else Generations(windows[0].end_inclusive_micros, parents)
+        generations = None if parents is None else Generations(first_end_micros(windows), parents)
         read = partial(read_window, client_of(self._settings_json), self._cycle)
         yield from read_together(read, windows, generations)

@@ -48,8 +48,8 @@ def read_window(
     builder = RecordBatchBuilder(cycle, window)
     error: SourceError | None = None
     if window.token != ROOT_TOKEN and lists_partitions(window.token):
-        # Nothing else announces a placement that was added, and the report must be on a known one.
-        yield builder.take_own_start()
+        # Nothing else announces a placement that was added, and the report needs it however the read ends.
+        yield builder.announce_itself()
     try:
         yield from _read_to_end(client, builder, window)
     except SourceError as failure:
@@ -128,13 +128,13 @@ def _read_with_retries(
 def _read_once(
     client: SpannerClient, builder: RecordBatchBuilder, window: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
-    start_micros = window.start_exclusive_micros + 1
     placements = client.fetch_placement_tokens() if window.token == ROOT_TOKEN else ()
     if placements:
+        start_micros = window.start_exclusive_micros + 1
         builder.add([RecordRow(START, start_micros, child_partitions=[(token, []) for token in placements])])
         return
     yield from _read_query(client, builder, window)
-    if lists_partitions(window.token) and not builder.children:
+    if lists_partitions(window.token) and not builder.children and not builder.starts_later:
         raise SourceUnreachable(
             f"A read function of the {client.settings.title} lists no partition, so that records might be "
             f"lost. If this persists, report: {window.token or client.whole_function}"

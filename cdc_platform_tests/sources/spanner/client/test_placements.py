@@ -27,25 +27,27 @@ def test_an_option_says_whether_there_are_placements(options: dict[str, str], ex
 
 
 @pytest.mark.parametrize(
-    ("routines", "streams", "expected"),
+    ("routines", "streams", "placed", "expected"),
     [
-        (["READ_bank_eu", "READ_bank_asia", "net_worth"], ["bank"], ["READ_bank_asia", "READ_bank_eu"]),
+        (["READ_bank_eu", "READ_bank_asia", "net_worth"], ["bank"], [], ["READ_bank_asia", "READ_bank_eu"]),
         # The function of the whole stream, if there is one, would return everything once more.
-        (["READ_bank", "READ_bank_eu"], ["bank"], ["READ_bank_eu"]),
+        (["READ_bank", "READ_bank_eu"], ["bank"], [], ["READ_bank_eu"]),
         # The names of other streams begin with the same letters, and those of their functions, too.
-        (["READ_bank_eu", "READ_bank_audit", "READ_banks_eu"], ["bank", "bank_audit"], ["READ_bank_eu"]),
-        (["READ_bank_eu", "READ_bank_audit_eu"], ["bank", "bank_audit", "ba"], ["READ_bank_eu"]),
+        (["READ_bank_eu", "READ_bank_audit", "READ_banks_eu"], ["bank", "bank_audit"], [], ["READ_bank_eu"]),
+        (["READ_bank_eu", "READ_bank_audit_eu"], ["bank", "bank_audit"], ["bank_audit"], ["READ_bank_eu"]),
+        # One without placements has one function: the other is of a placement that is called `audit_eu`.
+        (["READ_bank_audit", "READ_bank_audit_eu"], ["bank", "bank_audit"], ["ba"], ["READ_bank_audit_eu"]),
         # GoogleSQL's names know no case.
-        (["Read_Bank_eu"], ["bank"], ["Read_Bank_eu"]),
-        ([], ["bank"], []),
+        (["Read_Bank_eu"], ["bank"], [], ["Read_Bank_eu"]),
+        ([], ["bank"], [], []),
     ],
 )
 def test_functions_of_placements_are_found_by_their_names(
-    routines: list[str], streams: list[str], expected: list[str]
+    routines: list[str], streams: list[str], placed: list[str], expected: list[str]
 ) -> None:
-    """They begin with the name of the stream's function, and with no longer one of another stream."""
-    others = [f"READ_{stream}" for stream in streams]
-    assert expected == placement_functions(routines, WHOLE, others)
+    """They begin with the name of the stream's function, and with no longer one of a stream that has some."""
+    others, placed_others = ([f"READ_{stream}" for stream in names] for names in (streams, placed))
+    assert expected == placement_functions(routines, WHOLE, others, placed_others)
 
 
 @pytest.mark.parametrize("own", ["", "__8BAYEHAnEaeCAD", "a#b"])
