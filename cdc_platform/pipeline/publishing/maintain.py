@@ -150,6 +150,9 @@ def choose_chores(settings: MaintenanceSettings, chores: Sequence[Chore]) -> Seq
 def _list_chores(upkeep: Upkeep) -> list[Chore]:
     pipeline = upkeep.pipeline
     merged = {name: pipeline.lake.table(name) for name in _looked_at(upkeep)}
+    for name, table in merged.items():
+        newest = head(table) if table is not None else None
+        pipeline.level_tables.compare(name, newest.snapshot_id if newest is not None else None)
     return [
         *(
             Chore(name, _urgency_of_merged(upkeep, table), partial(_maintain_merged, name))
