@@ -9,12 +9,15 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 from pyiceberg.types import StringType
 
+from cdc_platform.lake.catalog import sql_catalog
 from cdc_platform.lake.catalog.files import LakeFile, LakeFiles
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.catalog.sql_catalog import SHARED, share_parts
+from cdc_platform.lake.catalog.sql_catalog import SHARED, LakeSqlCatalog, share_parts
 
 ROWS: Final = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 TABLE: Final = "p.t"
@@ -51,6 +54,37 @@ def test_metadata_file_is_read_once(catalog: Catalog, monkeypatch: pytest.Monkey
     monkeypatch.setattr(LakeFiles, "new_input", record)
     locations = {catalog.load_table(TABLE).metadata_location for _ in range(5)}
     assert [*locations] == opened
+
+
+def test_of_many_tables_the_one_read_first_is_forgotten(
+    folder: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One table more than are kept costs one metadata file, not all of them; one that changed is new again."""
+    monkeypatch.setattr(sql_catalog, "TABLES_MAX", 2)
+    other = open_catalog(folder)
+    for name in ("p.u", "p.v"):
+        other.create_table(name, ROWS.schema)
+    catalog.load_table(TABLE)
+    catalog.load_table("p.u")
+    other.load_table(TABLE).append(ROWS)
+
+    read = read_files(catalog, monkeypatch)
+    for name in (TABLE, "p.v", TABLE, "p.v", "p.u", "p.v", TABLE):
+        catalog.load_table(name)
+    # Of `t` and `u`, `t` was read again since it had changed, so `v` displaces `u`, which then displaces `t`.
+    assert ["t", "v", "u", "t"] == read
+
+
+def read_files(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that takes the name of each table whose metadata file the catalog reads from now on."""
+    names, read = list[str](), LakeSqlCatalog._read
+
+    def note(own: LakeSqlCatalog, identifier: Identifier, location: str, before: Table | None) -> Table:
+        names.extend(identifier[-1:] if own is catalog else ())
+        return read(own, identifier, location, before)
+
+    monkeypatch.setattr(LakeSqlCatalog, "_read", note)
+    return names
 
 
 def test_commit_of_another_process_is_seen(folder: Path, catalog: Catalog) -> None:
