@@ -135,12 +135,12 @@ def test_positions_are_read_without_tables(published: Lake, monkeypatch: pytest.
 
 def test_before_the_first_cut_there_are_none(lake: Lake) -> None:
     """No position, no publication and no cut is found, whatever is asked for."""
-    assert ([], [], (), ()) == (
+    assert (
         cut_positions(lake),
         publications_since(lake, 0),
         find_cuts(lake, [1]),
         cuts_since_moment(lake, 0),
-    )
+    ) == ([], [], (), ())
 
 
 @pytest.mark.parametrize(
@@ -173,5 +173,5 @@ def test_older_files_of_cuts_stay_unread(lake: Lake, monkeypatch: pytest.MonkeyP
     for first in (1, 1001, 2001):
         append_together(lake, [(number, number) for number in range(first, first + 1000)])
     with read_parts(monkeypatch) as parts:
-        assert 700 == len(find_cuts(lake, range(2301, 3001)))
-    assert [1] == [files for files, _ in parts]
+        assert len(find_cuts(lake, range(2301, 3001))) == 700
+    assert [files for files, _ in parts] == [1]

@@ -131,7 +131,7 @@ def test_files_of_what_the_newest_cut_names_are_not_looked_for(
         return exists(file)
 
     monkeypatch.setattr(LakeFile, "exists", note)
-    assert () == take_back_lost(lake)
+    assert take_back_lost(lake) == ()
     assert any("/p/former/" in location for location in looked_for)
     assert not any("/p/published/" in location for location in looked_for)
 

@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
 from cdc_platform.lake.catalog.lake_settings import CATALOG, LakeSettings
+from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -156,7 +157,7 @@ def test_a_cut_never_names_a_version_before_that_of_the_cut_before(
 ) -> None:
     """A process that was held up moves `main` back to its own cut, and the next cut loses nothing by that."""
     pipeline = level_pipeline(session_lake, spark)
-    older = snapshot_id_of(pipeline, "accounts")
+    older = list_cuts(pipeline.lake)[-1].tables["accounts"]
     feed(pipeline, START + 3, account(START + 3, 4))
     newest = run_steps(pipeline, spark).tables["accounts"]
 
@@ -169,7 +170,7 @@ def test_a_cut_never_names_a_version_before_that_of_the_cut_before(
 def test_what_another_process_makes_of_a_table_is_found_by_turns(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Maintenance looks at some tables in each cycle: at what was compacted, and where `main` was moved back."""
+    """Maintenance looks at some tables in each cycle, and sees compactions and where `main` was moved."""
     pipeline = level_pipeline(session_lake, spark)
     feed(pipeline, START + 3)
     run_steps(pipeline, spark)
