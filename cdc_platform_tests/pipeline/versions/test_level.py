@@ -12,6 +12,7 @@ from pyiceberg.typedef import Identifier
 
 from cdc_platform.lake.catalog.lake_settings import CATALOG, LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions, history_name
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -193,3 +194,27 @@ def test_what_another_process_makes_of_a_table_is_found_by_turns(
     feed(pipeline, START + 6)
     assert compacted == run_steps(pipeline, spark).tables["accounts"]
     assert compacted == snapshot_id_of(pipeline, "accounts")
+
+
+@pytest.mark.parametrize("is_soft", [False, True])
+def test_a_table_that_was_recreated_begins_empty_before_its_first_change(
+    spark: "SparkSession", session_lake: LakeSettings, *, is_soft: bool
+) -> None:
+    """What the dropped table had is gone with the cut that knows the new one, and stays gone."""
+    options = {"transfers": TableOptions(history=True, soft_delete=is_soft)}
+    pipeline = make_pipeline(session_lake, (ACCOUNTS, TRANSFERS), options=options)
+    feed(pipeline, START, account(START, 1), transfer(START, "x"))
+    run_steps(pipeline, spark)
+    for number, schemas in enumerate([(ACCOUNTS,), (ACCOUNTS, TRANSFERS)], start=1):
+        source_of(pipeline).schemas = schemas
+        feed(pipeline, START + number)
+        run_steps(pipeline, spark)
+    assert [row["tid"] for row in rows_of(pipeline, "transfers") if not row.get(DELETED)] == []
+    feed(pipeline, START + 3, transfer(START + 3, "y"))
+    run_steps(pipeline, spark)
+    assert [row["tid"] for row in rows_of(pipeline, "transfers") if not row.get(DELETED)] == ["y"]
+    versions = rows_of(pipeline, history_name("transfers"))
+    assert {("x", False), ("y", True)} == {(row["tid"], row[IS_CURRENT]) for row in versions}
+    feed(pipeline, START + 4)
+    run_steps(pipeline, spark)
+    assert {"accounts", "transfers", history_name("transfers")} == find_level(pipeline)
