@@ -1,12 +1,9 @@
 """Values of every type, from Spanner's JSON to the columns of a table."""
 
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import replace
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import Row
@@ -19,73 +16,17 @@ from cdc_platform.spark.frames import casts
 from cdc_platform.spark.log.order import order_records
 from cdc_platform.spark.tables.typed import named, type_changes, unfit_values, with_row
 from cdc_platform_tests.example_tables import table
+from cdc_platform_tests.spark.tables.value_texts import (
+    UNFIT,
+    VALUES,
+    with_nanoseconds,
+)
 from cdc_platform_tests.support.pipelines import data_change, raw_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
-
-MAX_INT64 = 2**63 - 1
-LEAST_NUMERIC = "-99999999999999999999999999999.999999999"
-
-VALUES: list[tuple[str, str, Any]] = [
-    # type, JSON of the value, expected
-    ("INT64", '"9007199254740993"', 2**53 + 1),
-    ("INT64", f'"{MAX_INT64}"', MAX_INT64),
-    ("INT64", f'"{-MAX_INT64 - 1}"', -MAX_INT64 - 1),
-    ("BOOL", "true", True),
-    ("BOOL", "false", False),
-    ("FLOAT64", "0.1", 0.1),
-    ("FLOAT64", "1e-7", 1e-7),
-    ("FLOAT64", "5e-324", 5e-324),
-    ("FLOAT64", "1.7976931348623157e308", 1.7976931348623157e308),
-    ("FLOAT64", "3", 3.0),
-    ("FLOAT64", '"NaN"', math.nan),
-    ("FLOAT64", '"Infinity"', math.inf),
-    ("FLOAT64", '"-Infinity"', -math.inf),
-    ("FLOAT32", "0.5", 0.5),
-    (
-        "NUMERIC",
-        '"-99999999999999999999999999999.999999999"',
-        Decimal("-99999999999999999999999999999.999999999"),
-    ),
-    ("NUMERIC", '"0.000000001"', Decimal("0.000000001")),
-    ("NUMERIC", '"7"', Decimal(7)),
-    ("STRING(MAX)", '"a\\"b\\\\c\\u00e9\\n\\ud83d\\ude00"', 'a"b\\cé\n😀'),
-    ("STRING(MAX)", '""', ""),
-    ("STRING(MAX)", '"null"', "null"),
-    ("BYTES(MAX)", '"AP8Q"', b"\x00\xff\x10"),
-    ("BYTES(MAX)", '""', b""),
-    ("DATE", '"2024-02-29"', date(2024, 2, 29)),
-    ("DATE", '"0001-01-01"', date(1, 1, 1)),
-    ("DATE", '"9999-12-31"', date(9999, 12, 31)),
-    ("TIMESTAMP", '"2024-02-29T23:59:59.999999Z"', datetime(2024, 2, 29, 23, 59, 59, 999999, UTC)),
-    ("TIMESTAMP", '"2024-02-29T23:59:59.123456789Z"', datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)),
-    ("TIMESTAMP", '"1582-10-10T00:00:00Z"', datetime(1582, 10, 10, tzinfo=UTC)),
-    ("TIMESTAMP", '"9999-12-31T23:59:59.999999Z"', datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)),
-    ("JSON", '"{\\"a\\": [1, null]}"', '{"a": [1, null]}'),
-    ("ARRAY<INT64>", '["1", null, "9007199254740993"]', [1, None, 2**53 + 1]),
-    ("ARRAY<INT64>", "[]", []),
-    ("ARRAY<STRING(MAX)>", '["a,b", "[\\"c\\"]", null, ""]', ["a,b", '["c"]', None, ""]),
-    ("ARRAY<BOOL>", "[true, null]", [True, None]),
-    ("ARRAY<FLOAT64>", '[0.5, "NaN", null]', [0.5, math.nan, None]),
-    ("ARRAY<BYTES(9)>", '["AP8Q", null]', [b"\x00\xff\x10", None]),
-    ("ARRAY<DATE>", '["2024-02-29"]', [date(2024, 2, 29)]),
-    ("ARRAY<TIMESTAMP>", '["1970-01-01T00:00:01Z"]', [datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)]),
-    ("ARRAY<NUMERIC>", '["1.5", null]', [Decimal("1.5"), None]),
-    ("ARRAY<JSON>", '["{\\"a\\": 1}"]', ['{"a": 1}']),
-    ("ENUM<bank.Kind>", '"2"', 2),
-    ("ENUM<bank.Kind>", "2", 2),
-    ("PROTO<bank.Account>", '"AP8Q"', b"\x00\xff\x10"),
-    ("UUID", '"0b8a3c9e-5d0e-4a5b-9d0a-3f7a2c1b4d5e"', "0b8a3c9e-5d0e-4a5b-9d0a-3f7a2c1b4d5e"),
-    ("INTERVAL", '"P1Y2M3DT4H5M6.789S"', "P1Y2M3DT4H5M6.789S"),
-    ("TIMESTAMP", '"2024-02-29T03:02:03.5+02:00"', datetime(2024, 2, 29, 1, 2, 3, 500000, UTC)),
-    ("A_LATER_TYPE", '"as it is"', "as it is"),
-    ("A_LATER_TYPE", "true", "true"),
-    ("A_LATER_TYPE", '["a", null]', '["a",null]'),
-    *((text, "null", None) for text in ("INT64", "STRING(9)", "BYTES(9)", "ARRAY<INT64>", "JSON", "DATE")),
-]
 
 
 def change(new_values: str, *, is_whole: bool = True) -> dict[str, Any]:
@@ -166,33 +107,6 @@ def test_nanoseconds_are_kept_as_text(
     assert (expected, None if written is None else to_nanosecond_text(written)) == (row["at"], expected)
 
 
-def with_nanoseconds(schema: TableSchema) -> TableSchema:
-    """Return a table whose timestamps keep their nanoseconds."""
-    columns = tuple(replace(column, type=column.type.with_nanoseconds()) for column in schema.columns)
-    return replace(schema, columns=columns)
-
-
-UNFIT: list[tuple[str, str]] = [
-    # type, JSON of a value that it cannot hold
-    ("INT64", '"abc"'),
-    ("INT64", '"9223372036854775808"'),
-    ("INT64", '"1.5"'),
-    ("INT64", '""'),
-    ("INT64", '{"a": 1}'),
-    ("BOOL", '"maybe"'),
-    ("FLOAT64", '"many"'),
-    ("NUMERIC", '"NaN"'),
-    ("NUMERIC", '"100000000000000000000000000000"'),
-    ("BYTES(9)", '"!"'),
-    ("DATE", '"2024-02-30"'),
-    ("TIMESTAMP", '"yesterday"'),
-    ("ARRAY<INT64>", '["1", "NULL"]'),
-    ("ARRAY<INT64>", '"1"'),
-    ("ARRAY<STRING(MAX)>", '"a"'),
-    ("ENUM<bank.Kind>", '"OPEN"'),
-]
-
-
 @pytest.mark.parametrize(("text", "value"), UNFIT)
 def test_a_value_that_does_not_fit_fails_the_query(spark: "SparkSession", text: str, value: str) -> None:
     """It never becomes NULL; the error names table, key, column and value."""
@@ -222,64 +136,6 @@ def test_among_many_columns_a_value_that_does_not_fit_is_named(
     (row,) = order_records(records, 0, 1, [schema]).collect()
     kind = ColumnType.from_spanner_type(text).text
     assert row["fault"].startswith(f"`it's` of `t` is {kind}, which cannot hold: ")
-
-
-ODD: Final = (
-    *UNFIT,
-    *((text, value) for text, value, _ in VALUES),
-    ("FLOAT64", '"1d"'),
-    ("FLOAT64", '" 1 "'),
-    ("INT64", '" 1"'),
-    ("INT64", "1.0"),
-    ("INT64", "true"),
-    ("INT64", "[1]"),
-    ("BOOL", '"t"'),
-    ("DATE", '"2024-02"'),
-    ("TIMESTAMP", '""'),
-    ("BYTES(9)", '"AP8"'),
-    ("ARRAY<INT64>", "null"),
-    ("ARRAY<INT64>", "{}"),
-    ("ARRAY<DATE>", '["2024-02-30", null]'),
-)
-"""Values that fit the type of a column, and such that do not."""
-TYPES: Final = tuple(dict.fromkeys(text for text, _ in ODD))
-OTHER: Final = ColumnType("A_LATER_TYPE")
-NAMES: Final = ("it's", "back\\slash", "é😀", "tick`", 'quote"', "line\nbreak", "text", "name", "n", "c")
-"""Names that a table with many columns may have, among them those that SQL uses inside."""
-
-
-@pytest.mark.parametrize("has_nanoseconds", [False, True])
-def test_many_columns_and_few_are_judged_alike(
-    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, has_nanoseconds: bool
-) -> None:
-    """Whether values are judged by type or by column, the same ones are refused, for the same reason."""
-    types = {f"{name} {number}": kind for number, kind in enumerate(TYPES) for name in NAMES[number % 3 :: 3]}
-    schema = table("t", {"id": "INT64"}, types)
-    schema = with_nanoseconds(schema) if has_nanoseconds else schema
-    others = replace(schema, columns=tuple(replace(column, type=OTHER) for column in schema.columns))
-    made = [
-        (({"id": "1"}, {column.name: json.loads(value)}), declared)
-        for column in schema.value_columns
-        for text, value in ODD
-        if text == types[column.name]
-        for declared in (schema, others, None)
-    ]
-    records = [
-        data_change("t", ModType.INSERT, mod, at_micros=1, transaction=f"{number:09}", schema=declared)
-        | {"cycle": 1}
-        for number, (mod, declared) in enumerate(made)
-    ]
-    frame = spark.createDataFrame(raw_table(records))
-    monkeypatch.setattr(casts, "WIDE_COLUMNS", 10_000)
-    by_column = faults_of(order_records(frame, 0, len(records), [schema]))
-    monkeypatch.setattr(casts, "WIDE_COLUMNS", 0)
-    assert by_column == faults_of(order_records(frame, 0, len(records), [schema]))
-    assert {True, False} == {fault is None for fault in by_column}
-
-
-def faults_of(ordered: "DataFrame") -> list[str | None]:
-    """Return the fault of each change."""
-    return [row["fault"] for row in ordered.orderBy("ordinal").collect()]
 
 
 UNPARSED: dict[str, str] = {
