@@ -23,7 +23,12 @@ from cdc_platform.pipeline.versions.branch import (
     published_head,
     require_base,
 )
-from cdc_platform.pipeline.versions.change_source import ChangeSource, find_beginning, trusts_inserts
+from cdc_platform.pipeline.versions.change_source import (
+    ChangeSource,
+    find_beginning,
+    starts_over,
+    trusts_inserts,
+)
 from cdc_platform.pipeline.versions.handover import find_handover, is_published
 from cdc_platform.pipeline.versions.level import note_level
 from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pending_span
@@ -68,7 +73,8 @@ def plan_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
     base = require_base(published_head(stored, named), history)
     span = pending_span(pipeline, schema.name, applied_cycle(stored, history, cut))
     has_its_columns = base.schema_id == stored.metadata.current_schema_id
-    if span.changes == 0 and has_its_columns and not begins:
+    has_news = span.changes > 0 or starts_over(pipeline, schema.name, span)
+    if not has_news and has_its_columns and not begins:
         note_level(pipeline, stored, history, schema.name, cut)
         return MergeOutcome(history, cycle)
     snapshot = finished_head(stored)

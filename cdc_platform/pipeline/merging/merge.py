@@ -38,6 +38,7 @@ from cdc_platform.pipeline.versions.branch import (
 from cdc_platform.pipeline.versions.change_source import (
     SINGLE_TASK_CHANGES,
     read_span,
+    starts_over,
     takes_former,
     trusts_inserts,
     whole_span,
@@ -103,7 +104,8 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     # Readers of a cut see the columns that its snapshots were made with.
     has_its_columns = base is not None and base.schema_id == stored.metadata.current_schema_id
     # The first version of a copied table is built even where the log has nothing upon the copy.
-    is_level = span.changes == 0 and has_its_columns and handover is None
+    has_news = span.changes > 0 or starts_over(pipeline, table, span)
+    is_level = not has_news and has_its_columns and handover is None
     if span.until_inclusive == 0 or is_level:
         note_level(pipeline, stored, table, table, cut)
         return MergeOutcome(table, span.until_inclusive)

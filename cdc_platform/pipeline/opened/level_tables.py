@@ -13,7 +13,6 @@ class LevelTables:
     """
 
     _found: dict[str, tuple[int, ColumnHistory | None]] = field(default_factory=dict)
-    _mains: dict[str, int] = field(default_factory=dict)
 
     def note(self, name: str, snapshot_id: int, columns: ColumnHistory | None) -> None:
         """Take note that `main` of a table is the snapshot that a cut names, with all of its columns."""
@@ -23,16 +22,13 @@ class LevelTables:
         """Return whether the same was found of a table, and nothing has been built upon it since."""
         return self._found.get(name) == (snapshot_id, columns)
 
-    def note_main(self, name: str, snapshot_id: int) -> None:
-        """Take note that `main` of a table is, or was built upon, a snapshot."""
-        self._mains[name] = snapshot_id
-
-    def has_main(self, name: str, snapshot_id: int) -> bool:
-        """Return whether the same was found of a table."""
-        return self._mains.get(name) == snapshot_id
+    def compare(self, name: str, main_id: int | None) -> None:
+        """Forget a table unless `main` still is the snapshot that was found: another process has moved it."""
+        if name in self._found and self._found[name][0] != main_id:
+            self.forget(name)
 
     def forget(self, name: str) -> None:
-        """Let the next cycle look at a table, since this process builds upon it."""
+        """Let the next cycle look at a table."""
         self._found.pop(name, None)
 
     @property

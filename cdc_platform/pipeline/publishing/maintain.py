@@ -149,7 +149,10 @@ def choose_chores(settings: MaintenanceSettings, chores: Sequence[Chore]) -> Seq
 
 def _list_chores(upkeep: Upkeep) -> list[Chore]:
     pipeline = upkeep.pipeline
-    merged = {name: pipeline.lake.table(name) for name in _looked_at(upkeep)}
+    merged = {name: pipeline.lake.table(name) for name in choose_tables(upkeep)}
+    for name, table in merged.items():
+        newest = head(table) if table is not None else None
+        pipeline.level_tables.compare(name, newest.snapshot_id if newest is not None else None)
     return [
         *(
             Chore(name, _urgency_of_merged(upkeep, table), partial(_maintain_merged, name))
@@ -165,17 +168,19 @@ def _list_chores(upkeep: Upkeep) -> list[Chore]:
     ]
 
 
-def _looked_at(upkeep: Upkeep) -> Sequence[str]:
+def choose_tables(upkeep: Upkeep) -> Sequence[str]:
     """Return the tables and histories that may be due: those that the cycle changed, and some by turns.
 
-    Of a table that no cycle changes, snapshots get old enough to expire, which can wait for its turn.
+    Of a table that no cycle changes, snapshots get old enough to expire, which can wait for its turn. The
+    moment decides whose turn it is: numbers of cycles stand still while a source is silent, and may go on in
+    steps of two or more, which would leave some tables out for ever.
     """
     tables, log = upkeep.pipeline.lake_tables, upkeep.pipeline.lake.system_table(LOG)
     if upkeep.is_thorough:
         return tuple(tables)
     cycle = read_mark(log).cycle
     changed = tables_changed_after(log, cycle - 1) or ()
-    in_turn = choose_by_turns(tuple(tables), MOST_LOOKED_AT, cycle)
+    in_turn = choose_by_turns(tuple(tables), MOST_LOOKED_AT, upkeep.now_micros)
     of_cycle = (name for name, source_table in tables.items() if source_table in changed)
     return tuple(dict.fromkeys((*of_cycle, *in_turn)))
 

@@ -1,6 +1,7 @@
 """The last step of a cycle: a cut names one snapshot of every table, then `main` moves there."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -40,12 +41,12 @@ def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
         LakeError: a table has not been brought up to the log.
     """
     mark = read_mark(pipeline.lake.system_table(LOG))
-    newest = newest_cut(pipeline.lake)
+    newest, level = newest_cut(pipeline.lake), find_level(pipeline)
     if newest is not None:
-        _move_mains(pipeline, spark, newest)
+        # Another process may have moved `main` back to a former cut, which the next one must not name again.
+        _move_mains(pipeline, spark, newest, [name for name in newest.tables if name not in level])
     if mark.position_micros is None:
         return newest
-    level = find_level(pipeline)
     latest = [
         _Version(name, newest.tables[name], is_new=False)
         if newest is not None and name in level
@@ -65,7 +66,7 @@ def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
         published_micros=time.time_ns() // 1000,
     )
     append_cut(pipeline.lake, cut)
-    _move_mains(pipeline, spark, cut)
+    _move_mains(pipeline, spark, cut, [version.table for version in versions if version.is_new])
     return cut
 
 
@@ -93,12 +94,11 @@ def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None
     return _Version(table, main.snapshot_id, is_new=False)
 
 
-def _move_mains(pipeline: Pipeline, spark: SparkSession, cut: Cut) -> None:
-    for name, snapshot_id in cut.tables.items():
-        if pipeline.level_tables.has_main(name, snapshot_id):
-            continue
+def _move_mains(pipeline: Pipeline, spark: SparkSession, cut: Cut, names: Iterable[str]) -> None:
+    """Move `main` of some tables and histories to the snapshots that a cut names."""
+    for name in names:
+        snapshot_id = cut.tables[name]
         # Compaction may have built upon the cut's snapshot since: then `main` is where it belongs.
         if not contains(load_table(pipeline, name), snapshot_id):
             table = f"{pipeline.name}.{lake_table_name(name)}"
             spark.sql(f"CALL {CATALOG}.system.set_current_snapshot('{table}', {snapshot_id})")
-        pipeline.level_tables.note_main(name, snapshot_id)

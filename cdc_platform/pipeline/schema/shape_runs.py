@@ -36,9 +36,12 @@ class ShapeRuns:
             encoded = pc.dictionary_encode(texts, null_encoding="encode")
             codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
         _, first, places = np.unique(codes, return_index=True, return_inverse=True)
-        keys = rows.select(list(SHAPE)).take(pa.array(first)).to_pylist()
-        numbers = [self._numbers.setdefault(_key_of(key), len(self._numbers)) for key in keys]
-        return np.array(numbers, dtype=np.int64)[places]
+        # In the order in which they come: events of a cycle share their moment, so nothing else orders them.
+        in_order = np.argsort(first)
+        keys = rows.select(list(SHAPE)).take(pa.array(first[in_order])).to_pylist()
+        numbers = np.empty(len(first), dtype=np.int64)
+        numbers[in_order] = [self._numbers.setdefault(_key_of(key), len(self._numbers)) for key in keys]
+        return numbers[places]
 
     def ends(self, counts: Callable[[ShapeKey], bool]) -> Iterator[tuple[ShapeKey, int]]:
         """Yield shapes and moments, table by table and in commit order.

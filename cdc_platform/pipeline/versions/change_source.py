@@ -122,6 +122,13 @@ def _has_kept_key(schema: TableSchema) -> bool:
     return not has_lost and all(always)
 
 
+def starts_over(pipeline: Pipeline, table: str, span: LogSpan) -> bool:
+    """Return whether a table was dropped and recreated in a span, which ends its rows without any change."""
+    columns = pipeline.schema_history.tables.get(table)
+    begun = columns.begun if columns is not None else None
+    return begun is not None and begun.cycle > span.after_exclusive
+
+
 def trusts_inserts(pipeline: Pipeline, table: str, history: SchemaHistory) -> bool:
     """Return whether a row that the log sees inserted is certainly not in the table.
 

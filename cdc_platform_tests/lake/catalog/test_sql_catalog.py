@@ -1,5 +1,6 @@
 """A table is read from its metadata file once, and is never older than the catalog says."""
 
+from collections.abc import Iterable
 from copy import deepcopy
 from pathlib import Path
 from typing import Final
@@ -8,9 +9,13 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io import InputFile
 from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import StringType
 
+from cdc_platform.lake.catalog import sql_catalog
 from cdc_platform.lake.catalog.files import LakeFile, LakeFiles
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -51,6 +56,37 @@ def test_metadata_file_is_read_once(catalog: Catalog, monkeypatch: pytest.Monkey
     monkeypatch.setattr(LakeFiles, "new_input", record)
     locations = {catalog.load_table(TABLE).metadata_location for _ in range(5)}
     assert [*locations] == opened
+
+
+def test_of_many_tables_the_one_read_first_is_forgotten(
+    folder: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One table more than are kept costs one metadata file, not all; one that changed is new again."""
+    monkeypatch.setattr(sql_catalog, "TABLES_MAX", 2)
+    other = open_catalog(folder)
+    for name in ("p.u", "p.v"):
+        other.create_table(name, ROWS.schema)
+    catalog.load_table(TABLE)
+    catalog.load_table("p.u")
+    other.load_table(TABLE).append(ROWS)
+
+    read = read_tables(monkeypatch)
+    for name in (TABLE, "p.v", TABLE, "p.v", "p.u", "p.v", TABLE):
+        catalog.load_table(name)
+    # Of `t` and `u`, `t` was read again since it had changed, so `v` displaces `u`, which then displaces `t`.
+    assert read == ["t", "v", "u", "t"]
+
+
+def read_tables(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that takes the name of each table whose metadata file is read from now on."""
+    names, read = list[str](), sql_catalog.read_metadata
+
+    def note(file: InputFile, known: Iterable[Snapshot]) -> TableMetadata:
+        names.append(Path(file.location).parents[1].name)
+        return read(file, known)
+
+    monkeypatch.setattr(sql_catalog, "read_metadata", note)
+    return names
 
 
 def test_commit_of_another_process_is_seen(folder: Path, catalog: Catalog) -> None:

@@ -1,10 +1,12 @@
 """Plans of copies, and what a branch says of them; no Spark is needed."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.table import Table
+from pyiceberg.table import DataScan, Table
 
 from cdc_platform.errors import CommitConflict, LakeDamaged
 from cdc_platform.lake.catalog.lake import Lake
@@ -69,6 +71,32 @@ def test_a_plan_is_kept(lake: Lake) -> None:
     save_plans(lake, [restarted])
     assert load_plans(lake) == {"accounts": restarted, "transfers": CopyPlan("transfers", 1, 1, 2, "{}", ())}
     assert FORMAT_VERSION == 1, "a lake of the first format has no copies, and gets the table when opened"
+
+
+def test_plans_are_read_once_for_all_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand tables that wait for their copies each asks for its plan, and new plans are seen at once.
+
+    Another process may have committed them, and another lake has its own.
+    """
+    settings, others = LakeSettings(str(tmp_path / "a")), LakeSettings(str(tmp_path / "b"))
+    lake, other = Lake(settings, "bank"), Lake(others, "bank")
+    save_plans(lake, [PLAN])
+    scans, scan = [], Table.scan
+
+    def note(table: Table, **options: Any) -> DataScan:
+        scans.append(table.name())
+        return scan(table, **options)
+
+    monkeypatch.setattr(Table, "scan", note)
+    assert [load_plans(lake) for _ in range(5)] == [{"accounts": PLAN}] * 5
+    assert len(scans) == 1
+    assert load_plans(other) == {}
+
+    restarted = replace(PLAN, number=2, chunks=("x",))
+    save_plans(Lake(settings, "bank"), [restarted])
+    save_plans(other, [replace(PLAN, columns="[]")])
+    assert {"accounts": restarted} == load_plans(lake)
+    assert {"accounts": replace(PLAN, columns="[]")} == load_plans(other)
 
 
 def test_of_two_planners_one_counts(lake: Lake) -> None:

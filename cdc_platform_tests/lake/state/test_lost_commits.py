@@ -9,6 +9,7 @@ import pytest
 from pyiceberg.table import Table
 
 from cdc_platform.errors import LakeDamaged
+from cdc_platform.lake.catalog.files import LakeFile
 from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LOG, QUARANTINED, RAW, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, head, read_mark
@@ -103,3 +104,43 @@ def test_what_a_later_step_has_used_is_damage(lake: Lake) -> None:
     assert take_back_lost(lake) == ()
     with pytest.raises(LakeDamaged, match=r"raw_change_records/metadata/snap-.*is not there any more"):
         lake.system_table(RAW).scan().to_arrow()
+
+
+def publish(lake: Lake, name: str, cycle: int) -> Table:
+    """Commit a row to a table, publish it as the only one of a cut, and return the table."""
+    rows = pa.table({"id": [1]})
+    table = lake.catalog.create_table_if_not_exists(f"p.{name}", rows.schema)
+    table.append(rows, snapshot_properties={CYCLE: str(cycle)})
+    newest = head(table)
+    assert newest is not None
+    append_cut(lake, Cut(cycle, cycle, cycle, {name: newest.snapshot_id}, cycle))
+    return table
+
+
+def test_files_of_what_the_newest_cut_names_are_not_looked_for(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a thousand tables that a start finds, only those with a commit after their cut cost a look."""
+    publish(lake, "former", 1)
+    publish(lake, "published", 2)
+    looked_for = list[str]()
+    exists = LakeFile.exists
+
+    def note(file: LakeFile) -> bool:
+        looked_for.append(file.location)
+        return exists(file)
+
+    monkeypatch.setattr(LakeFile, "exists", note)
+    assert take_back_lost(lake) == ()
+    assert any("/p/former/" in location for location in looked_for)
+    assert not any("/p/published/" in location for location in looked_for)
+
+
+def test_a_lost_cut_hides_no_other_lost_commit(lake: Lake) -> None:
+    """Where nobody can read the newest cut, the files of every commit are looked for."""
+    publish(lake, "t", 1)
+    append_cut(lake, Cut(2, 7, 3, {}, 8))
+    commit(lake, RAW, RAW_CHANGE_RECORDS, 2)
+    lose(lake.system_table(CUT))
+    lose(lake.system_table(RAW))
+    assert {f"p__cdc.{CUT}", f"p__cdc.{RAW}"} == {*take_back_lost(lake)}

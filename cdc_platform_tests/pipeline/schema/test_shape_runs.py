@@ -54,3 +54,15 @@ def test_the_ends_of_each_run_stay(shapes: list[ShapeKey], dice: Random) -> None
     assert all(
         moments == sorted(moments) for moments in ([micros for _, micros in ends] for _, ends in by_table)
     )
+
+
+@given(st.lists(SHAPES, max_size=20), st.integers(1, 20))
+def test_shapes_of_one_moment_come_in_their_order(shapes: list[ShapeKey], size: int) -> None:
+    """Events of a cycle share their moment, and columns before a change come before those after it."""
+    runs = ShapeRuns()
+    for begin in range(0, len(shapes), size):
+        rows = [dict(zip(SHAPE, key, strict=True)) | {"record_timestamp": 5} for key in shapes[begin:][:size]]
+        runs.add(pa.Table.from_pylist(rows, SCHEMA))
+    expected = {table: [key for key in dict.fromkeys(shapes) if key[0] == table] for table in "ab"}
+    ends = [key for key, _ in runs.ends(lambda _: True)]
+    assert expected == {table: [*dict.fromkeys(key for key in ends if key[0] == table)] for table in "ab"}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
-from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import CATALOG, LakeSettings
+from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions, history_name
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -24,6 +27,7 @@ from cdc_platform_tests.support.pipelines import (
     TRANSFERS,
     data_change,
     feed,
+    found_table,
     make_pipeline,
     rows_of,
     run_steps,
@@ -141,3 +145,76 @@ def test_what_maintenance_and_a_rebuild_make_of_a_table_is_published(
     cut = publish_cut(pipeline, spark)
     assert cut is not None
     assert snapshot_id_of(pipeline, "transfers") == cut.tables["transfers"]
+
+
+def move_main(pipeline: Pipeline, spark: "SparkSession", name: str, snapshot_id: int) -> None:
+    """Move `main` as a process does that was held up between its cut and the end of its publication."""
+    target = f"{pipeline.name}.{name}"
+    spark.sql(f"CALL {CATALOG}.system.set_current_snapshot('{target}', {snapshot_id})")
+
+
+def test_a_cut_never_names_a_version_before_that_of_the_cut_before(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """A process that was held up moves `main` back to its own cut, and the next cut loses nothing by that."""
+    pipeline = level_pipeline(session_lake, spark)
+    older = list_cuts(pipeline.lake)[-1].tables["accounts"]
+    feed(pipeline, START + 3, account(START + 3, 4))
+    newest = run_steps(pipeline, spark).tables["accounts"]
+
+    move_main(pipeline, spark, "accounts", older)
+    feed(pipeline, START + 4, transfer(START + 4, "y"))
+    assert newest == run_steps(pipeline, spark).tables["accounts"]
+    assert {1, 2, 3, 4} == {row["id"] for row in rows_of(pipeline, "accounts")}
+
+
+def test_what_another_process_makes_of_a_table_is_found_by_turns(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Maintenance looks at some tables in each cycle, and sees compactions and where `main` was moved."""
+    pipeline = level_pipeline(session_lake, spark)
+    feed(pipeline, START + 3)
+    run_steps(pipeline, spark)
+    assert {"accounts", "transfers"} == find_level(pipeline)
+    maintain_lake(replace(pipeline), spark, thorough=True)
+    compacted = snapshot_id_of(pipeline, "accounts")
+
+    maintain_lake(pipeline, spark)
+    feed(pipeline, START + 4)
+    assert compacted == run_steps(pipeline, spark).tables["accounts"]
+    feed(pipeline, START + 5)
+    run_steps(pipeline, spark)
+    assert "accounts" in find_level(pipeline)
+
+    parent = found_table(pipeline, "accounts").metadata.snapshot_by_id(compacted)
+    assert parent is not None
+    assert parent.parent_snapshot_id is not None
+    move_main(pipeline, spark, "accounts", parent.parent_snapshot_id)
+    maintain_lake(pipeline, spark)
+    feed(pipeline, START + 6)
+    assert compacted == run_steps(pipeline, spark).tables["accounts"]
+    assert compacted == snapshot_id_of(pipeline, "accounts")
+
+
+@pytest.mark.parametrize("is_soft", [False, True])
+def test_a_table_that_was_recreated_begins_empty_before_its_first_change(
+    spark: "SparkSession", session_lake: LakeSettings, *, is_soft: bool
+) -> None:
+    """What the dropped table had is gone with the cut that knows the new one, and stays gone."""
+    options = {"transfers": TableOptions(history=True, soft_delete=is_soft)}
+    pipeline = make_pipeline(session_lake, (ACCOUNTS, TRANSFERS), options=options)
+    feed(pipeline, START, account(START, 1), transfer(START, "x"))
+    run_steps(pipeline, spark)
+    for number, schemas in enumerate([(ACCOUNTS,), (ACCOUNTS, TRANSFERS)], start=1):
+        source_of(pipeline).schemas = schemas
+        feed(pipeline, START + number)
+        run_steps(pipeline, spark)
+    assert [row["tid"] for row in rows_of(pipeline, "transfers") if not row.get(DELETED)] == []
+    feed(pipeline, START + 3, transfer(START + 3, "y"))
+    run_steps(pipeline, spark)
+    assert [row["tid"] for row in rows_of(pipeline, "transfers") if not row.get(DELETED)] == ["y"]
+    versions = rows_of(pipeline, history_name("transfers"))
+    assert {("x", False), ("y", True)} == {(row["tid"], row[IS_CURRENT]) for row in versions}
+    feed(pipeline, START + 4)
+    run_steps(pipeline, spark)
+    assert {"accounts", "transfers", history_name("transfers")} == find_level(pipeline)

@@ -1,0 +1,116 @@
+"""A window of raw records is judged by the tables that it may change, and by no others."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.ordering import change_streams, events
+from cdc_platform.pipeline.ordering.log_window import Window
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform_tests.example_tables import table
+from cdc_platform_tests.support.cycles import sync
+from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
+from cdc_platform_tests.support.datastream.pipelines import make_pipeline as make_event_pipeline
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import START, data_change, feed, make_pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES: Final = tuple(table(name, {"id": "INT64"}, {"a": "INT64"}) for name in ("t", "u", "v"))
+LATE: Final = QuarantinedRecord(1, "why", "", START, "x", "x/00000000", table=None, record=None)
+
+
+def insert(name: str | None, at_micros: int) -> RawRow:
+    """Return the record of an inserted row; one that is malformed may not say of which table."""
+    mod = ({"id": "1"}, {"a": "1"})
+    record = data_change(name or "", ModType.INSERT, mod, at_micros=at_micros, transaction=str(at_micros))
+    return {**record, "table_name": name}
+
+
+def window_of(pipeline: Pipeline, until_micros: int, *late: QuarantinedRecord) -> Window:
+    """Return the window of a pipeline's records after the first one's moment."""
+    raw, quarantine, log = map(pipeline.lake.system_table, (RAW, QUARANTINED, LOG))
+    mark = replace(read_mark(log), position_micros=START)
+    return Window(raw, quarantine, log, mark, 1, until_micros, late)
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
+    """A pipeline that has read a record of each table, each a moment after the other, and one of no table."""
+    folder: Path = tmp_path_factory.mktemp("lake")
+    pipeline = make_pipeline(LakeSettings(str(folder)), TABLES)
+    records = [insert(name, START + number) for number, name in enumerate(("t", "u", None, "gone", "v"))]
+    feed(pipeline, START + 10, *records)
+    return pipeline
+
+
+@pytest.mark.parametrize(
+    ("until", "late", "expected"),
+    [
+        (0, (), ""),
+        (1, (), "u"),
+        (2, (), "u"),
+        (3, (), "u"),
+        (4, (), "uv"),
+        (1, (replace(LATE, table="t"),), "tu"),
+        (1, (LATE,), "tuv"),
+    ],
+)
+def test_tables_that_a_window_may_change(
+    pipeline: Pipeline, until: int, late: Sequence[QuarantinedRecord], expected: str
+) -> None:
+    """Known ones that its records name, and all of them where a late record does not say which it is of."""
+    window = window_of(pipeline, START + until, *late)
+    assert [*expected] == [schema.name for schema in window.tables_among(TABLES)]
+
+
+def note_tables(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) -> list[list[str]]:
+    """Return a list that takes the names of the tables with which a module orders records from now on."""
+    noted: list[list[str]] = []
+    order = getattr(module, function)
+
+    def note(*arguments: Any) -> Any:
+        tables: Sequence[TableSchema] = arguments[3]
+        noted.append(sorted(schema.name for schema in tables))
+        return order(*arguments)
+
+    monkeypatch.setattr(module, function, note)
+    return noted
+
+
+@pytest.mark.integration
+def test_a_change_stream_is_ordered_by_the_tables_of_the_window(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a thousand tables, the query that looks for faults has those of which there are records."""
+    pipeline = make_pipeline(session_lake, TABLES)
+    noted = note_tables(monkeypatch, change_streams, "order_records")
+    for number, name in enumerate(("u", "v")):
+        feed(pipeline, START + number, insert(name, START + number))
+        order_changes(pipeline, spark)
+    assert noted == [["u"], ["v"]]
+
+
+@pytest.mark.integration
+def test_events_are_ordered_by_the_tables_of_the_window(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So is that of a source which hands out events."""
+    folder, pipeline = StreamFolder(tmp_path), make_event_pipeline(session_lake, tmp_path)
+    folder.write([MadeEvent(name, name, "INSERT", 1, {"id": 1}) for name in ("users", "orders")])
+    pipeline = sync(pipeline, spark)
+    noted = note_tables(monkeypatch, events, "order_events")
+    folder.write([MadeEvent("later", "users", "INSERT", 2, {"id": 2})])
+    sync(pipeline, spark)
+    assert noted == [["users"]]
