@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +27,9 @@ from cdc_platform.printing.tables import Cell, make_line, make_table, print_rend
 from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
 
     from cdc_platform.lake.state.cut_states import CutState
     from cdc_platform.lake.state.markers import Marker
@@ -72,15 +75,13 @@ def cuts(
     """
     from cdc_platform.components.loading import load_each, load_settings
     from cdc_platform.lake.state.quarantine import describe_next_step
-    from cdc_platform.resources import SPARK_IS_QUIET
 
     if pin is not None and unpin is not None:
         raise click.UsageError("Choose one of --pin and --unpin.")
-    with stop_signals(SPARK_IS_QUIET.set):
-        if pin is not None:
-            _pin(load_settings(defs, name), pin)
-        if unpin is not None:
-            _unpin(load_settings(defs, name), unpin)
+    if pin is not None:
+        _pin(load_settings(defs, name), pin)
+    if unpin is not None:
+        _unpin(load_settings(defs, name), unpin)
     chosen, listed = load_each(defs, name), []
     pipelines = open_existing_of(chosen)
     for pipeline in pipelines:
@@ -118,7 +119,8 @@ def _pin(settings: "PipelineSettings", number: int) -> None:
     lake = open_existing(settings).lake
     # What is wrong with the number shows before Spark takes its time to start.
     if not require_readable(cut_state(lake, find_cut(lake, number))).is_pinned:
-        pin_cut(lake, start_spark(settings), number)
+        with _quiet_spark(settings) as spark:
+            pin_cut(lake, spark, number)
 
 
 def _unpin(settings: "PipelineSettings", number: int) -> None:
@@ -128,7 +130,17 @@ def _unpin(settings: "PipelineSettings", number: int) -> None:
 
     lake = open_existing(settings).lake
     find_cut(lake, number)
-    unpin_cut(lake, start_spark(settings), number)
+    with _quiet_spark(settings) as spark:
+        unpin_cut(lake, spark, number)
+
+
+@contextmanager
+def _quiet_spark(settings: "PipelineSettings") -> "Iterator[SparkSession]":
+    """Yield a session that says nothing more once Ctrl-C has come."""
+    from cdc_platform.resources import SPARK_IS_QUIET
+
+    with stop_signals(SPARK_IS_QUIET.set):
+        yield start_spark(settings)
 
 
 def as_dict(state: "CutState", markers: "MarkersOfCuts" = NO_MARKERS) -> dict[str, Any]:

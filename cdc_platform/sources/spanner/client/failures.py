@@ -37,9 +37,8 @@ _NAMES_ADVICE: Final = (
     f"SELECT * FROM information_schema.change_streams. Or was the stream dropped? {_LOST_ADVICE}"
 )
 _FUNCTION_ADVICE: Final = (
-    "Where the stream has `per_placement_tvf`, each placement has a read function of its own: can this "
-    "account see the options of the stream in information_schema.change_stream_options? Otherwise: "
-    f"{_NAMES_ADVICE[0].lower()}{_NAMES_ADVICE[1:]}"
+    f"{_NAMES_ADVICE}. Or has the stream `per_placement_tvf`, so that each placement has a read function of "
+    "its own? Then let this account see its options in information_schema.change_stream_options"
 )
 _LONG_ADVICE: Final = (
     "A query of a stream with partition_mode = 'MUTABLE_KEY_RANGE' ends half an hour after its start at "

@@ -61,7 +61,7 @@ def test_status_becomes_an_error_of_the_platform(code: str, text: str, error: ty
 @pytest.mark.parametrize(
     ("code", "text", "advice"),
     [
-        ("INVALID_ARGUMENT", "Table-valued function not found: READ_s", "check `project`, `instance`"),
+        ("INVALID_ARGUMENT", "Table-valued function not found: READ_s", "Check `project`, `instance`"),
         ("NOT_FOUND", "function spanner.read_json_s(...) does not exist", "count upper and lower case"),
         ("OUT_OF_RANGE", "start_timestamp is too far in the past", "its `retention_period` is over"),
     ],
