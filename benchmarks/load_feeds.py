@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, cast
 
+from benchmarks.events import change_message
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.timestamps import to_rfc3339
@@ -193,27 +194,8 @@ class DebeziumFeed:
         self._files.write(rows, self._event)
 
     def _event(self, number: int, row: Row) -> Mapping[str, Any]:
-        lsn = 1_000_000 + number * 100
-        source = {
-            "version": "3.6.3.Final",
-            "connector": "postgresql",
-            "name": "bench",
-            "db": "bench",
-            "schema": "public",
-            "table": row.table,
-            "txId": lsn,
-            "lsn": lsn,
-            "sequence": json.dumps([str(lsn - 10), str(lsn)]),
-            "snapshot": "false",
-            "ts_ms": START // 1000 + number,
-        }
-        value = {
-            "op": "c" if row.is_new else "u",
-            "before": None,
-            "after": _payload(row),
-            "source": source,
-        }
-        return {"topic": f"bench.public.{row.table}", "key": {KEY: row.key}, "value": value}
+        op, lsn = "c" if row.is_new else "u", 1_000_000 + number * 100
+        return change_message(op, row.table, {KEY: row.key}, _payload(row), lsn, START // 1000 + number)
 
 
 def open_feed(

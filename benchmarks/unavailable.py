@@ -16,6 +16,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
+from benchmarks.events import change_message
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
 from benchmarks.tables import open_session
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -81,21 +82,8 @@ def _text(dice: random.Random) -> str:
 
 
 def _line(op: str, key: int, n: int, big: str, lsn: int) -> str:
-    source = {
-        "version": "3.6.3.Final",
-        "connector": "postgresql",
-        "name": "bench",
-        "db": "bench",
-        "schema": "public",
-        "table": "items",
-        "txId": lsn,
-        "lsn": lsn,
-        "sequence": json.dumps([str(lsn - 10), str(lsn)]),
-        "snapshot": "true" if op == "r" else "false",
-        "ts_ms": 1_700_000_000_000 + lsn,
-    }
-    value = {"op": op, "before": None, "after": {"id": key, "n": n, "big": big}, "source": source}
-    return json.dumps({"topic": "bench.public.items", "key": {"id": key}, "value": value}) + "\n"
+    after = {"id": key, "n": n, "big": big}
+    return json.dumps(change_message(op, "items", {"id": key}, after, lsn, 1_700_000_000_000 + lsn)) + "\n"
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,10 @@ class ColumnHistory:
         """When the table was recreated the last time, None when it never was."""
         return self.beginnings[-1] if self.beginnings else None
 
+    def begun_after(self, cycle: int) -> Bound | None:
+        """Return when the table was recreated the last time, None if it was not after a cycle."""
+        return self.begun if self.begun is not None and self.begun.cycle > cycle else None
+
     @property
     def has_retyped_key(self) -> bool:
         """Whether the log may write one key in several ways, since its columns had other types before."""

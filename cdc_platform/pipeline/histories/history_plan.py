@@ -101,8 +101,7 @@ def plan_extension(
     trusted = trusts_inserts(pipeline, schema.name, known_all)
     if columns is None:
         return HistoryBuild(ChangeSource(schema, span), base, trusts_inserts=trusted)
-    starts_over = columns.begun is not None and columns.begun.cycle > span.after_exclusive
-    if starts_over or span.has_truncates:
+    if columns.begun_after(span.after_exclusive) is not None or span.has_truncates:
         return plan_whole(pipeline, spark, schema)
     columns = columns_in_history(columns)
     evolved = columns.schema_after(span.after_exclusive)

@@ -148,8 +148,7 @@ def plan_build(
     """
     history = known_through(pipeline, span.until_inclusive)
     columns = history.tables.get(schema.name)
-    begun = columns.begun if columns is not None else None
-    begun = begun if begun is not None and begun.cycle > span.after_exclusive else None
+    begun = columns.begun_after(span.after_exclusive) if columns is not None else None
     if begun is not None and span.after_micros is not None and (begun.micros or 0) <= span.after_micros:
         # The copy that it is built upon is of the table that was recreated.
         begun = None

@@ -4,9 +4,9 @@ It is derived from what is committed, on from where the stored history ends, so 
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, partial, reduce
+from functools import reduce
 from typing import Final
 
 import pyarrow as pa
@@ -36,7 +36,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign
 from cdc_platform.pipeline.schema.planned_columns import planned_columns
 from cdc_platform.pipeline.schema.schema_policies import first_columns, fixed_shapes
-from cdc_platform.pipeline.schema.shape_runs import SHAPE, ShapeKey, ShapeRuns
+from cdc_platform.pipeline.schema.shape_runs import SHAPE, ShapeKey, ShapeRuns, keys_of
 from cdc_platform.pipeline.schema.uncopied import with_uncopied
 
 SAVE_EVERY_CYCLES: Final = 20
@@ -146,15 +146,16 @@ def _find(
     assert mark.position_micros is not None
     window = data_changes_between(history.position_micros, mark.position_micros)
     widens = not pipeline.capabilities.comes_in_order
-    shapes = {shape for batch in _batches(pipeline, window) for shape in _shapes(batch)}
+    distinct = (batch.group_by(list(SHAPE)).aggregate([]) for batch in _batches(pipeline, window))
+    shapes = {key for rows in distinct for key in keys_of(rows)}
     # Events of another key are in quarantine.
     foreign = find_foreign(pipeline, window, history, map(_named, shapes))
-    parsed = {shape: _parse(pipeline, shape) for shape in shapes if _named(shape) not in foreign}
+    own = {key: _parse(pipeline, key) for key in shapes if _named(key) not in foreign}
+    parsed = {key: shape for key, shape in own.items() if shape is not None}
     tables = {
         shape.table
         for shape in parsed.values()
-        if shape is not None
-        and is_news(history, shape.table, shape.columns, is_whole=shape.is_whole, widens=widens)
+        if is_news(history, shape.table, shape.columns, is_whole=shape.is_whole, widens=widens)
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
     schema_read = with_uncopied(pipeline, history, pipeline.read_schema(mark.position_micros))
@@ -164,7 +165,7 @@ def _find(
         name for name in tables if pipeline.capabilities.schema_policy_of(name) is not SchemaPolicy.EVOLVE
     }
     observations = (
-        _observations(pipeline, window, tables - policy_tables, foreign) if tables - policy_tables else {}
+        _observations(pipeline, window, tables - policy_tables, parsed) if tables - policy_tables else {}
     )
     if policy_tables:
         begun = first_columns(fixed_shapes(pipeline, window), history)
@@ -199,11 +200,6 @@ def _batches(pipeline: Pipeline, window: str) -> Iterator[pa.Table]:
         yield batch.select(list(COLUMNS))
 
 
-def _shapes(batch: pa.Table) -> Iterator[ShapeKey]:
-    for row in batch.group_by(list(SHAPE)).aggregate([]).to_pylist():
-        yield (row["table_name"], row["mod_type"], row["value_capture_type"], row["column_types"])
-
-
 def _named(key: ShapeKey) -> Shape:
     return key[0] or "", key[3] or ""
 
@@ -227,17 +223,15 @@ def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
 
 
 def _observations(
-    pipeline: Pipeline, window: str, tables: set[str], foreign: Container[Shape]
+    pipeline: Pipeline, window: str, tables: set[str], parsed: Mapping[ShapeKey, _Shape]
 ) -> dict[str, list[ObservedColumns]]:
     """Return, per table and in commit order, the ends of each run of records with the same columns."""
     runs = ShapeRuns()
     for batch in _batches(pipeline, window):
         runs.add(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables)))))
-    parse = cache(partial(_parse, pipeline))
     observations: defaultdict[str, list[ObservedColumns]] = defaultdict(list)
-    for key, micros in runs.ends(lambda key: _named(key) not in foreign and parse(key) is not None):
-        shape = parse(key)
-        assert shape is not None
+    for key, micros in runs.ends(parsed.__contains__):
+        shape = parsed[key]
         observations[shape.table].append(
             ObservedColumns(micros, shape.columns, shape.is_whole, shape.is_sure)
         )

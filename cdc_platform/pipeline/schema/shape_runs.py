@@ -13,6 +13,11 @@ ShapeKey = tuple[str | None, str | None, str | None, str | None]
 Ints = npt.NDArray[np.int64]
 
 
+def keys_of(rows: pa.Table) -> Iterator[ShapeKey]:
+    """Return the shape of each row."""
+    return zip(*(rows[name].to_pylist() for name in SHAPE), strict=True)
+
+
 class ShapeRuns:
     """Collects the moments at which records had a shape: a backlog has millions, so they stay columns."""
 
@@ -38,9 +43,9 @@ class ShapeRuns:
         _, first, places = np.unique(codes, return_index=True, return_inverse=True)
         # In the order in which they come: events of a cycle share their moment, so nothing else orders them.
         in_order = np.argsort(first)
-        keys = rows.select(list(SHAPE)).take(pa.array(first[in_order])).to_pylist()
+        keys = keys_of(rows.select(list(SHAPE)).take(pa.array(first[in_order])))
         numbers = np.empty(len(first), dtype=np.int64)
-        numbers[in_order] = [self._numbers.setdefault(_key_of(key), len(self._numbers)) for key in keys]
+        numbers[in_order] = [self._numbers.setdefault(key, len(self._numbers)) for key in keys]
         return numbers[places]
 
     def ends(self, counts: Callable[[ShapeKey], bool]) -> Iterator[tuple[ShapeKey, int]]:
@@ -78,10 +83,6 @@ def _ends_of(groups: Ints) -> Ints:
     first = np.unique(groups, return_index=True)[1]
     last = len(groups) - 1 - np.unique(groups[::-1], return_index=True)[1]
     return np.unique(np.concatenate([first, last]))
-
-
-def _key_of(row: dict[str, str | None]) -> ShapeKey:
-    return (row["table_name"], row["mod_type"], row["value_capture_type"], row["column_types"])
 
 
 def _table_of(key: ShapeKey) -> str | None:

@@ -125,8 +125,7 @@ def _has_kept_key(schema: TableSchema) -> bool:
 def starts_over(pipeline: Pipeline, table: str, span: LogSpan) -> bool:
     """Return whether a table was dropped and recreated in a span, which ends its rows without any change."""
     columns = pipeline.schema_history.tables.get(table)
-    begun = columns.begun if columns is not None else None
-    return begun is not None and begun.cycle > span.after_exclusive
+    return columns is not None and columns.begun_after(span.after_exclusive) is not None
 
 
 def trusts_inserts(pipeline: Pipeline, table: str, history: SchemaHistory) -> bool:

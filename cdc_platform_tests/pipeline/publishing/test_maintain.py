@@ -49,7 +49,7 @@ def test_a_thorough_maintenance_looks_at_all_tables(pipeline: Pipeline) -> None:
 
 
 def test_the_tables_that_a_cycle_has_changed_have_a_turn_after_it(pipeline: Pipeline) -> None:
-    """They may have become due, whoever's turn it is; those of the cycle before wait for theirs."""
+    """They may be due, whether or not it is their turn; those of the cycle before wait for theirs."""
     out_of_turn = sorted({schema.name for schema in TABLES} - looked_at(pipeline, 0))
     for cycle, name in enumerate(out_of_turn[:2], start=1):
         row = pa.Table.from_pylist([{"cycle": cycle}], CHANGE_LOG)
