@@ -234,7 +234,7 @@ def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter, end_micros
         merge_tables(pipeline, spark, pipeline.tables)
         extend_histories(pipeline, spark, pipeline.histories)
         meter.end("merge")
-        cut = publish_cut(pipeline, spark)
+        cut = publish_cut(pipeline)
         meter.end("publish")
         is_done = end_micros is not None and cut is not None and cut.position_micros >= end_micros - 1
     return changes

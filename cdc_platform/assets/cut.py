@@ -70,7 +70,7 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         run = find_run(context, assets.run_key)
         yield from check_log(context, assets, run)
         yield from _merge_newcomers(context, assets, run)
-        published = publish_cut(run.pipeline, run.spark)
+        published = publish_cut(run.pipeline)
         described = metadata.describe_cut(published, assets.capabilities)
         yield dg.MaterializeResult(metadata=described, data_version=cut_version(published))
         yield from judge(assets, running, Freshness.after_cycle(published, assets.capabilities))

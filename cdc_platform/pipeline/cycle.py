@@ -86,7 +86,7 @@ def run_cycle(
     with watch.measure("merge"):
         merges = _bring_up(pipeline, spark)
     with watch.measure("publish"):
-        cut = publish_cut(pipeline, spark)
+        cut = publish_cut(pipeline)
     with watch.measure("maintain"):
         maintenance = maintain_lake(pipeline, spark)
     return CycleOutcome(read, order, merges, cut, watch.seconds, copy, maintenance)
@@ -108,7 +108,7 @@ def finish_cycle(pipeline: Pipeline, spark: SparkSession) -> None:
     if _is_behind(pipeline):
         order_changes(pipeline, spark)
         _bring_up(pipeline, spark)
-        publish_cut(pipeline, spark)
+        publish_cut(pipeline)
 
 
 def _is_behind(pipeline: Pipeline) -> bool:

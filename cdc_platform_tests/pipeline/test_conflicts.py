@@ -198,7 +198,7 @@ def test_only_one_whole_attempt_upon_its_base_is_finished(
     table_ddl.ensure_table(pipeline, spark, schema)
     base = load_table(pipeline, "accounts").current_snapshot()
     assert base is not None
-    reset_branch(pipeline, spark, Attempt("accounts", base, cycle=1))
+    reset_branch(pipeline, Attempt("accounts", base, cycle=1))
     target = pipeline.lake.spark_table("accounts", BRANCH)
     for token, whole in commits:
         attempt = Attempt("accounts", base, cycle=1, token=token)
@@ -236,7 +236,7 @@ def test_two_runs_cannot_both_publish(
     feed_cycle(pipeline, 1)
     order_changes(pipeline, spark)
     merge_tables(pipeline, spark, pipeline.tables)
-    interrupt_once(monkeypatch, publish, "append_cut", lambda: publish_cut(pipeline, spark))
+    interrupt_once(monkeypatch, publish, "append_cut", lambda: publish_cut(pipeline))
     with pytest.raises(CommitConflict, match="Cut 1 was published by another run"):
-        publish_cut(pipeline, spark)
+        publish_cut(pipeline)
     assert [cut.cut for cut in list_cuts(pipeline.lake)] == [1]

@@ -78,7 +78,7 @@ def cycle(pipeline: Pipeline, spark: "SparkSession") -> Cut | None:
     copy_tables(pipeline, spark)
     order_changes(pipeline, spark)
     merge_tables(pipeline, spark, pipeline.tables)
-    return publish_cut(pipeline, spark)
+    return publish_cut(pipeline)
 
 
 # A table that is recreated between two looks leaves no trace of it.
@@ -103,7 +103,7 @@ def test_a_copy_has_the_columns_of_its_moment(
     for step in reads:
         read_until(pipeline, step, *sources)
         cycle(pipeline, spark)
-    cycles = (publish_cut(pipeline, spark) if turn == 0 else cycle(pipeline, spark) for turn in range(3))
+    cycles = (publish_cut(pipeline) if turn == 0 else cycle(pipeline, spark) for turn in range(3))
     cut = next(cut for cut in cycles if cut is not None and len(cut.tables) == len(sources))
 
     assert {moment(COPIED)} == {plan.position_micros for plan in load_plans(pipeline.lake).values()}

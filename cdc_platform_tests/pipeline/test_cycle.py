@@ -65,7 +65,7 @@ STEPS: dict[str, Step] = {
     "order": order_changes,
     "merge accounts": lambda pipeline, spark: merge_table(pipeline, spark, "accounts"),
     "merge transfers": lambda pipeline, spark: merge_table(pipeline, spark, "transfers"),
-    "publish": publish_cut,
+    "publish": lambda pipeline, _spark: publish_cut(pipeline),
 }
 
 
@@ -206,7 +206,7 @@ def test_main_is_moved_to_the_cut_by_the_next_run(
             publish, "_move_mains", lambda *args: original(*args) if next(moved, _die) is None else _die()
         )
         with pytest.raises(Killed):
-            publish_cut(pipeline, spark)
+            publish_cut(pipeline)
     assert expected_balances(1) == balances(pipeline)
     if has_more:
         feed_cycle(pipeline, 3)
@@ -225,7 +225,7 @@ def test_a_table_alone_catches_up_with_the_log(spark: "SparkSession", session_la
     assert (outcome.cycle, outcome.appended, outcome.updated) == (3, 3, 0)
     table_ddl.ensure_table(pipeline, spark, pipeline.table("transfers"))
     with pytest.raises(LakeError, match="`transfers` is behind the log"):
-        publish_cut(pipeline, spark)
+        publish_cut(pipeline)
     run_steps(pipeline, spark)
     assert expected_balances(3) == balances(pipeline)
     assert len(rows_of(pipeline, "transfers")) == 2

@@ -347,7 +347,7 @@ def run_steps(pipeline: Pipeline, spark: SparkSession) -> Cut:
     order_changes(pipeline, spark)
     merge_tables(pipeline, spark, pipeline.tables)
     extend_histories(pipeline, spark, pipeline.histories)
-    cut = publish_cut(pipeline, spark)
+    cut = publish_cut(pipeline)
     assert cut is not None
     return cut
 

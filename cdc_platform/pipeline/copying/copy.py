@@ -21,6 +21,7 @@ from cdc_platform.errors import (
     as_source_error,
 )
 from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import head, read_mark
 from cdc_platform.lake.state.copies import (
     COPY,
@@ -111,7 +112,7 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
     copies = tuple(run.copies.values())
     for progress in [*copies, *(progress for progress in opened if progress.is_complete)]:
         if progress.is_complete and progress.is_mixed:
-            _level_branch(pipeline, spark, progress)
+            _level_branch(pipeline, progress)
     before, after = (sum(progress.rows for progress in some) for some in (unfinished, copies))
     failure = run.failure or planned.failure
     return CopyOutcome(copies, max(0, after - before), planned.failed, failure, (*removed, *run.notes))
@@ -301,7 +302,7 @@ def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
         SourceError: some chunk could not be read; nothing was committed.
     """
     plan, begun_micros = progress.plan, time.time_ns() // 1000
-    base = _level_branch(pipeline, spark, progress)
+    base = _level_branch(pipeline, progress)
     own = progress.missing[: batch_chunks(progress, pipeline.opened_micros)]
     chunk_batch = ChunkBatch(plan.number, base, progress.done | frozenset(own), len(own), begun_micros)
     options = pipeline.copy_source.copy_options(
@@ -315,20 +316,18 @@ def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
     return load_copy_progress(load_table(pipeline, plan.table), plan)
 
 
-def _level_branch(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress) -> int:
+def _level_branch(pipeline: Pipeline, progress: CopyProgress) -> int:
     """Point the branch at the newest commit that counts, and return that snapshot."""
     table = progress.plan.table
-    base = progress.head or head(load_table(pipeline, table))
+    stored = load_table(pipeline, table)
+    base = progress.head or head(stored)
     if base is None:
         raise LakeError(
             f"Table `{table}` has no snapshot to copy upon: somebody else has changed it. Drop it in the "
             "lake; the next cycle recreates it."
         )
     if progress.head is None or progress.is_mixed:
-        spark.sql(
-            f"ALTER TABLE {pipeline.lake.spark_table(table)} "
-            f"CREATE OR REPLACE BRANCH {COPY_BRANCH} AS OF VERSION {base.snapshot_id}"
-        )
+        move_branch(stored, COPY_BRANCH, base.snapshot_id)
     return base.snapshot_id
 
 

@@ -156,7 +156,7 @@ def _begin_history(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
 ) -> MergeOutcome:
     """Append the first versions: none can have an end yet that lies in these changes."""
-    reset_branch(pipeline, spark, attempt)
+    reset_branch(pipeline, attempt)
     versions = _make_versions(_read_changes(pipeline, spark, build), build)
     _append(pipeline, spark, versions, attempt, attempt.completion(1))
     return _as_outcome(pipeline, attempt, verify_attempt(pipeline, attempt, 1))
@@ -195,7 +195,7 @@ def _build(
     """Append versions, then end those that they supersede, where the log says so or on suspicion."""
     schema, trusts_inserts = build.source.schema, not attempt.fell_back
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
-    reset_branch(pipeline, spark, attempt)
+    reset_branch(pipeline, attempt)
     commits = convert_stored(pipeline, spark, attempt.table, build.conversions) + 1 + int(closes)
     matched = extension.stats.existing if closes and trusts_inserts else None
     completion = attempt.completion(commits, matched=matched)

@@ -24,7 +24,7 @@ from cdc_platform.spark.tables.typed import ROW, with_row
 
 def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> int:
     """Take the versions of all keys that a span touches out of the branch; return the number of commits."""
-    reset_branch(pipeline, spark, attempt)
+    reset_branch(pipeline, attempt)
     schema = build.source.schema
     commits = convert_stored(pipeline, spark, attempt.table, build.conversions)
     log = read_span(pipeline, spark, schema.name, build.source.span)

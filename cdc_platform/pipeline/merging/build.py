@@ -118,9 +118,7 @@ def split_build(
         return None
     with _net_changes(pipeline, spark, build, trusts_inserts=True) as net_changes:
         if isinstance(net_changes, LocalMerge):
-            return (
-                _build_locally(pipeline, spark, attempt, net_changes) if not net_changes.lacks_keys else None
-            )
+            return _build_locally(pipeline, attempt, net_changes) if not net_changes.lacks_keys else None
         return _build_separately(pipeline, spark, attempt, build, net_changes)
 
 
@@ -132,7 +130,7 @@ def full_build(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build:
     """
     with _net_changes(pipeline, spark, build, trusts_inserts=False) as net_changes:
         if isinstance(net_changes, LocalMerge):
-            return _build_locally(pipeline, spark, attempt, net_changes)
+            return _build_locally(pipeline, attempt, net_changes)
         return _build_together(pipeline, spark, attempt, build, net_changes)
 
 
@@ -175,10 +173,8 @@ def _plan_locally(
     )
 
 
-def _build_locally(
-    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, merge: LocalMerge
-) -> MergeOutcome:
-    reset_branch(pipeline, spark, attempt)
+def _build_locally(pipeline: Pipeline, attempt: Attempt, merge: LocalMerge) -> MergeOutcome:
+    reset_branch(pipeline, attempt)
     if merge.net_changes.has_null_keys:
         allow_null_keys(load_table(pipeline, attempt.table))
     table = load_table(pipeline, attempt.table)
@@ -233,7 +229,7 @@ def _begin(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build, stats: NetChangeStats
 ) -> int:
     """Bring the branch to the base, convert what is to be converted, and return the number of commits."""
-    reset_branch(pipeline, spark, attempt)
+    reset_branch(pipeline, attempt)
     if stats.has_null_keys:
         allow_null_keys(load_table(pipeline, attempt.table))
     marked = mark_living(pipeline, spark, attempt.table) if build.marks_living else 0

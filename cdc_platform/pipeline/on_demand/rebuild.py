@@ -55,7 +55,7 @@ def rebuild_table(
     merge_tables(pipeline, spark, [other for other in pipeline.tables if other.name != table])
     other_histories = [other for other in pipeline.histories if not is_history or other.name != source.name]
     extend_histories(pipeline, spark, other_histories)
-    publish_cut(pipeline, spark)
+    publish_cut(pipeline)
     if not is_history:
         drop_markers(pipeline, spark, pipeline.stored(table))
     return outcome

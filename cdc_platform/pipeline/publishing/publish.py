@@ -4,14 +4,11 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
-
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.catalog.lake_settings import CATALOG
-from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
+from cdc_platform.lake.commits.branches import move_branch
+from cdc_platform.lake.commits.commits import BRANCH, MAIN, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
-from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.progress import as_step
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import contains, finished_head, load_table
@@ -30,7 +27,7 @@ class _Version:
 
 
 @as_step("publish")
-def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
+def publish_cut(pipeline: Pipeline) -> Cut | None:
     """Publish what the branches hold as one cut and return it; the newest cut when nothing is new.
 
     The cut is one small commit; after it `main` of every table is moved. A crash in between is
@@ -44,7 +41,7 @@ def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
     newest, level = newest_cut(pipeline.lake), find_level(pipeline)
     if newest is not None:
         # Another process may have moved `main` back to a former cut, which the next one must not name again.
-        _move_mains(pipeline, spark, newest, [name for name in newest.tables if name not in level])
+        _move_mains(pipeline, newest, [name for name in newest.tables if name not in level])
     if mark.position_micros is None:
         return newest
     latest = [
@@ -66,7 +63,7 @@ def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
         published_micros=time.time_ns() // 1000,
     )
     append_cut(pipeline.lake, cut)
-    _move_mains(pipeline, spark, cut, [version.table for version in versions if version.is_new])
+    _move_mains(pipeline, cut, [version.table for version in versions if version.is_new])
     return cut
 
 
@@ -94,11 +91,10 @@ def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None
     return _Version(table, main.snapshot_id, is_new=False)
 
 
-def _move_mains(pipeline: Pipeline, spark: SparkSession, cut: Cut, names: Iterable[str]) -> None:
+def _move_mains(pipeline: Pipeline, cut: Cut, names: Iterable[str]) -> None:
     """Move `main` of some tables and histories to the snapshots that a cut names."""
     for name in names:
         snapshot_id = cut.tables[name]
         # Compaction may have built upon the cut's snapshot since: then `main` is where it belongs.
-        if not contains(load_table(pipeline, name), snapshot_id):
-            table = f"{pipeline.name}.{lake_table_name(name)}"
-            spark.sql(f"CALL {CATALOG}.system.set_current_snapshot('{table}', {snapshot_id})")
+        if not contains(table := load_table(pipeline, name), snapshot_id):
+            move_branch(table, MAIN, snapshot_id)

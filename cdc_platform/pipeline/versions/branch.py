@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict, LakeError, TableNotFound
+from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import (
     ATTEMPT,
     BRANCH,
@@ -118,15 +119,13 @@ def contains(table: Table, snapshot_id: int) -> bool:
     return any(snapshot.snapshot_id == snapshot_id for snapshot in ancestors_of(table, head(table)))
 
 
-def reset_branch(pipeline: Pipeline, spark: SparkSession, attempt: Attempt) -> None:
+def reset_branch(pipeline: Pipeline, attempt: Attempt) -> None:
     """Point the branch at the attempt's base, whatever another run has left on it."""
     pipeline.level_tables.forget(attempt.table)
-    snapshot = head(load_table(pipeline, attempt.table), BRANCH)
+    table = load_table(pipeline, attempt.table)
+    snapshot = head(table, BRANCH)
     if snapshot is None or snapshot.snapshot_id != attempt.base.snapshot_id:
-        spark.sql(
-            f"ALTER TABLE {pipeline.lake.spark_table(attempt.table)} "
-            f"CREATE OR REPLACE BRANCH {BRANCH} AS OF VERSION {attempt.base.snapshot_id}"
-        )
+        move_branch(table, BRANCH, attempt.base.snapshot_id)
 
 
 def empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapshot:
@@ -137,7 +136,7 @@ def empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapsh
     """
     main = head(load_table(pipeline, table))
     if main is not None:
-        reset_branch(pipeline, spark, Attempt(table, main, cycle=0))
+        reset_branch(pipeline, Attempt(table, main, cycle=0))
     target = pipeline.lake.spark_table(table, BRANCH)
     read_current(spark, target).limit(0).writeTo(target).overwrite(F.lit(True))
     return require_base(head(load_table(pipeline, table), BRANCH), table)

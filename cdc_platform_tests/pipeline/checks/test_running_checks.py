@@ -55,7 +55,7 @@ def test_each_round_is_over_what_is_new(spark: "SparkSession", session_lake: Lak
         log_cycle(pipeline, spark, number)
         guard.run_due()
         merge_tables(pipeline, spark, pipeline.tables)
-        publish_cut(pipeline, spark)
+        publish_cut(pipeline)
     rests = Guard(with_pause(pipeline, LONG_S), spark, hear)
     rests.run_due()
     rests.run_due()
@@ -97,7 +97,7 @@ def test_what_fails_ends_every_start(spark: "SparkSession", session_lake: LakeSe
             log.append(log.scan(row_filter=f"cycle = {number}").to_arrow())
         if number < 3:
             merge_tables(pipeline, spark, pipeline.tables)
-            publish_cut(pipeline, spark)
+            publish_cut(pipeline)
     cut = newest_cut(pipeline.lake)
     for _ in range(2):
         with pytest.raises(CheckFailed, match=r"`exactly_once`: .* repeated"):

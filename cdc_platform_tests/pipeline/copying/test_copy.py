@@ -68,7 +68,7 @@ def step(pipeline: Pipeline, spark: "SparkSession") -> tuple[CopyOutcome, Cut | 
     copied = copy_tables(pipeline, spark)
     order_changes(pipeline, spark)
     merge_tables(pipeline, spark, pipeline.tables)
-    return copied, publish_cut(pipeline, spark)
+    return copied, publish_cut(pipeline)
 
 
 def copied_ids(pipeline: Pipeline) -> list[int]:

@@ -166,7 +166,7 @@ def test_a_cut_names_the_history_and_a_killed_extension_is_begun_again(
         assert bank_versions(pipeline) == FIRST, f"killed before `{commit}`"
     extend_history(pipeline, spark, "accounts")
     assert bank_versions(pipeline) == FIRST
-    second = publish_cut(pipeline, spark)
+    second = publish_cut(pipeline)
     assert second is not None
     assert (
         SECOND_CYCLE == bank_versions(pipeline) == bank_versions(pipeline, second.tables["accounts__history"])

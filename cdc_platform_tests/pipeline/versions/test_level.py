@@ -142,7 +142,7 @@ def test_what_maintenance_and_a_rebuild_make_of_a_table_is_published(
     assert compacted == run_steps(pipeline, spark).tables["accounts"]
 
     rebuild_table(pipeline, spark, "transfers")
-    cut = publish_cut(pipeline, spark)
+    cut = publish_cut(pipeline)
     assert cut is not None
     assert snapshot_id_of(pipeline, "transfers") == cut.tables["transfers"]
 

@@ -69,7 +69,7 @@ class Feeder:
         feed(self.pipeline, begun + SECOND - 1, *records)
         order_changes(self.pipeline, self.spark)
         outcomes = [merge_table(self.pipeline, self.spark, schema.name) for schema in self.schemas]
-        publish_cut(self.pipeline, self.spark)
+        publish_cut(self.pipeline)
         return outcomes
 
     def rows(self) -> list[dict[str, Any]]:

@@ -1,0 +1,75 @@
+"""A branch moves to any snapshot of its table, whatever others commit meanwhile."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import CommitTableResponse, Table
+
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits.branches import TRIES, move_branch
+from cdc_platform.lake.commits.commits import BRANCH, MAIN, head
+
+ROW = pa.table({"id": pa.array([1], pa.int64())})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """A table with three snapshots."""
+    table = Lake(LakeSettings(str(tmp_path)), "p").catalog.create_table("p.t", ROW.schema)
+    for _ in range(3):
+        table.append(ROW)
+    return table
+
+
+def end_of(table: Table, branch: str) -> int | None:
+    """Return the snapshot at which a branch ends now."""
+    snapshot = head(table.refresh(), branch)
+    return snapshot.snapshot_id if snapshot is not None else None
+
+
+@pytest.mark.parametrize("branch", [MAIN, BRANCH])
+def test_a_branch_moves_back_and_ahead(table: Table, branch: str) -> None:
+    """It ends where it was told to, be it created by that, and others stay where they were."""
+    first, *_, last = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
+    for snapshot_id in (first, last, first):
+        move_branch(table.refresh(), branch, snapshot_id)
+        assert snapshot_id == end_of(table, branch)
+        assert (snapshot_id if branch == MAIN else last) == end_of(table, MAIN)
+
+
+def interfere(monkeypatch: pytest.MonkeyPatch, table: Table, times: int) -> None:
+    """Let others commit before each of so many commits to a table."""
+    catalog, left = table.catalog, [times]
+    commit: Callable[..., CommitTableResponse] = catalog.commit_table
+
+    def commit_late(*arguments: object) -> CommitTableResponse:
+        if left[0]:
+            left[0] -= 1
+            with monkeypatch.context() as patch:
+                patch.setattr(catalog, "commit_table", commit)
+                catalog.load_table(table.name()).append(ROW)
+        return commit(*arguments)
+
+    monkeypatch.setattr(catalog, "commit_table", commit_late)
+
+
+def test_what_others_commit_meanwhile_stays(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The move is tried again upon their commit; `main` ends where it was told to."""
+    first = table.metadata.snapshots[0].snapshot_id
+    interfere(monkeypatch, table, TRIES - 1)
+    move_branch(table, MAIN, first)
+    assert first == end_of(table, MAIN)
+    assert len(table.metadata.snapshots) == 3 + TRIES - 1
+
+
+def test_a_table_that_never_rests_is_a_conflict(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After some tries the error names table and branch, which is where the others have moved it."""
+    interfere(monkeypatch, table, TRIES)
+    with pytest.raises(CommitConflict, match=r"p\.t.*`main` has not been moved"):
+        move_branch(table, MAIN, table.metadata.snapshots[0].snapshot_id)
+    others = table.refresh().metadata.snapshots[-1].snapshot_id
+    assert others == end_of(table, MAIN)
