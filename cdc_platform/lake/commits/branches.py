@@ -1,5 +1,6 @@
 """Moving a branch of a table to one of its snapshots, which needs no Spark."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException
@@ -8,10 +9,13 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CommitConflict
 
 TRIES: Final = 4
+RETENTION: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
 
 
 def move_branch(table: Table, branch: str, snapshot_id: int) -> None:
     """Let a branch, which is created if it is missing, end at a snapshot, wherever it ended before.
+
+    How long its snapshots stay remains as somebody has set it.
 
     Args:
         table: the table; what others commit to it meanwhile stays.
@@ -23,7 +27,7 @@ def move_branch(table: Table, branch: str, snapshot_id: int) -> None:
     """
     for last in range(1, TRIES + 1):
         try:
-            table.manage_snapshots().create_branch(snapshot_id, branch).commit()
+            table.manage_snapshots().create_branch(snapshot_id, branch, **_retention(table, branch)).commit()
         except CommitFailedException as error:
             if last == TRIES:
                 raise CommitConflict(
@@ -33,3 +37,11 @@ def move_branch(table: Table, branch: str, snapshot_id: int) -> None:
             table = table.refresh()
         else:
             return
+
+
+def _retention(table: Table, branch: str) -> Mapping[str, int]:
+    """Return what is set of how long a branch and its snapshots stay, by the names of pyiceberg."""
+    reference = table.metadata.refs.get(branch)
+    if reference is None:
+        return {}
+    return reference.model_dump(include={*RETENTION}, exclude_none=True, by_alias=False)

@@ -41,6 +41,18 @@ def test_a_branch_moves_back_and_ahead(table: Table, branch: str) -> None:
         assert (snapshot_id if branch == MAIN else last) == end_of(table, MAIN)
 
 
+@pytest.mark.parametrize("branch", [MAIN, BRANCH])
+def test_retention_stays(table: Table, branch: str) -> None:
+    """How long snapshots of the branch stay is what somebody has set."""
+    first, *_, last = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
+    kept = {"max_snapshot_age_ms": 9_000_000, "min_snapshots_to_keep": 7}
+    table.manage_snapshots().create_branch(last, branch, **kept).commit()
+    move_branch(table.refresh(), branch, first)
+    reference = table.refresh().metadata.refs[branch]
+    assert first == reference.snapshot_id
+    assert kept == reference.model_dump(include={*kept}, by_alias=False)
+
+
 def interfere(monkeypatch: pytest.MonkeyPatch, table: Table, times: int) -> None:
     """Let others commit before each of so many commits to a table."""
     catalog, left = table.catalog, [times]
