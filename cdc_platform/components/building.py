@@ -18,8 +18,8 @@ from cdc_platform.assets.maintenance import build_maintenance
 from cdc_platform.assets.raw import build_raw_change_records
 from cdc_platform.assets.tables import build_table
 from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream, build_source
+from cdc_platform.checks.asset_checks import build_checks
 from cdc_platform.checks.freshness import build_freshness_check, build_freshness_sensor
-from cdc_platform.checks.invariants import build_checks
 from cdc_platform.claims import PIPELINE_TAG
 from cdc_platform.errors import CdcError, PipelineNotFound
 from cdc_platform.model.schema.lake_tables import LakeTable

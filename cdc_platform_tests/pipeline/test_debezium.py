@@ -16,8 +16,8 @@ from cdc_platform.lake.state.markers import list_markers, markers_of
 from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, Scope
-from cdc_platform.pipeline.checks.event_checks import check_values
 from cdc_platform.pipeline.checks.log_checks import check_nothing_lost
+from cdc_platform.pipeline.checks.value_check import check_values
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.on_demand.status import read_status

@@ -13,7 +13,7 @@ import pytest
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
-from cdc_platform.pipeline.checks.event_checks import check_values
+from cdc_platform.pipeline.checks.value_check import check_values
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings

@@ -19,6 +19,9 @@ from cdc_platform.spark.frames.small import interpreted
 SMALL_LAKE_ROWS: Final = 20_000
 """Up to so many rows in each table a lake is read without generated code."""
 
+SHOWN: Final = 5
+"""So many examples are named by a summary."""
+
 Fact = int | float | str
 
 

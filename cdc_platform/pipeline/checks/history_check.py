@@ -84,16 +84,18 @@ def find_faults(
     versions = make_versions(
         changes, source.schema, has_partial_updates=True, remade_micros=source.remade_micros
     ).select(*all_columns)
+    stored, overlapping = _count_versions(history, source.schema)
     return HistoryFaults(
-        versions=history.count(),
-        overlapping=_count_overlaps(history, source.schema),
+        versions=stored,
+        overlapping=overlapping,
         current_differing=count_differing(current, rows.select(*columns)),
         log_differing=count_differing(history.select(*all_columns), versions),
         misdated=find_misdated(history, changes, source.schema).count(),
     )
 
 
-def _count_overlaps(history: DataFrame, table: TableSchema) -> int:
+def _count_versions(history: DataFrame, table: TableSchema) -> tuple[int, int]:
+    """Return how many versions there are, and how many of them overlap or contradict themselves."""
     keys = [_col(column.name) for column in table.key_columns]
     # A version that is valid for no time comes before the one that begins when it ends.
     of_key = Window.partitionBy(*keys).orderBy(_col(VALID_FROM), _col(VALID_TO).asc_nulls_last())
@@ -104,7 +106,9 @@ def _count_overlaps(history: DataFrame, table: TableSchema) -> int:
         | (_col(IS_CURRENT) != _col(VALID_TO).isNull())
         | _col(VALID_FROM).isNull()
     )
-    return history.select((lasts_too_long | is_wrong).alias("is_wrong")).where("is_wrong").count()
+    judged = history.select((lasts_too_long | is_wrong).alias("is_wrong"))
+    ((stored, overlapping),) = judged.agg(F.count("*"), F.count_if("is_wrong")).collect()
+    return int(stored), int(overlapping)
 
 
 def _at(pipeline: Pipeline, spark: SparkSession, name: str, cut: Cut) -> DataFrame:

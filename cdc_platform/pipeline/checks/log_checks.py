@@ -18,7 +18,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import remembered_from, repeated_from
 from cdc_platform.pipeline.reading.window_content import measure_content
 from cdc_platform.pipeline.schema.evolve import between_positions, data_changes_between
-from cdc_platform.pipeline.versions.lake_frames import read_log, read_own
+from cdc_platform.pipeline.versions.lake_frames import read_data_changes, read_log, read_own
 from cdc_platform.spark.log.repeats import RECORD_ID, seconds_before
 
 _IDENTITY: Final = ("record_id", "mod_ordinal")
@@ -28,10 +28,7 @@ _IDENTITY: Final = ("record_id", "mod_ordinal")
 def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:
     """Compare the records read with those in the log and in quarantine."""
     until = read_mark(pipeline.lake.system_table(LOG)).position_micros or 0
-    raw = read_own(pipeline, spark, RAW).where(
-        (F.col("kind") == RecordKind.DATA_CHANGE.value)
-        & (F.col("record_timestamp") <= F.lit(to_datetime(until)))
-    )
+    raw = read_data_changes(pipeline, spark).where(F.col("record_timestamp") <= F.lit(to_datetime(until)))
     if scope.after_micros is not None:
         raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
     read = raw.select(F.expr(RECORD_ID).alias("record_id"))

@@ -2,9 +2,11 @@
 
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import head
+from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.spark.frames.table_frames import read_current, read_version, with_columns_of
 
@@ -12,6 +14,11 @@ from cdc_platform.spark.frames.table_frames import read_current, read_version, w
 def read_log(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
     """Return the change log as it is now."""
     return read_own(pipeline, spark, LOG)
+
+
+def read_data_changes(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
+    """Return the raw records that carry changes, as they were read: some may be there several times."""
+    return read_own(pipeline, spark, RAW).where(F.col("kind") == RecordKind.DATA_CHANGE.value)
 
 
 def read_own(pipeline: Pipeline, spark: SparkSession, name: str, version: Table | None = None) -> DataFrame:

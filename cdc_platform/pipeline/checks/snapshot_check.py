@@ -1,0 +1,130 @@
+"""The check for rows that a repeated snapshot of their table does not have."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.stream.ordering_key import SEPARATOR
+from cdc_platform.pipeline.checks.check_result import SHOWN, CheckResult, Scope
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.versions.lake_frames import read_data_changes, read_log
+
+
+def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
+    """Count rows that a repeated snapshot of their table does not have, and that nobody has changed since."""
+    snapshots = _snapshots(pipeline, spark)
+    repeated = {
+        snapshot.table: snapshot.newest
+        for snapshot in snapshots
+        if snapshot.newest not in ("", snapshot.oldest)
+    }
+    passed_by = {
+        snapshot.table: snapshot.of_server for snapshot in snapshots if snapshot.newest < snapshot.of_server
+    }
+    log = read_log(pipeline, spark)
+    stale, doubtful = _unseen(log, repeated), _unseen(log, passed_by)
+    sure = {snapshot.table for snapshot in snapshots if snapshot.is_initial}
+    sentences = [
+        f"{len(keys)} rows of `{name}` are not in its newest snapshot, such as {', '.join(keys[:SHOWN])}"
+        for name, keys in stale.items()
+    ] + [
+        f"{len(keys)} rows of `{name}` may be gone, such as {', '.join(keys[:SHOWN])}: the newest "
+        "snapshot has no row of it, so that it was empty, or not looked at, as its notifications would tell"
+        for name, keys in doubtful.items()
+    ]
+    advice = [". With `snapshots: replace` they go"] if sentences else []
+    return CheckResult(
+        not stale and not sure & doubtful.keys(),
+        "; ".join(sentences) + "".join(advice) or "every row is in the snapshot or changed since",
+        {"rows": sum(map(len, stale.values())), "repeated_snapshots": len(repeated)},
+    )
+
+
+@dataclass(frozen=True)
+class _Snapshots:
+    """Positions of a table's snapshots, empty for none, and of its server's newest one.
+
+    ``is_initial`` means that the connector has begun with that one, so that it looked at all of its tables.
+    """
+
+    table: str
+    oldest: str
+    newest: str
+    of_server: str
+    is_initial: bool
+
+
+def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
+    """Return what snapshots the events of each table show."""
+    # All rows of a snapshot share its position, the first part of their ordering keys.
+    is_row = "mod_type = 'SNAPSHOT' and get_json_object(event.metadata, '$.snapshot') <> 'incremental'"
+    events = read_data_changes(pipeline, spark).selectExpr(
+        "table_name",
+        "get_json_object(record_sequence, '$[0]') as server",
+        f"split_part(record_order, '{SEPARATOR}', 1) as position",
+        f"coalesce({is_row}, false) as is_row",
+        "get_json_object(event.metadata, '$.run_id') as run",
+    )
+    position = F.col("position")
+    of_rows, of_changes = F.when(F.col("is_row"), position), F.when(~F.col("is_row"), position)
+    by_run = events.where("table_name is not null").groupBy("server", "table_name", "run")
+    ends = by_run.agg(
+        F.max(of_rows).alias("newest"), F.min(of_rows).alias("oldest"), F.min(of_changes).alias("changed")
+    ).collect()
+    places = [row for row in ends if row["newest"] is not None]
+    if not places:
+        return []
+    in_order = sorted(places, key=lambda row: row["newest"])
+    newest = {row["server"]: row["newest"] for row in in_order}
+    runs = {row["server"]: row["run"] for row in in_order}
+    last = {(row["server"], row["table_name"]): row["newest"] for row in in_order}
+    first = {
+        (row["server"], row["table_name"]): row["oldest"]
+        for row in sorted(places, key=lambda row: row["oldest"], reverse=True)
+    }
+    begun = {row["server"] for row in ends if _is_before(row, newest, runs)}
+    return [
+        _Snapshots(
+            table,
+            first.get((server, table), ""),
+            last.get((server, table), ""),
+            newest[server],
+            runs.get(server) is not None and server not in begun,
+        )
+        for server, table in sorted({(row["server"], row["table_name"]) for row in ends}, key=str)
+        if server in newest
+    ]
+
+
+def _is_before(row: Row, newest: Mapping[str | None, str], runs: Mapping[str | None, str | None]) -> bool:
+    """Return whether the connector run that took a server's newest snapshot reported changes before it."""
+    first, newest_of_server = row["changed"], newest.get(row["server"])
+    if first is None or newest_of_server is None:
+        return False
+    return bool(row["run"] == runs.get(row["server"]) and first < newest_of_server)
+
+
+def _unseen(log: DataFrame, begun: Mapping[str, str]) -> Mapping[str, list[str]]:
+    """Return, by table, the keys of rows that have not changed since a position of the table's."""
+    if not begun:
+        return {}
+    own = log.where(F.col("table_name").isin([*begun]))
+    is_truncate = F.col("change_kind") == ChangeKind.TRUNCATE.value
+    emptied = own.where(is_truncate).groupBy("table_name").agg(F.max("ordinal").alias("emptied_at"))
+    rows = own.where(~is_truncate).groupBy("table_name", "keys")
+    newest = rows.agg(
+        F.max_by("change_kind", "ordinal").alias("kind"),
+        F.max("ordinal").alias("changed_at"),
+        F.max("ordering_key").alias("newest"),
+    )
+    starts = F.create_map(*(F.lit(part) for pair in begun.items() for part in pair))
+    is_living = f"kind <> '{ChangeKind.DELETE.value}' and changed_at > coalesce(emptied_at, -1)"
+    living = newest.join(F.broadcast(emptied), "table_name", "left").where(is_living)
+    keys: defaultdict[str, list[str]] = defaultdict(list)
+    for row in living.where(F.col("newest") < starts[F.col("table_name")]).orderBy("keys").collect():
+        keys[row["table_name"]].append(row["keys"])
+    return dict(sorted(keys.items()))
