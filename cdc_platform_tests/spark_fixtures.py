@@ -34,6 +34,8 @@ TEST_SPARK = SparkSettings(
     conf={
         **INTERPRETED,
         **ONE_TASK,
+        # Spark describes each query for its UI, which nobody opens here.
+        "spark.sql.ui.explainMode": "simple",
     },
 )
 

@@ -28,8 +28,8 @@ from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
-from cdc_platform.pipeline.copying import copy
-from cdc_platform.pipeline.copying.copy import CopyOutcome, copy_tables
+from cdc_platform.pipeline.copying import chunks
+from cdc_platform.pipeline.copying.copy import NOTHING_COPIED, CopyOutcome, copy_tables
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.on_demand.status import CopyStatus, read_status
@@ -247,7 +247,7 @@ def test_a_table_that_is_dropped_in_the_middle_of_its_copy(
     assert (
         note == "The source has dropped `accounts` before its copy was complete: what was copied is removed."
     )
-    assert step(pipeline, spark)[0] == copy.NOTHING_COPIED
+    assert step(pipeline, spark)[0] == NOTHING_COPIED
     assert (pipeline.lake.table("accounts"), read_status(pipeline).copies) == (None, {})
     assert [file for file in files if Path(file).exists()] == []
 
@@ -280,7 +280,7 @@ def test_two_runs_copy_every_chunk_once(
     pipeline = bank_of(session_lake, 20)
     feed(pipeline, NOW)
     copy_tables(pipeline, spark)
-    interrupt_once(monkeypatch, copy, "_fitted", lambda: copy_tables(pipeline, spark))
+    interrupt_once(monkeypatch, chunks, "_fitted", lambda: copy_tables(pipeline, spark))
     copy_tables(pipeline, spark)
     progress = load_copy_progress(found_table(pipeline, "accounts"), load_plans(pipeline.lake)["accounts"])
     assert (progress.is_complete, progress.is_mixed) == (True, False)
@@ -295,19 +295,9 @@ def test_a_kill_between_chunk_batches_loses_and_repeats_nothing(
     """A process that ends right before or right after a commit of the copy leaves nothing half done."""
     pipeline = bank_of(session_lake, 20)
     feed(pipeline, NOW)
-    for name in ("_level_branch", "_fitted", "load_copy_progress"):
+    for name in ("level_branch", "_fitted", "load_copy_progress"):
         with monkeypatch.context() as patch:
-            calls = iter([None] if name == "load_copy_progress" else [])
-            original: Callable[..., Any] = getattr(copy, name)
-
-            def dying(
-                *args: Any, calls: Iterator[None] = calls, original: Callable[..., Any] = original
-            ) -> Any:
-                for _ in calls:
-                    return original(*args)
-                raise KeyboardInterrupt
-
-            patch.setattr(copy, name, dying)
+            patch.setattr(chunks, name, _die)
             with pytest.raises(KeyboardInterrupt):
                 copy_tables(pipeline, spark)
     while step(pipeline, spark)[0].is_going_on:
@@ -359,7 +349,11 @@ def test_batches_grow_from_one_chunk_while_they_are_short(
     """The speed of an earlier process does not count, and more chunks may take no longer than fewer."""
     plan = CopyPlan("accounts", 1, 0, 0, "{}", ("chunk",) * 99)
     progress = CopyProgress(plan, frozenset(), 0, None, False, tuple(Batch(*batch) for batch in batches))
-    assert expected == copy.batch_chunks(progress, opened_micros=0)
+    assert expected == chunks.batch_chunks(progress, opened_micros=0)
+
+
+def _die(*_arguments: object) -> Any:
+    raise KeyboardInterrupt
 
 
 def dying_beyond(chunks: int, original: Callable[..., Any]) -> Callable[..., Any]:

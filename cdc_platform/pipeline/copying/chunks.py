@@ -1,0 +1,113 @@
+"""Copying the next chunks of a table by one Spark job, whose commit holds the rows and that they are done."""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql.types import StructType
+
+from cdc_platform.errors import LakeError, as_source_error
+from cdc_platform.lake.commits.branches import move_branch
+from cdc_platform.lake.commits.commits import head
+from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyProgress, load_copy_progress
+from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.schema.table_options import DELETED
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.versions.branch import load_table
+from cdc_platform.spark.frames.table_frames import read_current
+
+SHORT_BATCH_S: Final = 10.0
+LONG_BATCH_S: Final = 40.0
+"""After a short batch of chunks the next one is twice as large, after a long one half as large."""
+PARALLEL_RATIO: Final = 1.5
+"""A larger batch that takes less than this many times as long as the one before was copied in parallel."""
+
+_SOURCE_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): (.*)")
+
+
+def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress) -> CopyProgress:
+    """Copy the next chunks of a table in one commit on its branch `copy`, and return where it stands then.
+
+    Raises:
+        CopyExpired: the source no longer keeps the version that the copy reads.
+        SourceError: some chunk could not be read; nothing was committed.
+    """
+    plan, begun_micros = progress.plan, time.time_ns() // 1000
+    base = level_branch(pipeline, progress)
+    own = progress.missing[: batch_chunks(progress, pipeline.opened_micros)]
+    chunk_batch = ChunkBatch(plan.number, base, progress.done | frozenset(own), len(own), begun_micros)
+    options = pipeline.copy_source.copy_options(
+        plan.columns, plan.position_micros, [plan.chunks[chunk] for chunk in own]
+    )
+    rows = spark.read.format(pipeline.copy_source.copy_format().name()).options(**options).load()
+    target = pipeline.lake.spark_table(plan.table, COPY_BRANCH)
+    fitted = rows.select(*_fitted(rows, read_current(spark, target).schema))
+    with _source_errors():
+        fitted.writeTo(target).option(f"snapshot-property.{COPY}", chunk_batch.to_text()).append()
+    return load_copy_progress(load_table(pipeline, plan.table), plan)
+
+
+def level_branch(pipeline: Pipeline, progress: CopyProgress) -> int:
+    """Point the branch at the newest commit that counts, and return that snapshot."""
+    table = progress.plan.table
+    stored = load_table(pipeline, table)
+    base = progress.head or head(stored)
+    if base is None:
+        raise LakeError(
+            f"Table `{table}` has no snapshot to copy upon: somebody else has changed it. Drop it in the "
+            "lake; the next cycle recreates it."
+        )
+    if progress.head is None or progress.is_mixed:
+        move_branch(stored, COPY_BRANCH, base.snapshot_id)
+    return base.snapshot_id
+
+
+def batch_chunks(progress: CopyProgress, opened_micros: int) -> int:
+    """Return how many chunks the next batch has: one at first, then a number that takes a moderate time.
+
+    Batches grow while they are short, and while more chunks take hardly longer than fewer did. Commits of an
+    earlier process do not count: it may have died of a batch that was too long for it to finish.
+
+    Args:
+        progress: where the copy stands.
+        opened_micros: when this process opened the pipeline, by the clock of this machine.
+    """
+    own = [batch for batch in progress.batches if batch.begun_micros >= opened_micros]
+    if not own:
+        return 1
+    last, before = own[0], own[1] if len(own) > 1 else None
+    if last.seconds > LONG_BATCH_S:
+        return max(1, last.chunks // 2)
+    is_parallel = before is None or (
+        last.chunks > before.chunks and last.seconds < PARALLEL_RATIO * before.seconds
+    )
+    return 2 * last.chunks if last.seconds < SHORT_BATCH_S or is_parallel else last.chunks
+
+
+def _fitted(rows: DataFrame, target: StructType) -> Iterator[Column]:
+    """Yield the table's columns: those of the copy, and those that its options add."""
+    for field in target.fields:
+        missing = F.lit(False) if field.name == DELETED else F.lit(None).cast(field.dataType)
+        value = F.col(quote_spark(field.name)) if field.name in rows.columns else missing
+        yield value.alias(field.name)
+
+
+@contextmanager
+def _source_errors() -> Iterator[None]:
+    """Raise the error of the source that a task met, which reaches us as text, as itself.
+
+    Raises:
+        SourceError: it.
+    """
+    try:
+        yield
+    except Exception as error:
+        names = _SOURCE_ERROR.findall(str(error))
+        if not names:
+            raise
+        name, message = names[-1]
+        raise as_source_error(name, message) from error

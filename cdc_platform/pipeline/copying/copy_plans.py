@@ -1,0 +1,98 @@
+"""Plans of initial copies: which tables are copied, at which moment, in which chunks."""
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cdc_platform.errors import CommitConflict, SourceError
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.copies import CopyPlan, load_plans, save_plans
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.reading.trace import trace_lineage
+from cdc_platform.pipeline.versions.handover import current_plans, is_made_by_log, is_published
+
+PLANNERS: Final = 8
+"""Number of tables planned at a time: the source answers several small queries about each."""
+
+
+@dataclass(frozen=True)
+class PlannedCopies:
+    """Plans that are kept in the lake, the tables for which there is none, and why."""
+
+    plans: tuple[CopyPlan, ...]
+    failed: tuple[str, ...] = ()
+    failure: SourceError | None = None
+
+
+def find_fresh(pipeline: Pipeline) -> list[str]:
+    """Return the tables that no cut has named yet, and that the source has."""
+    cut, lake = newest_cut(pipeline.lake), pipeline.lake
+    unwatched = {name for name, columns in pipeline.schema_history.tables.items() if not columns.is_watched}
+    unnamed = [table.name for table in pipeline.tables if cut is None or table.name not in cut.tables]
+    return [
+        name for name in unnamed if name not in unwatched and not is_published(lake.table(name), name, cut)
+    ]
+
+
+def plan_missing(pipeline: Pipeline, tables: Sequence[str]) -> PlannedCopies:
+    """Return the plans of tables, made now where need be; none for those that the log alone makes."""
+    present = current_plans(pipeline)
+    plans = tuple(present[table] for table in tables if table in present)
+    missing = [table for table in tables if table not in present and not is_made_by_log(pipeline, table)]
+    if not missing or not pipeline.settings.copies_first:
+        return PlannedCopies(plans)
+    made = make_plans(pipeline, missing, load_plans(pipeline.lake))
+    return replace(made, plans=plans + made.plans)
+
+
+def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, CopyPlan]) -> PlannedCopies:
+    """Plan the copies of some tables at one moment, the source's present, and keep the plans.
+
+    A copy has the columns of that moment, whatever the log has shown until now; where the log passes it,
+    the plan tells the columns there (`evolve.py`). A table that is gone at the moment has no plan.
+
+    Raises:
+        CommitConflict: another run has planned the same copies, or brought the log beyond the moment.
+    """
+    # The stream must begin before the copy, or changes between the two would be in neither.
+    trace_lineage(pipeline)
+    position_micros = pipeline.source.clock_micros() - 1
+
+    planner = pipeline.copy_source.plan_copies(position_micros)
+    tables = [table for table in pipeline.read_schema(position_micros).tables if table.name in names]
+
+    def plan(table: TableSchema) -> CopyPlan | SourceError:
+        try:
+            chunks = planner.chunks(table, pipeline.settings.copy_chunk_rows)
+        except SourceError as error:
+            return error
+        number = before[table.name].number + 1 if table.name in before else 1
+        columns = pipeline.copy_source.copy_columns(table)
+        return CopyPlan(table.name, number, position_micros, time.time_ns() // 1000, columns, chunks)
+
+    with (
+        pipeline.progress.step("plan of the initial copy", "tables", len(tables)) as step,
+        ThreadPoolExecutor(max_workers=PLANNERS) as pool,
+    ):
+        made = list(pool.map(step.counting(plan), tables))
+    plans = tuple(plan for plan in made if isinstance(plan, CopyPlan))
+    if plans:
+        _refuse_passed(pipeline, position_micros)
+    save_plans(pipeline.lake, plans)
+    failures = {table.name: plan for table, plan in zip(tables, made, strict=True) if plan not in plans}
+    errors_met = [plan for plan in failures.values() if isinstance(plan, SourceError)]
+    return PlannedCopies(plans, tuple(failures), errors_met[0] if errors_met else None)
+
+
+def _refuse_passed(pipeline: Pipeline, position_micros: int) -> None:
+    reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
+    if reached is not None and reached > position_micros:
+        raise CommitConflict(
+            "Another run has brought the log beyond the moment of the initial copies that this one was "
+            "planning; the next cycle plans them again."
+        )
