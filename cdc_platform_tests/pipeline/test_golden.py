@@ -1,11 +1,17 @@
 """Golden streams through the whole of a cycle: log, tables and quarantine are those that the files tell."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform_tests.golden_streams import GoldenStream, golden_streams, log_row, quarantine_row
+from cdc_platform_tests.golden_streams import (
+    GoldenStream,
+    golden_streams,
+    load_golden,
+    log_row,
+    quarantine_row,
+)
 from cdc_platform_tests.support.pipelines import (
     append_raw,
     log_rows,
@@ -22,9 +28,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+AT_ONCE: Final = ("02-patch-null-versus-absent", "04-replace-in-one-transaction", "07-duplicates")
+"""Streams of which one change of a row depends on another: what several cycles at once may get wrong."""
+CASES: Final = [
+    *((stream, False) for stream in golden_streams()),
+    *((load_golden(name), True) for name in AT_ONCE),
+]
+
+
+def name_of(part: object) -> str:
+    """Return how a part of a case is called."""
+    if isinstance(part, GoldenStream):
+        return part.name
+    return "all cycles at once" if part else "cycle by cycle"
+
+
 @pytest.mark.integration
-@pytest.mark.parametrize("at_once", [False, True], ids=["cycle by cycle", "all cycles at once"])
-@pytest.mark.parametrize("stream", golden_streams(), ids=lambda stream: stream.name)
+@pytest.mark.parametrize(("stream", "at_once"), CASES, ids=name_of)
 def test_a_stream_becomes_its_log_and_tables(
     spark: "SparkSession", session_lake: LakeSettings, stream: GoldenStream, at_once: bool
 ) -> None:
