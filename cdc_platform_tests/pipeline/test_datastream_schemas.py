@@ -173,19 +173,19 @@ def case_pairs(folder: StreamFolder, cycle: int) -> None:
 
 
 WIDENING: Final[tuple[dict[str, list[tuple[str, int, Any, str]]], ...]] = (
-    {"a1": [("INSERT", 10, 1, "a"), ("DELETE", 30, 1, "a"), ("INSERT", 11, 2, "b"), ("INSERT", 12, 3, "c")]},
+    {"w1": [("INSERT", 10, 1, "a"), ("DELETE", 30, 1, "a"), ("INSERT", 11, 2, "b"), ("INSERT", 12, 3, "c")]},
     # A row of before its deletion comes late, a row changes, another one is deleted, and one is no number.
     {
-        "a2": [
+        "w2": [
             ("UPDATE-INSERT", 20, "1", "late"),
             ("UPDATE-INSERT", 40, "2", "new"),
             ("DELETE", 50, "3", "c"),
         ],
-        "a3": [("INSERT", 41, "4x", "d")],
+        "w3": [("INSERT", 41, "4x", "d")],
     },
     # Both spellings, in cycles in which no type changes any more.
-    {"a1": [("UPDATE-INSERT", 21, 1, "later"), ("UPDATE-INSERT", 35, 2, "old")]},
-    {"a2": [("UPDATE-INSERT", 49, "3", "late")]},
+    {"w1": [("UPDATE-INSERT", 21, 1, "later"), ("UPDATE-INSERT", 35, 2, "old")]},
+    {"w2": [("UPDATE-INSERT", 49, "3", "late")]},
 )
 NARROWER: Final[tuple[dict[str, list[tuple[str, int, Any, str]]], ...]] = (
     {"newer": [("INSERT", 60, "1", "b"), ("DELETE", 50, "3", "a")]},

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,22 +28,25 @@ pytestmark = pytest.mark.integration
 
 @dataclass(frozen=True)
 class Case:
-    """A table, its messages in each cycle, and what the lake has at the end.
+    """A table, its messages, and what the lake has at the end.
 
     Args:
         columns: the declared types, none where messages have a schema block.
-        cycles: the messages of each cycle, at positions from 500 on.
-        rows: the rows, in the order of `shown`.
+        texts: the messages, at positions from 500 on.
+        shown: columns.
+        rows: the rows, in these columns.
         quarantined: how many events are in quarantine.
         is_full: whether the settings say that the table is under FULL.
+        is_parted: whether the last message comes in the next cycle.
     """
 
     columns: Mapping[str, str]
-    cycles: tuple[list[str], ...]
+    texts: list[str]
     shown: tuple[str, ...]
     rows: list[tuple[Any, ...]]
     quarantined: int = 0
     is_full: bool = True
+    is_parted: bool = False
 
 
 def at(text: str, lsn: int) -> str:
@@ -121,27 +124,28 @@ WITH_M: Final = {**COLUMNS[TABLE], "m": "integer"}
 CODED: Final = {"id": "integer", "code": "text", "v": "text"}
 DATED: Final = {"id": "integer", "d": "date"}
 NULLED: Final = [(2, None, None, "a"), (7, None, None, "a")]
-CASES: Final = {
-    "nulls": Case(WITH_M, (nulls(),), ("id", "n", "m", "v"), NULLED),
-    "nulls_parted": Case(WITH_M, (nulls()[:4], nulls()[4:]), ("id", "n", "m", "v"), NULLED),
-    "chosen_key": Case(CODED, (chosen_key(has_block=False),), ("code",), [("b",)], is_full=False),
-    "chosen_key_block": Case({}, (chosen_key(has_block=True),), ("code",), [("b",)], is_full=False),
-    "zero": Case(COLUMNS[TABLE], (zero_deleted("orders"),), ("id",), [(3,)]),
-    "zero_of_partition": Case(COLUMNS[TABLE], (zero_deleted("orders_p1"),), ("id",), [(3,)]),
-    "delete_unread": Case(DATED, (delete_unread(),), ("id",), [(1,)], 2),
-    "delete_unread_parted": Case(DATED, (delete_unread()[:2], delete_unread()[2:]), ("id",), [(1,)], 2),
+WHOLE: Final = {
+    "nulls": Case(WITH_M, nulls(), ("id", "n", "m", "v"), [(2, None, None, "a"), (7, None, None, "a")]),
+    "chosen_key": Case(CODED, chosen_key(has_block=False), ("code",), [("b",)], is_full=False),
+    "chosen_key_block": Case({}, chosen_key(has_block=True), ("code",), [("b",)], is_full=False),
+    "zero": Case(COLUMNS[TABLE], zero_deleted("orders"), ("id",), [(3,)]),
+    "zero_of_partition": Case(COLUMNS[TABLE], zero_deleted("orders_p1"), ("id",), [(3,)]),
+    "delete_unread": Case(DATED, delete_unread(), ("id",), [(1,)], 2),
+    **{
+        name: Case(COLUMNS[TABLE], half_unread(bad), ("id",), [(1,)], 2, is_full=False)
+        for name, bad in BAD_TEXTS.items()
+    },
 }
-for name, bad in BAD_TEXTS.items():
-    texts = half_unread(bad)
-    CASES[name] = Case(COLUMNS[TABLE], (texts,), ("id",), [(1,)], 2, is_full=False)
-    CASES[f"{name}_parted"] = Case(COLUMNS[TABLE], (texts[:2], texts[2:]), ("id",), [(1,)], 2, is_full=False)
+CASES: Final = WHOLE | {
+    f"{name}_parted": replace(WHOLE[name], is_parted=True) for name in ("nulls", "delete_unread", *BAD_TEXTS)
+}
 
 
 @pytest.fixture(scope="module")
 def pipeline(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path_factory: pytest.TempPathFactory
 ) -> Pipeline:
-    """All tables, each in a file of its own, after two cycles; no topic has the ends of transactions."""
+    """All tables, without a topic of transactions; a parted half is the last message of a cycle."""
     folder = tmp_path_factory.mktemp("whole_rows")
     settings = settings_with(
         input=FilesInput(str(folder)),
@@ -151,30 +155,27 @@ def pipeline(
         partitions={r"public\.zero_of_partition_p\d": "public.zero_of_partition"},
     )
     made = open_pipeline(PipelineSettings(free_name(), settings, session_lake))
-    placed = {name: in_place(case, name, number) for number, (name, case) in enumerate(CASES.items())}
-    for cycle in range(2):
-        for name, cycles in placed.items():
-            append(folder / f"{name}.jsonl", cycles[cycle] if cycle < len(cycles) else [])
-        made = sync(made, spark)
-    return made
+    waiting = list[str]()
+    for number, (name, case) in enumerate(CASES.items()):
+        texts = in_place(case, name, number)
+        end = len(texts) - case.is_parted
+        append(folder / "events.jsonl", [*waiting, *texts[:end]])
+        waiting = texts[end:]
+        made = sync(made, spark) if case.is_parted else made
+    append(folder / "events.jsonl", waiting)
+    return sync(made, spark)
 
 
-def in_place(case: Case, table: str, number: int) -> list[list[str]]:
-    """Return the messages of each cycle, for a table and at a place of the log of its own.
-
-    The last two, which may be the halves of a key change, come behind the others of all tables, and those
-    that come in two cycles behind all that come in one: no message is late.
-    """
-    last = sum(map(len, case.cycles)) - 2
-    texts = iter(range(last + 2))
-
-    def placed(text: str, place: int) -> str:
-        begun = 1000 * number + 1_000_000 * (len(case.cycles) if place >= last else 0)
-        moved = re.sub(r"\b50(\d)\b", lambda digit: str(begun + 500 + int(digit[1])), text)
-        # The commit before.
-        return moved.replace("400", str(begun + 550)).replace("orders", table) + "\n"
-
-    return [[placed(text, next(texts)) for text in cycle] for cycle in case.cycles]
+def in_place(case: Case, table: str, number: int) -> list[str]:
+    """Return the messages of a table, behind those of the tables before it."""
+    begun = 1000 * number
+    lines = (
+        re.sub(r"\b50(\d)\b", lambda digit: str(begun + 500 + int(digit[1])), text) for text in case.texts
+    )
+    # The commit before is that of the tables before; of a read row, the position of the read.
+    return [
+        text.replace('\\"400\\"', f'\\"{begun + 550}\\"').replace("orders", table) + "\n" for text in lines
+    ]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -187,8 +188,8 @@ def test_rows_are_those_of_the_source(pipeline: Pipeline, name: str) -> None:
     case = CASES[name]
     rows = rows_of(pipeline, f"public.{name}")
     assert case.rows == sorted(tuple(row[column] for column in case.shown) for row in rows)
-    of_file = [row for row in quarantined_rows(pipeline) if f"/{name}.jsonl" in str(row)]
-    assert case.quarantined == len(of_file)
+    of_table = [row for row in quarantined_rows(pipeline) if re.search(rf"public\.{name}\W", str(row))]
+    assert case.quarantined == len(of_table)
 
 
 def test_no_check_fails(pipeline: Pipeline, spark: "SparkSession") -> None:
