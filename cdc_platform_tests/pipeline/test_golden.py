@@ -5,13 +5,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform_tests.golden_streams import (
-    GoldenStream,
-    golden_streams,
-    load_golden,
-    log_row,
-    quarantine_row,
-)
+from cdc_platform_tests.golden_streams import GoldenStream, golden_streams, log_row, quarantine_row
 from cdc_platform_tests.support.pipelines import (
     append_raw,
     log_rows,
@@ -28,23 +22,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-AT_ONCE: Final = ("02-patch-null-versus-absent", "04-replace-in-one-transaction", "07-duplicates")
+AT_ONCE: Final = {"02-patch-null-versus-absent", "04-replace-in-one-transaction", "07-duplicates"}
 """Streams of which one change of a row depends on another: what several cycles at once may get wrong."""
 CASES: Final = [
-    *((stream, False) for stream in golden_streams()),
-    *((load_golden(name), True) for name in AT_ONCE),
+    pytest.param(stream, at_once, id=f"{stream.name}-{'all cycles at once' if at_once else 'cycle by cycle'}")
+    for stream in golden_streams()
+    for at_once in ((False, True) if stream.name in AT_ONCE else (False,))
 ]
 
 
-def name_of(part: object) -> str:
-    """Return how a part of a case is called."""
-    if isinstance(part, GoldenStream):
-        return part.name
-    return "all cycles at once" if part else "cycle by cycle"
-
-
 @pytest.mark.integration
-@pytest.mark.parametrize(("stream", "at_once"), CASES, ids=name_of)
+@pytest.mark.parametrize(("stream", "at_once"), CASES)
 def test_a_stream_becomes_its_log_and_tables(
     spark: "SparkSession", session_lake: LakeSettings, stream: GoldenStream, at_once: bool
 ) -> None:
