@@ -5,7 +5,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.read_windows import ReadWindow
@@ -84,6 +86,13 @@ def feed_cycle(pipeline: Pipeline, number: int) -> None:
     else:
         records = transfer({1: 92 - number, 2: 108 + number}, begun)
     feed(pipeline, begun + SECOND - 1, *records)
+
+
+def feed_next(pipeline: Pipeline) -> int:
+    """Commit the raw records of the bank's next cycle, and return its number."""
+    number = read_mark(pipeline.lake.system_table(RAW)).cycle + 1
+    feed_cycle(pipeline, number)
+    return number
 
 
 def expected_balances(number: int) -> Balances:

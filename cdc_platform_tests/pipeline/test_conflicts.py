@@ -1,7 +1,7 @@
 """Two runs of one pipeline at once: one commits, the other one changes nothing and says so."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,8 +29,8 @@ from cdc_platform_tests.pipeline.bank import (
     SECOND,
     balances,
     bank_pipeline,
-    expected_balances,
     feed_cycle,
+    feed_next,
     opening,
     transfer,
 )
@@ -58,29 +58,41 @@ def unchanged(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-@pytest.mark.parametrize("local_read_s", [0.0, 15.0])
-def test_two_reads_cannot_both_commit_a_cycle(
-    spark: "SparkSession", session_lake: LakeSettings, local_read_s: float
-) -> None:
-    """The second of two runs that planned on the same lineage fails, and its records are read once."""
+@pytest.fixture(scope="module")
+def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
+    """The bank after its first cycle; each test goes on from where the one before has left it."""
     pipeline = bank_pipeline(session_lake)
-    pipeline = replace(pipeline, settings=replace(pipeline.settings, local_read_s=local_read_s))
-    source = source_of(pipeline)
-    source.now_micros = START + SECOND
-    rivals = [lambda: read_windows(pipeline, spark)]
-
-    def answer(cycle: int, windows: Sequence[ReadWindow]) -> list[RawRow]:
-        if rivals:
-            rivals.pop()()
-        rows = [opening(1, 100, START), *(window_row(planned, records=1) for planned in windows)]
-        return [{**row, "cycle": cycle} for row in rows]
-
-    source.answer = answer
-    with pytest.raises(CommitConflict, match=r"Cycle 1 of .* was not committed"):
-        read_windows(pipeline, spark)
-    assert pipeline.lake.system_table(RAW).scan().to_arrow().num_rows == 2
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
-    assert balances(pipeline) == {1: 100}
+    return pipeline
+
+
+def test_two_reads_cannot_both_commit_a_cycle(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """The second of two runs that planned on the same lineage fails, and its records are read once.
+
+    Spark reads the first cycle, and this process the second one.
+    """
+    pipeline = bank_pipeline(session_lake)
+    source = source_of(pipeline)
+    for number, reader in enumerate((reading_by_spark(pipeline), pipeline), start=1):
+        source.now_micros += SECOND
+        rivals: list[Callable[[], object]] = [partial(read_windows, reader, spark)]
+        source.answer = partial(_answer_after, rivals)
+        with pytest.raises(CommitConflict, match=rf"Cycle {number} of .* was not committed"):
+            read_windows(reader, spark)
+        assert pipeline.lake.system_table(RAW).scan().to_arrow().num_rows == 2 * number
+    run_steps(pipeline, spark)
+    assert balances(pipeline) == {1: 100, 2: 100}
+
+
+def _answer_after(
+    rivals: list[Callable[[], object]], cycle: int, windows: Sequence[ReadWindow]
+) -> list[RawRow]:
+    if rivals:
+        rivals.pop()()
+    opened = opening(cycle, 100, windows[0].end_inclusive_micros)
+    rows = [opened, *(window_row(planned, records=1) for planned in windows)]
+    return [{**row, "cycle": cycle} for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -93,21 +105,20 @@ def test_two_reads_cannot_both_commit_a_cycle(
 )
 def test_two_runs_cannot_both_order_the_same_records(
     spark: "SparkSession",
-    session_lake: LakeSettings,
+    bank: Pipeline,
     monkeypatch: pytest.MonkeyPatch,
     rival_has_more: bool,
     orderer: Callable[[Pipeline], Pipeline],
     counting: str,
 ) -> None:
     """The log takes a window once, also when the rival has ordered a later cycle together with it."""
-    pipeline = orderer(bank_pipeline(session_lake))
-    feed_cycle(pipeline, 1)
+    pipeline = orderer(bank)
     order_changes(pipeline, spark)
-    feed_cycle(pipeline, 2)
+    feed_next(pipeline)
 
     def rival() -> None:
         if rival_has_more:
-            feed_cycle(pipeline, 3)
+            feed_next(pipeline)
         order_changes(pipeline, spark)
 
     interrupt_once(monkeypatch, change_streams, counting, rival)
@@ -118,24 +129,23 @@ def test_two_runs_cannot_both_order_the_same_records(
 
 
 def test_an_idle_order_cannot_take_the_log_back(
-    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+    spark: "SparkSession", bank: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that found nothing does not commit its watermark on top of a later one."""
-    pipeline = bank_pipeline(session_lake)
-    feed_cycle(pipeline, 1)
-    order_changes(pipeline, spark)
-    feed(pipeline, START + 2 * SECOND)
+    number = feed_next(bank)
+    order_changes(bank, spark)
+    feed(bank, START + (number + 1) * SECOND)
 
     def rival() -> None:
-        order_changes(pipeline, spark)
-        feed(pipeline, START + 4 * SECOND, opening(9, 100, START + 3 * SECOND))
-        order_changes(pipeline, spark)
+        order_changes(bank, spark)
+        feed_cycle(bank, number + 2)
+        order_changes(bank, spark)
 
     interrupt_once(monkeypatch, log_commit, "_properties", rival)
     with pytest.raises(CommitConflict):
-        order_changes(pipeline, spark)
-    mark = read_mark(pipeline.lake.system_table(LOG))
-    assert (mark.cycle, mark.position_micros) == (3, START + 4 * SECOND)
+        order_changes(bank, spark)
+    mark = read_mark(bank.lake.system_table(LOG))
+    assert (number + 2, START + (number + 3) * SECOND - 1) == (mark.cycle, mark.position_micros)
 
 
 @pytest.mark.parametrize(
@@ -147,16 +157,19 @@ def test_an_idle_order_cannot_take_the_log_back(
 )
 def test_two_merges_cannot_mix_on_the_branch(
     spark: "SparkSession",
-    session_lake: LakeSettings,
+    bank: Pipeline,
     monkeypatch: pytest.MonkeyPatch,
     step: str,
     merger: Callable[[Pipeline], Pipeline],
 ) -> None:
     """A run whose branch was taken over publishes nothing; what is published next is right."""
-    pipeline = merger(bank_pipeline(session_lake))
-    feed_cycle(pipeline, 1)
+    pipeline = merger(bank)
     run_steps(pipeline, spark)
-    feed_cycle(pipeline, 2)
+    number = read_mark(pipeline.lake.system_table(RAW)).cycle + 1
+    begun, changed = START + number * SECOND, {1: number, 2: 200 - number}
+    records = [opening(10 * number, 100, begun), *transfer(changed, begun + 1)]
+    expected = {**balances(pipeline), **changed, 10 * number: 100}
+    feed(pipeline, begun + SECOND - 1, *records)
     order_changes(pipeline, spark)
 
     def rival() -> None:
@@ -169,8 +182,15 @@ def test_two_merges_cannot_mix_on_the_branch(
     with pytest.raises(CommitConflict, match=r"Another run (merged `accounts`|has changed)"):
         merge_table(pipeline, spark, "accounts")
     run_steps(pipeline, spark)
-    assert expected_balances(2) == balances(pipeline)
-    assert sum(expected_balances(2).values()) == sum(balances(pipeline).values())
+    assert expected == balances(pipeline)
+
+
+@pytest.fixture(scope="module")
+def opened(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
+    """The bank with a table of accounts that has no change yet."""
+    pipeline = bank_pipeline(session_lake)
+    table_ddl.ensure_table(pipeline, spark, pipeline.table("accounts"))
+    return pipeline
 
 
 @pytest.mark.parametrize(
@@ -188,24 +208,22 @@ def test_two_merges_cannot_mix_on_the_branch(
 )
 def test_only_one_whole_attempt_upon_its_base_is_finished(
     spark: "SparkSession",
-    session_lake: LakeSettings,
+    opened: Pipeline,
     commits: list[tuple[str, int | None]],
     is_finished: bool,
 ) -> None:
     """Whatever two runs have left on a branch, only what one of them has made alone may be published."""
-    pipeline = bank_pipeline(session_lake)
-    schema = pipeline.table("accounts")
-    table_ddl.ensure_table(pipeline, spark, schema)
-    base = load_table(pipeline, "accounts").current_snapshot()
+    schema = opened.table("accounts")
+    base = load_table(opened, "accounts").current_snapshot()
     assert base is not None
-    reset_branch(pipeline, Attempt("accounts", base, cycle=1))
-    target = pipeline.lake.spark_table("accounts", BRANCH)
+    reset_branch(opened, spark, Attempt("accounts", base, cycle=1))
+    target = opened.lake.spark_table("accounts", BRANCH)
     for token, whole in commits:
         attempt = Attempt("accounts", base, cycle=1, token=token)
         completion = attempt.completion(whole) if whole is not None else {}
         nothing = spark.table(target).limit(0).withColumn(ACTION, F.lit(APPEND))
         append_inserted(nothing, target, schema, attempt.properties() | completion)
-    assert is_finished == (finished_head(load_table(pipeline, "accounts")) is not None)
+    assert is_finished == (finished_head(load_table(opened, "accounts")) is not None)
 
 
 @pytest.mark.parametrize("merger", [merging_by_spark, unchanged])
@@ -229,14 +247,14 @@ def test_a_merge_that_misses_keys_is_not_finished(
 
 
 def test_two_runs_cannot_both_publish(
-    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+    spark: "SparkSession", bank: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two cuts of one number only the first is committed."""
-    pipeline = bank_pipeline(session_lake)
-    feed_cycle(pipeline, 1)
-    order_changes(pipeline, spark)
-    merge_tables(pipeline, spark, pipeline.tables)
-    interrupt_once(monkeypatch, publish, "append_cut", lambda: publish_cut(pipeline))
-    with pytest.raises(CommitConflict, match="Cut 1 was published by another run"):
-        publish_cut(pipeline)
-    assert [cut.cut for cut in list_cuts(pipeline.lake)] == [1]
+    newest = len(list_cuts(bank.lake))
+    feed_next(bank)
+    order_changes(bank, spark)
+    merge_tables(bank, spark, bank.tables)
+    interrupt_once(monkeypatch, publish, "append_cut", lambda: publish_cut(bank))
+    with pytest.raises(CommitConflict, match=f"Cut {newest + 1} was published by another run"):
+        publish_cut(bank)
+    assert list(range(1, newest + 2)) == [cut.cut for cut in list_cuts(bank.lake)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cdc_platform.errors import CutNotFound, LakeError
-from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import BRANCH, read_mark
 from cdc_platform.lake.state.cuts import list_cuts
@@ -22,12 +22,14 @@ from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.pipeline.reading.read import read_windows
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.schema import table_ddl
+from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.pipeline.bank import (
     SECOND,
     balances,
     bank_pipeline,
     expected_balances,
     feed_cycle,
+    feed_next,
     opening,
 )
 from cdc_platform_tests.support.history import RawRow
@@ -35,7 +37,6 @@ from cdc_platform_tests.support.pipelines import (
     START,
     TRANSFERS,
     feed,
-    found_table,
     log_rows,
     merging_by_spark,
     reading_by_spark,
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 Step = Callable[[Pipeline, "SparkSession"], object]
-Way = Callable[[Pipeline], Pipeline]
 
 
 class Killed(BaseException):
@@ -74,45 +74,48 @@ def by_spark(pipeline: Pipeline) -> Pipeline:
     return merging_by_spark(reading_by_spark(pipeline))
 
 
-def unchanged(pipeline: Pipeline) -> Pipeline:
-    """Let this process commit and merge what is little."""
-    return pipeline
-
-
-either_way = pytest.mark.parametrize("way", [unchanged, by_spark])
-
-
-@either_way
-def test_a_cut_holds_whole_transactions_of_all_tables(
-    spark: "SparkSession", session_lake: LakeSettings, way: Way
-) -> None:
-    """After each cycle the tables of the newest cut show one moment, and older cuts stay as they were."""
-    pipeline = way(bank_pipeline(session_lake))
+@pytest.fixture(scope="module")
+def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
+    """The bank after three cycles; each test goes on from where the one before has left it."""
+    pipeline = bank_pipeline(session_lake)
     for number in (1, 2, 3):
         feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
         assert expected_balances(number) == balances(pipeline)
+    return pipeline
+
+
+def test_a_cut_holds_whole_transactions_of_all_tables(spark: "SparkSession", bank: Pipeline) -> None:
+    """After each cycle the tables of the newest cut show one moment, and older cuts stay as they were.
+
+    So it is whether this process or Spark merges, and a table that had no change yet is there, empty.
+    """
+    newest = list_cuts(bank.lake)[-1].cut
+    expected = {number: number for number in (1, 2, 3)}
+    for pipeline in (bank, by_spark(bank)):
+        number = feed_next(pipeline)
+        cut = run_steps(pipeline, spark)
+        expected[cut.cut] = number
+        assert cut.position_micros == START + number * SECOND + SECOND - 1
+        assert expected_balances(number) == balances(pipeline)
         assert number - 1 == len(rows_of(pipeline, "transfers"))
-    cuts = list_cuts(pipeline.lake)
-    assert [cut.cut for cut in cuts] == [1, 2, 3]
-    assert [START + n * SECOND + SECOND - 1 for n in (1, 2, 3)] == [cut.position_micros for cut in cuts]
-    for number, cut in enumerate(cuts, 1):
-        assert expected_balances(number) == balances(pipeline, cut.tables["accounts"])
-        assert number - 1 == len(rows_of(pipeline, "transfers", cut.tables["transfers"]))
+    cuts = {cut.cut: cut for cut in list_cuts(bank.lake)}
+    assert list(range(1, newest + 3)) == sorted(cuts)
+    for cut_number, number in expected.items():
+        tables = cuts[cut_number].tables
+        assert expected_balances(number) == balances(bank, tables["accounts"])
+        assert number - 1 == len(rows_of(bank, "transfers", tables["transfers"]))
 
 
-@either_way
-def test_running_any_step_again_changes_nothing(
-    spark: "SparkSession", session_lake: LakeSettings, way: Way
-) -> None:
+def test_running_any_step_again_changes_nothing(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """Each step recognises that it has been done: no snapshot, row or summary is new."""
-    pipeline = way(bank_pipeline(session_lake))
-    for number in (1, 2):
+    pipeline = bank_pipeline(session_lake)
+    for number, stepped in enumerate((pipeline, by_spark(pipeline), pipeline), start=1):
         feed_cycle(pipeline, number)
         for name, step in STEPS.items():
-            step(pipeline, spark)
+            step(stepped, spark)
             before = state_of(pipeline)
-            step(pipeline, spark)
+            step(stepped, spark)
             assert before == state_of(pipeline), f"`{name}` of cycle {number} was not idempotent"
     before = state_of(pipeline)
     for name, step in STEPS.items():
@@ -120,48 +123,42 @@ def test_running_any_step_again_changes_nothing(
         assert before == state_of(pipeline), f"`{name}` after the cut was not idempotent"
 
 
-def test_an_idle_cycle_is_committed_without_spark(spark: "SparkSession", session_lake: LakeSettings) -> None:
+def test_an_idle_cycle_is_committed_without_spark(spark: "SparkSession", bank: Pipeline) -> None:
     """A cycle that found no change moves watermark and cut on, and starts no Spark job."""
-    pipeline = bank_pipeline(session_lake)
-    feed_cycle(pipeline, 1)
-    run_steps(pipeline, spark)
-    until = START + 5 * SECOND
-    feed(pipeline, until)
-    cut = run_steps(pipeline, cast("SparkSession", None))
-    assert (2, until) == (cut.cut, cut.position_micros)
-    assert expected_balances(1) == balances(pipeline)
+    number = feed_next(bank)
+    before = run_steps(bank, spark)
+    until = START + (number + 1) * SECOND
+    feed(bank, until)
+    cut = run_steps(bank, cast("SparkSession", None))
+    assert (before.cut + 1, until) == (cut.cut, cut.position_micros)
+    assert expected_balances(number) == balances(bank)
 
 
-def test_nobody_sees_a_table_before_its_cut(spark: "SparkSession", session_lake: LakeSettings) -> None:
+def test_nobody_sees_a_table_before_its_cut(spark: "SparkSession", bank: Pipeline) -> None:
     """Merging works on the branch; `main` moves with the cut."""
-    pipeline = bank_pipeline(session_lake)
-    feed_cycle(pipeline, 1)
-    run_steps(pipeline, spark)
-    feed_cycle(pipeline, 2)
-    order_changes(pipeline, spark)
-    merge_tables(pipeline, spark, pipeline.tables)
-    assert expected_balances(1) == balances(pipeline)
-    assert expected_balances(2) == balances(pipeline, snapshot_id_of(pipeline, "accounts", BRANCH))
+    before = balances(bank)
+    number = feed_next(bank)
+    order_changes(bank, spark)
+    merge_tables(bank, spark, bank.tables)
+    assert before == balances(bank)
+    assert expected_balances(number) == balances(bank, snapshot_id_of(bank, "accounts", BRANCH))
 
 
+@pytest.mark.parametrize("done", [2, 3, 4], ids=["order", "merge accounts", "merge transfers"])
 def test_a_cycle_killed_between_two_steps_is_finished_by_the_next(
-    spark: "SparkSession", session_lake: LakeSettings
+    spark: "SparkSession", bank: Pipeline, done: int
 ) -> None:
     """Whatever steps an ended process has done, the next run with more records reaches the right tables."""
-    pipeline = bank_pipeline(session_lake)
-    feed_cycle(pipeline, 1)
-    run_steps(pipeline, spark)
-    number = 1
-    for done in range(len(STEPS) + 1):
-        feed_cycle(pipeline, number + 1)
-        for step in list(STEPS.values())[:done]:
-            step(pipeline, spark)
-        number += 2
-        feed_cycle(pipeline, number)
-        cut = run_steps(pipeline, spark)
-        assert expected_balances(number) == balances(pipeline) == balances(pipeline, cut.tables["accounts"])
-        assert number - 1 == len(rows_of(pipeline, "transfers"))
-        assert 2 + 3 * number == len(log_rows(pipeline))
+    run_steps(bank, spark)
+    logged = len(log_rows(bank))
+    feed_next(bank)
+    for step in list(STEPS.values())[:done]:
+        step(bank, spark)
+    number = feed_next(bank)
+    cut = run_steps(bank, spark)
+    assert expected_balances(number) == balances(bank) == balances(bank, cut.tables["accounts"])
+    # A transfer is two changes of accounts and one of transfers.
+    assert logged + 2 * 3 == len(log_rows(bank))
 
 
 def test_a_merge_killed_halfway_is_begun_again(
@@ -190,15 +187,14 @@ def test_a_merge_killed_halfway_is_begun_again(
 
 @pytest.mark.parametrize("has_more", [False, True])
 def test_main_is_moved_to_the_cut_by_the_next_run(
-    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, has_more: bool
+    spark: "SparkSession", bank: Pipeline, monkeypatch: pytest.MonkeyPatch, has_more: bool
 ) -> None:
     """A process that ends after the cut and before `main` moved loses nothing, whatever comes next."""
-    pipeline = bank_pipeline(session_lake)
-    feed_cycle(pipeline, 1)
-    run_steps(pipeline, spark)
-    feed_cycle(pipeline, 2)
-    order_changes(pipeline, spark)
-    merge_tables(pipeline, spark, pipeline.tables)
+    run_steps(bank, spark)
+    before, transfers = balances(bank), len(rows_of(bank, "transfers"))
+    number = feed_next(bank)
+    order_changes(bank, spark)
+    merge_tables(bank, spark, bank.tables)
     with monkeypatch.context() as patch:
         moved = iter([None])
         original = publish._move_mains  # noqa: SLF001  the crash lies inside the step
@@ -206,13 +202,13 @@ def test_main_is_moved_to_the_cut_by_the_next_run(
             publish, "_move_mains", lambda *args: original(*args) if next(moved, _die) is None else _die()
         )
         with pytest.raises(Killed):
-            publish_cut(pipeline)
-    assert expected_balances(1) == balances(pipeline)
+            publish_cut(bank)
+    assert before == balances(bank)
     if has_more:
-        feed_cycle(pipeline, 3)
-    run_steps(pipeline, spark)
-    assert expected_balances(3 if has_more else 2) == balances(pipeline)
-    assert (2 if has_more else 1) == len(rows_of(pipeline, "transfers"))
+        number = feed_next(bank)
+    run_steps(bank, spark)
+    assert expected_balances(number) == balances(bank)
+    assert transfers + (2 if has_more else 1) == len(rows_of(bank, "transfers"))
 
 
 def test_a_table_alone_catches_up_with_the_log(spark: "SparkSession", session_lake: LakeSettings) -> None:
@@ -231,43 +227,26 @@ def test_a_table_alone_catches_up_with_the_log(spark: "SparkSession", session_la
     assert len(rows_of(pipeline, "transfers")) == 2
 
 
-def test_a_new_table_begins_with_the_log(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """A table without any change is there, empty, and part of the cut."""
-    pipeline = bank_pipeline(session_lake)
-    feed_cycle(pipeline, 1)
-    cut = run_steps(pipeline, spark)
-    assert rows_of(pipeline, "transfers", cut.tables["transfers"]) == []
-
-
-def test_a_damaged_table_is_rebuilt_from_the_log(spark: "SparkSession", session_lake: LakeSettings) -> None:
+def test_a_damaged_table_is_rebuilt_from_the_log(spark: "SparkSession", bank: Pipeline) -> None:
     """From nothing or from an older cut, the table is rebuilt and published with a cut of its own."""
-    pipeline = bank_pipeline(session_lake)
-    for number in (1, 2, 3):
-        feed_cycle(pipeline, number)
-        run_steps(pipeline, spark)
-    for cycle, at_cut in ((3, None), (4, 2)):
-        spark.sql(f"DELETE FROM {pipeline.lake.spark_table('accounts')} WHERE id = 1")
-        assert expected_balances(cycle) != balances(pipeline)
-        newest = list_cuts(pipeline.lake)[-1].cut
-        outcome = rebuild_table(pipeline, spark, "accounts", at_cut)
-        cut = list_cuts(pipeline.lake)[-1]
+    run_steps(bank, spark)
+    for at_cut in (None, 2):
+        undamaged, cycle = balances(bank), read_mark(bank.lake.system_table(RAW)).cycle
+        spark.sql(f"DELETE FROM {bank.lake.spark_table('accounts')} WHERE id = 1")
+        assert undamaged != balances(bank)
+        newest = list_cuts(bank.lake)[-1].cut
+        outcome = rebuild_table(bank, spark, "accounts", at_cut)
+        cut = list_cuts(bank.lake)[-1]
         assert (newest + 1, cycle, outcome.snapshot_id) == (cut.cut, cut.cycle, cut.tables["accounts"])
-        assert expected_balances(cycle) == balances(pipeline) == balances(pipeline, cut.tables["accounts"])
-        before = state_of(pipeline)
-        run_steps(pipeline, spark)
-        assert before == state_of(pipeline)
-        feed_cycle(pipeline, cycle + 1)
-        run_steps(pipeline, spark)
-        assert expected_balances(cycle + 1) == balances(pipeline)
-
-
-def test_a_rebuild_needs_a_cut_that_is_there(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """A number that no cut has is refused."""
-    pipeline = bank_pipeline(session_lake)
-    feed_cycle(pipeline, 1)
-    run_steps(pipeline, spark)
-    with pytest.raises(CutNotFound, match="No cut has this number: 7"):
-        rebuild_table(pipeline, spark, "accounts", 7)
+        assert undamaged == balances(bank) == balances(bank, cut.tables["accounts"])
+        before = state_of(bank)
+        run_steps(bank, spark)
+        assert before == state_of(bank)
+        number = feed_next(bank)
+        run_steps(bank, spark)
+        assert expected_balances(number) == balances(bank)
+    with pytest.raises(CutNotFound, match="No cut has this number: 777"):
+        rebuild_table(bank, spark, "accounts", 777)
 
 
 def test_a_whole_cycle_reads_the_source_once(spark: "SparkSession", session_lake: LakeSettings) -> None:
@@ -292,21 +271,16 @@ def test_a_whole_cycle_reads_the_source_once(spark: "SparkSession", session_lake
     assert read_mark(pipeline.lake.system_table(LOG)).cycle == 1
 
 
-def test_the_source_gets_a_column(spark: "SparkSession", session_lake: LakeSettings) -> None:
+def test_the_source_gets_a_column(spark: "SparkSession", bank: Pipeline) -> None:
     """A column that the source has got since is added to the table, NULL in older rows."""
-    from cdc_platform_tests.example_tables import table
-
-    pipeline = bank_pipeline(session_lake)
-    feed_cycle(pipeline, 1)
-    run_steps(pipeline, spark)
     wider = table(
         "accounts", {"id": "INT64"}, {"owner": "STRING(MAX)", "balance": "INT64", "tier": "STRING(9)"}
     )
-    source_of(pipeline).schemas = (wider, TRANSFERS)
-    feed_cycle(pipeline, 2)
-    run_steps(pipeline, spark)
-    assert "tier" in found_table(pipeline, "accounts").schema().column_names
-    assert expected_balances(2) == balances(pipeline)
+    source_of(bank).schemas = (wider, TRANSFERS)
+    number = feed_next(bank)
+    run_steps(bank, spark)
+    assert {None} == {row["tier"] for row in rows_of(bank, "accounts")}
+    assert expected_balances(number) == balances(bank)
 
 
 def _die(*_args: object, **_kwargs: object) -> None:

@@ -12,6 +12,7 @@ from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_options import DELETED_AT, TableOptions
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.pipeline.on_demand.replay import replay_records
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
 from cdc_platform_tests.support.datastream.files import ORIGIN, StreamFolder
 from cdc_platform_tests.support.datastream.pipelines import make_pipeline
@@ -65,10 +66,14 @@ def test_a_rollback_finds_the_row_that_it_takes_away(
 ) -> None:
     """It does in the same file, in an older one, and in one that comes later; until then it waits.
 
-    A row that was deleted at the address before is not the one that is meant.
+    A row that was deleted at the address before is not the one that is meant. Log, history and deleted row
+    of `DATED` have the moment of the rollback, not that of the cycle.
     """
     folder = StreamFolder(tmp_path)
-    pipeline = make_pipeline(session_lake, tmp_path, {})
+    pipeline = make_pipeline(session_lake, tmp_path, {"DATED": TableOptions(history=True, soft_delete=True)})
+    dated = line("m", "INSERT", 90, "R1", {"id": 1}) + rollback("m-", 110, "R1")
+    place = tmp_path / FOLDER.replace("JOBS", "DATED") / "one.jsonl"
+    folder.put(place, dated.replace(b"JOBS", b"DATED"))
     put = {
         "one": line("a", "INSERT", 100, "R1", {"id": 1}) + rollback("a-", 101, "R1"),
         "two": line("b", "INSERT", 100, "R2", {"id": 2}) + line("c", "INSERT", 100, "R3", {"id": 3}),
@@ -83,6 +88,12 @@ def test_a_rollback_finds_the_row_that_it_takes_away(
         "e-",
         "f-",
     ]
+    inserted, gone = (to_datetime(ORIGIN + scn * 1_000_000) for scn in (90, 110))
+    logged = [row["source_timestamp"] for row in log_rows(pipeline) if row["table_name"] == "DATED"]
+    assert [inserted, gone] == logged
+    (version,) = rows_of(pipeline, "DATED__history")
+    assert (inserted, gone) == (version["valid_from"], version["valid_to"])
+    assert [gone] == [row[DELETED_AT] for row in rows_of(pipeline, "DATED")]
 
     folder.put(tmp_path / FOLDER / "five.jsonl", rollback("b-", 120, "R2"))
     # Late: the row had the address after the older one was gone.
@@ -100,42 +111,48 @@ def test_a_rollback_finds_the_row_that_it_takes_away(
     assert failed_checks(pipeline, spark) == {}
 
 
-def test_a_rollback_happened_when_the_source_says(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
-) -> None:
-    """Log, history and the deleted row have the moment of the rollback, not that of the cycle."""
-    table_options = {"JOBS": TableOptions(history=True, soft_delete=True)}
-    pipeline = make_pipeline(session_lake, tmp_path, table_options)
-    data = line("m", "INSERT", 90, "R1", {"id": 1}) + rollback("m-", 110, "R1")
-    StreamFolder(tmp_path).put(tmp_path / FOLDER / "one.jsonl", data)
-    pipeline = sync(pipeline, spark)
-    inserted, gone = (to_datetime(ORIGIN + scn * 1_000_000) for scn in (90, 110))
-    assert [inserted, gone] == [row["source_timestamp"] for row in log_rows(pipeline)]
-    (version,) = rows_of(pipeline, "JOBS__history")
-    assert (inserted, gone) == (version["valid_from"], version["valid_to"])
-    assert [gone] == [row[DELETED_AT] for row in rows_of(pipeline, "JOBS")]
-
-
-def test_keys_that_shift_belong_to_the_rows_that_have_them(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
-) -> None:
-    """A key that is written before it is freed has its new row, in one file and over several cycles."""
-    folder = StreamFolder(tmp_path)
-    pipeline = make_pipeline(session_lake, tmp_path, {}, source="oracle")
+@pytest.fixture(scope="module")
+def shifted(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path_factory: pytest.TempPathFactory
+) -> Pipeline:
+    """Tables whose keys shift, after three cycles: in files of one cycle, and parted over two."""
+    folder = StreamFolder(tmp_path_factory.mktemp("shifted"))
+    made = make_pipeline(session_lake, folder.path, {}, source="oracle")
     rows = [
         line(f"i{key}", "INSERT", 100, f"R{key}", {"id": key, "name": f"R{key}"}) for key in (1, 2, 11, 12)
     ]
-    folder.put(tmp_path / FOLDER / "one.jsonl", b"".join(rows))
     # UPDATE t SET id = id + 1, twice.
     up, later = ([shift(begin, place) for place in range(4)] for begin in (1, 11))
-    folder.put(tmp_path / FOLDER / "two.jsonl", b"".join(up))
-    folder.put(tmp_path / FOLDER / "three.jsonl", later[2] + later[0])
-    pipeline = sync(pipeline, spark)
-    folder.put(tmp_path / FOLDER / "four.jsonl", later[1] + later[3])
-    pipeline = sync(pipeline, spark)
+    cycles: list[dict[str, list[list[bytes]]]] = [
+        {"JOBS": [rows, up, [later[2], later[0]]]},
+        {"JOBS": [[later[1], later[3]]]},
+        {},
+    ]
+    for table, first in SWAPPED.items():
+        inserted = [
+            line(f"i{key}", "INSERT", 100, name, {"id": key, "name": name})
+            for key, name in enumerate("ABCDEFGH", start=1)
+        ]
+        at_once, parted = swaps(-1, 1, list("ABCD")), swaps(-5, 5, list("EFGH"))
+        come = [parted[place] for place in first]
+        rest = [event for place, event in enumerate(parted) if place not in first]
+        # What came already comes again beside the rest, and keeps the place that it has.
+        for cycle, events in zip(cycles, (inserted, [*at_once, *come], [*rest, *come]), strict=True):
+            cycle[table] = [events]
+    for number, cycle in enumerate(cycles):
+        for table, files in cycle.items():
+            for place, events in enumerate(files):
+                data = b"".join(events).replace(b"JOBS", table.encode())
+                folder.put(folder.path / f"HR_{table}/2027/01/15/08/00/{number}{place}.jsonl", data)
+        made = sync(made, spark)
+    return made
+
+
+def test_keys_that_shift_belong_to_the_rows_that_have_them(shifted: Pipeline, spark: "SparkSession") -> None:
+    """A key that is written before it is freed has its new row, in one file and over several cycles."""
     expected = {2: "R1", 3: "R2", 12: "R11", 13: "R12"}
-    assert [{"id": key, "name": name} for key, name in expected.items()] == found_rows(pipeline, "JOBS")
-    assert failed_checks(pipeline, spark) == {}
+    assert [{"id": key, "name": name} for key, name in expected.items()] == found_rows(shifted, "JOBS")
+    assert failed_checks(shifted, spark) == {}
 
 
 def shift(begin: int, place: int) -> bytes:
@@ -146,29 +163,15 @@ def shift(begin: int, place: int) -> bytes:
     return line(f"s{begin}-{place}", change, 200 + place, row_id, row, tx_id=f"t{begin}")
 
 
-@pytest.mark.parametrize("first", [range(6, 12), range(1, 12, 2)])
-def test_a_key_that_is_used_twice_for_a_while_has_no_row(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, first: range
-) -> None:
+SWAPPED: Final = {"SWAPPED": range(6, 12), "SWAPPED_BY_TURNS": range(1, 12, 2)}
+"""Tables, and which events of a transaction come in the first of two cycles."""
+
+
+@pytest.mark.parametrize("table", SWAPPED)
+def test_a_key_that_is_used_twice_for_a_while_has_no_row(shifted: Pipeline, table: str) -> None:
     """Two swaps over one key that nobody has leave nothing there, in one cycle and in two."""
-    folder = StreamFolder(tmp_path)
-    pipeline = make_pipeline(session_lake, tmp_path, {}, source="oracle")
-    names = {1: "A", 2: "B", 3: "C", 4: "D", 5: "E", 6: "F", 7: "G", 8: "H"}
-    inserted = [
-        line(f"i{key}", "INSERT", 100, name, {"id": key, "name": name}) for key, name in names.items()
-    ]
-    at_once, parted = swaps(-1, 1, list("ABCD")), swaps(-5, 5, list("EFGH"))
-    folder.put(tmp_path / FOLDER / "one.jsonl", b"".join(inserted))
-    sync(pipeline, spark)
-    folder.put(tmp_path / FOLDER / "two.jsonl", b"".join([*at_once, *(parted[place] for place in first)]))
-    sync(pipeline, spark)
-    rest = [event for place, event in enumerate(parted) if place not in first]
-    # What came already comes again beside the rest, and keeps the place that it has.
-    folder.put(tmp_path / FOLDER / "three.jsonl", b"".join([*rest, *(parted[place] for place in first)]))
-    pipeline = sync(pipeline, spark)
     expected = {1: "B", 2: "A", 3: "D", 4: "C", 5: "F", 6: "E", 7: "H", 8: "G"}
-    assert [{"id": key, "name": name} for key, name in expected.items()] == found_rows(pipeline, "JOBS")
-    assert failed_checks(pipeline, spark) == {}
+    assert [{"id": key, "name": name} for key, name in expected.items()] == found_rows(shifted, table)
 
 
 def swaps(free: int, begin: int, names: list[str]) -> list[bytes]:

@@ -18,7 +18,7 @@ from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.cycle_loop import is_idle
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.on_demand.status import read_status
-from cdc_platform.pipeline.opened.pipeline import open_pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
@@ -146,35 +146,158 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
     assert failed_checks(pipeline, spark) == {}
 
 
-def test_columns_of_several_types_are_the_same_in_any_order(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
-) -> None:
-    """No digit is lost, whichever type came first, or in one cycle with the others."""
-    folder = StreamFolder(tmp_path)
-    write_schemas(folder)
-    pipeline = make_pipeline(session_lake, tmp_path)
+def several_types(folder: StreamFolder, cycle: int) -> None:
+    """Write columns of two types, of which one or the other comes first, or both at once."""
     sent = {key: [case[place] for case in MIXED.values()] for key, place in (("c1", 2), ("c2", 4))}
     cycles = (
         (("narrow_first", "c1"), ("wide_first", "c2"), ("at_once", "c1"), ("at_once", "c2")),
         (("narrow_first", "c2"), ("wide_first", "c1")),
     )
-    for cycle in cycles:
-        for table, key in cycle:
-            number = int(key.removeprefix("c"))
-            write(folder, table, key, number, number, *sent[key])
+    for table, key in cycles[cycle] if cycle < len(cycles) else ():
+        number = int(key.removeprefix("c"))
+        write(folder, table, key, number, number, *sent[key])
+
+
+def bytes_then_text(folder: StreamFolder, cycle: int) -> None:
+    """Write a row whose key is bytes, and then one whose key is the text of these in base64."""
+    if cycle < 2:
+        write(folder, "binary", ("b4", "b5")[cycle], cycle + 1, "AP8=", ("old", "new")[cycle])
+
+
+def case_pairs(folder: StreamFolder, cycle: int) -> None:
+    """Write columns whose names differ in case only."""
+    if cycle == 0:
+        write(folder, "pairs", "b1", 1, 1, "text")
+    if cycle < 2:
+        write(folder, "pairs", "b2", cycle + 2, cycle + 2, cycle + 2)
+
+
+WIDENING: Final[tuple[dict[str, list[tuple[str, int, Any, str]]], ...]] = (
+    {"w1": [("INSERT", 10, 1, "a"), ("DELETE", 30, 1, "a"), ("INSERT", 11, 2, "b"), ("INSERT", 12, 3, "c")]},
+    # A row of before its deletion comes late, a row changes, another one is deleted, and one is no number.
+    {
+        "w2": [
+            ("UPDATE-INSERT", 20, "1", "late"),
+            ("UPDATE-INSERT", 40, "2", "new"),
+            ("DELETE", 50, "3", "c"),
+        ],
+        "w3": [("INSERT", 41, "4x", "d")],
+    },
+    # Both spellings, in cycles in which no type changes any more.
+    {"w1": [("UPDATE-INSERT", 21, 1, "later"), ("UPDATE-INSERT", 35, 2, "old")]},
+    {"w2": [("UPDATE-INSERT", 49, "3", "late")]},
+)
+NARROWER: Final[tuple[dict[str, list[tuple[str, int, Any, str]]], ...]] = (
+    {"newer": [("INSERT", 60, "1", "b"), ("DELETE", 50, "3", "a")]},
+    {"older": [("INSERT", 10, 3, "a")]},
+)
+KEEPS_ALL: Final = TableOptions(soft_delete=True, history=True)
+
+
+def keys_of_two_types(folder: StreamFolder, cycle: int) -> None:
+    """Write the events of keys that are integers in some files and texts in others."""
+    for prefix, cycles in (("widening", WIDENING), ("narrower", NARROWER)):
+        for table in (f"{prefix}_plain", f"{prefix}_kept"):
+            for key, events in cycles[cycle].items() if cycle < len(cycles) else ():
+                made = (
+                    MadeEvent(
+                        f"{table}-{position}", table, change, position, {"id": row, ODD_NAME: value}, key
+                    )
+                    for change, position, row, value in events
+                )
+                folder.write(made, name=f"{key}_mysql-cdc-binlog_{events[0][1]}.jsonl")
+
+
+@pytest.fixture(scope="module")
+def settled(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path_factory: pytest.TempPathFactory
+) -> Pipeline:
+    """Tables whose schemas change, after four cycles."""
+    folder = StreamFolder(tmp_path_factory.mktemp("settled"))
+    write_schemas(folder)
+    options = dict.fromkeys(("widening_kept", "narrower_kept"), KEEPS_ALL)
+    pipeline = make_pipeline(session_lake, folder.path, options)
+    for cycle in range(4):
+        for cases in (several_types, bytes_then_text, case_pairs, keys_of_two_types):
+            cases(folder, cycle)
         pipeline = sync(pipeline, spark)
-    for table in ("at_once", "narrow_first", "wide_first"):
-        rows = found_rows(pipeline, table)
-        assert [[case[place] for case in MIXED.values()] for place in (3, 5)] == [
-            [row[name] for name in MIXED] for row in rows
-        ]
-    assert failed_checks(pipeline, spark) == {}
+    return pipeline
 
 
-def test_a_float_is_no_key_of_integers(
+def test_no_check_fails_while_schemas_change(settled: Pipeline, spark: "SparkSession") -> None:
+    """Tables and histories are what the log makes of them."""
+    assert failed_checks(settled, spark) == {}
+
+
+@pytest.mark.parametrize("table", ["at_once", "narrow_first", "wide_first"])
+def test_columns_of_several_types_are_the_same_in_any_order(settled: Pipeline, table: str) -> None:
+    """No digit is lost, whichever type came first, or in one cycle with the others."""
+    rows = found_rows(settled, table)
+    assert [[case[place] for case in MIXED.values()] for place in (3, 5)] == [
+        [row[name] for name in MIXED] for row in rows
+    ]
+
+
+def test_bytes_are_no_key_of_texts(settled: Pipeline) -> None:
+    """A text in base64 may be that of another row: events with texts are held, and rows stay as they are."""
+    assert [(row["id"], row["note"]) for row in rows_of(settled, "binary")] == [(b"\x00\xff", "old")]
+    (quarantined,) = quarantined_rows(settled)
+    assert "`id` is bytes, and in the event it is no float, bytes or array:" in quarantined["reason"]
+
+
+def test_columns_that_differ_in_case_only_have_their_own_values(settled: Pipeline) -> None:
+    """One stands beside the other, in the cycle that finds it and in those after."""
+    assert [(row["id"], row["note"], row["Note__int64"]) for row in found_rows(settled, "pairs")] == [
+        (1, "text", None),
+        (2, None, 2),
+        (3, None, 3),
+    ]
+
+
+def test_keys_that_widen_are_those_that_were_deleted(settled: Pipeline) -> None:
+    """A deletion by an integer counts for the text with its digits, in tables, kept rows and histories."""
+    tables = ("widening_plain", "widening_kept")
+    actual = {
+        table: sorted((row["id"], row[ODD_NAME]) for row in rows_of(settled, table)) for table in tables
+    }
+    living = [("2", "new"), ("4x", "d")]
+    kept = sorted([("1", "later"), ("3", "late"), *living])
+    assert dict(zip(tables, (living, kept), strict=True)) == actual
+    assert {row["id"] for row in rows_of(settled, "widening_kept") if not row[DELETED]} == {"2", "4x"}
+    history_rows = rows_of(settled, "widening_kept__history")
+    versions = sorted(history_rows, key=lambda row: (row["id"], row["valid_from"]))
+    assert [(row["id"], row[ODD_NAME], row[IS_CURRENT]) for row in versions] == [
+        *(("1", value, False) for value in ("a", "late", "later")),
+        *(("2", value, value == "new") for value in ("b", "old", "new")),
+        *(("3", value, False) for value in ("c", "late")),
+        ("4x", "d", True),
+    ]
+
+
+def test_a_deletion_counts_for_a_key_of_a_narrower_file(settled: Pipeline) -> None:
+    """A key that was deleted as a text stays so for an older file with integers, which widens nothing."""
+    assert found_rows(settled, "narrower_plain") == [{"id": "1", ODD_NAME: "b"}]
+    rows = {row["id"]: (row[ODD_NAME], row[DELETED]) for row in rows_of(settled, "narrower_kept")}
+    assert rows == {"1": ("b", False), "3": ("a", True)}
+    current = {row["id"]: row[IS_CURRENT] for row in rows_of(settled, "narrower_kept__history")}
+    assert current == {"1": True, "3": False}
+
+
+def put_keyed(folder: StreamFolder, position: int, change: str, key: str, value: str) -> None:
+    """Write an event of `keyed`, whose key is a column of this name."""
+    event = MadeEvent(f"k{position}", "keyed", change, position, {key: 1, "v": value}).to_json()
+    event["source_metadata"]["primary_keys"] = [key]
+    path = folder.path / f"shop_keyed/2027/01/15/08/00/{key}_{position}.jsonl"
+    folder.put(path, json.dumps(event).encode())
+
+
+def test_events_of_another_key_are_quarantined(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """Its events are held until the type is declared: no two keys become one, and none is there twice."""
+    """The key is that of the first cycle's earliest event; the same one in other letters can be declared.
+
+    A float is no key of integers until the type is declared: no two keys become one, and none is there twice.
+    """
     folder = StreamFolder(tmp_path)
     write_schemas(folder)
     pipeline = make_pipeline(session_lake, tmp_path)
@@ -182,165 +305,35 @@ def test_a_float_is_no_key_of_integers(
     for number, key in enumerate(keys):
         write(folder, "floating", "b1", number, key, "old")
     write(folder, "floating", "b3", 10, 5.0, "new")
+    put_keyed(folder, 10, "INSERT", "id", "a")
+    put_keyed(folder, 20, "UPDATE-INSERT", "ID", "b")
+    put_keyed(folder, 30, "INSERT", "uid", "c")
     pipeline = sync(pipeline, spark)
+    put_keyed(folder, 40, "DELETE", "ID", "b")
+    put_keyed(folder, 50, "INSERT", "ID", "d")
+    pipeline = sync(pipeline, spark)
+    assert found_rows(pipeline, "keyed") == [{"id": 1, "v": "a"}]
     assert [(row["id"], row["note"]) for row in found_rows(pipeline, "floating")] == [
         (key, "old") for key in sorted(keys)
     ]
-    (quarantined,) = quarantined_rows(pipeline)
-    assert "`id` is no float, bytes or array, and in the event it is a float:" in quarantined["reason"]
-    source = pipeline.settings.source
-    assert isinstance(source, DatastreamSettings)
-    declared = replace(source, columns={"shop.floating": {"id": "INT64"}})
-    pipeline = open_pipeline(replace(pipeline.settings, source=declared))
-    replay_records(pipeline, QuarantineFilter())
-    pipeline = sync(pipeline, spark)
-    actual = {row["id"]: row["note"] for row in found_rows(pipeline, "floating")}
-    assert actual == {5: "new", 2**53: "old", 2**53 + 1: "old"}
-    assert failed_checks(pipeline, spark) == {}
-
-
-def test_bytes_are_no_key_of_texts(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
-    """A text in base64 may be that of another row: events with texts are held, and rows stay as they are."""
-    folder = StreamFolder(tmp_path)
-    write_schemas(folder)
-    pipeline = make_pipeline(session_lake, tmp_path)
-    write(folder, "binary", "b4", 1, "AP8=", "old")
-    pipeline = sync(pipeline, spark)
-    write(folder, "binary", "b5", 2, "AP8=", "new")
-    pipeline = sync(pipeline, spark)
-    assert [(row["id"], row["note"]) for row in rows_of(pipeline, "binary")] == [(b"\x00\xff", "old")]
-    (quarantined,) = quarantined_rows(pipeline)
-    assert "`id` is bytes, and in the event it is no float, bytes or array:" in quarantined["reason"]
-    assert failed_checks(pipeline, spark) == {}
-
-
-def test_columns_that_differ_in_case_only_have_their_own_values(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
-) -> None:
-    """One stands beside the other, in the cycle that finds it and in those after."""
-    folder = StreamFolder(tmp_path)
-    write_schemas(folder)
-    pipeline = make_pipeline(session_lake, tmp_path)
-    write(folder, "pairs", "b1", 1, 1, "text")
-    for number in (2, 3):
-        write(folder, "pairs", "b2", number, number, number)
-        pipeline = sync(pipeline, spark)
-    assert [(row["id"], row["note"], row["Note__int64"]) for row in found_rows(pipeline, "pairs")] == [
-        (1, "text", None),
-        (2, None, 2),
-        (3, None, 3),
-    ]
-    assert failed_checks(pipeline, spark) == {}
-
-
-def test_keys_that_widen_are_those_that_were_deleted(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
-) -> None:
-    """A deletion by an integer counts for the text with its digits, in tables, kept rows and histories."""
-    folder = StreamFolder(tmp_path)
-    options = {"kept": TableOptions(soft_delete=True), "past": TableOptions(history=True)}
-    pipeline = make_pipeline(session_lake, tmp_path, options)
-    tables = ("plain", *options)
-
-    def put(key: str, *events: tuple[str, int, Any, str]) -> None:
-        for table in tables:
-            made = (
-                MadeEvent(f"{table}-{position}", table, change, position, {"id": row, ODD_NAME: value}, key)
-                for change, position, row, value in events
-            )
-            folder.write(made, name=f"{key}_mysql-cdc-binlog_{events[0][1]}.jsonl")
-
-    put("a1", ("INSERT", 10, 1, "a"), ("DELETE", 30, 1, "a"), ("INSERT", 11, 2, "b"), ("INSERT", 12, 3, "c"))
-    pipeline = sync(pipeline, spark)
-    # A row of before its deletion comes late, a row changes, another one is deleted, and one is no number.
-    put("a2", ("UPDATE-INSERT", 20, "1", "late"), ("UPDATE-INSERT", 40, "2", "new"), ("DELETE", 50, "3", "c"))
-    put("a3", ("INSERT", 41, "4x", "d"))
-    pipeline = sync(pipeline, spark)
-    # Both spellings, in cycles in which no type changes any more.
-    put("a1", ("UPDATE-INSERT", 21, 1, "later"), ("UPDATE-INSERT", 35, 2, "old"))
-    pipeline = sync(pipeline, spark)
-    put("a2", ("UPDATE-INSERT", 49, "3", "late"))
-    pipeline = sync(pipeline, spark)
-    actual = {
-        table: sorted((row["id"], row[ODD_NAME]) for row in rows_of(pipeline, table)) for table in tables
-    }
-    living = [("2", "new"), ("4x", "d")]
-    assert actual == {
-        "plain": living,
-        "kept": sorted([("1", "later"), ("3", "late"), *living]),
-        "past": living,
-    }
-    assert {row["id"] for row in rows_of(pipeline, "kept") if not row[DELETED]} == {"2", "4x"}
-    versions = sorted(rows_of(pipeline, "past__history"), key=lambda row: (row["id"], row["valid_from"]))
-    assert [(row["id"], row[ODD_NAME], row[IS_CURRENT]) for row in versions] == [
-        *(("1", value, False) for value in ("a", "late", "later")),
-        *(("2", value, value == "new") for value in ("b", "old", "new")),
-        *(("3", value, False) for value in ("c", "late")),
-        ("4x", "d", True),
-    ]
-    assert quarantined_rows(pipeline) == []
-    assert failed_checks(pipeline, spark) == {}
-
-
-def test_a_deletion_counts_for_a_key_of_a_narrower_file(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
-) -> None:
-    """A key that was deleted as a text stays so for an older file with integers, which widens nothing."""
-    folder = StreamFolder(tmp_path)
-    options = {"kept": TableOptions(soft_delete=True, history=True)}
-    pipeline = make_pipeline(session_lake, tmp_path, options)
-    for table in ("plain", "kept"):
-        newer = [
-            MadeEvent(f"{table}-b", table, "INSERT", 60, {"id": "1", "v": "b"}),
-            MadeEvent(f"{table}-c", table, "DELETE", 50, {"id": "3", "v": "a"}),
-        ]
-        folder.write(newer, name="newer_mysql-cdc-binlog_1.jsonl")
-    pipeline = sync(pipeline, spark)
-    for table in ("plain", "kept"):
-        older = MadeEvent(f"{table}-a", table, "INSERT", 10, {"id": 3, "v": "a"})
-        folder.write([older], name="older_mysql-cdc-binlog_1.jsonl")
-    pipeline = sync(pipeline, spark)
-    assert found_rows(pipeline, "plain") == [{"id": "1", "v": "b"}]
-    rows_by_id = {row["id"]: (row["v"], row[DELETED]) for row in rows_of(pipeline, "kept")}
-    assert rows_by_id == {"1": ("b", False), "3": ("a", True)}
-    current = {row["id"]: row[IS_CURRENT] for row in rows_of(pipeline, "kept__history")}
-    assert current == {"1": True, "3": False}
-    assert failed_checks(pipeline, spark) == {}
-
-
-def test_events_of_another_key_are_quarantined(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
-) -> None:
-    """The key is that of the first cycle's earliest event; the same one in other letters can be declared."""
-    folder = StreamFolder(tmp_path)
-    pipeline = make_pipeline(session_lake, tmp_path)
-
-    def put(position: int, change: str, key: str, value: str) -> None:
-        event = MadeEvent(f"k{position}", "keyed", change, position, {key: 1, "v": value}).to_json()
-        event["source_metadata"]["primary_keys"] = [key]
-        path = tmp_path / f"shop_keyed/2027/01/15/08/00/{key}_{position}.jsonl"
-        folder.put(path, json.dumps(event).encode())
-
-    put(10, "INSERT", "id", "a")
-    put(20, "UPDATE-INSERT", "ID", "b")
-    put(30, "INSERT", "uid", "c")
-    pipeline = sync(pipeline, spark)
-    put(40, "DELETE", "ID", "b")
-    put(50, "INSERT", "ID", "d")
-    pipeline = sync(pipeline, spark)
-    assert found_rows(pipeline, "keyed") == [{"id": 1, "v": "a"}]
     reasons = [row["reason"].partition(";")[0] for row in quarantined_rows(pipeline)]
-    assert sorted(reasons) == [
+    of_keys = [reason for reason in reasons if "`keyed`" in reason]
+    assert sorted(of_keys) == [
         *["The key of `keyed` is id, and of the event it is ID"] * 3,
         "The key of `keyed` is id, and of the event it is uid",
     ]
+    (of_type,) = set(reasons) - set(of_keys)
+    assert "`id` is no float, bytes or array, and in the event it is a float:" in of_type
     source = pipeline.settings.source
     assert isinstance(source, DatastreamSettings)
-    declared = replace(source, keys={"shop.keyed": ("id",)})
+    columns = {"shop.floating": {"id": "INT64"}}
+    declared = replace(source, columns=columns, keys={"shop.keyed": ("id",)})
     pipeline = open_pipeline(replace(pipeline.settings, source=declared))
     replay_records(pipeline, QuarantineFilter())
     pipeline = sync(pipeline, spark)
     assert found_rows(pipeline, "keyed") == [{"id": 1, "v": "d"}]
+    actual = {row["id"]: row["note"] for row in found_rows(pipeline, "floating")}
+    assert actual == {5: "new", 2**53: "old", 2**53 + 1: "old"}
     assert [record.reason for record in load_quarantined(pipeline.lake)] == [
         "The event has no value for a column of the key of `keyed`: id"
     ]

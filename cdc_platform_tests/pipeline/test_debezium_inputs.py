@@ -187,8 +187,8 @@ def test_brokers_that_go_away_within_a_cycle_are_named(
     said: str,
 ) -> None:
     """A broker's failure is an error of the source in either way of reading, and the cycle is tried again."""
-    soon = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "1000"}
-    place = KafkaInput(f"127.0.0.1:{free_port()}", "cdc[.].*", options=soon, timeout_s=2.0)
+    soon = {"kafka.default.api.timeout.ms": "1000", "kafka.request.timeout.ms": "500"}
+    place = KafkaInput(f"127.0.0.1:{free_port()}", "cdc[.].*", options=soon, timeout_s=1.0)
     partitions = [TopicPartition(ACCOUNTS, 0, "1", 0, 5)]
     monkeypatch.setattr(KafkaClient, "partitions", lambda _client: partitions)
     monkeypatch.setattr(KafkaClient, "beginnings", lambda _client, _most: iter(()))

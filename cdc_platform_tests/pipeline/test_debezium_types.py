@@ -57,13 +57,20 @@ BEFORE: Final = {"id": "bigint", "n": "integer", **{name: case[0] for name, case
 AFTER: Final = {"id": "bigint", "n": "integer", **{name: case[1] for name, case in CASES.items()}}
 
 
-def make_pipeline(lake: LakeSettings, folder: Path, columns: Mapping[str, str], **rest: Any) -> Pipeline:
-    """Return a pipeline over the files of a folder, whose table has these columns and a history."""
+def make_pipeline(
+    lake: LakeSettings,
+    folder: Path,
+    columns: Mapping[str, str],
+    options: TableOptions | None = None,
+    **rest: Any,
+) -> Pipeline:
+    """Return a pipeline over the files of a folder, whose table has these columns."""
     settings = settings_with(
         input=FilesInput(str(folder)), has_transaction_topic=True, columns={TABLE: columns}, **rest
     )
-    options = {TABLE: TableOptions(history=True)}
-    return open_pipeline(PipelineSettings(f"retyped_{next(_serial)}", settings, lake, table_options=options))
+    table_options = {TABLE: options} if options is not None else {}
+    name = f"retyped_{next(_serial)}"
+    return open_pipeline(PipelineSettings(name, settings, lake, table_options=table_options))
 
 
 def with_columns(pipeline: Pipeline, columns: Mapping[str, str]) -> Pipeline:
@@ -82,19 +89,30 @@ def write(folder: Path, connector: Connector, key: int, **row: Any) -> None:
     append(folder / "events.jsonl", connector.lines[begun:])
 
 
-@pytest.mark.parametrize("strategy", ["omit", "enrich"])
+UNSENT: Final = dict.fromkeys(("digits", "shown", "hex", "parsed"), DEFAULT_PLACEHOLDER)
+FOUND: Final = {"n": 1, "digits": "7", "shown": "{}", "hex": None, "parsed": None}
+"""What is stored of values that were not sent: nothing, of those that were set aside."""
+
+
+def assert_unresolved(pipeline: Pipeline, spark: "SparkSession") -> None:
+    """Assert that the values that were set aside are told, and no other ones."""
+    result = check_values(pipeline, spark, EVERYTHING)
+    assert result.facts["unresolved"] == 2
+    assert f'`{TABLE}` {{"id":1}}: hex; `{TABLE}` {{"id":1}}: parsed' in result.summary
+
+
 def test_what_is_stored_when_columns_change_their_types(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, strategy: str
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """A wider type takes stored values over, by either strategy, in history and rebuild; others do not."""
-    policies = {"*": NullPolicy.NULL}
-    pipeline = make_pipeline(session_lake, tmp_path, BEFORE, strategy=strategy, null_policies=policies)
+    """A wider type takes stored values over, in table, history and rebuild; other types do not."""
+    pipeline = make_pipeline(
+        session_lake, tmp_path, BEFORE, TableOptions(history=True), null_policies={"*": NullPolicy.NULL}
+    )
     connector, values = Connector(), {name: case[2] for name, case in CASES.items()}
     for key in (1, 2):
         write(tmp_path, connector, key, n=0, **values)
     pipeline = with_columns(sync(pipeline, spark), AFTER)
-    unsent = dict.fromkeys(("digits", "shown", "hex", "parsed"), DEFAULT_PLACEHOLDER)
-    write(tmp_path, connector, 1, n=1, **{**dict.fromkeys(CASES), **unsent})
+    write(tmp_path, connector, 1, n=1, **{**dict.fromkeys(CASES), **UNSENT})
     before = len(load_table(pipeline, TABLE).snapshots())
     pipeline = sync(pipeline, spark)
     # All columns are converted at once, and the change is merged.
@@ -107,17 +125,33 @@ def test_what_is_stored_when_columns_change_their_types(
         first, second = sorted(rows_of(pipeline, TABLE), key=lambda row: int(row["id"]))
         assert widened == {name: second[name] for name in WIDENED}
         assert aside == {name: second[name] for name in aside}
-        expected = {"n": 1, "digits": "7", "shown": "{}", "hex": None, "parsed": None}
-        assert expected == {name: first[name] for name in expected}
+        assert {name: first[name] for name in FOUND} == FOUND
         versions = rows_of(pipeline, f"{TABLE}__history")
         former = next(row for row in versions if row["id"] == 1 and not row[IS_CURRENT])
         assert widened | aside == {name: former[name] for name in (widened | aside)}
-    assert failed_checks(pipeline, spark).keys() == {"values_resolved"}
-    write(tmp_path, connector, 1, n=2, **{**dict.fromkeys(CASES), **unsent})
+    checks = ("tables_equal_log", "histories_sound", "values_resolved")
+    assert failed_checks(pipeline, spark, *checks).keys() == {"values_resolved"}
+    write(tmp_path, connector, 1, n=2, **{**dict.fromkeys(CASES), **UNSENT})
     pipeline = sync(pipeline, spark)
-    result = check_values(pipeline, spark, EVERYTHING)
-    assert result.facts["unresolved"] == 2
-    assert f'`{TABLE}` {{"id":1}}: hex; `{TABLE}` {{"id":1}}: parsed' in result.summary
+    assert_unresolved(pipeline, spark)
+
+
+def test_a_completed_log_has_values_of_a_wider_type_only(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """With `enrich` the log, too, takes stored values over from a narrower type, and from no other one."""
+    before, after = ({name: types[name] for name in ("id", "n", *UNSENT)} for types in (BEFORE, AFTER))
+    pipeline = make_pipeline(session_lake, tmp_path, before, strategy="enrich")
+    connector = Connector()
+    write(tmp_path, connector, 1, n=0, **{name: CASES[name][2] for name in UNSENT})
+    pipeline = with_columns(sync(pipeline, spark), after)
+    for n in (1, 2):
+        write(tmp_path, connector, 1, n=n, **UNSENT)
+        pipeline = sync(pipeline, spark)
+        (row,) = rows_of(pipeline, TABLE)
+        assert {name: row[name] for name in FOUND} == {**FOUND, "n": n}
+        assert (row["hex__bytes"], row["parsed__string"]) == (b"\x00\xff", "{}")
+        assert_unresolved(pipeline, spark)
 
 
 @pytest.mark.parametrize(("strategy", "is_one_cycle"), [("omit", True), ("veto", False), ("enrich", False)])
@@ -167,7 +201,7 @@ def test_a_row_of_a_snapshot_moves_no_version_of_a_change(
     ):
         append(tmp_path / "events.jsonl", lines)
         pipeline = sync(pipeline, spark)
-    assert failed_checks(pipeline, spark) == {}
+    assert failed_checks(pipeline, spark, "tables_equal_log", "histories_sound", "nothing_lost") == {}
     versions = [
         (row["id"], row["n"], *(moment and int(moment.timestamp()) - begun_s for moment in bounds))
         for row in rows_of(pipeline, f"{TABLE}__history")

@@ -7,12 +7,14 @@ import pytest
 from pyiceberg.table import Table
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits.commits import fact, head
 from cdc_platform.lake.commits.declared_keys import DECLARED, HAS_NULLS, declare_key
 from cdc_platform.lake.commits.maintenance import compact_all_files
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.schema.table_options import TableOptions, history_name
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ModType
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.read import open_tables
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.pipeline.bank import SECOND, balances, bank_pipeline, expected_balances, feed_cycle
@@ -59,113 +61,111 @@ def inserted(schema: TableSchema, number: int, keys: dict[str, str | None], **va
     return data_change(schema.name, ModType.INSERT, mod, at_micros=at_micros, transaction=name, schema=schema)
 
 
-@pytest.mark.parametrize(("version", "is_local"), [(3, True), (3, False), (2, False)])
-def test_engines_see_the_key(
-    spark: "SparkSession", session_lake: LakeSettings, version: int, *, is_local: bool
-) -> None:
-    """Key columns are required and are the identifier fields, whatever merges; all readers read the table."""
-    pipeline = bank_pipeline(replace(session_lake, table_format_version=version))
-    pipeline = pipeline if is_local else merging_by_spark(pipeline)
-    for number in (1, 2):
-        feed_cycle(pipeline, number)
-        run_steps(pipeline, spark)
+def assert_engines_see_the_key(pipeline: Pipeline, spark: "SparkSession", number: int) -> None:
+    """Compare what engines see of a table, its key and its rows, with one of the bank's cycles."""
     assert ({"id"}, {"id"}) == key_of(found_table(pipeline, "accounts"))
     name = pipeline.lake.spark_table("accounts")
     described = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
     assert described["identifier-fields"] == "[id]"
     assert [field.nullable for field in spark.table(name).schema.fields] == [False, True, True]
-    assert expected_balances(2) == balances(pipeline)
-    assert expected_balances(2) == dict(spark.table(name).select("id", "balance").collect())
+    assert expected_balances(number) == balances(pipeline)
+    assert expected_balances(number) == dict(spark.table(name).select("id", "balance").collect())
     cut = open_tables(pipeline.settings.lake, pipeline.name).at()
     rows = cut.duckdb().sql("SELECT id, balance FROM accounts").fetchall()
-    assert expected_balances(2) == dict(rows)
+    assert expected_balances(number) == dict(rows)
     polars = cut.polars("accounts").select("id", "balance")
-    assert expected_balances(2) == dict(polars.iter_rows())
+    assert expected_balances(number) == dict(polars.iter_rows())
 
 
-def test_a_table_without_changes_has_its_key_from_the_first_snapshot(
-    spark: "SparkSession", session_lake: LakeSettings
-) -> None:
-    """The declaration of a new table costs no snapshot, now or later."""
+def test_engines_see_the_key(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """Key columns are required and are the identifier fields, whatever merges; all readers read the table.
+
+    A table of an earlier version gets its key by the next cycle, over files that were written without it.
+    """
     pipeline = bank_pipeline(session_lake)
-    feed_cycle(pipeline, 1)
-    run_steps(pipeline, spark)
-    table = found_table(pipeline, "transfers")
-    assert ({"tid"}, {"tid"}) == key_of(table)
-    (only,) = table.metadata.snapshots
-    assert table.metadata.current_schema_id == only.schema_id
-
-
-def test_a_table_of_an_earlier_version_gets_its_key(
-    spark: "SparkSession", session_lake: LakeSettings
-) -> None:
-    """The next cycle declares the key over files that were written without it."""
-    pipeline = bank_pipeline(session_lake)
-    feed_cycle(pipeline, 1)
-    run_steps(pipeline, spark)
+    for number, merger in enumerate((pipeline, pipeline, merging_by_spark(pipeline)), start=1):
+        feed_cycle(pipeline, number)
+        run_steps(merger, spark)
+        assert ({"id"}, {"id"}) == key_of(found_table(pipeline, "accounts"))
+    assert_engines_see_the_key(pipeline, spark, 3)
     undeclare(found_table(pipeline, "accounts"))
     assert key_of(found_table(pipeline, "accounts")) == NOTHING
-    feed_cycle(pipeline, 2)
+    feed_cycle(pipeline, 4)
     run_steps(pipeline, spark)
     assert ({"id"}, {"id"}) == key_of(found_table(pipeline, "accounts"))
-    assert expected_balances(2) == balances(pipeline)
+    assert expected_balances(4) == balances(pipeline)
     rows = spark.table(pipeline.lake.spark_table("accounts")).select("id", "balance").collect()
-    assert expected_balances(2) == dict(rows)
+    assert expected_balances(4) == dict(rows)
 
 
-@pytest.mark.parametrize("is_local", [True, False])
-def test_a_null_in_a_key_takes_the_declaration_back(
-    spark: "SparkSession", session_lake: LakeSettings, *, is_local: bool
-) -> None:
-    """Iceberg knows no optional identifier: the key is not declared any more, and the row is there."""
-    schema = table("t", {"g": "STRING(9)", "id": "INT64"}, {"a": "INT64"})
-    pipeline = make_pipeline(session_lake, (schema,))
-    pipeline = pipeline if is_local else merging_by_spark(pipeline)
-    for number, group in enumerate(("x", None, "y")):
-        feed(pipeline, START + number * SECOND, inserted(schema, number, {"g": group, "id": "1"}, a="7"))
-        run_steps(pipeline, spark)
-        expected = NOTHING if number else ({"g", "id"}, {"g", "id"})
-        assert expected == key_of(found_table(pipeline, "t"))
-    assert {"x", "y", None} == {row["g"] for row in rows_of(pipeline, "t")}
-    assert found_table(pipeline, "t").properties[DECLARED] == HAS_NULLS
-
-
-def test_a_table_of_an_earlier_version_with_nulls_in_its_key_stays_as_it_is(
+def test_tables_without_vectors_are_merged_by_spark(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Engines would fail at a file with a NULL in a required column, so the files decide."""
-    schema = table("t", {"id": "INT64"}, {"a": "INT64"})
-    pipeline = make_pipeline(session_lake, (schema,))
-    feed(pipeline, START, inserted(schema, 0, {"id": None}, a="7"))
-    run_steps(pipeline, spark)
-    with found_table(pipeline, "t").transaction() as transaction:
-        transaction.remove_properties(DECLARED)
-    feed(pipeline, START + SECOND, inserted(schema, 1, {"id": "1"}, a="8"))
-    run_steps(pipeline, spark)
-    assert key_of(found_table(pipeline, "t")) == NOTHING
-    assert {None, 1} == {row["id"] for row in rows_of(pipeline, "t")}
-    before = found_table(pipeline, "t").metadata_location
-    declare_key(found_table(pipeline, "t"), ["id"])
-    assert before == found_table(pipeline, "t").metadata_location
-
-
-def test_a_floating_point_key_is_required_and_no_identifier(
-    spark: "SparkSession", session_lake: LakeSettings
-) -> None:
-    """Iceberg forbids identifier fields that are floating-point numbers."""
-    schema = table("t", {"f": "FLOAT64", "id": "INT64"}, {"a": "INT64"})
-    pipeline = make_pipeline(session_lake, (schema,))
-    feed(pipeline, START, inserted(schema, 0, {"f": "0.5", "id": "1"}, a="7"))
-    run_steps(pipeline, spark)
-    assert ({"f", "id"}, set()) == key_of(found_table(pipeline, "t"))
-
-
-def test_a_history_has_no_identifier(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """Two versions of a row may begin at the same moment, so no columns identify a version."""
-    pipeline = bank_pipeline(session_lake, accounts=TableOptions(history=True, soft_delete=True))
+    """In format version 2 rows are deleted by files of positions, which all engines read."""
+    pipeline = bank_pipeline(replace(session_lake, table_format_version=2))
     for number in (1, 2):
         feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
+    newest = head(found_table(pipeline, "accounts"))
+    assert newest is not None
+    assert fact(newest, "engine-name") == "spark"
+    assert_engines_see_the_key(pipeline, spark, 2)
+
+
+def test_a_key_that_iceberg_does_not_take_is_not_declared(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """It knows no optional identifier, nor one of floating-point numbers: the first NULL ends a declaration.
+
+    The row is there, whatever merges it. Of a table of an earlier version the files decide, since engines
+    would fail at one with a NULL in a required column.
+    """
+    names = ("null, then local", "null, then Spark", "null of an earlier version")
+    nulls = {name: table(name, {"g": "STRING(9)", "id": "INT64"}, {"a": "INT64"}) for name in names}
+    floating = table("floating", {"f": "FLOAT64", "id": "INT64"}, {"a": "INT64"})
+    pipeline = make_pipeline(session_lake, (*nulls.values(), floating))
+    groups = dict(zip(names, (("x", None, "y"), ("x", "y", None), (None, "y", "z")), strict=True))
+    declared = ({"g", "id"}, {"g", "id"})
+    keys = dict(
+        zip(names, ((declared, NOTHING, NOTHING), (declared, declared, NOTHING), (NOTHING,) * 3), strict=True)
+    )
+    for number, merger in enumerate((pipeline, pipeline, merging_by_spark(pipeline))):
+        rows = [
+            inserted(schema, number, {"g": groups[name][number], "id": "1"}, a="7")
+            for name, schema in nulls.items()
+        ]
+        of_floats = inserted(floating, number, {"f": f"{number}.5", "id": "1"}, a="7")
+        feed(pipeline, START + number * SECOND, *rows, of_floats)
+        run_steps(merger, spark)
+        for name in names:
+            assert (name, keys[name][number]) == (name, key_of(found_table(pipeline, name)))
+        assert ({"f", "id"}, set()) == key_of(found_table(pipeline, "floating"))
+        if number == 0:
+            with found_table(pipeline, names[2]).transaction() as transaction:
+                transaction.remove_properties(DECLARED)
+    for name in names:
+        assert (name, {*groups[name]}) == (name, {row["g"] for row in rows_of(pipeline, name)})
+        is_earlier = name == names[2]
+        assert is_earlier or found_table(pipeline, name).properties[DECLARED] == HAS_NULLS
+        before = found_table(pipeline, name).metadata_location
+        declare_key(found_table(pipeline, name), ["g", "id"])
+        assert (name, before) == (name, found_table(pipeline, name).metadata_location)
+
+
+def test_a_history_has_no_identifier(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """Two versions of a row may begin at the same moment, so no columns identify a version.
+
+    A table without changes has its key from its first snapshot, and needs no other one for it.
+    """
+    pipeline = bank_pipeline(session_lake, accounts=TableOptions(history=True, soft_delete=True))
+    feed_cycle(pipeline, 1)
+    run_steps(pipeline, spark)
+    unchanged = found_table(pipeline, "transfers")
+    assert ({"tid"}, {"tid"}) == key_of(unchanged)
+    (only,) = unchanged.metadata.snapshots
+    assert unchanged.metadata.current_schema_id == only.schema_id
+    feed_cycle(pipeline, 2)
+    run_steps(pipeline, spark)
     assert key_of(found_table(pipeline, history_name("accounts"))) == NOTHING
     assert ({"id"}, {"id"}) == key_of(found_table(pipeline, "accounts"))
 

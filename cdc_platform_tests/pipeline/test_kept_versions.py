@@ -129,7 +129,7 @@ def test_whatever_changes_all_versions_are_kept(
     for end in ends:
         read_until(pipeline, end, source)
         cycles[end] = run_steps(pipeline, spark).cycle
-        assert are_sound(pipeline, spark)
+    assert are_sound(pipeline, spark)
     rows = rows_of(pipeline, "notes__history")
     columns = pipeline.schema_history.tables["notes"]
     for end, cycle in cycles.items():

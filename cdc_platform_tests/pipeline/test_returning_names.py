@@ -1,5 +1,6 @@
 """Names that come up again at the source: in another case, or as those of what the lake has set aside."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,72 +24,94 @@ WHOLE = ValueCaptureType.NEW_ROW
 
 
 def write(source: EvolvingSource, number: int) -> None:
-    """Let a row be written with all columns that the table has, and a step end."""
+    """Let a row be written with all columns that the table has."""
     source.write(str(number), number, WHOLE, tuple(source.columns))
-    source.end_step()
 
 
-def alter(source: EvolvingSource, kind: str, name: str, code: str = "") -> None:
-    """Let a column be altered, and a step end."""
-    source.alter(kind, name, code)
-    source.end_step()
+def end_steps(*sources: EvolvingSource) -> None:
+    """Let time pass."""
+    for source in sources:
+        source.end_step()
 
 
-def catch_up(pipeline: Pipeline, spark: "SparkSession", source: EvolvingSource) -> int:
+def catch_up(pipeline: Pipeline, spark: "SparkSession", *sources: EvolvingSource) -> int:
     """Let a cycle read all that has happened, and return its moment."""
-    now = START + (source.step - 1) * STEP
-    read_until(pipeline, now, source)
+    now = START + (sources[0].step - 1) * STEP
+    read_until(pipeline, now, *sources)
     run_steps(pipeline, spark)
     return now
 
 
-def assert_proven(pipeline: Pipeline, spark: "SparkSession", source: EvolvingSource, now: int) -> None:
-    """Assert that the table equals the source and the log, and goes on to do so when it is recreated."""
-    assert source.typed_rows_at(now) == live_rows(pipeline, source, now)
-    result = check_tables_equal_log(pipeline, spark, EVERYTHING)
-    assert result.passed, result.summary
-    rebuild_table(pipeline, spark, source.name)
-    assert source.typed_rows_at(now) == live_rows(pipeline, source, now)
+@dataclass
+class Names:
+    """Tables whose columns go and come again, and what has been read of them.
+
+    Of `cased` a column comes back in another case, of the first one with a cycle between; of `taken` a
+    column gets the name of what was set aside.
+    """
+
+    pipeline: Pipeline
+    cased: list[EvolvingSource]
+    taken: list[EvolvingSource]
+    now: int = 0
 
 
-@pytest.mark.parametrize("has_cycle_between", [True, False], ids=["two cycles", "one cycle"])
-def test_a_column_comes_back_in_another_case(
-    spark: "SparkSession", session_lake: LakeSettings, *, has_cycle_between: bool
-) -> None:
+@pytest.fixture(scope="module")
+def names(spark: "SparkSession", session_lake: LakeSettings) -> Names:
+    """All tables at the end."""
+    cased = [EvolvingSource(name, {"Note": "STRING", "b": "STRING"}) for name in ("parted", "at_once")]
+    taken = [EvolvingSource(name, {"note": "STRING", "b": "STRING"}) for name in ("INT64", "STRING")]
+    sources = (*cased, *taken)
+    pipeline = follow(session_lake, *sources)
+    for source in (cased[0], *taken):
+        write(source, 1)
+    end_steps(*sources)
+    catch_up(pipeline, spark, *sources)
+
+    write(cased[1], 1)
+    end_steps(*sources)
+    for source in sources:
+        source.alter("drop", "Note" if source in cased else "note", "")
+    end_steps(*sources)
+    for source in sources:
+        source.alter("add", "note", "INT64") if source in cased else None
+        write(source, 2)
+    end_steps(*sources)
+    catch_up(pipeline, spark, *sources)
+
+    for source in taken:
+        source.alter("add", "note", source.name)
+        write(source, 3)
+    end_steps(*sources)
+    catch_up(pipeline, spark, *sources)
+    for source in taken:
+        source.alter("add", "note__string", "STRING")
+        write(source, 4)
+    end_steps(*sources)
+    return Names(pipeline, cased, taken, catch_up(pipeline, spark, *sources))
+
+
+def test_a_column_comes_back_in_another_case(names: Names) -> None:
     """It is another column without the values of before, which are set aside."""
-    source = EvolvingSource(columns={"Note": "STRING", "b": "STRING"})
-    pipeline = follow(session_lake, source)
-    write(source, 1)
-    if has_cycle_between:
-        catch_up(pipeline, spark, source)
-    alter(source, "drop", "Note")
-    alter(source, "add", "note", "INT64")
-    write(source, 2)
-    now = catch_up(pipeline, spark, source)
-    assert {row["id"]: (row["Note__string"], row["note"]) for row in rows_of(pipeline, "notes")} == {
-        1: ("v1", None),
-        2: (None, 2),
-    }
-    assert_proven(pipeline, spark, source, now)
+    for source in names.cased:
+        rows = rows_of(names.pipeline, source.name)
+        stored = {row["id"]: (row["Note__string"], row["note"]) for row in rows}
+        assert (source.name, {1: ("v1", None), 2: (None, 2)}) == (source.name, stored)
 
 
-@pytest.mark.parametrize("code", ["INT64", "STRING"])
-def test_a_new_column_has_the_name_of_what_was_set_aside(
-    spark: "SparkSession", session_lake: LakeSettings, code: str
-) -> None:
+def test_a_new_column_has_the_name_of_what_was_set_aside(names: Names) -> None:
     """It has its own values only, and those of before stand under a further name."""
-    source = EvolvingSource(columns={"note": "STRING", "b": "STRING"})
-    pipeline = follow(session_lake, source)
-    write(source, 1)
-    catch_up(pipeline, spark, source)
-    alter(source, "drop", "note")
-    write(source, 2)
-    catch_up(pipeline, spark, source)
-    alter(source, "add", "note", code)
-    write(source, 3)
-    catch_up(pipeline, spark, source)
-    alter(source, "add", "note__string", "STRING")
-    write(source, 4)
-    now = catch_up(pipeline, spark, source)
-    assert [row["note__string_2"] for row in rows_of(pipeline, "notes")] == ["v1", None, None, None]
-    assert_proven(pipeline, spark, source, now)
+    for source in names.taken:
+        aside = [row["note__string_2"] for row in rows_of(names.pipeline, source.name)]
+        assert (source.name, ["v1", None, None, None]) == (source.name, aside)
+
+
+def test_the_tables_equal_source_and_log(names: Names, spark: "SparkSession") -> None:
+    """They do so when they are recreated from the log, too."""
+    result = check_tables_equal_log(names.pipeline, spark, EVERYTHING)
+    assert result.passed, result.summary
+    for source in (*names.cased, *names.taken):
+        expected = (source.name, source.typed_rows_at(names.now))
+        assert expected == (source.name, live_rows(names.pipeline, source, names.now))
+        rebuild_table(names.pipeline, spark, source.name)
+        assert expected == (source.name, live_rows(names.pipeline, source, names.now))

@@ -86,20 +86,20 @@ def test_checks_take_turns(
     assert [names, *((name,) for name in 2 * names)] == looks
 
 
-@pytest.mark.parametrize("damaged", [2, 3])
-def test_what_fails_ends_every_start(spark: "SparkSession", session_lake: LakeSettings, damaged: int) -> None:
+def test_what_fails_ends_every_start(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """A log that fails a check ends the cycles before they add to it, published or not."""
     pipeline = with_pause(bank_pipeline(session_lake), 0)
     for number in (1, 2, 3):
         log_cycle(pipeline, spark, number)
-        if number == damaged:
+        if number == 2:
             log = pipeline.lake.system_table(LOG)
-            log.append(log.scan(row_filter=f"cycle = {number}").to_arrow())
-        if number < 3:
-            merge_tables(pipeline, spark, pipeline.tables)
-            publish_cut(pipeline)
-    cut = newest_cut(pipeline.lake)
-    for _ in range(2):
-        with pytest.raises(CheckFailed, match=r"`exactly_once`: .* repeated"):
-            next(follow_source(pipeline, spark, lambda: True))
-    assert (cut, 3) == (newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(RAW)).cycle)
+            log.append(log.scan(row_filter="cycle = 2").to_arrow())
+        cut = newest_cut(pipeline.lake)
+        for _ in range(2 if number > 1 else 0):
+            with pytest.raises(CheckFailed, match=r"`exactly_once`: .* repeated"):
+                next(follow_source(pipeline, spark, lambda: True))
+        assert cut == newest_cut(pipeline.lake)
+        assert number == read_mark(pipeline.lake.system_table(RAW)).cycle
+        # Another process publishes without looking.
+        merge_tables(pipeline, spark, pipeline.tables)
+        publish_cut(pipeline)

@@ -1,6 +1,5 @@
 """Few net changes are merged by the process that runs the cycle; the rest is Spark's."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +13,15 @@ from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.merging import build, local_merge
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, busy, expected_balances, feed_cycle, wait
+from cdc_platform_tests.pipeline.bank import (
+    SECOND,
+    balances,
+    bank_pipeline,
+    busy,
+    expected_balances,
+    feed_cycle,
+    wait,
+)
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.pipelines import (
     START,
@@ -42,33 +49,22 @@ def merged_by(pipeline: Pipeline, name: str) -> str | None:
     return fact(newest, "engine-name")
 
 
-def accounts_after_two_cycles(pipeline: Pipeline, spark: "SparkSession") -> dict[int, int]:
-    """Return the balances after two cycles of the small bank."""
-    for number in (1, 2):
-        feed_cycle(pipeline, number)
-        run_steps(pipeline, spark)
-    return {row["id"]: row["balance"] for row in rows_of(pipeline, "accounts")}
-
-
-def test_few_net_changes_are_merged_locally(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """One commit appends inserted keys and merges existing ones."""
-    pipeline = bank_pipeline(session_lake)
-    assert expected_balances(2) == accounts_after_two_cycles(pipeline, spark)
-    assert merged_by(pipeline, "accounts") == LOCAL
-    assert merged_by(pipeline, "transfers") == LOCAL
-
-
 def test_what_this_process_has_read_is_not_measured_again(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a cycle that was read by this process, Spark computes the net changes and does nothing else."""
     monkeypatch.setattr(build, "measure_net_changes", None)
     pipeline = busy(bank_pipeline(session_lake))
-    for _ in range(3):
+    for _ in range(2):
         wait(pipeline, 1)
         run_cycle(pipeline, spark)
     assert merged_by(pipeline, "accounts") == LOCAL
-    assert len(rows_of(pipeline, "accounts")) == 3
+    assert len(rows_of(pipeline, "accounts")) == 2
+
+
+def no_bound(pipeline: Pipeline, _patch: pytest.MonkeyPatch) -> Pipeline:
+    """Leave all bounds as they are."""
+    return pipeline
 
 
 def no_files(pipeline: Pipeline, net_changes: pytest.MonkeyPatch) -> Pipeline:
@@ -99,26 +95,29 @@ def never(pipeline: Pipeline, _patch: pytest.MonkeyPatch) -> Pipeline:
     return replace(pipeline, settings=replace(pipeline.settings, local_merge_bytes=0))
 
 
-@pytest.mark.parametrize("bound", [no_files, no_rows, no_bytes_read, few_bytes, never])
-def test_what_is_much_is_merged_by_spark(
-    spark: "SparkSession",
-    session_lake: LakeSettings,
-    monkeypatch: pytest.MonkeyPatch,
-    bound: Callable[[Pipeline, pytest.MonkeyPatch], Pipeline],
-) -> None:
-    """Whichever bound says so, the rows are the same."""
-    pipeline = bound(bank_pipeline(session_lake), monkeypatch)
-    assert expected_balances(2) == accounts_after_two_cycles(pipeline, spark)
-    assert merged_by(pipeline, "accounts") == SPARK
+BOUNDS: Final = {
+    "none, twice": (no_bound, LOCAL),
+    "none": (no_bound, LOCAL),
+    "files": (no_files, SPARK),
+    "rows to look among": (no_rows, SPARK),
+    "bytes to read": (no_bytes_read, SPARK),
+    "bytes of net changes": (few_bytes, SPARK),
+    "none may be merged locally": (never, SPARK),
+}
 
 
-def test_tables_without_vectors_are_merged_by_spark(
-    spark: "SparkSession", session_lake: LakeSettings
+def test_few_net_changes_are_merged_locally_and_many_by_spark(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In format version 2 rows are deleted by files of positions."""
-    pipeline = bank_pipeline(replace(session_lake, table_format_version=2))
-    assert expected_balances(2) == accounts_after_two_cycles(pipeline, spark)
-    assert merged_by(pipeline, "accounts") == SPARK
+    """A local commit appends inserted keys and merges existing ones; whichever bound says so, Spark does."""
+    pipeline = bank_pipeline(session_lake)
+    for number, (name, (bound, merger)) in enumerate(BOUNDS.items(), start=1):
+        feed_cycle(pipeline, number)
+        with monkeypatch.context() as patch:
+            run_steps(bound(pipeline, patch), spark)
+        assert (name, expected_balances(number)) == (name, balances(pipeline))
+        assert (name, merger) == (name, merged_by(pipeline, "accounts"))
+    assert len(rows_of(pipeline, "transfers")) == len(BOUNDS) - 1
 
 
 def changes(
@@ -126,7 +125,9 @@ def changes(
 ) -> list[RawRow]:
     """Return a change a microsecond."""
     return [
-        data_change(schema.name, kind, (key, values), at_micros=after_micros + n, transaction=f"t{n}")
+        data_change(
+            schema.name, kind, (key, values), at_micros=after_micros + n, transaction=f"{schema.name}-{n}"
+        )
         for n, (kind, key, values) in enumerate(mods, 1)
     ]
 
@@ -170,25 +171,36 @@ def test_a_column_that_somebody_has_added_is_left_to_spark(
     assert {None} == {row["mine"] for row in rows if row["id"] not in {1, 2}}
 
 
-@pytest.mark.parametrize(
-    ("columns", "merger"),
-    [
-        ([f"c{n}" for n in range(130)], LOCAL),  # Spark tells the sizes of the first hundred columns only
-        (["__filename"], SPARK),  # a name that Arrow takes for itself
-    ],
-)
-def test_tables_of_many_or_strange_columns(
-    spark: "SparkSession", session_lake: LakeSettings, columns: list[str], merger: str
-) -> None:
+COLUMNS: Final = {
+    # Spark tells the sizes of the first hundred columns only.
+    "many": ([f"c{n}" for n in range(130)], LOCAL),
+    # A name that Arrow takes for itself.
+    "strange": (["__filename"], SPARK),
+}
+
+
+def test_tables_of_many_or_strange_columns(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """Their rows are right, too, and what a partial update does not name stays."""
-    schema = table("t", {"id": "INT64"}, dict.fromkeys(columns, "STRING(9)"))
-    pipeline = make_pipeline(session_lake, (schema,))
-    before = dict.fromkeys(columns, "x")
-    feed(pipeline, START + SECOND, *changes(schema, (ModType.INSERT, {"id": "1"}, before)))
+    schemas = [
+        table(name, {"id": "INT64"}, dict.fromkeys(columns, "STRING(9)"))
+        for name, (columns, _) in COLUMNS.items()
+    ]
+    pipeline = make_pipeline(session_lake, schemas)
+    rows = {name: dict.fromkeys(columns, "x") for name, (columns, _) in COLUMNS.items()}
+    inserted = [
+        row for schema in schemas for row in changes(schema, (ModType.INSERT, {"id": "1"}, rows[schema.name]))
+    ]
+    feed(pipeline, START + SECOND, *inserted)
     run_steps(pipeline, spark)
-    net_changes = (ModType.UPDATE, {"id": "1"}, {columns[-1]: "y"})
-    feed(pipeline, START + 3 * SECOND, *changes(schema, net_changes, after_micros=START + 2 * SECOND))
+    updated = list[RawRow]()
+    for schema in schemas:
+        last = {schema.columns[-1].name: "y"}
+        rows[schema.name] |= last
+        net_changes = (ModType.UPDATE, {"id": "1"}, last)
+        updated += changes(schema, net_changes, after_micros=START + 2 * SECOND)
+    feed(pipeline, START + 3 * SECOND, *updated)
     run_steps(pipeline, spark)
-    rows = spark.table(pipeline.lake.spark_table("t")).collect()
-    assert [{"id": 1, **before, columns[-1]: "y"}] == [row.asDict() for row in rows]
-    assert merged_by(pipeline, "t") == merger
+    for name, (_, merger) in COLUMNS.items():
+        by_spark = spark.table(pipeline.lake.spark_table(name)).collect()
+        assert [{"id": 1, **rows[name]}] == [row.asDict() for row in by_spark]
+        assert (name, merger) == (name, merged_by(pipeline, name))

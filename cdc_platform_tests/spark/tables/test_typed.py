@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from pyspark.sql import Row
@@ -149,21 +149,32 @@ UNPARSED: dict[str, str] = {
 
 @pytest.mark.parametrize("text", UNPARSED.values(), ids=UNPARSED)
 def test_what_spark_does_not_parse_never_becomes_nulls(spark: "SparkSession", text: str) -> None:
-    """Whole rows, partial updates and keys fail the query; the error names table, part and key."""
-    schema = table("t", {"id": "STRING(9)"}, {"a": "STRING(9)", "b": "STRING(9)"})
+    """The query fails; the error names table, part and key."""
+    assert_unparsed(spark, [change(text)], "new_values")
+
+
+@pytest.mark.parametrize("text", [UNPARSED["no JSON"], UNPARSED["number"]], ids=["no JSON", "number"])
+def test_no_part_that_spark_does_not_parse_becomes_nulls(spark: "SparkSession", text: str) -> None:
+    """Partial updates and keys fail the query as whole rows do, also where keys are read alone."""
+    assert_unparsed(spark, [change(text, is_whole=False)], "new_values", has_partial_updates=True)
     of_keys = change("{}") | {"keys": text}
-    for rows, has_partial_updates, part in (
-        ([change(text)], False, "new_values"),
-        ([change(text, is_whole=False)], True, "new_values"),
-        ([of_keys], False, "keys"),
-    ):
-        with pytest.raises(ChangeUnparsed) as caught, unfit_values():
-            typed(spark, schema, rows, has_partial_updates=has_partial_updates)
-        assert (caught.value.table, caught.value.column) == ("t", part)
-        assert len(str(caught.value)) < 1_500
+    assert_unparsed(spark, [of_keys], "keys")
     log = spark.createDataFrame([of_keys], "change_kind string, keys string")
     with pytest.raises(ChangeUnparsed), unfit_values():
-        with_row(log, schema).collect()
+        with_row(log, UNPARSED_TABLE).collect()
+
+
+UNPARSED_TABLE: Final = table("t", {"id": "STRING(9)"}, {"a": "STRING(9)", "b": "STRING(9)"})
+
+
+def assert_unparsed(
+    spark: "SparkSession", rows: list[dict[str, Any]], part: str, *, has_partial_updates: bool = False
+) -> None:
+    """Assert that rows fail a query, and that the error names what is not parsed, in few words."""
+    with pytest.raises(ChangeUnparsed) as caught, unfit_values():
+        typed(spark, UNPARSED_TABLE, rows, has_partial_updates=has_partial_updates)
+    assert (caught.value.table, caught.value.column) == ("t", part)
+    assert len(str(caught.value)) < 1_500
 
 
 @pytest.mark.parametrize("text", ["{}", '{"other": "1"}', '{"a": null}', None])
