@@ -216,7 +216,7 @@ def test_only_one_whole_attempt_upon_its_base_is_finished(
     schema = opened.table("accounts")
     base = load_table(opened, "accounts").current_snapshot()
     assert base is not None
-    reset_branch(opened, spark, Attempt("accounts", base, cycle=1))
+    reset_branch(opened, Attempt("accounts", base, cycle=1))
     target = opened.lake.spark_table("accounts", BRANCH)
     for token, whole in commits:
         attempt = Attempt("accounts", base, cycle=1, token=token)
