@@ -26,7 +26,7 @@ FAULTS: Final = (
     *(Fault.REFUSE_500, Fault.REFUSE_503, Fault.CUT),
     *(Fault.LOSE_ANSWER, Fault.ANSWER_500),
 )
-CYCLES: Final = 6
+CYCLES: Final = 3
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def commit_next(lake: Lake) -> None:
 
 def test_commits_are_there_once(lake: Lake, proxy: HttpProxy) -> None:
     """Requests that are refused, cut short, or done without an answer are tried again."""
-    proxy.choose = seldom(7, 0.25, FAULTS)
+    proxy.choose = seldom(7, 0.15, FAULTS)
     while read_mark(lake.system_table(RAW)).cycle < CYCLES:
         with suppress(LakeUnreachable), reaching(lake.settings):
             commit_next(lake)
