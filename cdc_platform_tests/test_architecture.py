@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -102,8 +103,13 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and full dotted name of everything that a file imports, inside functions too."""
+@cache
+def imports_of(path: Path) -> tuple[tuple[int, str], ...]:
+    """Return line and full dotted name of everything that a file imports, inside functions too."""
+    return tuple(_find_imports(path))
+
+
+def _find_imports(path: Path) -> Iterator[tuple[int, str]]:
     package = module_of(path).split(".")[: -1 if path.name != "__init__.py" else None]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -397,4 +403,4 @@ def test_imports_are_found_however_written(
     path.parent.mkdir(parents=True)
     path.write_text(source, encoding="utf-8")
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
-    assert expected == list(imports_of(path))
+    assert tuple(expected) == imports_of(path)

@@ -38,8 +38,8 @@ sys.exit("codes of both: " + " ".join(map(str, codes)))
 ROOM: Final = 450
 """Kilobytes, too few for a pipeline."""
 SMALL_DISK: Final = (
-    'mount -t tmpfs -o size="$1"k tmpfs "$2" && cd "$2" && head -c "$3"k /dev/zero > filler && shift 3 && "$@"'
-    '; code=$?; cp -r . "$OUT"; exit $code'
+    'mount -t tmpfs -o size="$1"k tmpfs "$2" && cd "$2" && head -c "$3"k /dev/zero > filler && shift 3 '
+    '&& "$@"; code=$?; cp -r . "$OUT"; exit $code'
 )
 """Runs a command in a namespace of its own, in which a folder is a small disk, and keeps what is on it."""
 LOCALLY: Final = "locally"

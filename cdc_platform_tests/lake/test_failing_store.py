@@ -29,16 +29,22 @@ FAULTS: Final = (
 CYCLES: Final = 3
 
 
-@pytest.fixture
-def proxy() -> Iterator[HttpProxy]:
-    """A proxy before an object store with a bucket."""
+@pytest.fixture(scope="module")
+def store() -> Iterator[str]:
+    """The address of an object store with a bucket."""
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     address = "http://{}:{}".format(*server.get_host_and_port())
     boto3.client("s3", endpoint_url=address, **LOGIN).create_bucket(Bucket=BUCKET)
-    with http_proxy(address) as proxy:
-        yield proxy
+    yield address
     server.stop()
+
+
+@pytest.fixture
+def proxy(store: str) -> Iterator[HttpProxy]:
+    """A proxy before the object store, which fails nothing at first."""
+    with http_proxy(store) as proxy:
+        yield proxy
 
 
 @pytest.fixture
