@@ -70,8 +70,7 @@ def emulators() -> Iterator[Servers]:
     """A database of each dialect on an emulator whose partitions churn quickly, both at once."""
     with required(), open_emulator(TOKEN_LIFE_S) as host, ExitStack() as stack:
         yield {
-            (EMULATOR, dialect): stack.enter_context(open_on_emulator(host, dialect))
-            for dialect in Dialect
+            (EMULATOR, dialect): stack.enter_context(open_on_emulator(host, dialect)) for dialect in Dialect
         }
 
 

@@ -4,7 +4,6 @@ import ast
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -103,13 +102,8 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-@cache
-def imports_of(path: Path) -> tuple[tuple[int, str], ...]:
-    """Return line and full dotted name of everything that a file imports, inside functions too."""
-    return tuple(_find_imports(path))
-
-
-def _find_imports(path: Path) -> Iterator[tuple[int, str]]:
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and full dotted name of everything that a file imports, inside functions too."""
     package = module_of(path).split(".")[: -1 if path.name != "__init__.py" else None]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -153,11 +147,11 @@ def framework_violations(path: Path) -> Iterator[str]:
 
 def room_violations(path: Path) -> Iterator[str]:
     """Yield a readable line for each import from a folder to one beside it that does not lie below it."""
-    here = below_package(module_of(path))
+    here, imports = below_package(module_of(path)), [*imports_of(path)]
     for part, rooms in ROOMS.items():
         room = _room(here, part)
         above = [later for later in rooms if room in rooms and rooms.index(later) > rooms.index(room)]
-        for line, name in imports_of(path):
+        for line, name in imports:
             if _room(below_package(name), part) in above:
                 yield f"{path.relative_to(ROOT)}:{line} {part}.{room} must not import {name}"
 
@@ -403,4 +397,4 @@ def test_imports_are_found_however_written(
     path.parent.mkdir(parents=True)
     path.write_text(source, encoding="utf-8")
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
-    assert tuple(expected) == imports_of(path)
+    assert expected == list(imports_of(path))
