@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -38,10 +39,14 @@ class Program:
 
     def wait_for(self, text: str, within_s: float, times: int = 1) -> None:
         """Return when it has said something; fail when it ends before that, or takes too long."""
+        self.wait_for_match(re.escape(text), within_s, times)
+
+    def wait_for_match(self, pattern: str, within_s: float, times: int = 1) -> None:
+        """Return when what it has said matches; fail when it ends before that, or takes too long."""
         give_up_at = time.monotonic() + within_s
-        while self.said().count(text) < times:
-            assert self.process.poll() is None, f"It ended without saying {text!r}:\n{self.said()}"
-            assert time.monotonic() < give_up_at, f"No {text!r} within {within_s} s:\n{self.said()}"
+        while len(re.findall(pattern, self.said())) < times:
+            assert self.process.poll() is None, f"It ended without saying {pattern!r}:\n{self.said()}"
+            assert time.monotonic() < give_up_at, f"No {pattern!r} within {within_s} s:\n{self.said()}"
             time.sleep(0.05)
 
     def ends_with(self, within_s: float) -> int:

@@ -9,8 +9,10 @@ from typing import Final
 
 import pytest
 
+from cdc_platform.demo.emulator import open_emulator
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.simulator.wire.simulator_settings import Dialect, PartitionMode
+from cdc_platform_tests.emulator_fixtures import required
 from cdc_platform_tests.sources.spanner.servers import (
     EMULATOR,
     MOVING,
@@ -24,7 +26,9 @@ from cdc_platform_tests.sources.spanner.servers import (
     read_all,
 )
 
-CHURNED_AFTER_S: Final = {SIMULATOR: 8.0, MOVING: 8.0, EMULATOR: 13.0}
+TOKEN_LIFE_S: Final = 1
+"""Partitions of the emulator live so long to twice as long."""
+CHURNED_AFTER_S: Final = {SIMULATOR: 8.0, MOVING: 8.0, EMULATOR: 4.0 * TOKEN_LIFE_S + 1.0}
 """By then partitions have split, merged and moved."""
 SERVERS: Final = [(name, dialect) for name in (SIMULATOR, EMULATOR) for dialect in Dialect]
 MOVING_SERVERS: Final = [(MOVING, dialect) for dialect in Dialect]
@@ -62,12 +66,11 @@ def moving_simulators() -> Iterator[Servers]:
 
 
 @pytest.fixture(scope="session")
-def emulators(emulator: str) -> Iterator[Servers]:
-    """A database of each dialect on the emulator, both at once."""
-    with ExitStack() as stack:
+def emulators() -> Iterator[Servers]:
+    """A database of each dialect on an emulator whose partitions churn quickly, both at once."""
+    with required(), open_emulator(TOKEN_LIFE_S) as host, ExitStack() as stack:
         yield {
-            (EMULATOR, dialect): stack.enter_context(open_on_emulator(emulator, dialect))
-            for dialect in Dialect
+            (EMULATOR, dialect): stack.enter_context(open_on_emulator(host, dialect)) for dialect in Dialect
         }
 
 

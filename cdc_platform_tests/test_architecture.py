@@ -147,11 +147,11 @@ def framework_violations(path: Path) -> Iterator[str]:
 
 def room_violations(path: Path) -> Iterator[str]:
     """Yield a readable line for each import from a folder to one beside it that does not lie below it."""
-    here = below_package(module_of(path))
+    here, imports = below_package(module_of(path)), [*imports_of(path)]
     for part, rooms in ROOMS.items():
         room = _room(here, part)
         above = [later for later in rooms if room in rooms and rooms.index(later) > rooms.index(room)]
-        for line, name in imports_of(path):
+        for line, name in imports:
             if _room(below_package(name), part) in above:
                 yield f"{path.relative_to(ROOT)}:{line} {part}.{room} must not import {name}"
 

@@ -85,8 +85,9 @@ def test_the_demo_in_the_browser(page: Any, tmp_path: Path) -> None:
         address, status_page = (address_of(demo, what) for what in ("Dagster's UI", "Status page"))
         graph = text_of(page, f"{address}/asset-groups", ASSETS, keys="Alt+KeyE")
         assert [asset for asset in ASSETS if asset not in graph] == [], graph
-        # The first run is done sooner when no browser looks on.
-        demo.wait_for("  cut 1  ", WITHIN_S)
+        # The first run is done sooner when no browser looks on; the cut before it is the demo's own.
+        page.goto("about:blank")
+        demo.wait_for_match(r"  cut ([2-9]|\d\d)", WITHIN_S)
         table = text_of(page, f"{address}/assets/bank/accounts", COLUMNS)
         assert [part for part in COLUMNS if part not in table] == [], table
         cut = text_of(page, f"{address}/assets/bank__cdc/cut", (f"{status_page}/#bank",))

@@ -1,7 +1,6 @@
 """One sync of each source with everything among good rows that nothing can hold: the command ends well.
 
-Starting Spark takes longer than all the rest, so all bad values of a source come in one sync. One of the
-sources is synced by the command as a process with a Spark of its own, the others by the same command in the
+A sync takes longer than all the rest, so all bad values of a source come in one. The command runs in the
 process of the tests, with the session that all tests share.
 """
 
@@ -24,7 +23,6 @@ from cdc_platform.read import open_tables
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import Dialect, SimulatorSettings
 from cdc_platform_tests.commands.invoking import run
-from cdc_platform_tests.programs import COMMAND_LINE, start
 from cdc_platform_tests.servers.kafka import Broker
 from cdc_platform_tests.sources.datastream.generated_events import story, write_avro
 from cdc_platform_tests.sources.debezium.written_events import TABLE
@@ -40,7 +38,6 @@ pytestmark = pytest.mark.integration
 
 Rows = Mapping[Any, Mapping[str, Any]]
 """Rows of a table by their key; columns that are NULL are left out."""
-WITHIN_S: Final = 300.0
 
 
 @dataclass
@@ -206,8 +203,6 @@ def spanner_postgresql(_folder: Path, _request: pytest.FixtureRequest) -> Iterat
 
 
 Sending = Callable[[Path, pytest.FixtureRequest], AbstractContextManager[Sent]]
-OWN_SPARK: Final[Sending] = datastream_json
-"""The source that is synced by a process of its own."""
 SOURCES: Final[tuple[Sending, ...]] = (
     *(datastream_json, datastream_avro, debezium_files, debezium_topics),
     *(spanner_googlesql, spanner_postgresql),
@@ -224,15 +219,6 @@ def declare(sent: Sent, name: str, folder: Path, lake: LakeSettings) -> Path:
     defs = folder / "defs.yaml"
     defs.write_text(yaml.safe_dump(document), encoding="utf-8")
     return defs
-
-
-def synced(defs: Path, is_own: bool) -> tuple[int, str]:
-    """Run the command, as a process or in this one, and return its exit code and what it says."""
-    if not is_own:
-        code, output, errors = run("sync", defs, "--until-caught-up")
-        return code, output + errors
-    with start(defs.parent / "sync.log", COMMAND_LINE, "sync", defs, "--until-caught-up") as program:
-        return program.ends_with(WITHIN_S), program.said()
 
 
 def held_of(defs: Path) -> list[dict[str, Any]]:
@@ -299,8 +285,8 @@ def test_bad_values_are_quarantined_and_all_else_is_published(
     name = f"bad_{sending.__name__}"
     with sending(events, request) as sent:
         defs = declare(sent, name, tmp_path, session_lake)
-        code, said = synced(defs, sending is OWN_SPARK)
-        assert code == 0, said
+        code, said, errors = run("sync", defs, "--until-caught-up")
+        assert code == 0, said + errors
         count = len(sent.reasons)
         assert f"quarantine {count} new, {count} open" in said
         records = held_of(defs)
@@ -315,8 +301,8 @@ def test_bad_values_are_quarantined_and_all_else_is_published(
         assert ("warn   files_readable" in said, sent.unread in said) == (bool(sent.unread), True)
 
         state = _state(sent, defs)
-        code, said = synced(defs, is_own=False)
-        assert code == 0, said
+        code, said, errors = run("sync", defs, "--until-caught-up")
+        assert code == 0, said + errors
         assert records == held_of(defs)
         assert_published(sent, defs)
         assert state == _state(sent, defs)

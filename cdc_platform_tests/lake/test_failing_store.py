@@ -26,19 +26,25 @@ FAULTS: Final = (
     *(Fault.REFUSE_500, Fault.REFUSE_503, Fault.CUT),
     *(Fault.LOSE_ANSWER, Fault.ANSWER_500),
 )
-CYCLES: Final = 6
+CYCLES: Final = 3
 
 
-@pytest.fixture
-def proxy() -> Iterator[HttpProxy]:
-    """A proxy before an object store with a bucket."""
+@pytest.fixture(scope="module")
+def store() -> Iterator[str]:
+    """The address of an object store with a bucket."""
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     address = "http://{}:{}".format(*server.get_host_and_port())
     boto3.client("s3", endpoint_url=address, **LOGIN).create_bucket(Bucket=BUCKET)
-    with http_proxy(address) as proxy:
-        yield proxy
+    yield address
     server.stop()
+
+
+@pytest.fixture
+def proxy(store: str) -> Iterator[HttpProxy]:
+    """A proxy before the object store, which fails nothing at first."""
+    with http_proxy(store) as proxy:
+        yield proxy
 
 
 @pytest.fixture
@@ -67,7 +73,7 @@ def commit_next(lake: Lake) -> None:
 
 def test_commits_are_there_once(lake: Lake, proxy: HttpProxy) -> None:
     """Requests that are refused, cut short, or done without an answer are tried again."""
-    proxy.choose = seldom(7, 0.25, FAULTS)
+    proxy.choose = seldom(7, 0.15, FAULTS)
     while read_mark(lake.system_table(RAW)).cycle < CYCLES:
         with suppress(LakeUnreachable), reaching(lake.settings):
             commit_next(lake)

@@ -28,7 +28,7 @@ from cdc_platform_tests.typed_values import sorted_by_key, typed_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXAMPLES = max(12, settings.default.max_examples // 8 if settings.default is not None else 0)
+EXAMPLES = max(8, settings.default.max_examples // 8 if settings.default is not None else 0)
 """An example takes seconds, because each of its cycles goes through Spark."""
 
 

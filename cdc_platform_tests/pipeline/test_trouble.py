@@ -56,7 +56,8 @@ class Bench:
             origin_micros=ORIGIN,
         )
         with Simulator(settings, clock=lambda: self.now_micros) as simulator:
-            source = SpannerSettings(**simulator.names(), stuck_after_s=2, heartbeat_ms=100)  # type: ignore[arg-type] # mypy takes the texts for any of the fields
+            names: dict[str, Any] = simulator.names()
+            source = SpannerSettings(**names, stuck_after_s=1, heartbeat_ms=100, backoff_initial_s=0.001)
             pipeline = open_pipeline(
                 PipelineSettings(f"trouble_{self.dialect.value}_{id(self)}", source, self.lake)
             )

