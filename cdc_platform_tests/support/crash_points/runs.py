@@ -156,7 +156,10 @@ class Trial:
     def _recovery(self, *, has_checks: bool) -> Recovery:
         begun = time.monotonic()
         self._run(self.recover)
-        seconds = time.monotonic() - begun
+        return self.judge(time.monotonic() - begun, has_checks=has_checks)
+
+    def judge(self, seconds: float, *, has_checks: bool) -> Recovery:
+        """Return what came of a lake that has recovered within some seconds."""
         with opened_anew(self.settings) as pipeline:
             faults = [*self.faults(pipeline), *(self.failed_checks(pipeline) if has_checks else ())]
             return Recovery(seconds, len(unreferenced_files(pipeline.lake)), tuple(faults))
@@ -178,7 +181,7 @@ class Trial:
                     raise
             if not POINTS.is_dead:
                 raise PointNotReached(f"{death} of {len(POINTS.effects)} effects")
-            self._wait_for_spark()
+            self.wait_for_spark()
 
     def recover(self, pipeline: Pipeline, spark: SparkSession) -> None:
         """Do what the next process does: it finishes what was begun, and reads until nothing is new."""
@@ -213,8 +216,8 @@ class Trial:
         with opened_anew(self.settings) as pipeline:
             act(pipeline, self.spark)
 
-    def _wait_for_spark(self) -> None:
-        """Let Spark's jobs of the dead run end, while every effect of theirs is still refused."""
+    def wait_for_spark(self) -> None:
+        """Let Spark's jobs of a run that is over end, while their effects are still refused, or fail."""
         tracker = self.spark.sparkContext.statusTracker()
         with suppress(Py4JError):
             while tracker.getActiveJobsIds():

@@ -79,7 +79,7 @@ def run_series(trial: Trial, extent: Extent, chance: random.Random) -> Series:
     for first in _firsts(leftovers, extent.in_pairs, chance):
         if not extent.is_over:
             _die_twice(series, trial, first, chance)
-    for number, leftover in enumerate(_chosen(leftovers, extent, chance)):
+    for number, leftover in enumerate(choose(leftovers, extent, chance)):
         if extent.is_over:
             break
         where = f"{leftover.death.moment.value} {describe(leftover.effect, trial.lake.folder)}"
@@ -117,8 +117,9 @@ def _firsts(leftovers: Sequence[Leftover], count: int, chance: random.Random) ->
     yield from (chance.choice(whole) for _ in range(count if whole else 0))
 
 
-def _chosen(leftovers: Sequence[Leftover], extent: Extent, chance: random.Random) -> list[Leftover]:
-    chosen = _spread(leftovers, extent.singly)
+def choose(items: Sequence[ItemT], extent: Extent, chance: random.Random) -> list[ItemT]:
+    """Return as many items as the extent allows, evenly spread; in random order if time may end them."""
+    chosen = _spread(items, extent.singly)
     if extent.until_s is not None:
         chance.shuffle(chosen)
     return chosen
