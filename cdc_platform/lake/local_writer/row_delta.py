@@ -239,7 +239,8 @@ class _Update(UpdateTableMetadata["_Update"]):
         next_row_id = getattr(metadata, "next_row_id", None) or 0
         numbering = Numbering(made.snapshot_id, metadata.next_sequence_number(), next_row_id)
         manifests, given_rows = number_manifests(made.manifests, numbering)
-        path = made.metadata_path(f"snap-{made.snapshot_id}-{numbering.sequence_number}-{made.uuid}.avro")
+        # By try, not by sequence number: others may commit in between without taking one, such as a tag.
+        path = made.metadata_path(f"snap-{made.snapshot_id}-{len(made.lists) + 1}-{made.uuid}.avro")
         made.lists.append(path)
         write_manifest_list(made.table.io.new_output(path), manifests, numbering, parent)
         snapshot = Snapshot.model_validate(

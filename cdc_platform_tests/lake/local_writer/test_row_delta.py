@@ -153,6 +153,8 @@ def _files(table: Table) -> set[Path]:
         lambda subject: subject.replace([], {9002: "second"}),  # takes row ids
         lambda subject: subject.replace([8, 9], {}),  # takes none
         lambda subject: subject.spark.sql(f"DELETE FROM {subject.sql_name} WHERE id IN (8, 9)"),
+        # Takes no sequence number either.
+        lambda subject: subject.spark.sql(f"ALTER TABLE {subject.sql_name} CREATE TAG t{uuid4().hex}"),
     ],
 )
 def test_a_commit_to_another_branch_is_none_of_its_business(
