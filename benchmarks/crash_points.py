@@ -6,6 +6,9 @@ deletion, by pyiceberg or by Spark. Each of these lakes is then what the next pr
 must have lost and doubled nothing. Further runs really die, by an exception that nothing catches, and so do
 their recoveries. Ends with exit code 1 if anything is wrong.
 
+`--failing full` lets effects fail instead, while the process lives on: a full disk, a read-only or broken one, a
+commit that is refused. The run has to end by the error that says so, and the same process goes on afterwards.
+
 `--minutes 55` gives each kind its share of so much time; `--resume` leaves out the kinds that the file of
 results has already, and the table at the end has both.
 """
@@ -19,7 +22,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -28,22 +31,31 @@ from benchmarks.tables import open_session
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.frames.small import INTERPRETED, ONE_TASK
 from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform_tests.support.crash_points.failures import run_failures
+from cdc_platform_tests.support.crash_points.points import Failure
 from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS
 from cdc_platform_tests.support.crash_points.series import Extent, Series, run_series
 from cdc_platform_tests.support.java_classes import keep_classes
 
 
+SAME: Final = ("seed", "singly", "failing")
+"""Options of the runs whose results belong together."""
+
+
 def run_scenario(
     name: str, spark: SparkSession, options: argparse.Namespace, until_s: float | None
 ) -> Series:
-    """Let the processes of one scenario die, at most until a moment, and print what is wrong."""
+    """Let the processes of one scenario die or fail, at most until a moment, and print what is wrong."""
     folder: Path = options.work / "crash_points" / re.sub(r"\W+", "-", name)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     chance = random.Random(f"{options.seed}/{name}")  # noqa: S311  a benchmark's input, not a secret
     extent = Extent(options.singly, options.pairs, options.checked_every, until_s=until_s)
     with SCENARIOS[name].open(spark, folder) as trial:
-        series = run_series(trial, extent, chance)
+        if options.failing is None:
+            series = run_series(trial, extent, chance)
+        else:
+            series = run_failures(trial, Failure[options.failing.upper()], extent, chance)
     for fault in series.faults:
         print(f"  WRONG {name}: {fault}", flush=True)
     shutil.rmtree(folder)
@@ -69,12 +81,12 @@ def note_series(report: Report, name: str, series: Series) -> None:
 
 
 def load_results(report: Report) -> dict[str, dict[str, Any]]:
-    """Return what the file of results has of each kind for the same options, the newest last run of each."""
+    """Return what the file of results has of each kind for the same options: its newest run."""
     results = dict[str, dict[str, Any]]()
     lines = report.path.read_text(encoding="utf-8").splitlines() if report.path.exists() else ()
     for result in map(json.loads, lines):
         facts = result["facts"]
-        if result["what"] in SCENARIOS and all(facts[name] == report.facts[name] for name in ("seed", "singly")):
+        if result["what"] in SCENARIOS and all(facts[name] == report.facts[name] for name in SAME):
             results[result["what"]] = result
     return results
 
@@ -90,7 +102,7 @@ def print_table(results: Mapping[str, Mapping[str, Any]]) -> int:
         )
     deaths, seconds = (sum(of[name] for of in results.values()) for name in ("value", "seconds"))
     wrong = sum(of["wrong"] for of in results.values())
-    print(f"{deaths} deaths of {len(results)} kinds in {seconds} s, {wrong} wrong")
+    print(f"{deaths} deaths or failures of {len(results)} kinds in {seconds} s, {wrong} wrong")
     return int(wrong)
 
 
@@ -101,6 +113,8 @@ def main() -> None:
     parser.add_argument("--singly", type=int, default=35, help="most moments of a scenario; 0 means each")
     parser.add_argument("--pairs", type=int, default=3, help="pairs of deaths of each scenario")
     parser.add_argument("--checked-every", type=int, default=5, help="all checks run after one of so many")
+    kinds = [failure.name.lower() for failure in Failure]
+    parser.add_argument("--failing", choices=kinds, default=None, help="how effects fail, instead of deaths")
     parser.add_argument("--minutes", type=float, default=None, help="most time, shared by the scenarios")
     parser.add_argument("--resume", action="store_true", help="leave out what the file of results has")
     options = parser.parse_args()

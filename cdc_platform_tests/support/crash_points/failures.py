@@ -55,6 +55,8 @@ def outlive(trial: Trial, failure: Failure, place: Death, *, has_checks: bool = 
             if not POINTS.has_failed:
                 raise PointNotReached(f"{place} of {len(POINTS.effects)} effects")
             trial.wait_for_spark()
+        # What is there now must be deleted at the end.
+        trial.lake.keep()
         begun = time.monotonic()
         take_back_lost(pipeline.lake)
         trial.recover(pipeline, trial.spark)
