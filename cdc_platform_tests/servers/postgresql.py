@@ -3,12 +3,14 @@
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import psycopg2
 import pytest
 
 from cdc_platform_tests.programs import free_port
@@ -61,6 +63,17 @@ class Cluster:
     def stop(self, mode: str = "immediate") -> None:
         """Stop the server."""
         self._control("-m", mode, "stop")
+
+    def restart(self) -> None:
+        """Stop the server in the middle of what it does, and start it."""
+        self.stop()
+        self.start()
+
+    def lock(self, table: str, seconds: float) -> None:
+        """Lock a table against everybody; return once it is locked, and let it go after some seconds."""
+        connection = psycopg2.connect(self.address().replace("+psycopg2", ""))
+        connection.cursor().execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        threading.Timer(seconds, connection.close).start()
 
     def _control(self, *arguments: str) -> None:
         run([str(self.programs / "pg_ctl"), "-D", str(self.folder / "data"), *arguments], self.user)
