@@ -6,8 +6,8 @@ deletion, by pyiceberg or by Spark. Each of these lakes is then what the next pr
 must have lost and doubled nothing. Further runs really die, by an exception that nothing catches, and so do
 their recoveries. Ends with exit code 1 if anything is wrong.
 
-`--failing full` lets effects fail instead, while the process lives on: a full disk, a read-only or broken one, a
-commit that is refused. The run has to end by the error that says so, and the same process goes on afterwards.
+`--failing full` lets effects fail instead, while the process lives on: a full disk, a read-only or broken
+one, a commit that is refused. The run has to end by the error that says so, and the same process goes on.
 
 `--minutes 55` gives each kind its share of so much time; `--resume` leaves out the kinds that the file of
 results has already, and the table at the end has both.
@@ -36,7 +36,6 @@ from cdc_platform_tests.support.crash_points.points import Failure
 from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS
 from cdc_platform_tests.support.crash_points.series import Extent, Series, run_series
 from cdc_platform_tests.support.java_classes import keep_classes
-
 
 SAME: Final = ("seed", "singly", "failing")
 """Options of the runs whose results belong together."""

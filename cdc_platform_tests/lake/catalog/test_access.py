@@ -109,7 +109,7 @@ def test_a_folder_that_cannot_be_written(error: Exception) -> None:
 )
 def test_a_disk_that_does_not_answer(error: Exception) -> None:
     """An error of the disk names the lake's folder, and the cycle is tried again."""
-    with pytest.raises(LakeUnreachable, match="the lake at /lake .* look at the disk"), reaching(FOLDER):
+    with pytest.raises(LakeUnreachable, match=r"the lake at /lake .* look at the disk"), reaching(FOLDER):
         raise error
 
 

@@ -74,7 +74,8 @@ def run_failures(trial: Trial, failure: Failure, extent: Extent, chance: random.
         if extent.is_over:
             break
         is_checked = number % extent.checked_every == 0
-        where = f"{failure.value} {place.moment.value} {describe(effects[place.number - 1], trial.lake.folder)}"
+        effect = describe(effects[place.number - 1], trial.lake.folder)
+        where = f"{failure.value} {place.moment.value} {effect}"
         try:
             recovery = outlive(trial, failure, place, has_checks=is_checked)
         except PointNotReached:

@@ -49,10 +49,9 @@ class Failure(Enum):
     REFUSED = "refused as outdated"
     """One commit is refused, although nobody else has made one."""
 
-    @property
-    def lasts(self) -> bool:
-        """Whether everything that follows fails, too."""
-        return self in {Failure.FULL, Failure.READ_ONLY}
+    def goes_on(self, kind: EffectKind) -> bool:
+        """Return whether all effects of a kind fail after the first one."""
+        return self in {Failure.FULL, Failure.READ_ONLY} and self.meets(kind)
 
     def meets(self, kind: EffectKind) -> bool:
         """Return whether effects of a kind can fail by it."""
@@ -123,7 +122,7 @@ class CrashPoints:
             self._refuse()
             moments = tuple(Moment) if kind is EffectKind.WRITE else (Moment.BEFORE, Moment.AFTER)
             number = self._add(kind, target, moments)
-            if self.has_failed and self.failure is not None and self.failure.lasts and self.failure.meets(kind):
+            if self.has_failed and self.failure is not None and self.failure.goes_on(kind):
                 raise Failed(self.failure, target)
             self._die_at(Death(number, Moment.BEFORE))
             return number
@@ -134,7 +133,7 @@ class CrashPoints:
             self._witness(Death(number, Moment.WITHIN))
             if self.death != Death(number, Moment.WITHIN) or self.is_dead:
                 return False
-            self.is_dead, self.has_failed = self.failure is None, self.failure is not None
+            self._end(number)
             return True
 
     def after(self, number: int) -> None:
@@ -147,7 +146,7 @@ class CrashPoints:
         with self._lock:
             self._refuse()
             if self.failure is not None and self.death == Death(number, Moment.WITHIN):
-                raise Failed(self.failure, self.effects[number - 1].target)
+                raise self._end(number)
             self._die_at(Death(number, Moment.AFTER))
 
     def have(self, kind: EffectKind, target: str, act: Callable[[], ResultT]) -> ResultT:
@@ -161,7 +160,7 @@ class CrashPoints:
     def counted(
         self, death: Death | None = None, witness: Witness | None = None, failure: Failure | None = None
     ) -> Iterator[None]:
-        """Number the effects of the context from one; the run that has them dies, or fails, at one of them."""
+        """Number the effects of the context from one; the run dies, or fails, where it is told to."""
         self.effects, self.death, self.is_dead, self.witness = [], death, False, witness
         self.failure, self.has_failed = failure, False
         try:
@@ -186,8 +185,15 @@ class CrashPoints:
     def _die_at(self, death: Death) -> None:
         self._witness(death)
         if self.death == death:
-            self.is_dead, self.has_failed = self.failure is None, self.failure is not None
-            raise Died if self.failure is None else Failed(self.failure, self.effects[death.number - 1].target)
+            raise self._end(death.number)
+
+    def _end(self, number: int) -> BaseException:
+        """Note that the run dies or fails at an effect, and return what it raises."""
+        if self.failure is None:
+            self.is_dead = True
+            return Died()
+        self.has_failed = True
+        return Failed(self.failure, self.effects[number - 1].target)
 
 
 POINTS: Final = CrashPoints()

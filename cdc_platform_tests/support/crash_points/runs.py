@@ -111,7 +111,7 @@ class Trial:
     def survive(self, leftover: Leftover, *, has_checks: bool = True) -> Recovery:
         """Recover from a death, and return what came of it."""
         self.lake.restore(leftover.state)
-        return self._recovery(has_checks=has_checks)
+        return self.recovery(has_checks=has_checks)
 
     def survive_two(self, first: Death, second: float, *, has_checks: bool = True) -> Recovery:
         """Die in the run, die again in the recovery, recover, and return what came of it.
@@ -135,7 +135,7 @@ class Trial:
             raise PointNotReached(f"the recovery from {first} has no effect")
         effect = effects[int(second * len(effects))]
         self.die(self.recover, Death(effect.number, effect.moments[-1]))
-        return self._recovery(has_checks=has_checks)
+        return self.recovery(has_checks=has_checks)
 
     def delete_orphans(self) -> tuple[int, list[str]]:
         """Put every file that any death left into a lake that has recovered, and maintain it days later.
@@ -153,7 +153,8 @@ class Trial:
             faults = [*self.faults(pipeline), *self.failed_checks(pipeline)]
             return len(orphans), [*(f"maintenance left {file}" for file in sorted(left)), *faults]
 
-    def _recovery(self, *, has_checks: bool) -> Recovery:
+    def recovery(self, *, has_checks: bool) -> Recovery:
+        """Recover from what the lake is now, and return what came of it."""
         begun = time.monotonic()
         self._run(self.recover)
         return self.judge(time.monotonic() - begun, has_checks=has_checks)

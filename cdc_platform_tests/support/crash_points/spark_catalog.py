@@ -14,6 +14,7 @@ from threading import Thread
 from typing import Final
 
 import pyspark
+import pytest
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -22,6 +23,14 @@ from cdc_platform_tests.support.crash_points.points import POINTS, Died, EffectK
 
 CATALOG_CLASS: Final = "MortalCatalog"
 SOURCE: Final = Path(__file__).with_name(f"{CATALOG_CLASS}.java")
+
+
+def require_javac() -> None:
+    """Skip a test without a Java compiler on a laptop, and fail it where tests gate."""
+    if shutil.which("javac") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("javac is missing; install a JDK of Java 17")
+        pytest.skip("Spark's catalog with crash points has to be compiled, and javac is missing")
 
 
 @cache

@@ -13,7 +13,8 @@ from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.simulator.wire.simulator_settings import PartitionMode
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput, NullPolicy
-from cdc_platform.sources.spanner.stream import decode, malformed_records
+from cdc_platform.sources.spanner.stream import decode
+from cdc_platform.sources.spanner.stream.decode import data_row
 from cdc_platform.sources.spanner.stream.record_rows import RecordRow
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, settings_with
 from cdc_platform_tests.support.datastream.files import MadeEvent
@@ -260,14 +261,14 @@ def misread_bank(place: Place) -> Iterator[Workload]:
     """Provide a bank whose every fourth record is malformed for the decoder that reads it first."""
     numbers = count()
 
-    def data_row(record: bytes) -> RecordRow:
+    def older_data_row(record: bytes) -> RecordRow:
         if next(numbers) % 4 == 0:
             raise KeyError("mods")
-        return malformed_records.data_row(record)
+        return data_row(record)
 
     with open_spanner(place) as bank:
         bank.proves_log = False
-        older = patch.object(decode, "data_row", data_row)
+        older = patch.object(decode, "data_row", older_data_row)
         older.start()
         try:
             yield MisreadBank(bank, older)
