@@ -149,7 +149,7 @@ def test_a_lost_cut_hides_no_other_lost_commit(lake: Lake) -> None:
 
 
 def test_a_published_cut_that_is_lost_is_damage(lake: Lake) -> None:
-    """Only the cut says which commits were published: its file is named, and what a restore has to observe."""
+    """Only the cut says which commits were published: its file is named, and what a restore needs."""
     table = publish(lake, "t", 1)
     table.append(pa.table({"id": [2]}), snapshot_properties={CYCLE: "2"})
     append_cut(lake, Cut(2, 7, 2, {}, 8))
