@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -70,10 +70,15 @@ class Cluster:
         self.start()
 
     def lock(self, table: str, seconds: float) -> None:
-        """Lock a table against everybody; return once it is locked, and let it go after some seconds."""
-        connection = psycopg2.connect(self.address().replace("+psycopg2", ""))
-        connection.cursor().execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-        threading.Timer(seconds, connection.close).start()
+        """Lock a table against everybody for some seconds, once the transactions that use it are over."""
+        threading.Thread(target=self._lock, args=(table, seconds), daemon=True).start()
+
+    def _lock(self, table: str, seconds: float) -> None:
+        # The server may be stopped meanwhile.
+        with suppress(psycopg2.Error), psycopg2.connect(self.address().replace("+psycopg2", "")) as locker:
+            locker.cursor().execute(
+                f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep({seconds})"
+            )
 
     def _control(self, *arguments: str) -> None:
         run([str(self.programs / "pg_ctl"), "-D", str(self.folder / "data"), *arguments], self.user)
