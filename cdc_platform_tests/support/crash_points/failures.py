@@ -18,7 +18,7 @@ from cdc_platform_tests.support.crash_points.points import (
     describe,
 )
 from cdc_platform_tests.support.crash_points.runs import PointNotReached, Recovery, Trial, opened_anew
-from cdc_platform_tests.support.crash_points.series import Extent, Series, choose
+from cdc_platform_tests.support.crash_points.series import Extent, Series, choose, end_series
 
 ERRORS: Final[dict[Failure, type[CdcError]]] = {
     Failure.FULL: DiskFull,
@@ -84,11 +84,7 @@ def run_failures(trial: Trial, failure: Failure, extent: Extent, chance: random.
         except Exception as error:  # noqa: BLE001  whatever it is, the recovery has failed
             recovery = Recovery(0, 0, (f"{type(error).__name__}: {error}",))
         series.add(where, recovery, 1, is_checked=is_checked)
-    if extent.is_maintained:
-        series.deleted_orphans, left = trial.delete_orphans()
-        series.faults += left
-    series.seconds = time.monotonic() - begun
-    return series
+    return end_series(series, trial, extent, begun)
 
 
 def _places(effects: Sequence[Effect], failure: Failure) -> Iterator[Death]:

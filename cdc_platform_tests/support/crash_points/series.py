@@ -86,6 +86,11 @@ def run_series(trial: Trial, extent: Extent, chance: random.Random) -> Series:
         is_checked = number % extent.checked_every == 0
         recovery = _recovered(trial, leftover, has_checks=is_checked)
         series.add(where, recovery, 1, is_checked=is_checked)
+    return end_series(series, trial, extent, begun)
+
+
+def end_series(series: Series, trial: Trial, extent: Extent, begun: float) -> Series:
+    """Maintain the lake if the extent says so, and return the series with its seconds since the beginning."""
     if extent.is_maintained:
         series.deleted_orphans, left = trial.delete_orphans()
         series.faults += left
