@@ -83,9 +83,10 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
             _Update(Transaction(table, autocommit=True), commit).commit()
         except CommitFailedException as error:
             table = table.refresh()
-            newest = table.snapshot_by_name(branch)
-            if newest is not None and newest.snapshot_id == commit.snapshot_id:
+            if table.metadata.snapshot_by_id(commit.snapshot_id) is not None:
+                # It was made, and others may have built upon it since.
                 break
+            newest = table.snapshot_by_name(branch)
             if last == TRIES or newest is None or newest.snapshot_id != delta.base.snapshot_id:
                 commit.take_back()
                 raise CommitConflict(

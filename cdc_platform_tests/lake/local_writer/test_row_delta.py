@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
@@ -139,6 +140,26 @@ def test_a_change_is_built_upon_what_it_was_planned_on(
     with pytest.raises(CommitConflict, match=r"changed the branch `main` of row_delta\.conflict"):
         commit_row_delta(table, delta, MAIN)
     assert files == _files(subject.table)
+    subject.verify()
+
+
+def test_a_commit_that_another_run_has_built_upon_stays(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A catalog that makes a commit and reports a conflict does not lose its files, whatever comes next."""
+    subject = Subject(spark, session_lake, "built_upon")
+    table, delta = subject.planned([1], {1: "late"})
+    commit_table = table.catalog.commit_table
+
+    def refuse_afterwards(*arguments: Any) -> None:
+        commit_table(*arguments)
+        monkeypatch.undo()
+        subject.replace([8], {8: "upon it"})
+        raise CommitFailedException("made all the same")
+
+    monkeypatch.setattr(table.catalog, "commit_table", refuse_afterwards)
+    commit_row_delta(table, delta, MAIN)
+    subject.expected[1] = "late"
     subject.verify()
 
 
