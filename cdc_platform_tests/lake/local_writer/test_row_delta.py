@@ -22,6 +22,7 @@ from cdc_platform.lake.commits.maintenance import compact_all_files, expire_snap
 from cdc_platform.lake.local_writer import row_delta
 from cdc_platform.lake.local_writer.key_lookup import find_rows
 from cdc_platform.lake.local_writer.manifests import number_manifests
+from cdc_platform.lake.local_writer.metadata import Version3Metadata
 from cdc_platform.lake.local_writer.row_delta import RowDelta, commit_row_delta
 from cdc_platform.lake.local_writer.table_files import read_files
 
@@ -163,6 +164,25 @@ def test_a_commit_that_another_run_has_built_upon_stays(
     subject.verify()
 
 
+def test_a_tag_that_comes_in_between_costs_no_file(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit that is tried again with the same sequence number keeps the manifest list of that try."""
+    subject = Subject(spark, session_lake, "tagged")
+    table, delta = subject.planned([1], {1: "late"})
+    write = Version3Metadata._write_metadata  # noqa: SLF001  a moment between what the catalog reads and writes
+
+    def tag_before(*arguments: Any) -> None:
+        monkeypatch.undo()
+        spark.sql(f"ALTER TABLE {subject.sql_name} CREATE TAG pinned")
+        write(*arguments)
+
+    monkeypatch.setattr(Version3Metadata, "_write_metadata", staticmethod(tag_before))
+    commit_row_delta(table, delta, MAIN)
+    subject.expected[1] = "late"
+    subject.verify()
+
+
 def _files(table: Table) -> set[Path]:
     folder = Path(url2pathname(urlsplit(table.location()).path))
     return {path for path in folder.rglob("*") if not path.name.endswith(".crc")}
@@ -174,8 +194,6 @@ def _files(table: Table) -> set[Path]:
         lambda subject: subject.replace([], {9002: "second"}),  # takes row ids
         lambda subject: subject.replace([8, 9], {}),  # takes none
         lambda subject: subject.spark.sql(f"DELETE FROM {subject.sql_name} WHERE id IN (8, 9)"),
-        # Takes no sequence number either.
-        lambda subject: subject.spark.sql(f"ALTER TABLE {subject.sql_name} CREATE TAG t{uuid4().hex}"),
     ],
 )
 def test_a_commit_to_another_branch_is_none_of_its_business(
