@@ -172,10 +172,10 @@ def test_a_tag_that_comes_in_between_costs_no_file(
     table, delta = subject.planned([1], {1: "late"})
     write = Version3Metadata._write_metadata  # noqa: SLF001  a moment between what the catalog reads and writes
 
-    def tag_before(*arguments: Any) -> None:
+    def tag_before(**arguments: Any) -> None:
         monkeypatch.undo()
         spark.sql(f"ALTER TABLE {subject.sql_name} CREATE TAG pinned")
-        write(*arguments)
+        write(**arguments)
 
     monkeypatch.setattr(Version3Metadata, "_write_metadata", staticmethod(tag_before))
     commit_row_delta(table, delta, MAIN)
