@@ -66,7 +66,7 @@ def note_series(report: Report, name: str, series: Series) -> None:
     report.note(
         name,
         series.deaths,
-        "deaths",
+        "deaths" if report.options.failing is None else "failures",
         moments=series.moments,
         pairs=series.pairs,
         checked=series.checked,

@@ -71,7 +71,7 @@ def run_failures(trial: Trial, failure: Failure, extent: Extent, chance: random.
     places = list(_places(effects, failure))
     series = Series(moments=len(places))
     for number, place in enumerate(choose(places, extent, chance)):
-        if extent.is_over:
+        if number and extent.is_over:
             break
         is_checked = number % extent.checked_every == 0
         effect = describe(effects[place.number - 1], trial.lake.folder)

@@ -80,7 +80,7 @@ def run_series(trial: Trial, extent: Extent, chance: random.Random) -> Series:
         if not extent.is_over:
             _die_twice(series, trial, first, chance)
     for number, leftover in enumerate(choose(leftovers, extent, chance)):
-        if extent.is_over:
+        if number and extent.is_over:
             break
         where = f"{leftover.death.moment.value} {describe(leftover.effect, trial.lake.folder)}"
         is_checked = number % extent.checked_every == 0
