@@ -5,14 +5,24 @@ process could die: before, within and after each file that is written, each comm
 deletion, by pyiceberg or by Spark. Each of these lakes is then what the next process finds: it recovers, and
 must have lost and doubled nothing. Further runs really die, by an exception that nothing catches, and so do
 their recoveries. Ends with exit code 1 if anything is wrong.
+
+`--failing full` lets effects fail instead, while the process lives on: a full disk, a read-only or broken
+one, a commit that is refused. The run has to end by the error that says so, and the same process goes on.
+
+`--minutes 55` gives each kind its share of so much time; `--resume` leaves out the kinds that the file of
+results has already, and the table at the end has both.
 """
 
 import argparse
+import json
 import random
 import re
 import shutil
 import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -21,20 +31,30 @@ from benchmarks.tables import open_session
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.frames.small import INTERPRETED, ONE_TASK
 from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform_tests.support.crash_points.failures import run_failures
+from cdc_platform_tests.support.crash_points.points import Failure
 from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS
 from cdc_platform_tests.support.crash_points.series import Extent, Series, run_series
 from cdc_platform_tests.support.java_classes import keep_classes
 
+SAME: Final = ("seed", "singly", "failing")
+"""Options of the runs whose results belong together."""
 
-def run_scenario(name: str, spark: SparkSession, options: argparse.Namespace) -> Series:
-    """Let the processes of one scenario die, and print what is wrong."""
+
+def run_scenario(
+    name: str, spark: SparkSession, options: argparse.Namespace, until_s: float | None
+) -> Series:
+    """Let the processes of one scenario die or fail, at most until a moment, and print what is wrong."""
     folder: Path = options.work / "crash_points" / re.sub(r"\W+", "-", name)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     chance = random.Random(f"{options.seed}/{name}")  # noqa: S311  a benchmark's input, not a secret
-    extent = Extent(options.singly, options.pairs, options.checked_every)
+    extent = Extent(options.singly, options.pairs, options.checked_every, until_s=until_s)
     with SCENARIOS[name].open(spark, folder) as trial:
-        series = run_series(trial, extent, chance)
+        if options.failing is None:
+            series = run_series(trial, extent, chance)
+        else:
+            series = run_failures(trial, Failure[options.failing.upper()], extent, chance)
     for fault in series.faults:
         print(f"  WRONG {name}: {fault}", flush=True)
     shutil.rmtree(folder)
@@ -46,7 +66,7 @@ def note_series(report: Report, name: str, series: Series) -> None:
     report.note(
         name,
         series.deaths,
-        "deaths",
+        "deaths" if report.options.failing is None else "failures",
         moments=series.moments,
         pairs=series.pairs,
         checked=series.checked,
@@ -59,6 +79,32 @@ def note_series(report: Report, name: str, series: Series) -> None:
     )
 
 
+def load_results(report: Report) -> dict[str, dict[str, Any]]:
+    """Return what the file of results has of each kind for the same options: its newest run."""
+    results = dict[str, dict[str, Any]]()
+    lines = report.path.read_text(encoding="utf-8").splitlines() if report.path.exists() else ()
+    for result in map(json.loads, lines):
+        facts = result["facts"]
+        if result["what"] in SCENARIOS and all(facts[name] == report.facts[name] for name in SAME):
+            results[result["what"]] = result
+    return results
+
+
+def print_table(results: Mapping[str, Mapping[str, Any]]) -> int:
+    """Print what became of all kinds as a table in Markdown, and return how much is wrong."""
+    print("| kind | moments | deaths, pairs | all checks | wrong | orphans deleted | median, longest (s) |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for name, of in sorted(results.items()):
+        print(
+            f"| {name} | {of['moments']} | {of['value']}, {of['pairs']} | {of['checked']} | {of['wrong']} "
+            f"| {of['deleted_orphans']} | {of['median_s']}, {of['longest_s']} |"
+        )
+    deaths, seconds = (sum(of[name] for of in results.values()) for name in ("value", "seconds"))
+    wrong = sum(of["wrong"] for of in results.values())
+    print(f"{deaths} deaths or failures of {len(results)} kinds in {seconds} s, {wrong} wrong")
+    return int(wrong)
+
+
 def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__ or "")
@@ -66,22 +112,28 @@ def main() -> None:
     parser.add_argument("--singly", type=int, default=35, help="most moments of a scenario; 0 means each")
     parser.add_argument("--pairs", type=int, default=3, help="pairs of deaths of each scenario")
     parser.add_argument("--checked-every", type=int, default=5, help="all checks run after one of so many")
+    kinds = [failure.name.lower() for failure in Failure]
+    parser.add_argument("--failing", choices=kinds, default=None, help="how effects fail, instead of deaths")
+    parser.add_argument("--minutes", type=float, default=None, help="most time, shared by the scenarios")
+    parser.add_argument("--resume", action="store_true", help="leave out what the file of results has")
     options = parser.parse_args()
     options.singly = options.singly or None
     report = Report("crash_points", options)
-    every: list[Series] = []
+    results = load_results(report) if options.resume else {}
+    left = [name for name in options.only if name not in results]
+    end_s = time.monotonic() + (options.minutes or 0) * 60
     # All that a cycle and its checks do here is little.
     settings = SparkSettings(driver_memory="2g", conf={**INTERPRETED, **ONE_TASK})
     with open_session(settings, LakeSettings(str(options.work))) as spark:
         # What dead runs leave in Spark's log is of no interest.
         spark.sparkContext.setLogLevel("OFF")
         keep_classes(spark)
-        for name in options.only:
-            every.append(run_scenario(name, spark, options))
-            note_series(report, name, every[-1])
-    wrong = sum(len(series.faults) for series in every)
-    report.note("all", sum(series.deaths for series in every), "deaths", wrong=wrong)
-    sys.exit(1 if wrong else 0)
+        for number, name in enumerate(left):
+            now_s = time.monotonic()
+            until_s = now_s + (end_s - now_s) / (len(left) - number) if options.minutes else None
+            note_series(report, name, run_scenario(name, spark, options, until_s))
+    done = load_results(report)
+    sys.exit(1 if print_table({name: done[name] for name in options.only}) else 0)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ source has, and every check must pass.
 import argparse
 import random
 import shutil
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -20,8 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
-
-import psycopg2
 
 from benchmarks.harness import Report, arguments, must_equal
 from benchmarks.tables import open_session
@@ -139,6 +136,8 @@ class _Database:
     proxy: TcpProxy
     dice: random.Random
     share: float
+    harms: list[str] = field(default_factory=list)
+    """What happens at the next commit."""
     counts: Counter[str] = field(default_factory=Counter)
 
     def fail(self) -> None:
@@ -148,6 +147,8 @@ class _Database:
         self.proxy.choose = lambda _text: None
 
     def _choose(self, text: str) -> Break | None:
+        if self.harms and "COMMIT" in text:
+            self._harm(self.harms.pop())
         if "iceberg_tables" not in text and "metadata.json" not in text and "COMMIT" not in text:
             return None
         if self.dice.random() >= self.share:
@@ -157,20 +158,16 @@ class _Database:
         return how
 
     def harm(self, cycle: int) -> None:
-        """Restart the server at some cycles, and lock the catalog's table for seconds at others."""
-        if cycle % 10 == 5:
-            self.counts["restart"] += 1
-            self.server.stop()
-            self.server.start()
-        elif cycle % 10 == 0:
-            self.counts["lock"] += 1
-            threading.Thread(target=self._lock, daemon=True).start()
+        """Let the server restart within the cycle, or somebody lock its table, or neither, by turns."""
+        if cycle % 3:
+            self.harms.append("restart" if cycle % 3 == 1 else "lock")
 
-    def _lock(self) -> None:
-        with psycopg2.connect(self.server.address().replace("+psycopg2", "")) as connection:
-            connection.cursor().execute("LOCK TABLE iceberg_tables IN ACCESS EXCLUSIVE MODE")
-            time.sleep(LOCKED_S)
-            connection.rollback()
+    def _harm(self, what: str) -> None:
+        self.counts[what] += 1
+        if what == "restart":
+            self.server.restart()
+        else:
+            self.server.lock("iceberg_tables", LOCKED_S)
 
 
 STORAGES: Final[Mapping[str, Callable[[Path, argparse.Namespace], AbstractContextManager[Storage]]]] = {

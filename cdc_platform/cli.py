@@ -12,6 +12,7 @@ from cdc_platform.commands.dashboard import dashboard
 from cdc_platform.commands.demo import demo
 from cdc_platform.commands.explain import explain
 from cdc_platform.commands.list import list_pipelines
+from cdc_platform.commands.maintain import maintain
 from cdc_platform.commands.quarantine import quarantine
 from cdc_platform.commands.query import query
 from cdc_platform.commands.simulate import simulate
@@ -53,6 +54,9 @@ Query the tables, ask how a row came to be, and which moments of the past can be
 See what could not be used, and try it again:
   cdc-platform quarantine list examples/my_bank/defs.yaml
 \b
+Compact everything, and delete what killed runs have left:
+  cdc-platform maintain examples/my_bank/defs.yaml
+\b
 Run it with Dagster's UI and the pipeline's sensor, with a Spark that stays up between runs:
   CDC_PLATFORM_DEFS=examples/my_bank/defs.yaml dagster dev -w workspace.yaml
   cdc-platform spark-server examples/my_bank/defs.yaml
@@ -85,7 +89,7 @@ def main() -> None:
 
 for command in (
     *(demo, simulate, list_pipelines, validate, sync, status, dashboard, check),
-    *(explain, query, cuts, quarantine, spark_server),
+    *(explain, query, cuts, quarantine, maintain, spark_server),
 ):
     main.add_command(command)
 

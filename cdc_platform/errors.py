@@ -258,8 +258,9 @@ class LakeDamaged(LakeError):
     def __init__(self, place: str, problem: str) -> None:
         self.place = place
         super().__init__(
-            f"The lake is damaged, {place}: {problem}. Bring back the file from a copy, or name another lake "
-            "in the setting `lake.path`; it is built from what the source still has."
+            f"The lake is damaged, {place}: {problem}. Bring back the file from a copy; if the lake has been "
+            "restored, bring back a copy of the catalog that is not newer than the files. Or name another "
+            "lake in the setting `lake.path`: it is built from what the source still has."
         )
 
     @classmethod

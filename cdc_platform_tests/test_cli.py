@@ -32,7 +32,7 @@ def test_the_first_page_names_all_commands() -> None:
     assert "dg scaffold" in output
 
 
-@pytest.mark.parametrize("command", ["status", "check", "cuts", "explain accounts 1"])
+@pytest.mark.parametrize("command", ["status", "check", "maintain", "cuts", "explain accounts 1"])
 def test_reading_makes_no_lake(tmp_path: Path, command: str) -> None:
     """Without a lake, commands that read say what to do, and create nothing."""
     verb, *arguments = command.split()

@@ -73,7 +73,7 @@ def test_what_is_about_one_pipeline_needs_its_name(tmp_path: Path, command: str)
     assert [defs] == list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("command", ["sync", "check", *REPORTS])
+@pytest.mark.parametrize("command", ["sync", "check", "maintain", *REPORTS])
 def test_a_mistake_in_any_document_is_found_before_anything_runs(tmp_path: Path, command: str) -> None:
     """The first pipeline is fine, and nothing of it is run or shown."""
     defs = begin(write_two(tmp_path), "bank")

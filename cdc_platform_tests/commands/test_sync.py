@@ -58,7 +58,7 @@ def test_a_cycle_is_one_line(turn: tuple[int, int] | None, number: str) -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("command", ["sync", "check"])
+@pytest.mark.parametrize("command", ["sync", "check", "maintain"])
 def test_pipelines_of_different_lakes_are_refused_before_one_runs(
     tmp_path: Path, command: str, changes: dict[str, dict[str, Any]], part: str
 ) -> None:

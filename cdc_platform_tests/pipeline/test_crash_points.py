@@ -3,9 +3,7 @@
 `python -m benchmarks.crash_points` does the same for every source and every kind of cycle.
 """
 
-import os
 import random
-import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
@@ -18,6 +16,7 @@ from cdc_platform_tests.support.crash_points.points import POINTS, Death, Died, 
 from cdc_platform_tests.support.crash_points.runs import opened_anew
 from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS
 from cdc_platform_tests.support.crash_points.series import Extent, run_series
+from cdc_platform_tests.support.crash_points.spark_catalog import require_javac
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,10 +37,7 @@ EXTENTS: Final = {
 @pytest.fixture
 def folder() -> "Iterator[Path]":
     """A folder whose path is short enough for a socket."""
-    if shutil.which("javac") is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("javac is missing; install a JDK of Java 17")
-        pytest.skip("Spark's catalog with crash points has to be compiled, and javac is missing")
+    require_javac()
     with TemporaryDirectory(prefix="crash-") as path:
         yield Path(path)
 

@@ -20,7 +20,7 @@ from cdc_platform_tests.servers.rest_catalog import rest_catalog
 from cdc_platform_tests.support.http_proxy import Fault, every, http_proxy
 from cdc_platform_tests.support.pipelines import log_rows, merging_by_spark, reading_by_spark, rows_of
 from cdc_platform_tests.support.sessions import session_of
-from cdc_platform_tests.support.tcp_proxy import Break, break_at, tcp_proxy
+from cdc_platform_tests.support.tcp_proxy import Break, act_at, break_at, tcp_proxy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,12 +35,14 @@ UNKNOWN: Final = (Fault.ANSWER_409, Fault.LOSE_ANSWER, Fault.ANSWER_500, Fault.A
 CYCLES: Final = 3
 
 
-def follow(pipeline: Pipeline, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> list[CdcError]:
+def follow(
+    pipeline: Pipeline, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, cycles: int = CYCLES
+) -> list[CdcError]:
     """Run cycles, of which each opens an account, and return what failed on the way."""
     errors: list[CdcError] = []
     monkeypatch.setattr(cycle_loop, "pause", lambda *_: wait(pipeline, 1))
     wait(pipeline, 1)
-    for _ in islice(follow_source(busy(pipeline), spark, lambda: True, errors.append), CYCLES):
+    for _ in islice(follow_source(busy(pipeline), spark, lambda: True, errors.append), cycles):
         wait(pipeline, 1)
     return errors
 
@@ -53,10 +55,13 @@ def prove(pipeline: Pipeline) -> None:
     assert opened == sorted(row["id"] for row in rows_of(pipeline, "accounts"))
 
 
-def test_postgresql_loses_the_answers_to_commits(
+def test_postgresql_loses_the_answers_to_commits_restarts_and_is_locked(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Iceberg's Java side deletes the files of a commit that it sends again; the platform makes it again."""
+    """Iceberg's Java side deletes the files of a commit that it sends again; the platform makes it again.
+
+    A server that restarts, or whose catalog somebody locks, in the middle of a cycle delays it only.
+    """
     # Another user runs the server, who cannot look into the folders of a test.
     with (
         TemporaryDirectory() as folder,
@@ -72,6 +77,11 @@ def test_postgresql_loses_the_answers_to_commits(
         proxy.choose = lambda _text: None
         assert proxy.broken >= 2
         assert all(error.retryable for error in errors)
+        for harm in (server.restart, lambda: server.lock("iceberg_tables", 1)):
+            proxy.choose = act_at({3}, COMMITS, harm)
+            errors = follow(pipeline, session_of(spark, lake), monkeypatch, 1)
+            assert all(error.retryable for error in errors)
+        proxy.choose = lambda _text: None
         prove(pipeline)
 
 

@@ -3,12 +3,14 @@
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import psycopg2
 import pytest
 
 from cdc_platform_tests.programs import free_port
@@ -61,6 +63,22 @@ class Cluster:
     def stop(self, mode: str = "immediate") -> None:
         """Stop the server."""
         self._control("-m", mode, "stop")
+
+    def restart(self) -> None:
+        """Stop the server in the middle of what it does, and start it."""
+        self.stop()
+        self.start()
+
+    def lock(self, table: str, seconds: float) -> None:
+        """Lock a table against everybody for some seconds, once the transactions that use it are over."""
+        threading.Thread(target=self._lock, args=(table, seconds), daemon=True).start()
+
+    def _lock(self, table: str, seconds: float) -> None:
+        # The server may be stopped meanwhile.
+        with suppress(psycopg2.Error), psycopg2.connect(self.address().replace("+psycopg2", "")) as locker:
+            locker.cursor().execute(
+                f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep({seconds})"
+            )
 
     def _control(self, *arguments: str) -> None:
         run([str(self.programs / "pg_ctl"), "-D", str(self.folder / "data"), *arguments], self.user)

@@ -37,6 +37,17 @@ def break_at(turns: Container[int], pattern: str, how: Break) -> Choice:
     return choose
 
 
+def act_at(turns: Container[int], pattern: str, act: Callable[[], object]) -> Choice:
+    """Return a choice that does something before some statements of a pattern reach the server."""
+    found = break_at(turns, pattern, Break.BEFORE)
+
+    def choose(text: str) -> None:
+        if found(text) is not None:
+            act()
+
+    return choose
+
+
 @dataclass
 class TcpProxy:
     """Listens on loopback, and counts the connections that it has broken."""
@@ -61,7 +72,12 @@ class TcpProxy:
             threading.Thread(target=self._connect, args=(client,), daemon=True).start()
 
     def _connect(self, client: socket.socket) -> None:
-        server = socket.create_connection(("127.0.0.1", self.target_port))
+        try:
+            server = socket.create_connection(("127.0.0.1", self.target_port))
+        except OSError:
+            # It is starting again.
+            client.close()
+            return
         is_lost = threading.Event()
         answers = threading.Thread(target=_answer, args=(server, client, is_lost), daemon=True)
         answers.start()

@@ -46,7 +46,10 @@ _READ_ONLY: Final = re.compile(
     "readonly database|unable to open database file|SQLITE_READONLY|SQLITE_CANTOPEN"
 )
 _UNWRITABLE: Final = re.compile("Read-only file system|Permission denied|Operation not permitted")
-_BROKEN_FILE: Final = re.compile("disk I/O error")
+_BROKEN: Final = re.compile(
+    "disk I/O error|Input/output error|Remote I/O error|Stale file handle|Transport endpoint is not connected"
+)
+"""What a disk or a mounted folder reports that does not answer."""
 _LOADERS: Final = ("pyiceberg.", "sqlalchemy.", "cdc_platform.lake.catalog.catalogs")
 """Beginnings of the names of modules that load the drivers of catalogs."""
 _BEHIND: Final = re.compile("Invalid update timestamp|Expected sorted|Invalid snapshot timestamp")
@@ -139,6 +142,7 @@ def _explain_spark(settings: LakeSettings, error: Exception) -> CdcError | None:
     explanations: Mapping[re.Pattern[str], Callable[[str], CdcError]] = {
         _BEHIND: ClockBehind,
         _LOCKED: _silent_catalog,
+        _BROKEN: partial(_broken, settings),
         _READ_ONLY: partial(_read_only, settings),
         _WRONG_LOGIN: _refused_login,
         _OUTRUN: _outrun,
@@ -184,7 +188,9 @@ def _explain_file(settings: LakeSettings, file: Path, error: "DBAPIError", text:
         return LakeDamaged(f"its catalog {file}", text)
     if _READ_ONLY.search(text):
         return _read_only(settings, f"{file}: {text}")
-    return _silent_catalog(text) if _LOCKED.search(text) or _BROKEN_FILE.search(text) else None
+    if _BROKEN.search(text):
+        return _broken(settings, f"{file}: {text}")
+    return _silent_catalog(text) if _LOCKED.search(text) else None
 
 
 def _comes_through(error: Exception, modules: tuple[str, ...]) -> bool:
@@ -203,6 +209,9 @@ def _explain_files(settings: LakeSettings, error: OSError) -> CdcError | None:
 
 def _explain_folder(settings: LakeSettings, text: str) -> CdcError | None:
     """Explain what the file system reports of a file in the lake's folder."""
+    # pyarrow does not name the file that it was writing.
+    if _BROKEN.search(text):
+        return _broken(settings, _cause(text, _BROKEN))
     folder = local_folder(settings.path)
     if folder is None or not re.search(rf"(?<![\w.-]){re.escape(str(folder))}(?![\w.-])", text):
         return None
@@ -255,6 +264,14 @@ def _read_only(settings: LakeSettings, text: str) -> LakeAccessDenied:
     return LakeAccessDenied(
         f"Nothing can be written to the lake at {settings.path}; give this user the right to write there, "
         f"or mount it for writing: {text}"
+    )
+
+
+def _broken(settings: LakeSettings, text: str) -> LakeUnreachable:
+    return LakeUnreachable(
+        f"A disk does not answer, that of the lake at {settings.path} or one that is named behind: look at "
+        "the disk, or at the mounted folder. What is committed stays, and the next cycle goes on from there: "
+        f"{text}"
     )
 
 

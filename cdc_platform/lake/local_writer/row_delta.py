@@ -83,9 +83,10 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
             _Update(Transaction(table, autocommit=True), commit).commit()
         except CommitFailedException as error:
             table = table.refresh()
-            newest = table.snapshot_by_name(branch)
-            if newest is not None and newest.snapshot_id == commit.snapshot_id:
+            if table.metadata.snapshot_by_id(commit.snapshot_id) is not None:
+                # It was made, and others may have built upon it since.
                 break
+            newest = table.snapshot_by_name(branch)
             if last == TRIES or newest is None or newest.snapshot_id != delta.base.snapshot_id:
                 commit.take_back()
                 raise CommitConflict(
@@ -239,7 +240,8 @@ class _Update(UpdateTableMetadata["_Update"]):
         next_row_id = getattr(metadata, "next_row_id", None) or 0
         numbering = Numbering(made.snapshot_id, metadata.next_sequence_number(), next_row_id)
         manifests, given_rows = number_manifests(made.manifests, numbering)
-        path = made.metadata_path(f"snap-{made.snapshot_id}-{numbering.sequence_number}-{made.uuid}.avro")
+        # By try, not by sequence number: others may commit in between without taking one, such as a tag.
+        path = made.metadata_path(f"snap-{made.snapshot_id}-{len(made.lists) + 1}-{made.uuid}.avro")
         made.lists.append(path)
         write_manifest_list(made.table.io.new_output(path), manifests, numbering, parent)
         snapshot = Snapshot.model_validate(

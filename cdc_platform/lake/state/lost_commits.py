@@ -59,10 +59,19 @@ def take_back_lost(lake: Lake) -> tuple[str, ...]:
     Raises:
         CommitConflict: another run has changed such a table at the same time.
     """
+    cuts = f"{lake.system_namespace}.{CUT}"
+    # First, since only cuts say of other tables whether a commit is used.
+    taken = [*_take_back_of(lake, {cuts: lake.system_table(CUT)})]
+    others = {name: table for name, table in _tables(lake).items() if name != cuts}
+    return tuple(dict.fromkeys([*taken, *_take_back_of(lake, others)]))
+
+
+def _take_back_of(lake: Lake, tables: Mapping[str, Table]) -> Iterator[str]:
+    """Take back what some tables have lost, and yield their names."""
     published = _published(lake)
     lost = [
         (table, branch, snapshot)
-        for name, table in _tables(lake).items()
+        for name, table in tables.items()
         for branch, snapshot in _heads(table)
         # Of a thousand tables, a cycle has left few with a commit that no cut names.
         if snapshot.snapshot_id not in published
@@ -72,13 +81,14 @@ def take_back_lost(lake: Lake) -> tuple[str, ...]:
     ]
     for table, branch, snapshot in lost:
         _take_back(table, branch, snapshot)
+        name = ".".join(table.name())
         LOGGER.warning(
             "The files of the newest commit to %s, branch `%s`, are missing: the catalog's answer to it was "
             "lost. It was taken back, and will be made again.",
-            ".".join(table.name()),
+            name,
             branch,
         )
-    return tuple(dict.fromkeys(".".join(table.name()) for table, _, _ in lost))
+        yield name
 
 
 def _published(lake: Lake) -> Collection[int]:

@@ -102,6 +102,20 @@ def test_a_folder_that_cannot_be_written(error: Exception) -> None:
 @pytest.mark.parametrize(
     "error",
     [
+        # As pyarrow reports it, and Hadoop.
+        OSError(5, "Error writing bytes to file. Detail: [errno 5] Input/output error"),
+        PySparkException(f"{STACK}Caused by: java.io.IOException: Input/output error"),
+    ],
+)
+def test_a_disk_that_does_not_answer(error: Exception) -> None:
+    """An error of the disk names the lake's folder, and the cycle is tried again."""
+    with pytest.raises(LakeUnreachable, match=r"the lake at /lake .* look at the disk"), reaching(FOLDER):
+        raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
         ValueError("SLOW_DOWN"),
         PySparkException(STACK),
         PySparkException(f"{STACK}StatusCode.UNAVAILABLE of a source"),

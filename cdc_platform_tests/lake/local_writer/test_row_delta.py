@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
@@ -21,6 +22,7 @@ from cdc_platform.lake.commits.maintenance import compact_all_files, expire_snap
 from cdc_platform.lake.local_writer import row_delta
 from cdc_platform.lake.local_writer.key_lookup import find_rows
 from cdc_platform.lake.local_writer.manifests import number_manifests
+from cdc_platform.lake.local_writer.metadata import Version3Metadata
 from cdc_platform.lake.local_writer.row_delta import RowDelta, commit_row_delta
 from cdc_platform.lake.local_writer.table_files import read_files
 
@@ -139,6 +141,45 @@ def test_a_change_is_built_upon_what_it_was_planned_on(
     with pytest.raises(CommitConflict, match=r"changed the branch `main` of row_delta\.conflict"):
         commit_row_delta(table, delta, MAIN)
     assert files == _files(subject.table)
+    subject.verify()
+
+
+def test_a_commit_that_another_run_has_built_upon_stays(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A catalog that makes a commit and reports a conflict does not lose its files, whatever comes next."""
+    subject = Subject(spark, session_lake, "built_upon")
+    table, delta = subject.planned([1], {1: "late"})
+    commit_table = table.catalog.commit_table
+
+    def refuse_afterwards(*arguments: Any) -> None:
+        commit_table(*arguments)
+        monkeypatch.undo()
+        subject.replace([8], {8: "upon it"})
+        raise CommitFailedException("made all the same")
+
+    monkeypatch.setattr(table.catalog, "commit_table", refuse_afterwards)
+    commit_row_delta(table, delta, MAIN)
+    subject.expected[1] = "late"
+    subject.verify()
+
+
+def test_a_tag_that_comes_in_between_costs_no_file(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit that is tried again with the same sequence number keeps the manifest list of that try."""
+    subject = Subject(spark, session_lake, "tagged")
+    table, delta = subject.planned([1], {1: "late"})
+    write = Version3Metadata._write_metadata  # noqa: SLF001  a moment between what the catalog reads and writes
+
+    def tag_before(**arguments: Any) -> None:
+        monkeypatch.undo()
+        spark.sql(f"ALTER TABLE {subject.sql_name} CREATE TAG pinned")
+        write(**arguments)
+
+    monkeypatch.setattr(Version3Metadata, "_write_metadata", staticmethod(tag_before))
+    commit_row_delta(table, delta, MAIN)
+    subject.expected[1] = "late"
     subject.verify()
 
 

@@ -138,9 +138,22 @@ def test_files_of_what_the_newest_cut_names_are_not_looked_for(
 
 def test_a_lost_cut_hides_no_other_lost_commit(lake: Lake) -> None:
     """Where nobody can read the newest cut, the files of every commit are looked for."""
-    publish(lake, "t", 1)
+    table = publish(lake, "t", 1)
+    table.append(pa.table({"id": [2]}), snapshot_properties={CYCLE: "2"})
     append_cut(lake, Cut(2, 7, 3, {}, 8))
     commit(lake, RAW, RAW_CHANGE_RECORDS, 2)
-    lose(lake.system_table(CUT))
-    lose(lake.system_table(RAW))
-    assert {f"p__cdc.{CUT}", f"p__cdc.{RAW}"} == {*take_back_lost(lake)}
+    for lost in (lake.system_table(CUT), lake.system_table(RAW), table):
+        lose(lost)
+    assert {f"p__cdc.{CUT}", f"p__cdc.{RAW}", "p.t"} == {*take_back_lost(lake)}
+    assert table.refresh().scan().to_arrow()["id"].to_pylist() == [1]
+
+
+def test_a_published_cut_that_is_lost_is_damage(lake: Lake) -> None:
+    """Only the cut says which commits were published: its file is named, and what a restore needs."""
+    table = publish(lake, "t", 1)
+    table.append(pa.table({"id": [2]}), snapshot_properties={CYCLE: "2"})
+    append_cut(lake, Cut(2, 7, 2, {}, 8))
+    for lost in (lake.system_table(CUT), table):
+        lose(lost)
+    with pytest.raises(LakeDamaged, match=r"cuts/metadata/snap-.*catalog that is not newer"):
+        take_back_lost(lake)

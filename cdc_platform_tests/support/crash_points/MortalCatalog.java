@@ -1,3 +1,5 @@
+import java.io.FileNotFoundException;
+import java.io.IOError;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.UnixDomainSocketAddress;
@@ -7,6 +9,7 @@ import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.sql.SQLException;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.function.Supplier;
@@ -16,6 +19,8 @@ import org.apache.iceberg.TableOperations;
 import org.apache.iceberg.catalog.Catalog;
 import org.apache.iceberg.catalog.TableIdentifier;
 import org.apache.iceberg.encryption.EncryptionManager;
+import org.apache.iceberg.exceptions.CommitFailedException;
+import org.apache.iceberg.exceptions.RuntimeIOException;
 import org.apache.iceberg.hadoop.HadoopFileIO;
 import org.apache.iceberg.io.FileIO;
 import org.apache.iceberg.io.InputFile;
@@ -23,6 +28,7 @@ import org.apache.iceberg.io.LocationProvider;
 import org.apache.iceberg.io.OutputFile;
 import org.apache.iceberg.io.PositionOutputStream;
 import org.apache.iceberg.jdbc.JdbcCatalog;
+import org.apache.iceberg.jdbc.UncheckedSQLException;
 import org.apache.iceberg.spark.SparkCatalog;
 import org.apache.iceberg.spark.SparkUtil;
 import org.apache.spark.sql.SparkSession;
@@ -36,6 +42,26 @@ public class MortalCatalog extends SparkCatalog {
   static class Died extends RuntimeException {
     Died(String effect) {
       super("the process died at: " + effect);
+    }
+  }
+
+  /** Stands for an error of the system; the effect raises what Hadoop or the driver would raise. */
+  static class Failed extends RuntimeException {
+    Failed(String text) {
+      super(text);
+    }
+
+    IOException ofFile() {
+      return new IOException(getMessage());
+    }
+
+    SQLException ofCatalog() {
+      return new SQLException(
+          switch (getMessage()) {
+            case "No space left on device" -> "[SQLITE_FULL] (database or disk is full)";
+            case "Read-only file system" -> "[SQLITE_READONLY] (attempt to write a readonly database)";
+            default -> "[SQLITE_IOERR] (disk I/O error)";
+          });
     }
   }
 
@@ -77,6 +103,9 @@ public class MortalCatalog extends SparkCatalog {
       String answer = ask(moment + "\t" + detail + "\t" + what);
       if (answer.equals("die")) {
         throw new Died(what);
+      }
+      if (answer.startsWith("fail ")) {
+        throw new Failed(answer.substring(5));
       }
       return answer;
     }
@@ -125,9 +154,17 @@ public class MortalCatalog extends SparkCatalog {
 
     @Override
     public void commit(TableMetadata base, TableMetadata metadata) {
-      // The metadata file is written within, as an effect of its own: what remains is the catalog's row.
+      // The metadata file is written within, as an effect of its own.
+      String number;
+      try {
+        number = points.before("commit", table);
+      } catch (Failed failed) {
+        throw failed.getMessage().startsWith("refused")
+            ? new CommitFailedException("%s", failed.getMessage())
+            : new UncheckedSQLException(failed.ofCatalog(), "Unknown failure");
+      }
       real.commit(base, metadata);
-      points.pass("done", "commit", table);
+      points.pass("after", number, table);
     }
 
     @Override
@@ -192,14 +229,18 @@ public class MortalCatalog extends SparkCatalog {
 
     @Override
     public void deleteFile(String path) {
-      new Points(socket)
-          .effect(
-              "delete",
-              path,
-              () -> {
-                super.deleteFile(path);
-                return null;
-              });
+      try {
+        new Points(socket)
+            .effect(
+                "delete",
+                path,
+                () -> {
+                  super.deleteFile(path);
+                  return null;
+                });
+      } catch (Failed failed) {
+        throw new RuntimeIOException(failed.ofFile(), "Failed to delete file: %s", path);
+      }
     }
 
     @Override
@@ -219,14 +260,21 @@ public class MortalCatalog extends SparkCatalog {
 
     @Override
     public PositionOutputStream create() {
-      String number = points.before("write", real.location());
-      return new Stream(real.create(), points, number, real.location());
+      return new Stream(points, begin(), real.location(), real.create());
     }
 
     @Override
     public PositionOutputStream createOrOverwrite() {
-      String number = points.before("write", real.location());
-      return new Stream(real.createOrOverwrite(), points, number, real.location());
+      return new Stream(points, begin(), real.location(), real.createOrOverwrite());
+    }
+
+    private String begin() {
+      try {
+        return points.before("write", real.location());
+      } catch (Failed failed) {
+        IOException error = new FileNotFoundException(real.location() + " (" + failed.getMessage() + ")");
+        throw new RuntimeIOException(error, "Failed to create file: %s", real.location());
+      }
     }
 
     @Override
@@ -247,7 +295,7 @@ public class MortalCatalog extends SparkCatalog {
     private final String path;
     private boolean closed;
 
-    Stream(PositionOutputStream real, Points points, String number, String path) {
+    Stream(Points points, String number, String path, PositionOutputStream real) {
       this.real = real;
       this.points = points;
       this.number = number;
@@ -289,7 +337,12 @@ public class MortalCatalog extends SparkCatalog {
       if (points.pass("within", number, path).equals("tear")) {
         tear();
       }
-      points.pass("after", number, path);
+      try {
+        points.pass("after", number, path);
+      } catch (Failed failed) {
+        // Hadoop's local file system takes a failing write for an error of the machine.
+        throw new IOError(failed.ofFile());
+      }
     }
 
     /** Leaves half of the file, as a process that is killed while it writes. */

@@ -1,20 +1,41 @@
 """The lake's files as pyiceberg writes them, each write and deletion a crash point."""
 
+import errno
 import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile
 from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from cdc_platform.lake.catalog.files import LakeFiles
 from cdc_platform.lake.catalog.lake_settings import BUSY_TIMEOUT_S, LakeSettings
-from cdc_platform_tests.support.crash_points.points import POINTS, EffectKind
+from cdc_platform_tests.support.crash_points.points import POINTS, EffectKind, Failed, Failure
 
 NUMBER: Final = "crash point"
 CATALOG_ROW: Final = "the catalog, by pyiceberg"
+NUMBERS: Final = {Failure.FULL: errno.ENOSPC, Failure.READ_ONLY: errno.EROFS, Failure.BROKEN: errno.EIO}
+SQLITE_TEXTS: Final = {
+    Failure.FULL: "database or disk is full",
+    Failure.READ_ONLY: "attempt to write a readonly database",
+    Failure.BROKEN: "disk I/O error",
+}
+
+
+@contextmanager
+def _as_file_error() -> Iterator[None]:
+    """Let a file fail as the file system does it."""
+    try:
+        yield
+    except Failed as error:
+        raise OSError(NUMBERS[error.failure], error.failure.value, error.target) from None
 
 
 class MortalFiles(LakeFiles):
@@ -29,12 +50,14 @@ class MortalFiles(LakeFiles):
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Delete a file."""
         path = location if isinstance(location, str) else location.location
-        POINTS.have(EffectKind.DELETE, path, lambda: super(MortalFiles, self).delete(location))
+        with _as_file_error():
+            POINTS.have(EffectKind.DELETE, path, lambda: super(MortalFiles, self).delete(location))
 
 
 class _MortalFile(PyArrowFile):
     def create(self, overwrite: bool = False) -> Any:
-        number = POINTS.before(EffectKind.WRITE, self.location)
+        with _as_file_error():
+            number = POINTS.before(EffectKind.WRITE, self.location)
         return _MortalStream(super().create(overwrite), number, Path(self._path))
 
 
@@ -60,11 +83,18 @@ class _MortalStream:
         self._stream.close()
         if POINTS.is_torn(self._number):
             os.truncate(self._path, self._path.stat().st_size // 2)
-        POINTS.after(self._number)
+        with _as_file_error():
+            POINTS.after(self._number)
 
 
 def _before_commit(session: Session) -> None:
-    session.info[NUMBER] = POINTS.before(EffectKind.COMMIT, CATALOG_ROW)
+    try:
+        session.info[NUMBER] = POINTS.before(EffectKind.COMMIT, CATALOG_ROW)
+    except Failed as error:
+        if error.failure is Failure.REFUSED:
+            raise CommitFailedException(error.failure.value) from None
+        text = SQLITE_TEXTS[error.failure]
+        raise OperationalError("COMMIT", {}, sqlite3.OperationalError(text)) from None
 
 
 def _after_commit(session: Session) -> None:

@@ -37,9 +37,40 @@ class Moment(Enum):
     """The effect has happened, and nobody knows of it."""
 
 
+class Failure(Enum):
+    """An error by which an effect fails while its process lives on; the text is what the system says."""
+
+    FULL = "No space left on device"
+    """From an effect on, every file that is written remains half, and the catalog takes no commit."""
+    READ_ONLY = "Read-only file system"
+    """From an effect on, nothing can be written or deleted."""
+    BROKEN = "Input/output error"
+    """One effect fails."""
+    REFUSED = "refused as outdated"
+    """One commit is refused, although nobody else has made one."""
+
+    def goes_on(self, kind: EffectKind) -> bool:
+        """Return whether all effects of a kind fail after the first one."""
+        return self in {Failure.FULL, Failure.READ_ONLY} and self.meets(kind)
+
+    def meets(self, kind: EffectKind) -> bool:
+        """Return whether effects of a kind can fail by it."""
+        if self is Failure.REFUSED:
+            return kind is EffectKind.COMMIT
+        return self is not Failure.FULL or kind is not EffectKind.DELETE
+
+
+class Failed(Exception):
+    """An effect fails; whose it is raises what its library would raise."""
+
+    def __init__(self, failure: Failure, target: str) -> None:
+        self.failure, self.target = failure, target
+        super().__init__(f"{failure.value}: {target}")
+
+
 @dataclass(frozen=True)
 class Death:
-    """One death: the number of an effect, counted from 1, and the moment at it."""
+    """One death, or one failure: the number of an effect, counted from 1, and the moment at it."""
 
     number: int
     moment: Moment
@@ -72,6 +103,9 @@ class CrashPoints:
 
     effects: list[Effect] = field(default_factory=list)
     death: Death | None = None
+    failure: Failure | None = None
+    """How the effect fails at which the run would die otherwise."""
+    has_failed: bool = False
     is_dead: bool = False
     witness: Witness | None = None
     """Is called at each moment at which the run could die; no other effect happens meanwhile."""
@@ -82,21 +116,24 @@ class CrashPoints:
 
         Raises:
             Died: the run ends before it.
+            Failed: it fails.
         """
         with self._lock:
             self._refuse()
             moments = tuple(Moment) if kind is EffectKind.WRITE else (Moment.BEFORE, Moment.AFTER)
             number = self._add(kind, target, moments)
+            if self.has_failed and self.failure is not None and self.failure.goes_on(kind):
+                raise Failed(self.failure, target)
             self._die_at(Death(number, Moment.BEFORE))
             return number
 
     def is_torn(self, number: int) -> bool:
-        """Return whether the run ends in the middle of an effect; the caller leaves half of it."""
+        """Return whether the run ends, or fails, in the middle of an effect; the caller leaves half of it."""
         with self._lock:
             self._witness(Death(number, Moment.WITHIN))
             if self.death != Death(number, Moment.WITHIN) or self.is_dead:
                 return False
-            self.is_dead = True
+            self._end(number)
             return True
 
     def after(self, number: int) -> None:
@@ -104,20 +141,12 @@ class CrashPoints:
 
         Raises:
             Died: the run ends after it, or has ended.
+            Failed: half of it has happened.
         """
         with self._lock:
             self._refuse()
-            self._die_at(Death(number, Moment.AFTER))
-
-    def done(self, kind: EffectKind, target: str) -> None:
-        """Number an effect that has happened already; the end of the effect before it is its beginning.
-
-        Raises:
-            Died: the run ends after it, or has ended.
-        """
-        with self._lock:
-            self._refuse()
-            number = self._add(kind, target, (Moment.AFTER,))
+            if self.failure is not None and self.death == Death(number, Moment.WITHIN):
+                raise self._end(number)
             self._die_at(Death(number, Moment.AFTER))
 
     def have(self, kind: EffectKind, target: str, act: Callable[[], ResultT]) -> ResultT:
@@ -128,13 +157,17 @@ class CrashPoints:
         return result
 
     @contextmanager
-    def counted(self, death: Death | None = None, witness: Witness | None = None) -> Iterator[None]:
-        """Number the effects of the context from one; the run that has them dies where it is told to."""
+    def counted(
+        self, death: Death | None = None, witness: Witness | None = None, failure: Failure | None = None
+    ) -> Iterator[None]:
+        """Number the effects of the context from one; the run dies, or fails, where it is told to."""
         self.effects, self.death, self.is_dead, self.witness = [], death, False, witness
+        self.failure, self.has_failed = failure, False
         try:
             yield
         finally:
             self.death, self.is_dead, self.witness = None, False, None
+            self.failure, self.has_failed = None, False
 
     def _add(self, kind: EffectKind, target: str, moments: tuple[Moment, ...]) -> int:
         number = len(self.effects) + 1
@@ -151,9 +184,18 @@ class CrashPoints:
 
     def _die_at(self, death: Death) -> None:
         self._witness(death)
-        if self.death == death:
+        # The threads of this run may have had their effects in another order than those of the one before.
+        kind = self.effects[death.number - 1].kind
+        if self.death == death and (self.failure is None or self.failure.meets(kind)):
+            raise self._end(death.number)
+
+    def _end(self, number: int) -> BaseException:
+        """Note that the run dies or fails at an effect, and return what it raises."""
+        if self.failure is None:
             self.is_dead = True
-            raise Died
+            return Died()
+        self.has_failed = True
+        return Failed(self.failure, self.effects[number - 1].target)
 
 
 POINTS: Final = CrashPoints()

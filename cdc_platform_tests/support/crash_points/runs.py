@@ -111,7 +111,7 @@ class Trial:
     def survive(self, leftover: Leftover, *, has_checks: bool = True) -> Recovery:
         """Recover from a death, and return what came of it."""
         self.lake.restore(leftover.state)
-        return self._recovery(has_checks=has_checks)
+        return self.recovery(has_checks=has_checks)
 
     def survive_two(self, first: Death, second: float, *, has_checks: bool = True) -> Recovery:
         """Die in the run, die again in the recovery, recover, and return what came of it.
@@ -135,7 +135,7 @@ class Trial:
             raise PointNotReached(f"the recovery from {first} has no effect")
         effect = effects[int(second * len(effects))]
         self.die(self.recover, Death(effect.number, effect.moments[-1]))
-        return self._recovery(has_checks=has_checks)
+        return self.recovery(has_checks=has_checks)
 
     def delete_orphans(self) -> tuple[int, list[str]]:
         """Put every file that any death left into a lake that has recovered, and maintain it days later.
@@ -153,10 +153,14 @@ class Trial:
             faults = [*self.faults(pipeline), *self.failed_checks(pipeline)]
             return len(orphans), [*(f"maintenance left {file}" for file in sorted(left)), *faults]
 
-    def _recovery(self, *, has_checks: bool) -> Recovery:
+    def recovery(self, *, has_checks: bool) -> Recovery:
+        """Recover from what the lake is now, and return what came of it."""
         begun = time.monotonic()
         self._run(self.recover)
-        seconds = time.monotonic() - begun
+        return self.judge(time.monotonic() - begun, has_checks=has_checks)
+
+    def judge(self, seconds: float, *, has_checks: bool) -> Recovery:
+        """Return what came of a lake that has recovered within some seconds."""
         with opened_anew(self.settings) as pipeline:
             faults = [*self.faults(pipeline), *(self.failed_checks(pipeline) if has_checks else ())]
             return Recovery(seconds, len(unreferenced_files(pipeline.lake)), tuple(faults))
@@ -178,7 +182,7 @@ class Trial:
                     raise
             if not POINTS.is_dead:
                 raise PointNotReached(f"{death} of {len(POINTS.effects)} effects")
-            self._wait_for_spark()
+            self.wait_for_spark()
 
     def recover(self, pipeline: Pipeline, spark: SparkSession) -> None:
         """Do what the next process does: it finishes what was begun, and reads until nothing is new."""
@@ -213,8 +217,8 @@ class Trial:
         with opened_anew(self.settings) as pipeline:
             act(pipeline, self.spark)
 
-    def _wait_for_spark(self) -> None:
-        """Let Spark's jobs of the dead run end, while every effect of theirs is still refused."""
+    def wait_for_spark(self) -> None:
+        """Let Spark's jobs of a run that is over end, while their effects are still refused, or fail."""
         tracker = self.spark.sparkContext.statusTracker()
         with suppress(Py4JError):
             while tracker.getActiveJobsIds():

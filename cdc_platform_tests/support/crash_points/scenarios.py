@@ -26,10 +26,12 @@ from cdc_platform_tests.support.crash_points.spark_catalog import mortal_session
 from cdc_platform_tests.support.crash_points.workloads import (
     changing_bank,
     copied_bank,
+    misread_bank,
     moving_bank,
     refused_files,
     refused_transactions,
     widening_files,
+    widening_transactions,
 )
 from cdc_platform_tests.support.workload import WORKLOADS, Place, Workload
 
@@ -132,7 +134,11 @@ def _of_source(name: str) -> dict[str, Scenario]:
     named, table = SOURCES[name]
     of = partial(Scenario, workload(named))
     options = {"history": TableOptions(history=True), "soft delete": TableOptions(soft_delete=True)}
-    with_options = {kind: of(changes={"table_options": {table: option}}) for kind, option in options.items()}
+    with_options = {
+        f"{kind}{end}": of(changes={"table_options": {table: option}, **tasks})
+        for kind, option in options.items()
+        for end, tasks in (("", {}), (", by Spark", BY_SPARK))
+    }
     cheap = {"maintenance": IMPATIENT}
     return {
         "first cycle": of(cycles=0),
@@ -140,6 +146,7 @@ def _of_source(name: str) -> dict[str, Scenario]:
         "ordinary, by Spark": of(changes=BY_SPARK),
         **with_options,
         "rebuild": of(act=rebuild(table), reads=False),
+        "rebuild, asked for again": of(act=rebuild(table), reads=False, repeats=True),
         "maintenance": of(act=maintain, changes=cheap, cycles=12, reads=False),
         "pin and expire": of(act=pin_and_expire, changes=cheap, cycles=12),
     }
@@ -154,8 +161,10 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "spanner: schema change": Scenario(changing_bank, cycles=1),
     "spanner: moving keys": Scenario(moving_bank),
     "spanner: moving keys, by Spark": Scenario(moving_bank, changes=BY_SPARK),
+    "spanner: replay": Scenario(misread_bank, replay, repeats=True),
     "datastream: schema change": Scenario(widening_files),
     "datastream: replay": Scenario(refused_files, replay, repeats=True),
+    "debezium: schema change": Scenario(widening_transactions),
     "debezium: replay": Scenario(refused_transactions, replay, repeats=True),
 }
 """By source and kind."""

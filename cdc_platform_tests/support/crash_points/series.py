@@ -23,12 +23,19 @@ class Extent:
         checked_every: all checks run after the first of so many deaths; tables and log are compared after
             each.
         is_maintained: whether maintenance deletes at the end what the deaths have left.
+        until_s: when no further process dies, by `time.monotonic`; the moments then come in random order.
     """
 
     singly: int | None = None
     in_pairs: int = 0
     checked_every: int = 5
     is_maintained: bool = True
+    until_s: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return self.until_s is not None and time.monotonic() > self.until_s
 
 
 @dataclass
@@ -69,24 +76,36 @@ def run_series(trial: Trial, extent: Extent, chance: random.Random) -> Series:
     begun = time.monotonic()
     leftovers = trial.list_leftovers()
     series = Series(moments=len(leftovers))
-    for number, leftover in enumerate(_spread(leftovers, extent.singly)):
+    for first in _firsts(leftovers, extent.in_pairs, chance):
+        if not extent.is_over:
+            _die_twice(series, trial, first, chance)
+    for number, leftover in enumerate(choose(leftovers, extent, chance)):
+        if number and extent.is_over:
+            break
         where = f"{leftover.death.moment.value} {describe(leftover.effect, trial.lake.folder)}"
         is_checked = number % extent.checked_every == 0
         recovery = _recovered(trial, leftover, has_checks=is_checked)
         series.add(where, recovery, 1, is_checked=is_checked)
-    for first in _firsts(leftovers, extent.in_pairs, chance):
-        try:
-            recovery = trial.survive_two(first, chance.random())
-        except PointNotReached:
-            # The threads of this run had fewer effects than those of the one that was kept.
-            continue
-        series.pairs += 1
-        series.add(f"{first}, then in the recovery", recovery, 2, is_checked=True)
+    return end_series(series, trial, extent, begun)
+
+
+def end_series(series: Series, trial: Trial, extent: Extent, begun: float) -> Series:
+    """Maintain the lake if the extent says so, and return the series with its seconds since the beginning."""
     if extent.is_maintained:
         series.deleted_orphans, left = trial.delete_orphans()
         series.faults += left
     series.seconds = time.monotonic() - begun
     return series
+
+
+def _die_twice(series: Series, trial: Trial, first: Death, chance: random.Random) -> None:
+    try:
+        recovery = trial.survive_two(first, chance.random())
+    except PointNotReached:
+        # The threads of this run had fewer effects than those of the one that was kept.
+        return
+    series.pairs += 1
+    series.add(f"{first}, then in the recovery", recovery, 2, is_checked=True)
 
 
 def _recovered(trial: Trial, leftover: Leftover, *, has_checks: bool) -> Recovery:
@@ -101,6 +120,14 @@ def _firsts(leftovers: Sequence[Leftover], count: int, chance: random.Random) ->
     """Yield moments at which a run dies whose recovery dies, too; none leaves half of a file."""
     whole = [leftover.death for leftover in leftovers if leftover.death.moment is not Moment.WITHIN]
     yield from (chance.choice(whole) for _ in range(count if whole else 0))
+
+
+def choose(items: Sequence[ItemT], extent: Extent, chance: random.Random) -> list[ItemT]:
+    """Return as many items as the extent allows, evenly spread; in random order if time may end them."""
+    chosen = _spread(items, extent.singly)
+    if extent.until_s is not None:
+        chance.shuffle(chosen)
+    return chosen
 
 
 def _spread(items: Sequence[ItemT], most: int | None) -> list[ItemT]:

@@ -4,14 +4,19 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, Final
+from unittest.mock import patch
 
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.simulator.wire.simulator_settings import PartitionMode
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput, NullPolicy
-from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
+from cdc_platform.sources.spanner.stream import decode
+from cdc_platform.sources.spanner.stream.decode import data_row
+from cdc_platform.sources.spanner.stream.record_rows import RecordRow
+from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, settings_with
 from cdc_platform_tests.support.datastream.files import MadeEvent
 from cdc_platform_tests.support.datastream.workload import KeyedFiles
 from cdc_platform_tests.support.debezium.connector import Connector
@@ -146,6 +151,91 @@ class RefusedTransactions:
         self._rows[key] = 1
 
 
+@dataclass
+class WideningTransactions:
+    """Transactions of Debezium whose rows have one more column from the third time on.
+
+    Args:
+        place: where the workload runs.
+    """
+
+    place: Place
+    _sent: Connector = field(default_factory=Connector)
+    _rows: dict[int, tuple[int, str | None]] = field(default_factory=dict)
+    _times: int = 0
+
+    @property
+    def settings(self) -> PipelineSettings:
+        """The settings of the pipeline, which know the column once it is there."""
+        columns = {TABLE: COLUMNS[TABLE] | ({"note": "text"} if self._times > 2 else {})}
+        folder = FilesInput(str(self.place.folder))
+        return self.place.settings(
+            settings_with(input=folder, columns=columns, has_transaction_topic=True), TABLE
+        )
+
+    def send(self) -> None:
+        """Write a transaction that inserts rows, and changes and deletes older ones."""
+        self._times += 1
+        begun = len(self._rows) + 10 * self._times
+        self._sent.begin()
+        for key in (*self._rows, *range(begun, begun + 4)):
+            self._change(key)
+        self._sent.end()
+        append(self.place.folder / "events.jsonl", [f"{line}\n" for line in self._sent.lines])
+        self._sent.lines.clear()
+
+    def finish(self) -> None:
+        """Do nothing: every transaction has been written whole."""
+
+    def differences(self, pipeline: Pipeline) -> list[str]:
+        """Compare the table with what was sent."""
+        expected = Counter((key, *row) for key, row in self._rows.items())
+        return describe_difference(TABLE, expected, stored_rows(pipeline, TABLE, ("id", "n", "note")))
+
+    def _change(self, key: int) -> None:
+        note = f"note {self._times}" if self._times > 2 else None
+        row: dict[str, Any] = {"n": self._times} | ({"note": note} if note is not None else {})
+        if key not in self._rows:
+            self._sent.insert(key, **row)
+        elif key % 4 == 0:
+            self._sent.delete(key)
+            del self._rows[key]
+            return
+        else:
+            self._sent.update(key, **row)
+        self._rows[key] = (self._times, note)
+
+
+@dataclass
+class MisreadBank:
+    """A bank of which a version of the platform cannot decode some records, until a newer one comes.
+
+    Args:
+        bank: the bank.
+        older: stands in for the decoder of the older version.
+    """
+
+    bank: BankWorkload
+    older: Any
+
+    @property
+    def settings(self) -> PipelineSettings:
+        """The settings of the pipeline."""
+        return self.bank.settings
+
+    def send(self) -> None:
+        """Let a second pass."""
+        self.bank.send()
+
+    def finish(self) -> None:
+        """Go on with the decoder of this version."""
+        self.older.stop()
+
+    def differences(self, pipeline: Pipeline) -> list[str]:
+        """Compare the tables with the history."""
+        return self.bank.differences(pipeline)
+
+
 def copied_bank(place: Place) -> AbstractContextManager[BankWorkload]:
     """Return a bank that has rows when the pipeline begins."""
     return open_spanner(place, has_copies=True, preloaded_transfers=60)
@@ -164,6 +254,32 @@ def moving_bank(place: Place) -> AbstractContextManager[BankWorkload]:
         partition_mode=PartitionMode.MUTABLE_KEY_RANGE,
         placements=("asia",),
     )
+
+
+@contextmanager
+def misread_bank(place: Place) -> Iterator[Workload]:
+    """Provide a bank whose every fourth record is malformed for the decoder that reads it first."""
+    numbers = count()
+
+    def older_data_row(record: bytes) -> RecordRow:
+        if next(numbers) % 4 == 0:
+            raise KeyError("mods")
+        return data_row(record)
+
+    with open_spanner(place) as bank:
+        bank.proves_log = False
+        older = patch.object(decode, "data_row", older_data_row)
+        older.start()
+        try:
+            yield MisreadBank(bank, older)
+        finally:
+            patch.stopall()
+
+
+@contextmanager
+def widening_transactions(place: Place) -> Iterator[Workload]:
+    """Provide transactions that get a column."""
+    yield WideningTransactions(place)
 
 
 @contextmanager

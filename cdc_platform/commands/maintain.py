@@ -1,0 +1,70 @@
+"""`cdc-platform maintain`: compaction, expiry and the removal of what killed runs left, all at once."""
+
+import sys
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cdc_platform.commands.common import (
+    DEFS,
+    EVERY_NAME,
+    CommandOnDefs,
+    examples,
+    open_existing_of,
+    print_name,
+    share_spark,
+    start_spark,
+)
+from cdc_platform.printing.lines import print_text
+from cdc_platform.printing.progress_display import show_progress
+from cdc_platform.stopping import stop_signals
+
+if TYPE_CHECKING:
+    from cdc_platform.pipeline.publishing.maintain import MaintenanceOutcome
+
+
+@click.command(
+    cls=CommandOnDefs,
+    epilog=examples("maintain examples/my_bank/defs.yaml", "maintain examples --name shop"),
+)
+@DEFS
+@EVERY_NAME
+def maintain(defs: Path, name: str | None) -> None:
+    """Maintain all tables of each pipeline in DEFS now, whether that is due or not.
+
+    Rewrites small files and files with deleted rows, expires old snapshots, and deletes files that no
+    metadata names, which killed runs have left. It changes no content, and every cut stays readable for as
+    long as the settings promise.
+
+    `sync` maintains what is due after its cycles, but looks for no files of killed runs. It may run at the
+    same time: if both commit to one table, the second one fails with CommitConflict and can be repeated.
+    """
+    from cdc_platform.components.loading import load_each
+    from cdc_platform.lake.catalog.access import reaching
+    from cdc_platform.pipeline.publishing.maintain import maintain_lake
+    from cdc_platform.resources import SPARK_IS_QUIET
+    from cdc_platform.spark.session.running_tasks import watch_tasks
+
+    chosen = share_spark(defs, load_each(defs, name))
+    pipelines = open_existing_of(chosen)
+    with stop_signals(SPARK_IS_QUIET.set) as stop:
+        session = start_spark(chosen[0])
+        count_tasks = watch_tasks(session)
+        for pipeline in takewhile(lambda _: stop.is_not_asked(), pipelines):
+            pipeline.progress.count_tasks = count_tasks
+            print_name(pipeline.name, chosen)
+            with reaching(pipeline.settings.lake), show_progress(pipeline.progress):
+                outcome = maintain_lake(pipeline, session, thorough=True)
+            print_text(describe_outcome(outcome))
+    if not stop.is_not_asked():
+        sys.exit(stop.exit_code)
+    sys.exit(0 if len(pipelines) == len(chosen) else 1)
+
+
+def describe_outcome(outcome: "MaintenanceOutcome") -> str:
+    """Return the line of a maintenance."""
+    return (
+        f"files rewritten {outcome.minor_files + outcome.major_files}  files deleted {outcome.expired_files}"
+    )

@@ -1,0 +1,105 @@
+"""Effects that fail while their process lives on: a full disk, a read-only folder, a refused commit."""
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from cdc_platform.errors import CdcError, CommitConflict, DiskFull, LakeAccessDenied, LakeUnreachable
+from cdc_platform.lake.catalog.access import reaching
+from cdc_platform.lake.state.lost_commits import take_back_lost
+from cdc_platform_tests.support.crash_points.points import (
+    POINTS,
+    Death,
+    Effect,
+    EffectKind,
+    Failure,
+    Moment,
+    describe,
+)
+from cdc_platform_tests.support.crash_points.runs import PointNotReached, Recovery, Trial, opened_anew
+from cdc_platform_tests.support.crash_points.series import Extent, Series, choose, end_series
+
+ERRORS: Final[dict[Failure, type[CdcError]]] = {
+    Failure.FULL: DiskFull,
+    Failure.READ_ONLY: LakeAccessDenied,
+    Failure.BROKEN: LakeUnreachable,
+    Failure.REFUSED: CommitConflict,
+}
+"""Errors by which a cycle may end."""
+
+
+def list_effects(trial: Trial) -> tuple[Effect, ...]:
+    """Return the effects of a whole run."""
+    trial.lake.restore(trial.begun)
+    with POINTS.counted(), opened_anew(trial.settings) as pipeline:
+        trial.act(pipeline, trial.spark)
+        return tuple(POINTS.effects)
+
+
+def outlive(trial: Trial, failure: Failure, place: Death, *, has_checks: bool = True) -> Recovery:
+    """Let an effect of a run fail, go on in the same process once all is well, and return what came of it.
+
+    Raises:
+        PointNotReached: the run had fewer effects.
+    """
+    trial.lake.restore(trial.begun)
+    with opened_anew(trial.settings) as pipeline:
+        ended: Exception | None = None
+        with POINTS.counted(place, failure=failure):
+            try:
+                with reaching(trial.settings.lake):
+                    trial.act(pipeline, trial.spark)
+            except Exception as error:  # noqa: BLE001  whatever it is, it is judged below
+                ended = error
+            if not POINTS.has_failed:
+                raise PointNotReached(f"{place} of {len(POINTS.effects)} effects")
+            trial.wait_for_spark()
+        # What is there now must be deleted at the end.
+        trial.lake.keep()
+        begun = time.monotonic()
+        take_back_lost(pipeline.lake)
+        trial.recover(pipeline, trial.spark)
+        recovery = trial.judge(time.monotonic() - begun, has_checks=has_checks)
+    return Recovery(recovery.seconds, recovery.orphans, (*recovery.faults, *_misnamed(failure, ended)))
+
+
+def run_failures(trial: Trial, failure: Failure, extent: Extent, chance: random.Random) -> Series:
+    """Let the effects of a run fail one after the other, and return what came of it."""
+    begun = time.monotonic()
+    effects = list_effects(trial)
+    places = list(_places(effects, failure))
+    series = Series(moments=len(places))
+    for number, place in enumerate(choose(places, extent, chance)):
+        if number and extent.is_over:
+            break
+        is_checked = number % extent.checked_every == 0
+        effect = describe(effects[place.number - 1], trial.lake.folder)
+        where = f"{failure.value} {place.moment.value} {effect}"
+        try:
+            recovery = outlive(trial, failure, place, has_checks=is_checked)
+        except PointNotReached:
+            # The threads of this run had fewer effects than those of the one that was listed.
+            continue
+        except Exception as error:  # noqa: BLE001  whatever it is, the recovery has failed
+            recovery = Recovery(0, 0, (f"{type(error).__name__}: {error}",))
+        series.add(where, recovery, 1, is_checked=is_checked)
+    return end_series(series, trial, extent, begun)
+
+
+def _places(effects: Sequence[Effect], failure: Failure) -> Iterator[Death]:
+    """Yield where a run can fail: of a file, half remains where the system could begin it."""
+    leaves_half = failure in {Failure.FULL, Failure.BROKEN}
+    for effect in effects:
+        if failure.meets(effect.kind):
+            is_torn = leaves_half and effect.kind is EffectKind.WRITE
+            yield Death(effect.number, Moment.WITHIN if is_torn else Moment.BEFORE)
+
+
+def _misnamed(failure: Failure, ended: Exception | None) -> Iterator[str]:
+    """Yield a sentence if a run has ended by an error that does not say what has failed.
+
+    It may also have gone on: a commit is tried more than once, and what is deleted late harms nobody.
+    """
+    if ended is not None and not isinstance(ended, ERRORS[failure]):
+        yield f"the run ended by {type(ended).__name__}, not {ERRORS[failure].__name__}: {str(ended)[:500]}"
