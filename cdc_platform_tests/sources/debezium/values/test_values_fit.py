@@ -42,7 +42,7 @@ VALUES: Final[list[Any]] = [*NUMBERS, Decimal("99.99"), Decimal("1E-7"), *TEXTS,
 
 def encodings() -> Iterator[Encoding]:
     """Yield the encoding of each type and of arrays of it, and of each type where a block tells another."""
-    declared = {}
+    declared: dict[Encoding, None] = {}
     for modes in MODES:
         types = [PostgresType.parse(name) for name in NAMES]
         types += [PostgresType.parse(f"{name}[]") for name in NAMES if "as text" not in name]
