@@ -27,7 +27,7 @@ from cdc_platform.pipeline.reading.read_reports import (
 )
 from cdc_platform.pipeline.schema.evolve import known_through
 from cdc_platform.pipeline.schema.fitting_shapes import fitting_shapes
-from cdc_platform.pipeline.schema.key_shapes import Shape, shapes_in
+from cdc_platform.pipeline.schema.key_shapes import Shape
 from cdc_platform.pipeline.schema.schema_policies import with_refusals
 from cdc_platform.spark.frames.table_frames import cache_frame
 from cdc_platform.spark.log.event_order import (
@@ -132,7 +132,7 @@ class Events:
 
     def _with_refusals(self, records: DataFrame, window: Window) -> tuple[DataFrame, Sequence[Shape]]:
         """Return records with the faults of what tables do not take, and the shapes whose values fit."""
-        shapes = shapes_in(self.pipeline, window.data_changes)
+        shapes = window.content.shapes
         if not self.pipeline.capabilities.comes_in_order:
             history = known_through(self.pipeline, window.mark.cycle)
             records = with_refusals(self.pipeline, records, window.data_changes, history, shapes)
