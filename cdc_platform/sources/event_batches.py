@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
@@ -27,7 +28,7 @@ _NEW_ROW: Final = ValueCaptureType.NEW_ROW.value
 _NEW_VALUES: Final = ValueCaptureType.NEW_VALUES.value
 
 
-class Released(NamedTuple):
+class Released(msgspec.Struct, frozen=True):
     """An event, and how many events its transaction has; ``fault`` says why it must not enter the log."""
 
     event: SourceEvent | FaultyEvent
@@ -200,7 +201,9 @@ def _of_event(
         metadata,
         position,
     ) = event
-    _, name, records, fault = whole or (None, "", None, None)
+    name, records, fault = (
+        ("", None, None) if whole is None else (whole.transaction_id, whole.records, whole.fault)
+    )
     return ChangeRow(
         window.token,
         window.end_inclusive_micros,

@@ -3,8 +3,12 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from cdc_platform.model.schema.table_schema import ColumnType, TableSchema
+
+MAY_NOT_FIT: Final = "may_not_fit"
+"""Member of a column in `column_types`, true where its values may not fit its declared type."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +60,23 @@ def parse_column_types(text: str | None) -> Mapping[str, ObservedColumn] | None:
 
 
 def declares_types_of(table: TableSchema | None, column_types: str) -> bool:
-    """Return whether records have their table's key and types; a new table has those of its records.
+    """Return whether values of records fit their table by the types that the records declare.
+
+    They have the table's key and types, and no column that is marked: a new table has those of its records.
 
     Args:
         table: the table, None where nothing is known of it.
         column_types: as in `parse_column_types`.
     """
     columns = parse_column_types(column_types)
-    if columns is None or table is None:
-        return columns is not None
-    return key_types(columns).keys() == {column.name for column in table.key_columns} and all(
-        columns[column.name].type == column.type for column in table.columns if column.name in columns
+    if columns is None or any(column.get(MAY_NOT_FIT) for column in json.loads(column_types)):
+        return False
+    if table is None:
+        return True
+    return key_types(columns).keys() == {column.source_name for column in table.key_columns} and all(
+        columns[column.source_name].type == column.type
+        for column in table.columns
+        if column.source_name in columns
     )
 
 

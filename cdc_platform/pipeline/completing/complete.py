@@ -30,6 +30,20 @@ from cdc_platform.spark.log.ordered_rows import lacking_rows
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
 
 
+def asked_changes(pipeline: Pipeline) -> str:
+    """Return the SQL of the ordered changes that are to be completed.
+
+    A row that changes its key takes its values along, so these are always looked for; others only where the
+    log is to be completed, since the merge of partial updates leaves the stored values as they are.
+    """
+    if not pipeline.capabilities.leaves_values_out:
+        return "false"
+    condition = f"NOT {UNSOUND} AND {LACKS_VALUES}"
+    if pipeline.capabilities.completes_log:
+        return condition
+    return f"{condition} AND (previous_keys IS NOT NULL OR change_kind = 'insert')"
+
+
 def complete_changes(
     pipeline: Pipeline,
     spark: SparkSession,
@@ -39,9 +53,6 @@ def complete_changes(
     bounds: Bounds = BOUNDS,
 ) -> DataFrame:
     """Return ordered changes with the values that the source left out, as far as they are known.
-
-    A row that changes its key takes its values along, so these are always looked for; others only where the
-    log is to be completed, since the merge of partial updates leaves the stored values as they are.
 
     Args:
         pipeline: the pipeline.
@@ -54,9 +65,7 @@ def complete_changes(
     Raises:
         CommitConflict: another run worked on the tables at the same time.
     """
-    condition = f"NOT {UNSOUND} AND {LACKS_VALUES}"
-    if not pipeline.capabilities.completes_log:
-        condition += " AND (previous_keys IS NOT NULL OR change_kind = 'insert')"
+    condition = asked_changes(pipeline)
     lacking = measure_lacking(ordered, condition)
     if not lacking.changes:
         return ordered

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
-from cdc_platform.pipeline.completing.complete import complete_changes, complete_few
+from cdc_platform.pipeline.completing.complete import asked_changes, complete_changes, complete_few
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.addresses import call_waiting, tells_addresses, with_keys_by_address
@@ -27,16 +27,16 @@ from cdc_platform.pipeline.reading.read_reports import (
 )
 from cdc_platform.pipeline.schema.evolve import known_through
 from cdc_platform.pipeline.schema.fitting_shapes import fitting_shapes
-from cdc_platform.pipeline.schema.key_shapes import Shape, shapes_in
+from cdc_platform.pipeline.schema.key_shapes import Shape
 from cdc_platform.pipeline.schema.schema_policies import with_refusals
 from cdc_platform.spark.frames.table_frames import cache_frame
 from cdc_platform.spark.log.event_order import (
-    measure_events,
+    count_events,
     order_events,
     with_whole_key_changes,
     with_whole_transactions,
 )
-from cdc_platform.spark.log.keyless import IS_UNNUMBERED, number_copies, unnumbered_rows
+from cdc_platform.spark.log.keyless import number_copies, unnumbered_rows
 from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, UNSOUND, LogStats
 from cdc_platform.spark.log.ordered_rows import measure_event_rows, number_few, unnumbered_few
 from cdc_platform.spark.log.repeats import without_repeated
@@ -71,9 +71,7 @@ class Events:
         if has_addresses:
             records = with_shifted_keys(self.pipeline, records, condition)
             records = with_keys_by_address(self.pipeline, records, raw, condition)
-        fitting: Sequence[Shape] = ()
-        if not capabilities.comes_in_order:
-            records, fitting = self._with_refusals(records, window)
+        records, fitting = self._with_refusals(records, window)
         first, tables = window.mark.next_ordinal, window.tables_among(self.pipeline.known_tables)
         yield order_events(records, first, expected, tables, capabilities, fitting)
         if has_addresses:
@@ -81,13 +79,17 @@ class Events:
 
     def settle(self, ordered: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return ordered changes, settled by the others of their transactions, of equal rows and keys."""
-        capabilities, ordered = self.pipeline.capabilities, self._whole(ordered)
-        if capabilities.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
-            counts = self._equal_rows(window).count(unnumbered_rows(ordered))
-            ordered = cache_frame(cache, number_copies(ordered, counts))
-        if capabilities.leaves_values_out:
+        counts = count_events(ordered, asked_changes(self.pipeline))
+        if counts.are_final:
+            return ordered, counts.stats
+        if counts.unsound:
+            ordered = self._whole(ordered)
+        if counts.unnumbered:
+            copies = self._equal_rows(window).count(unnumbered_rows(ordered))
+            ordered = cache_frame(cache, number_copies(ordered, copies))
+        if counts.asked:
             ordered = complete_changes(self.pipeline, self.spark, ordered, window.mark.cycle, cache)
-        return ordered, measure_events(ordered)
+        return ordered, count_events(ordered).stats
 
     def settle_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats]:
         """Return the same for a small batch of changes."""
@@ -130,9 +132,10 @@ class Events:
 
     def _with_refusals(self, records: DataFrame, window: Window) -> tuple[DataFrame, Sequence[Shape]]:
         """Return records with the faults of what tables do not take, and the shapes whose values fit."""
-        shapes = shapes_in(self.pipeline, window.data_changes)
-        history = known_through(self.pipeline, window.mark.cycle)
-        records = with_refusals(self.pipeline, records, window.data_changes, history, shapes)
+        shapes = window.content.shapes
+        if not self.pipeline.capabilities.comes_in_order:
+            history = known_through(self.pipeline, window.mark.cycle)
+            records = with_refusals(self.pipeline, records, window.data_changes, history, shapes)
         # What is replayed as it was read may have been read by a former version.
         is_replay = has_texts(self.pipeline, window.reports)
         return records, () if is_replay else fitting_shapes(self.pipeline, shapes)

@@ -16,7 +16,7 @@ from cdc_platform.model.base.timestamps import FIRST_MICROS, from_datetime, to_d
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.stream.records import ModType
 
-_TABLE: Final = "table_name"
+_SHAPE: Final = ("table_name", "column_types")
 _COUNTED: Final = ("kind", "record_timestamp")
 _OF_EVENTS: Final = ("mod_type", "event.source_timestamp")
 _OF_SNAPSHOTS: Final = pa.array([ModType.SNAPSHOT.value, ModType.TRUNCATE.value])
@@ -35,6 +35,7 @@ class WindowContent:
         has_snapshots: whether some are rows of snapshots, or truncates that come with them, which have
             another moment when they are read again.
         tables: the source tables that they change.
+        shapes: these tables, each with what some events say of their columns.
     """
 
     records: int = 0
@@ -42,6 +43,7 @@ class WindowContent:
     lacks_moments: bool = False
     has_snapshots: bool = False
     tables: frozenset[str] = frozenset()
+    shapes: frozenset[tuple[str, str]] = frozenset()
 
     def plus(self, other: "WindowContent") -> "WindowContent":
         """Return the content of both."""
@@ -52,6 +54,7 @@ class WindowContent:
             self.lacks_moments or other.lacks_moments,
             self.has_snapshots or other.has_snapshots,
             self.tables | other.tables,
+            self.shapes | other.shapes,
         )
 
     @property
@@ -73,15 +76,22 @@ def measure_content(raw: Table, records: str) -> WindowContent:
     """Return the content of the raw records that a filter selects."""
     is_of_events = "event" in raw.schema().as_arrow().names
     fields = (*_COUNTED, *(_OF_EVENTS if is_of_events else ()))
+    repeated = _SHAPE if is_of_events else _SHAPE[:1]
     content = WindowContent()
-    for batch in read_repeated(raw, records, (_TABLE,), *fields):
+    for batch in read_repeated(raw, records, repeated, *fields):
         own = content_of(batch) if is_of_events else WindowContent(batch.num_rows, tables=_tables_in(batch))
         content = content.plus(own)
     return content
 
 
 def _tables_in(batch: pa.Table | pa.RecordBatch) -> frozenset[str]:
-    return frozenset(pc.unique(batch.column(_TABLE)).to_pylist()) - {None}
+    return frozenset(pc.unique(batch.column(_SHAPE[0])).to_pylist()) - {None}
+
+
+def _shapes_in(batch: pa.Table | pa.RecordBatch) -> frozenset[tuple[str, str]]:
+    columns = {name: batch.column(name) for name in _SHAPE}
+    rows = pa.table(columns).group_by(list(_SHAPE)).aggregate([]).to_pylist()
+    return frozenset((row["table_name"], row["column_types"]) for row in rows if None not in row.values())
 
 
 def content_of(batch: pa.Table | pa.RecordBatch) -> WindowContent:
@@ -94,6 +104,7 @@ def content_of(batch: pa.Table | pa.RecordBatch) -> WindowContent:
         _any(pc.is_null(moments)),
         _any(pc.is_in(batch.column("mod_type"), _OF_SNAPSHOTS)),
         _tables_in(batch),
+        _shapes_in(batch),
     )
 
 

@@ -7,6 +7,7 @@ while they are still few columns of text, before their values are looked at.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -19,6 +20,7 @@ from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.spark.frames.casts import LONGEST_TEXT
 from cdc_platform.spark.frames.ranges import sort_in_ranges
 from cdc_platform.spark.log.faults import FAULT, FITS, fault_of
+from cdc_platform.spark.log.keyless import IS_UNNUMBERED
 from cdc_platform.spark.log.order import (
     SINGLE_TASK_RECORDS,
     UNSOUND,
@@ -43,6 +45,28 @@ HALF_FAULT: Final = (
 _PLACE: Final = "place"
 _ORDER: Final = ("record_timestamp", "record_order", *IDENTITY)
 """No two events are equal in it: what is computed again, as a worker was lost, gets its old number."""
+
+
+@dataclass(frozen=True)
+class EventCounts:
+    """Counts of a window of ordered changes.
+
+    Args:
+        stats: of what enters the log.
+        unsound: changes that do not.
+        unnumbered: changes of rows without a key that have no number yet.
+        asked: changes that are to be completed.
+    """
+
+    stats: LogStats
+    unsound: int
+    unnumbered: int
+    asked: int
+
+    @property
+    def are_final(self) -> bool:
+        """Whether the changes enter the log as they are."""
+        return not (self.unsound or self.unnumbered or self.asked)
 
 
 def order_events(
@@ -128,8 +152,6 @@ def with_whole_transactions(ordered: DataFrame) -> DataFrame:
         ordered: the result of `order_events`, persisted.
     """
     unsound = ordered.where(UNSOUND)
-    if unsound.isEmpty():
-        return ordered
     broken = unsound.selectExpr("commit_timestamp", "transaction_id", "true as is_broken").distinct()
     joined = ordered.join(broken, ["commit_timestamp", "transaction_id"], "left")
     return joined.withColumn(UNSOUND, F.expr(f"{UNSOUND} or is_broken is not null")).select(*ordered.columns)
@@ -144,8 +166,6 @@ def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
         ordered: the result of `order_events` of Debezium's events, persisted.
     """
     unsound = ordered.where(f"{UNSOUND} and ordering_key <> ''")
-    if unsound.isEmpty():
-        return ordered
     place = F.substring_index("ordering_key", SEPARATOR, PLACE_PARTS)
     broken = unsound.select(
         "commit_timestamp", place.alias(_PLACE), F.lit(True).alias("is_broken")
@@ -157,16 +177,26 @@ def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
     return marked.select(*ordered.columns)
 
 
-def measure_events(ordered: DataFrame) -> LogStats:
+def count_events(ordered: DataFrame, asked: str = "false") -> EventCounts:
     """Count what a window of ordered changes holds; those without a transaction are one each.
 
     Args:
         ordered: the result of `order_events`, best persisted.
+        asked: SQL of the changes that are to be completed.
     """
-    alone = f"not {UNSOUND} and {IS_ALONE}"
-    rows = count_changes(ordered, {"alone": F.count_if(F.expr(alone))})
+    conditions = {
+        "alone": f"not {UNSOUND} and {IS_ALONE}",
+        "unsound": UNSOUND,
+        "unnumbered": IS_UNNUMBERED,
+        "asked": asked,
+    }
+    counts = {name: F.count_if(F.expr(condition)) for name, condition in conditions.items()}
+    rows = count_changes(ordered, counts)
     transactions = sum(row["alone"] for row in rows)
     if transactions < sum(row["changes"] for row in rows):
         shared = ordered.where(f"not {UNSOUND} and not {IS_ALONE}").select("transaction_id")
         transactions += shared.distinct().count()
-    return to_stats(rows, transactions)
+    unsound, unnumbered, to_complete = (
+        sum(row[name] for row in rows) for name in ("unsound", "unnumbered", "asked")
+    )
+    return EventCounts(to_stats(rows, transactions), unsound, unnumbered, to_complete)

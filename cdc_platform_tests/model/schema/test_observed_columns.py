@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from cdc_platform.model.schema.observed_columns import declares_types_of
+from cdc_platform.model.schema.observed_columns import MAY_NOT_FIT, declares_types_of
 from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
 
 INT64 = ColumnType("INT64")
@@ -43,3 +43,10 @@ def test_records_have_the_types_of_their_table_or_not(expected: bool, columns: M
     schema = TableSchema("t", (Column("id", INT64, True, 1), Column("v", ColumnType("STRING"), False, 2)))
     assert expected == declares_types_of(schema, types_of(columns))
     assert ("id" in columns) == declares_types_of(None, types_of(columns))
+
+
+def test_a_column_whose_values_may_not_fit_is_looked_at() -> None:
+    """A source that is not sure of a column's values marks it, and then its events are looked at."""
+    (column,) = json.loads(types_of({"id": "INT64!"}))
+    assert declares_types_of(None, json.dumps([column]))
+    assert not declares_types_of(None, json.dumps([{**column, MAY_NOT_FIT: True}]))

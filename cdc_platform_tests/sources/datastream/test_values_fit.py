@@ -1,24 +1,18 @@
 """Values that readers of Datastream's values accept fit the types that they declare."""
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 import pytest
 
 from cdc_platform.model.base.malformed import MALFORMED
-from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
-from cdc_platform.model.stream.events import SourceEvent
-from cdc_platform.model.stream.files import SourceFile
-from cdc_platform.model.stream.read_windows import ReadWindow
-from cdc_platform.model.stream.records import ModType
+from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.sources.datastream.files.avro_values import avro_reader
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.values.json_text import JsonNumber
 from cdc_platform.sources.datastream.values.types import FieldType, Kind
 from cdc_platform.sources.datastream.values.values import json_reader
-from cdc_platform.sources.event_batches import EventBatches
-from cdc_platform.sources.json_codec import write
-from cdc_platform.spark.log.event_order import order_events
+from cdc_platform_tests.support.odd_values import NUMBERS, OTHERS, TEXTS, unfit_values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,48 +23,10 @@ SCALARS: Final = [
     *(FieldType(Kind.BYTES, encoding=encoding) for encoding in ("hex", "base64")),
 ]
 TYPES: Final = [*SCALARS, *(FieldType(Kind.ARRAY, element=field) for field in SCALARS)]
-NUMBERS: Final = (
-    *("0", "-0", "1", "-1", "1_000", "9007199254740993", "9223372036854775807", "9223372036854775808"),
-    *("-9223372036854775808", "1.5", "99.99", "100.00", "0.001", "1e3", "1e39", "1e400", "-1E-400", "1" * 40),
-    *("340282350000000000000000000000000000000", "1.7976931348623157e308", "NaN", "Infinity", "-Infinity"),
-)
-TEXTS: Final = (
-    *(
-        "",
-        " ",
-        "true",
-        "FALSE",
-        "t",
-        "x",
-        "é",
-        "0x1F",
-        "\\x00ff",
-        "AP8Q",
-        "AP8",
-        "AP8Q\n",
-        "null",
-        "{}",
-        "[1",
-    ),
-    *("2024-02-29", "2023-02-29", "0001-01-01", "9999-12-31", "10000-01-01", "-0044-03-15", "+12024-01-01"),
-    *("infinity", "-infinity", "2024-02-29T01:02:03", "2024-02-29 01:02:03.123456789", "2024-02-29T24:00:00"),
-    *("2024-02-29T01:02:03Z", "2024-02-29T01:02:03+05:30", "0001-01-01T00:00:00+14:00", "20240229T010203Z"),
-    *(
-        "9999-12-31T23:59:59.999999-12:00",
-        "01:02:03",
-        "-838:59:59",
-        "25:00:00",
-        "01:02:03.5+02",
-        "P1M",
-        "PT1S",
-    ),
-)
 VALUES: Final[list[Any]] = [
     *(value for text in NUMBERS for value in (text, JsonNumber(text))),
     *TEXTS,
-    *(0, 1, -1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 10**40, True, False),
-    *([], [None], [[1]], {}, {"a": 1}, {"value": "x"}, {"value": None}, {"date": 1, "time": 2}),
-    *({"nestedArray": [{"nestedArray": None, "elementValue": 1}], "elementValue": None},),
+    *OTHERS,
 ]
 
 
@@ -85,40 +41,15 @@ def accepted(field: FieldType) -> list[Any]:
     return values
 
 
-def table_of(number: int, field: FieldType) -> TableSchema:
-    """Return a table with a column of a type."""
-    columns = (Column("id", ColumnType("INT64"), True, 1), Column("v", field.column_type, False, 2))
-    return TableSchema(f"t{number}", columns)
-
-
-def event_of(table: str, number: int, value: Any) -> SourceEvent:
-    """Return the event of a row with a value."""
-    return SourceEvent(
-        table=table,
-        mod_type=ModType.INSERT,
-        ordering_key=f"{number:06d}",
-        event_id=f"{table}/{number}",
-        transaction_id="",
-        source_micros=None,
-        column_types="[]",
-        keys=write({"id": number}),
-        new_values=write({"v": value}),
-    )
-
-
 @pytest.mark.integration
 def test_what_readers_let_pass_fits_the_declared_type(spark: "SparkSession") -> None:
     """Odd values of every type, looked at as if nothing were known of them, have no fault."""
-    batches, tables = EventBatches(1), [table_of(number, field) for number, field in enumerate(TYPES)]
-    values = [(f"t{number}", value) for number, field in enumerate(TYPES) for value in accepted(field)]
-    for place, (table, value) in enumerate(values):
-        batches.add(event_of(table, place, value), ReadWindow("", 0, 1), SourceFile("f", "", 1, 1))
-    records = spark.createDataFrame(pa.Table.from_batches(batches.take()))
+    by_type = defaultdict[ColumnType, list[Any]](list)
+    for field in TYPES:
+        by_type[field.column_type] += accepted(field)
     capabilities = DatastreamSettings("somewhere").capabilities
-    judged = order_events(records, 0, len(values), tables, capabilities)
-    unfit = judged.where("fault IS NOT NULL").select("table_name", "fault").collect()
-    assert [(TYPES[int(row["table_name"][1:])], row["fault"]) for row in unfit] == []
-    assert len(values) > 1_000
+    assert unfit_values(spark, by_type, capabilities) == []
+    assert sum(map(len, by_type.values())) > 1_000
     assert capabilities.values_fit
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
@@ -51,7 +53,7 @@ def settings_for(tables: dict[str, Truth], **rest: Any) -> DebeziumSettings:
 def read_messages(path: Path, first_position: int = 0) -> list[Message | FaultyEvent]:
     """Return the messages of a file, in its order; empty lines have no position."""
     with path.open("rb") as stream:
-        lines = [line.text for line in read_lines(stream) if line.text.strip()]
+        lines = [line.text.encode() for line in read_lines(stream) if line.text.strip()]
     return [parse_line(line, position) for position, line in enumerate(lines, start=first_position)]
 
 
@@ -60,7 +62,7 @@ def decode(name: str, settings: DebeziumSettings, *, without_headers: bool = Fal
     decoder, decoded = Decoder(settings), list[Decoded]()
     for message in read_messages(GOLDEN / f"{name}.jsonl.gz"):
         assert not isinstance(message, FaultyEvent)
-        decoded += decoder.decode(message._replace(headers=None) if without_headers else message)
+        decoded += decoder.decode(replace(message, headers=None) if without_headers else message)
     return decoded
 
 

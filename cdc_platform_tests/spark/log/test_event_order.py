@@ -18,7 +18,7 @@ from cdc_platform.sources.event_batches import EventBatches, Released
 from cdc_platform.spark.log import event_order
 from cdc_platform.spark.log.event_order import (
     HALF_FAULT,
-    measure_events,
+    count_events,
     order_events,
     with_whole_key_changes,
     with_whole_transactions,
@@ -125,7 +125,7 @@ def test_transactions_are_sound_or_unsound_as_a_whole(spark: "SparkSession", exp
 
     unsound = {row["record_id"] for row in whole.where("unsound").collect()}
     assert {"one/event 1", "one/event 2", "three/event 4", "three/bad"} == unsound
-    stats = measure_events(whole)
+    stats = count_events(whole).stats
     assert (stats.changes, stats.transactions, stats.quarantined) == (4, 3, 4)
     assert stats == measure_event_rows(whole.toArrow())
     ordered.unpersist()

@@ -87,7 +87,7 @@ class SplitStarts:
 
 def _content_of(text: bytes) -> EnvelopeContent | None:
     """Return what a line tells; None if it cannot be read."""
-    message = parse_line(text.decode(errors="surrogateescape"), 0)
+    message = parse_line(text, 0)
     if isinstance(message, FaultyEvent):
         return None
     try:

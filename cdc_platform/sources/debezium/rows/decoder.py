@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.base.names import long_table_reason
 from cdc_platform.model.rows.keyless import is_keyless
@@ -112,9 +114,9 @@ class Decoder:
         """Yield what the lines of a file tell; a line is one message, and empty ones have no position."""
         filled = (line for line in lines if line.strip())
         for position, line in enumerate(filled, start=first_position):
-            yield from self.decode_line(line, position)
+            yield from self.decode_line(line.encode(errors="surrogateescape"), position)
 
-    def decode_line(self, line: str, position: int) -> Sequence[Decoded]:
+    def decode_line(self, line: bytes, position: int) -> Sequence[Decoded]:
         """Return what a line tells: an empty one nothing."""
         return self.decode(parse_line(line, position)) if line.strip() else ()
 
@@ -257,7 +259,7 @@ class Decoder:
         if event.key is not None or not names or event.op is TRUNCATE:
             return event
         row = (event.before if event.op is DELETE else event.after) or {}
-        return event._replace(key={name: row.get(name) for name in names})
+        return replace(event, key={name: row.get(name) for name in names})
 
     def _target(self, name: str) -> str:
         return next((target for pattern, target in self._partitions if pattern.fullmatch(name)), name)

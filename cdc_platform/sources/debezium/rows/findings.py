@@ -1,7 +1,6 @@
 """Findings about an event's values: sent or not, and facts that somebody may want to know."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 import msgspec
@@ -15,14 +14,13 @@ from cdc_platform.sources.debezium.wire.positions import is_snapshot
 from cdc_platform.sources.json_codec import write
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(msgspec.Struct):
     """Findings about an event's values."""
 
-    unavailable: list[str] = field(default_factory=list)
-    literal_markers: list[str] = field(default_factory=list)
-    null_or_default: list[str] = field(default_factory=list)
-    lossy_nulls: list[str] = field(default_factory=list)
+    unavailable: list[str] = msgspec.field(default_factory=list)
+    literal_markers: list[str] = msgspec.field(default_factory=list)
+    null_or_default: list[str] = msgspec.field(default_factory=list)
+    lossy_nulls: list[str] = msgspec.field(default_factory=list)
 
 
 def is_unsent_under_full(column: ColumnPlan, value: Any, before: Mapping[str, Any] | None) -> bool:

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from cdc_platform.model.base.names import case_key, is_reserved_column, unfit_columns_reason
 from cdc_platform.model.rows.keyless import keyless_columns
-from cdc_platform.model.schema.table_schema import ColumnType, spark_type
+from cdc_platform.model.schema.observed_columns import MAY_NOT_FIT
+from cdc_platform.model.schema.table_schema import spark_type
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, NullPolicy
 from cdc_platform.sources.debezium.values.encodings import (
     Encoding,
@@ -22,7 +23,7 @@ from cdc_platform.sources.debezium.values.evidence import evidence_of
 from cdc_platform.sources.debezium.values.placeholder_zeros import is_zero
 from cdc_platform.sources.debezium.values.postgres_types import PostgresType
 from cdc_platform.sources.debezium.values.unavailable import Detector, detector_of, masked_markers, version_of
-from cdc_platform.sources.debezium.values.values import Read, reader_of
+from cdc_platform.sources.debezium.values.values import Read, fits_its_type, reader_of
 from cdc_platform.sources.debezium.wire.envelope import DataEvent, Unreadable
 
 _MAX_PLANS: Final = 10_000
@@ -254,7 +255,7 @@ def column_types(columns: Any, keys: Sequence[str]) -> str:
     ordered = sorted(columns, key=lambda column: places.get(column.name, len(places)))
     return json.dumps(
         [
-            _column_json(column.name, column.encoding.column_type, column.name in places, ordinal)
+            _column_json(column.name, column.encoding, column.name in places, ordinal)
             for ordinal, column in enumerate(ordered, start=1)
         ],
         ensure_ascii=False,
@@ -268,10 +269,11 @@ def _keyless_types(columns: Any) -> str:
     return json.dumps([*first, *moved], ensure_ascii=False)
 
 
-def _column_json(name: str, column_type: ColumnType, is_key: bool, ordinal: int) -> dict[str, Any]:
+def _column_json(name: str, encoding: Encoding, is_key: bool, ordinal: int) -> dict[str, Any]:
     return {
         "name": name,
-        "type": column_type.to_fields(),
+        "type": encoding.column_type.to_fields(),
         "is_primary_key": is_key,
         "ordinal_position": ordinal,
+        **({} if fits_its_type(encoding) else {MAY_NOT_FIT: True}),
     }

@@ -26,11 +26,9 @@ def key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
     Raises:
         Unreadable: a column of the key is missing, null or not sent, or its type cannot hold the value.
     """
-    for name in plan.keys:
+    for name, column in plan.key_columns:
         if key.get(name) is None:
             raise Unreadable(f"The key's column `{name}` is missing or null.")
-    for name in plan.keys:
-        column = plan.columns[name]
         if not column.is_always_sent and column.detector.is_marker(key[name]):
             raise Unreadable(
                 f"The key's column `{name}` was not sent: it has the marker of a large value, so the row is "
@@ -60,4 +58,9 @@ def read_value(column: ColumnPlan, value: Any) -> Any:
     try:
         return None if value is None else column.read(value)
     except ValueRefused as error:
-        raise Unreadable(f"The value of the column `{column.name}` {error}.") from error
+        raise refused(column, error) from error
+
+
+def refused(column: ColumnPlan, error: ValueRefused) -> Unreadable:
+    """Return why an event cannot be used that has such a value."""
+    return Unreadable(f"The value of the column `{column.name}` {error}.")

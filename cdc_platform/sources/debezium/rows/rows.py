@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from cdc_platform.model.rows.keyless import keyless_keys
 from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.records import ModType
@@ -19,10 +21,11 @@ from cdc_platform.sources.debezium.rows.findings import (
 from cdc_platform.sources.debezium.rows.identity import check_key_types
 from cdc_platform.sources.debezium.rows.pairing import Identity, identity_of
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, TablePlan
-from cdc_platform.sources.debezium.rows.row_keys import header_key, key_json, read_value
+from cdc_platform.sources.debezium.rows.row_keys import header_key, key_json, read_value, refused
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, Strategy
 from cdc_platform.sources.debezium.values.unavailable import VALUE
+from cdc_platform.sources.debezium.values.values import ValueRefused
 from cdc_platform.sources.debezium.wire.envelope import (
     CREATE,
     DELETE,
@@ -44,6 +47,8 @@ _MOD_TYPES: Final[Mapping[Op, ModType]] = {
     TRUNCATE: ModType.TRUNCATE,
 }
 _NO_KEY: Final = "{}"
+_OF_FRAME: Final = SourceEvent._fields.index("keys")
+"""So many fields of a change come before those of its row."""
 IsUnsent = Callable[[ColumnPlan, Any], bool]
 """Whether the value of a column was not sent."""
 
@@ -128,13 +133,13 @@ class RowDecoder:
         """Return the change without its row and metadata."""
         source = event.source
         return SourceEvent(
-            table=table,
-            mod_type=_MOD_TYPES[event.op],
-            ordering_key=ordering_key(event, self.state.floor_of(source)),
-            event_id=event_id(event, source.table),
-            transaction_id="" if is_snapshot(source) else event.transaction_id,
-            source_micros=source.micros,
-            column_types=column_types,
+            table,
+            _MOD_TYPES[event.op],
+            ordering_key(event, self.state.floor_of(source)),
+            event_id(event, source.table),
+            "" if is_snapshot(source) else event.transaction_id,
+            source.micros,
+            column_types,
             keys=_NO_KEY,
             new_values=None,
             position=event.message.position,
@@ -162,22 +167,18 @@ class RowDecoder:
 
         new_values = self._new_values(event, plan, previous, findings, is_unsent)
         # By their places, as `_replace` would take several times as long.
-        keyed = SourceEvent(
-            change.table,
-            change.mod_type,
-            change.ordering_key,
-            change.event_id,
-            change.transaction_id,
-            change.source_micros,
-            change.column_types,
-            keys,
-            new_values,
-            old_values,
-            change.is_whole_row,
-            header_key(plan, previous),
-            tuple(findings.unavailable),
-            metadata_of(event, findings),
-            change.position,
+        keyed = SourceEvent._make(
+            (
+                *change[:_OF_FRAME],
+                keys,
+                new_values,
+                old_values,
+                change.is_whole_row,
+                header_key(plan, previous),
+                tuple(findings.unavailable),
+                metadata_of(event, findings),
+                change.position,
+            )
         )
         if event.op is CREATE and previous is None and not self.state.pairer.is_new(event):
             self._take_note(event, plan, keyed, is_full=is_full)
@@ -216,9 +217,9 @@ class RowDecoder:
         is_full: bool,
     ) -> Iterator[SourceEvent]:
         """Yield the halves of a key change that has come as one update."""
-        lost = event._replace(op=DELETE, key=old_key, new_key=event.key)
+        lost = replace(event, op=DELETE, key=old_key, new_key=event.key)
         yield self._with_key(lost, plan, change._replace(mod_type=ModType.DELETE), is_full=is_full)
-        gained = event._replace(op=CREATE, old_key=old_key)
+        gained = replace(event, op=CREATE, old_key=old_key)
         yield self._with_key(gained, plan, _second(change)._replace(mod_type=ModType.INSERT), is_full=is_full)
 
     def _new_values(
@@ -253,7 +254,10 @@ class RowDecoder:
                     findings.literal_markers.append(name)
             if column.has_default and column.may_be_null(value):
                 findings.null_or_default.append(name)
-            values[name] = None if value is None else read_value(column, value)
+            try:
+                values[name] = None if value is None else column.read(value)
+            except ValueRefused as error:
+                raise refused(column, error) from error
         return write(values)
 
     def _without_key(self, event: DataEvent, plan: TablePlan, change: SourceEvent) -> Iterator[SourceEvent]:
@@ -276,7 +280,7 @@ class RowDecoder:
         findings, after, is_update = Findings(), event.after, event.op is UPDATE
         if is_update and after is not None and event.before is not None:
             after = completed(plan, after, event.before)
-        inserted = event._replace(op=CREATE, after=after)
+        inserted = replace(event, op=CREATE, after=after)
         gained = self._new_values(inserted, plan, None, findings, lambda _column, _value: False)
         row_change = _second(change) if is_update else change
         yield row_change._replace(

@@ -210,6 +210,7 @@ class DebeziumSettings:
             leaves_values_out=True,
             has_keyless_tables=True,
             completes_log=self.strategy == Strategy.ENRICH,
+            values_fit=True,
         )
 
     @property

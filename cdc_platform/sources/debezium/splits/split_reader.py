@@ -4,9 +4,11 @@ import pickle
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile
@@ -51,7 +53,7 @@ class SplitContext:
     is_one_stream: bool
 
 
-class _Placed(NamedTuple):
+class _Placed(msgspec.Struct, frozen=True):
     """An event as it becomes a row; ``name`` and ``order`` are as `TRANSACTION` and `ORDER`."""
 
     released: Released
@@ -113,7 +115,7 @@ class SplitReader:
         for item in placed:
             event = item.released.event
             other = others.get(event.event_id) if isinstance(event, SourceEvent) else None
-            yield item if other is None else item._replace(released=item.released._replace(event=other))
+            yield item if other is None else replace(item, released=replace(item.released, event=other))
 
     def _one_by_one(self) -> Iterator[_Placed]:
         """Yield each event by itself: it is unknown which transactions are complete."""

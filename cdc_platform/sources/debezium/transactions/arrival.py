@@ -1,11 +1,11 @@
 """A message that has arrived, as the collector of transactions takes it."""
 
-from typing import NamedTuple
+import msgspec
 
 from cdc_platform.sources.debezium.rows.decoder import Decoded
 
 
-class Arrival(NamedTuple):
+class Arrival(msgspec.Struct, frozen=True):
     """Content of one message, and its place: which file or partition, and how far in it.
 
     ``micros`` is when it was sent, where messages of several partitions come in one stream.

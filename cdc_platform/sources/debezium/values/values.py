@@ -4,7 +4,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from datetime import date, datetime, time
 from decimal import Context, Decimal
 from typing import Any, Final
@@ -12,7 +12,7 @@ from typing import Any, Final
 from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.base.number_texts import decimal_number, hex_bytes, plain_digits, whole_number
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
-from cdc_platform.model.schema.table_schema import DECIMAL
+from cdc_platform.model.schema.table_schema import ARRAY, DECIMAL, spark_type
 from cdc_platform.sources.debezium.values.encodings import Encoding, EncodingKind, scale_fault
 
 Read = Callable[[Any], Any]
@@ -69,6 +69,31 @@ def reader_of(encoding: Encoding) -> Read:
             ) from error
 
     return checked
+
+
+def fits_its_type(encoding: Encoding) -> bool:
+    """Return whether all that `reader_of` lets pass is of the column's type.
+
+    A schema block may tell another encoding than the type that is declared: a boolean for an integer.
+    """
+    column_type, element = encoding.column_type, encoding.element
+    if column_type.code == ARRAY:
+        return encoding.kind is EncodingKind.LIST and element is not None and fits_its_type(element)
+    return spark_type(column_type) == "string" or encoding.kind in _FITTING.get(column_type.code, ())
+
+
+_FITTING: Final[Mapping[str, Container[EncodingKind]]] = {
+    "BOOL": (EncodingKind.BOOL,),
+    "INT64": (EncodingKind.INT,),
+    "FLOAT32": (EncodingKind.FLOAT,),
+    "FLOAT64": (EncodingKind.FLOAT, EncodingKind.INT),
+    DECIMAL: (EncodingKind.UNSCALED, EncodingKind.DECIMAL_TEXT),
+    "BYTES": (EncodingKind.BASE64, EncodingKind.BASE64_URL, EncodingKind.HEX),
+    "DATE": (EncodingKind.DAYS, EncodingKind.ISO_DATE),
+    "DATETIME": (EncodingKind.LOCAL, EncodingKind.ISO_LOCAL),
+    "TIMESTAMP": (EncodingKind.ZONED,),
+}
+"""Kinds whose values are of a type, by its code."""
 
 
 def _reader(encoding: Encoding) -> Read:

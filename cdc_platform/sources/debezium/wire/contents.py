@@ -8,13 +8,12 @@ from cdc_platform.sources.debezium.wire.envelope import (
     EnvelopeContent,
     SourceInfo,
     data_event,
-    key_of,
     read_envelope,
     sequence_of,
     transaction_of,
 )
 from cdc_platform.sources.debezium.wire.flattened import read_flattened
-from cdc_platform.sources.debezium.wire.messages import Message, payload_of
+from cdc_platform.sources.debezium.wire.messages import Message, SchemaBlock, part_of
 from cdc_platform.sources.debezium.wire.typed_envelope import TypedEnvelope
 
 
@@ -24,14 +23,14 @@ def read_content(message: Message) -> EnvelopeContent:
     Raises:
         Unreadable: it tells nothing that this version can use.
     """
-    payload = payload_of(message.value)
+    payload, block = part_of(message.value)
     if isinstance(payload, TypedEnvelope):
-        return _typed(message, payload)
+        return _typed(message, payload, block)
     return read_envelope(message) or read_flattened(message)
 
 
-def _typed(message: Message, envelope: TypedEnvelope) -> DataEvent:
-    fields, block = envelope.source, envelope.transaction
+def _typed(message: Message, envelope: TypedEnvelope, block: SchemaBlock | None) -> DataEvent:
+    fields, transaction = envelope.source, envelope.transaction
     schema, table = fields.schema or "", fields.table or ""
     commit_lsn = fields.commit_lsn
     source = SourceInfo(
@@ -50,6 +49,9 @@ def _typed(message: Message, envelope: TypedEnvelope) -> DataEvent:
         f"{schema}.{table}",
     )
     of_source = "" if source.tx_id is None else str(source.tx_id)
-    place = (of_source, None) if block is None else (of_source or transaction_of(block.id), block.total_order)
-    images = envelope.before, envelope.after
-    return data_event(message, OPS[envelope.op], source, key_of(message.key), images, place)
+    place = (
+        (of_source, None)
+        if transaction is None
+        else (of_source or transaction_of(transaction.id), transaction.total_order)
+    )
+    return data_event(message, OPS[envelope.op], source, block, (envelope.before, envelope.after), place)

@@ -4,15 +4,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.sources.debezium.wire.messages import (
     Fields,
     Message,
+    SchemaBlock,
     load_json,
+    part_of,
     payload_of,
-    schema_of,
 )
 
 
@@ -39,7 +42,7 @@ class Unreadable(ValueError):
     """A message tells nothing that can be used; says why, and what to do."""
 
 
-class SourceInfo(NamedTuple):
+class SourceInfo(msgspec.Struct, frozen=True):
     """Position of an event in the database's log; None where the event states nothing.
 
     ``name`` is the table as the database says it, `SCHEMA.TABLE`.
@@ -62,7 +65,7 @@ class SourceInfo(NamedTuple):
     name: str
 
 
-class DataEvent(NamedTuple):
+class DataEvent(msgspec.Struct, frozen=True):
     """A change of a row, or of a whole table.
 
     ``transaction_id`` is empty where there is none; ``fields`` is the schema block of the row, None where the
@@ -178,7 +181,8 @@ _MOMENTS: Final = frozenset({"ts_ms", "ts_us", "ts_ns"})
 _SIGNAL: Final = frozenset({"id", "type", "data"})
 _STATUSES: Final = ("BEGIN", "END")
 _SCANNED: Final = ("SUCCEEDED", "EMPTY")
-_SEQUENCE: Final = re.compile(r'\[(?:null|"(\d+)"), ?"(\d+)"\]', re.ASCII)
+_SEQUENCE: Final = re.compile(r'\[(?:null|"(\d{1,19})"), ?"(\d{1,19})"\]', re.ASCII)
+"""With so few digits that no number is beyond 64 bits."""
 _BEYOND: Final = 2**64
 _SHOWN: Final = 100
 ADDED_PREFIX: Final = "__"
@@ -231,26 +235,29 @@ def _data(message: Message, payload: dict[str, Any]) -> DataEvent:
         raise Unreadable(f"This version does not know the operation {op!r}.")
     source = _source(payload["source"])
     place = _place(payload, source)
-    key = key_of(message.key)
     images = _row(payload.get("before")), _row(payload.get("after"))
-    return data_event(message, OPS[op], source, key, images, place)
+    return data_event(message, OPS[op], source, part_of(message.value)[1], images, place)
 
 
 def data_event(
     message: Message,
     op: Op,
     source: SourceInfo,
-    key: Mapping[str, Any] | None,
+    block: SchemaBlock | None,
     images: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None],
     place: tuple[str, int | None],
 ) -> DataEvent:
-    """Return the event of a message, of these contents: images before and after, id and order."""
-    block, key_block = schema_of(message.value), schema_of(message.key)
+    """Return the event of a message, of these contents: block, images before and after, id and order.
+
+    Raises:
+        Unreadable: the key, or one that a header names, is not an object.
+    """
+    key, key_block = part_of(message.key)
     return DataEvent(
         message,
         op,
         source,
-        key,
+        _key(key),
         *images,
         None if block is None else block.row_fields,
         None if key_block is None else key_block.fields,
@@ -338,7 +345,7 @@ def sequence_of(value: Any) -> tuple[int | None, int | None] | None:
     plain = _SEQUENCE.fullmatch(value) if isinstance(value, str) else None
     if plain is not None:
         before, change = plain.groups()
-        return None if before is None else whole(int(before)), whole(int(change))
+        return None if before is None else int(before), int(change)
     try:
         first, last = load_json(value) if isinstance(value, str) else value
         return whole(first), whole(last)
@@ -373,7 +380,10 @@ def key_of(part: Any) -> Mapping[str, Any] | None:
     Raises:
         Unreadable: the key is not an object.
     """
-    key = None if part is None else payload_of(part)
+    return _key(payload_of(part))
+
+
+def _key(key: Any) -> Mapping[str, Any] | None:
     if key is not None and not isinstance(key, dict):
         raise Unreadable("The key is no JSON object; use the JSON converter for keys.")
     return key or None

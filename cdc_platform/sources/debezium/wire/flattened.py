@@ -20,7 +20,7 @@ from cdc_platform.sources.debezium.wire.envelope import (
     transaction_of,
     whole,
 )
-from cdc_platform.sources.debezium.wire.messages import Fields, Message, fields_of, payload_of, schema_of
+from cdc_platform.sources.debezium.wire.messages import Fields, Message, fields_of, part_of, payload_of
 
 DELETED: Final = "__deleted"
 ADVICE: Final = (
@@ -64,7 +64,7 @@ def read_flattened(message: Message) -> DataEvent:
     columns = {name: value for name, value in row.items() if name not in _KNOWN}
     source = _source_of(metadata, message)
     is_delete = op is DELETE
-    fields = fields_of(schema_of(message.value))
+    fields = fields_of(part_of(message.value)[1])
     return DataEvent(
         message,
         op,
@@ -73,7 +73,7 @@ def read_flattened(message: Message) -> DataEvent:
         columns if is_delete else None,
         None if is_delete or op is TRUNCATE else columns,
         None if fields is None else Fields(field for field in fields if field.get("field") not in _KNOWN),
-        fields_of(schema_of(message.key)),
+        fields_of(part_of(message.key)[1]),
         str(source.tx_id) if source.tx_id is not None else transaction_of(metadata.get("transaction")),
         whole(metadata.get("total_order")),
         key_header(message, OLD_KEY),

@@ -40,7 +40,7 @@ class RawMessage(NamedTuple):
     position: int = 0
 
 
-class Message(NamedTuple):
+class Message(msgspec.Struct, frozen=True):
     """One message of a topic.
 
     Args:
@@ -65,11 +65,13 @@ class Message(NamedTuple):
     headers: Mapping[str, Any] | None = None
     position: int = 0
     has_key: bool = True
-    sent: str | RawMessage = ""
+    sent: str | bytes | RawMessage = ""
 
     @property
     def text(self) -> str:
         """The message as it came, for quarantine."""
+        if isinstance(self.sent, bytes):
+            return self.sent.decode()
         return self.sent if isinstance(self.sent, str) else _raw_text(self.sent)
 
 
@@ -77,17 +79,17 @@ class _Unreadable(ValueError):
     """Says why a part of a message cannot be read."""
 
 
-def parse_line(line: str, position: int) -> Message | FaultyEvent:
+def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
     """Return the message of a line: an object of topic, key and value, or the value alone."""
-    text = line.strip()
+    has_block = _BLOCK_IN_LINE in line
+    typed = None if has_block else typed_line(line)
+    if typed is not None:
+        return _of_typed(typed, position, line)
+    text = line.decode(errors="surrogateescape").strip()
     try:
         if not is_unicode(text):
             # Octets of a file that are not UTF-8; half of a surrogate pair comes escaped.
-            text_of_bytes(line.encode(errors="surrogateescape"))
-        has_block = _BLOCK_IN_LINE in text
-        typed = None if has_block else typed_line(text)
-        if typed is not None:
-            return _of_typed(typed, position, text)
+            text_of_bytes(line)
         fields = _load_line(text) if has_block else load_json(text)
         if fields is None:
             return Message("", 0, None, None, None, None, None, position, has_key=False, sent=text)
@@ -98,7 +100,7 @@ def parse_line(line: str, position: int) -> Message | FaultyEvent:
         return FaultyEvent(f"The line cannot be read as a message: {error}.", escaped(text), position)
 
 
-def _of_typed(line: TypedLine, position: int, text: str) -> Message:
+def _of_typed(line: TypedLine, position: int, sent: bytes) -> Message:
     return Message(
         line.topic or "",
         line.partition or 0,
@@ -109,7 +111,7 @@ def _of_typed(line: TypedLine, position: int, text: str) -> Message:
         None if line.headers is None else _headers(line.headers),
         position,
         line.key is not msgspec.UNSET,
-        text,
+        sent,
     )
 
 
@@ -202,7 +204,7 @@ def _headers(headers: Any) -> dict[str, Any]:
 load_json: Final = parser_of(Decimal, str)
 """Returns a JSON value whose numbers keep all their digits; raises ValueError where there is no JSON."""
 _RAW_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_BLOCK_IN_LINE: Final = '":{"schema":'
+_BLOCK_IN_LINE: Final = b'":{"schema":'
 _BLOCK_BEGINS: Final = (b'{"schema":', '{"schema":')
 
 
@@ -299,20 +301,22 @@ def _as_text(part: bytes | str | None) -> str | None:
 
 def payload_of(part: Any) -> Any:
     """Return what a key, value or header says, without the schema block around it."""
-    return part["payload"] if _has_block(part) else part
+    return part_of(part)[0]
 
 
-def schema_of(part: Any) -> SchemaBlock | None:
-    """Return the schema block around a key or value; None where there is none."""
-    block = part["schema"] if _has_block(part) else None
-    return SchemaBlock(block) if type(block) is dict else block
+def part_of(part: Any) -> tuple[Any, SchemaBlock | None]:
+    """Return what a key or value says, and the schema block around it; None where there is none.
 
-
-def _has_block(part: Any) -> bool:
-    """Return whether a part has a schema block, even null; a row may have columns of the same names."""
-    if not isinstance(part, dict) or "payload" not in part or part.keys() != _PAIR:
-        return False
-    return part["schema"] is None or isinstance(part["schema"], dict)
+    A block may be null; and a row may have columns of the same names.
+    """
+    if not isinstance(part, dict) or part.keys() != _PAIR:
+        return part, None
+    block = part["schema"]
+    if type(block) is dict:
+        block = SchemaBlock(block)
+    if block is None or isinstance(block, SchemaBlock):
+        return part["payload"], block
+    return part, None
 
 
 _PAIR: Final = frozenset({"schema", "payload"})

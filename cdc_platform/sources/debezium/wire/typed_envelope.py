@@ -75,7 +75,7 @@ def typed_envelope(text: str | bytes) -> TypedEnvelope | None:
         return None
 
 
-def typed_line(text: str) -> TypedLine | None:
+def typed_line(text: bytes) -> TypedLine | None:
     """Return the same of a line."""
     try:
         return _LINE_DECODER.decode(text)
