@@ -123,8 +123,6 @@ def _ignore(_line: str) -> None:
 def _probe(remote: str) -> None:
     """Fail early: the Spark client itself would try for minutes."""
     address = urlsplit(remote)
-    if address.scheme != "sc" or not address.hostname:
-        raise SettingError("spark.remote", f"must look like sc://HOST:{CONNECT_PORT}, but is: {remote}")
     try:
         socket.create_connection((address.hostname, address.port or CONNECT_PORT), PROBE_S).close()
     except OSError as error:
