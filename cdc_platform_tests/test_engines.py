@@ -18,7 +18,7 @@ WITHIN_S: Final = 3600.0
 def test_trino_and_flink_read_every_cut(tmp_path: Path) -> None:
     """Both formats, deletion vectors and a tag: each query answers as `open_tables` does."""
     assert shutil.which("mvn") is not None, "Maven is not installed"
-    command = [sys.executable, "-m", "benchmarks.engines", "--work", tmp_path]
+    command = [sys.executable, "-m", "benchmarks.engines", "--work", str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     asked = [line.split()[:4] for line in run.stdout.splitlines() if "equal answers" in line]
