@@ -56,7 +56,9 @@ def note_silence(report: Report, name: str, lines: Sequence[Line]) -> None:
 
 def first_cut_s(lines: Sequence[Line]) -> float:
     """Return the seconds from the start of Spark to the first cut, as the demo says them."""
-    return float(next(found[1] for line in lines if (found := FIRST_CUT.search(line.text))))
+    said = [found[1] for line in lines if (found := FIRST_CUT.search(line.text))]
+    must_equal(1, len(said), "first cuts before the demo's end: try more --seconds")
+    return float(said[0])
 
 
 def write_defs(folder: Path, names: dict[str, object]) -> Path:
@@ -78,8 +80,8 @@ def main() -> None:
     folder.mkdir(parents=True)
     demo = run(["demo", "--home", folder / "demo", "--seconds", str(options.seconds)])
     (folder / "demo.log").write_text("".join(f"{line.at_s:7.2f} {line.text}\n" for line in demo))
-    report.note("demo: first cut after the start of Spark", first_cut_s(demo), "s")
     note_silence(report, "demo", demo)
+    report.note("demo: first cut after the start of Spark", first_cut_s(demo), "s")
     with Simulator(BANK) as bank:
         names = {key: bank.names()[key] for key in ("project", "instance", "database", "change_stream")}
         defs = write_defs(

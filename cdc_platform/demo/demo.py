@@ -84,14 +84,16 @@ def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bo
     Raises:
         CdcError: something that the demo needs is missing, or a part of it failed.
     """
-    with ExitStack() as stack:
+    with ExitStack() as end, ExitStack() as stack:
         home = stack.enter_context(open_home(options.home))
         children = stack.enter_context(Children(home.folder, home.logs))
         print_line(f"Starting the {options.server} and its bank ...")
         with _shown("start of the bank"):
             bank = open_bank(options.server, stack, home, children, options.rate, options.token_life_s)
+            goes_on = prepare_home(home, bank)
+        # Shown while what the stack has is ended.
+        stack.callback(lambda: end.enter_context(_shown("end of the demo's processes")))
         stack.callback(print_line, "Ending the demo's processes ...")
-        goes_on = prepare_home(home, bank)
         print_line(
             f"The bank is at {bank.host}; the lake {'goes on' if goes_on else 'begins'} in {home.lake}"
         )
