@@ -111,7 +111,8 @@ def _cut_of_run(context: dg.InputContext, run_id: str, key: dg.AssetKey) -> int 
             f"The run has not published its cut yet, so the input `{context.name}` would be older. Let its "
             f"asset wait: add `dg.AssetKey({[*key.path]})` to its `deps`."
         )
-    return int(str(made[0].metadata[_CUT_NUMBER].value)) if made else None
+    # 0 says that there was nothing to publish.
+    return int(str(made[0].metadata[_CUT_NUMBER].value)) or None if made else None
 
 
 def _convert(tables: TablesAtCut, context: dg.InputContext) -> object:

@@ -1,5 +1,6 @@
 """Inputs of assets downstream: a table at a cut, in the form of the input's annotation."""
 
+import time
 from pathlib import Path
 
 import dagster as dg
@@ -12,6 +13,7 @@ import pytest
 from cdc_platform.components.loading import load_settings
 from cdc_platform.downstream.cut_io_manager import CutIOManager
 from cdc_platform.errors import SettingError
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.cuts import Cut, append_cut
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.read import TablesAtCut
@@ -80,13 +82,20 @@ def three_cuts(tmp_path: Path) -> Path:
     """The file of a pipeline with three cuts, of one, two and three rows."""
     path = begin(write_defs(tmp_path))
     lake = open_pipeline(load_settings(path)).lake
-    table = lake.catalog.create_table("bank.accounts", pa.schema([("id", pa.int64())]))
+    lake.catalog.create_table("bank.accounts", pa.schema([("id", pa.int64())]))
     for number in (1, 2, 3):
-        table.append(pa.table({"id": [number]}))
-        snapshot = table.current_snapshot()
-        assert snapshot is not None
-        append_cut(lake, Cut(number, MOMENT, number, {"accounts": snapshot.snapshot_id}, number * 1_000_000))
+        publish_row(lake, number)
     return path
+
+
+def publish_row(lake: Lake, number: int) -> None:
+    """Publish a cut that has one row more than the last one."""
+    table = lake.table("accounts")
+    assert table is not None
+    table.append(pa.table({"id": [number]}))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    append_cut(lake, Cut(number, MOMENT, number, {"accounts": snapshot.snapshot_id}, time.time_ns() // 1000))
 
 
 def run_with_cut(defs: Path, *, waits: bool) -> dg.ExecuteInProcessResult:
@@ -107,6 +116,24 @@ def run_with_cut(defs: Path, *, waits: bool) -> dg.ExecuteInProcessResult:
         selection=[publish, count],
         raise_on_error=False,
     )
+
+
+def test_a_run_reads_the_cut_of_its_beginning(three_cuts: Path) -> None:
+    """What another run publishes before the first input is loaded does not change the cut."""
+    table = dg.AssetKey(["bank", "accounts"])
+
+    @dg.asset
+    def wait() -> None:
+        publish_row(open_pipeline(load_settings(three_cuts)).lake, 4)
+
+    @dg.asset(ins={"accounts": dg.AssetIn(table, input_manager_key="cut")}, deps=[wait])
+    def count(accounts: pa.Table) -> dg.MaterializeResult[None]:
+        return dg.MaterializeResult(metadata={"rows": len(accounts)})
+
+    resources = {"cut": CutIOManager(defs=str(three_cuts))}
+    result = dg.materialize([dg.AssetSpec(table), wait, count], resources=resources, selection=[wait, count])
+    (made,) = result.asset_materializations_for_node("count")
+    assert made.metadata["rows"].value == 3
 
 
 def test_a_run_that_publishes_a_cut_reads_it(three_cuts: Path) -> None:
