@@ -1,7 +1,7 @@
 PYTHON ?= python3
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint types docs licenses audit test test-fast demo bench
+.PHONY: help install lint types docs licenses audit test test-fast engines demo bench
 
 help:  ## Show the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ test:  ## Run all tests (Java 17 or later, and the Spanner emulator).
 
 test-fast:  ## Run the tests that need neither Spark nor the emulator.
 	pytest -m 'not integration'
+
+engines:  ## Read every cut with Trino and Flink, nightly (Maven, 1 GB of jars, TRINO_JAVA_HOME names a JDK 25).
+	pytest -n0 cdc_platform_tests/test_engines.py
 
 demo:  ## Start the demo with its UI.
 	cdc-platform demo

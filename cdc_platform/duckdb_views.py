@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from pyarrow.fs import resolve_s3_region
+
 from cdc_platform.errors import LibraryMissing
 from cdc_platform.model.base.libraries import install_command, optional_library
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     import duckdb
 
 EXTENSIONS: Final = ("avro", "iceberg", "httpfs")
+AWS: Final = "aws"
+"""The extension that finds keys of S3 where AWS's own tools do."""
 EXTRA: Final = "duckdb"
 _LOCAL: Final = "file:"
 _S3: Final = "s3:"
@@ -26,45 +30,69 @@ _SECRET: Final[Mapping[str, str]] = {
     "client.region": "REGION",
     "s3.region": "REGION",
 }
-"""What DuckDB's secrets call the properties of a catalog; of two, the later one counts."""
+"""What DuckDB's secrets call the properties of a table's files; of two, the later one counts."""
 _KEYS: Final = {"s3.access-key-id", "s3.secret-access-key"}
-_PLACES: Final = {"s3.region", "client.region", "s3.endpoint"}
+_OTHER_LOGINS: Final = ("role", "sign", "profile", "anonymous")
+"""Words in the names of properties by which pyiceberg logs in, and DuckDB does not."""
 
 
-def can_scan(metadata_file: str, catalog: Mapping[str, str]) -> bool:
-    """Return whether the extension reads a table where it lies.
+def can_scan(metadata_file: str, properties: Mapping[str, str]) -> bool:
+    """Return whether the extension may read a table where it lies.
 
     Args:
         metadata_file: the table's metadata in the lake.
-        catalog: properties of the lake's catalog, which must have the keys of an S3 server, and its region or
-            address: other ways to log in, and other stores, are the lake's own only.
+        properties: those of the table's files, which may have keys of an S3 server. Other stores, and other
+            ways to log in, are pyiceberg's only.
     """
     if metadata_file.startswith(_S3):
-        return catalog.keys() >= _KEYS and bool(catalog.keys() & _PLACES)
+        named = (name for name in properties if name.startswith(("s3.", "client.")))
+        return not any(word in name for name in named for word in _OTHER_LOGINS)
     return metadata_file.startswith((_LOCAL, "/"))
 
 
-def log_in(connection: "duckdb.DuckDBPyConnection", folder: str, catalog: Mapping[str, str]) -> None:
-    """Let a connection read the files of a table, for as long as it is open.
+def log_in(connection: "duckdb.DuckDBPyConnection", folder: str, properties: Mapping[str, str]) -> bool:
+    """Let a connection read the files of a table, for as long as it is open; return whether it can.
+
+    Without keys among the properties, they come from the environment, the profile or the machine.
 
     Args:
         connection: a connection that has the extensions.
         folder: location of the table; nothing is done unless it is in S3.
-        catalog: properties of the lake's catalog.
+        properties: those of the table's files.
+
+    Raises:
+        LibraryMissing: there are no keys, and what finds them is not installed.
     """
     if not folder.startswith(_S3):
-        return
-    options = {name: catalog[key] for key, name in _SECRET.items() if key in catalog}
-    endpoint = urlsplit(catalog.get("s3.endpoint", ""))
+        return True
+    options = {name: properties[key] for key, name in _SECRET.items() if key in properties}
+    endpoint = urlsplit(properties.get("s3.endpoint", ""))
     if endpoint.netloc:
         options |= {"ENDPOINT": f"{endpoint.netloc}{endpoint.path.rstrip('/')}"}
         options |= {"USE_SSL": str(endpoint.scheme == "https").lower()}
-        is_virtual = catalog.get("s3.force-virtual-addressing", "").lower() == "true"
+        is_virtual = properties.get("s3.force-virtual-addressing", "").lower() == "true"
         options |= {"URL_STYLE": "vhost" if is_virtual else "path"}
+    elif "REGION" not in options:
+        options |= _region(urlsplit(folder).netloc)
+    if not properties.keys() >= _KEYS:
+        _load_extension(connection, AWS)
+        options |= {"PROVIDER": "credential_chain"}
     # With its end, since a scope is a prefix.
     scope = f"{folder.rstrip('/')}/"
     parts = ", ".join(f"{name} {_literal(value)}" for name, value in {**options, "SCOPE": scope}.items())
-    connection.execute(f"CREATE OR REPLACE SECRET {_quoted(scope)} (TYPE s3, {parts})")
+    try:
+        connection.execute(f"CREATE OR REPLACE SECRET {_quoted(scope)} (TYPE s3, {parts})")
+    except optional_library("duckdb", EXTRA).Error:
+        return False
+    return True
+
+
+def _region(bucket: str) -> dict[str, str]:
+    """Return the region of a bucket of AWS, which pyiceberg asks for, too; nothing if AWS does not answer."""
+    try:
+        return {"REGION": resolve_s3_region(bucket)}
+    except OSError:
+        return {}
 
 
 def load_extensions(connection: "duckdb.DuckDBPyConnection") -> None:
@@ -73,16 +101,19 @@ def load_extensions(connection: "duckdb.DuckDBPyConnection") -> None:
     Raises:
         LibraryMissing: it is not installed, or for another version of DuckDB.
     """
-    version = optional_library("duckdb", EXTRA).__version__
     for name in EXTENSIONS:
-        package = Path(optional_library(f"duckdb_extension_{name}", EXTRA).__file__).parent
-        file = package / "extensions" / f"v{version}" / f"{name}.duckdb_extension"
-        if not file.exists():
-            raise LibraryMissing(
-                f"The installed DuckDB extension `{name}` is not for DuckDB {version}: "
-                f"{install_command(EXTRA)}"
-            )
-        connection.load_extension(str(file))
+        _load_extension(connection, name)
+
+
+def _load_extension(connection: "duckdb.DuckDBPyConnection", name: str) -> None:
+    version = optional_library("duckdb", EXTRA).__version__
+    package = Path(optional_library(f"duckdb_extension_{name}", EXTRA).__file__).parent
+    file = package / "extensions" / f"v{version}" / f"{name}.duckdb_extension"
+    if not file.exists():
+        raise LibraryMissing(
+            f"The installed DuckDB extension `{name}` is not for DuckDB {version}: {install_command(EXTRA)}"
+        )
+    connection.load_extension(str(file))
 
 
 def create_view(

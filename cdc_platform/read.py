@@ -14,6 +14,7 @@
 Everything that is read through one cut shows the same transactions, whatever is published meanwhile.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,11 +38,14 @@ from cdc_platform.lake.state.quarantine import describe_next_step
 from cdc_platform.model.base.libraries import optional_library
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
+from cdc_platform.visible import visible_text
 
 if TYPE_CHECKING:
     import duckdb
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
+
+LOGGER = logging.getLogger(__name__)
 
 
 def open_tables(where: str | Path | LakeSettings, pipeline: str | None = None) -> "PublishedTables":
@@ -183,8 +187,9 @@ class TablesAtCut:
         """Return a DuckDB connection in which tables of the cut are views of the same names as at the source.
 
         A query reads the files, columns and rows that it needs, and no more. Of a lake in an object store
-        other than S3, or in one whose keys are not in the catalog's properties, the rows of the tables are
-        read now, into memory; name the tables that are needed if some are large.
+        other than S3, the rows of the tables are read now, into memory, and a warning gives their size;
+        name the tables that are needed if some are large. Keys of S3 come from the catalog, or else from
+        where AWS's tools find them: the environment, a profile, the machine.
 
         Args:
             connection: where the views are made; a new database in memory when None.
@@ -196,14 +201,19 @@ class TablesAtCut:
         """
         database = duckdb_views.connect() if connection is None else connection
         duckdb_views.load_extensions(database)
-        catalog = self.lake.settings.catalog
         for name in self.names if tables is None else tables:
             stored = self._stored(name)
-            if duckdb_views.can_scan(stored.metadata_location, catalog):
-                snapshot_id = self.cut.tables[name]
-                duckdb_views.log_in(database, stored.location(), catalog)
-                duckdb_views.create_view(database, name, stored.metadata_location, snapshot_id)
+            place, login = stored.metadata_location, stored.io.properties
+            if duckdb_views.can_scan(place, login) and duckdb_views.log_in(
+                database, stored.location(), login
+            ):
+                duckdb_views.create_view(database, name, place, self.cut.tables[name])
             else:
+                LOGGER.warning(
+                    "Table `%s` (%.1f MB of files) is read into memory: DuckDB cannot read it in its store.",
+                    visible_text(name),
+                    _file_bytes(stored, self.cut.tables[name]) / 1e6,
+                )
                 database.register(name, self.arrow(name))
         return database
 
@@ -242,6 +252,13 @@ def _scan_as_then(table: Table, snapshot_id: int) -> DataScan:
     scan = table.scan(snapshot_id=snapshot_id)
     then = table.metadata.model_copy(update={"current_schema_id": scan.projection().schema_id})
     return scan.update(table_metadata=then)
+
+
+def _file_bytes(table: Table, snapshot_id: int) -> int:
+    """Return the bytes of a snapshot's files, 0 where its writer has not counted them."""
+    snapshot = table.snapshot_by_id(snapshot_id)
+    summary = snapshot.summary if snapshot is not None else None
+    return int(summary.get("total-files-size") or 0) if summary is not None else 0
 
 
 def _known_columns(schema: Schema, table: str, columns: Sequence[str] | None) -> tuple[str, ...]:

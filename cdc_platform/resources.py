@@ -1,15 +1,12 @@
 """Spark sessions, and what the assets of one pipeline share in a run."""
 
-import logging
 import os
-import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -27,6 +24,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.spark.session.config import launch_secrets, session_secrets, spark_config
 from cdc_platform.spark.session.connect_token import VARIABLE as TOKEN_VARIABLE
+from cdc_platform.spark.session.interrupted_start import interruptible_start
 from cdc_platform.spark.session.jars import check_jars, with_fetched_jars
 from cdc_platform.spark.session.java import check_java
 from cdc_platform.spark.session.properties import started_with
@@ -106,7 +104,7 @@ def _open_session(
     check_jars(settings.spark)
     _refuse_second_lake(settings)
     secrets = launch_secrets(settings.spark, settings.lake)
-    with started_with(secrets), _launcher_output(report or _ignore) as lines, _kept_interrupts():
+    with started_with(secrets), _launcher_output(report or _ignore) as lines, interruptible_start():
         try:
             session: SparkSession = resource.spark_session
         except Exception as error:
@@ -123,8 +121,6 @@ def _ignore(_line: str) -> None:
 def _probe(remote: str) -> None:
     """Fail early: the Spark client itself would try for minutes."""
     address = urlsplit(remote)
-    if address.scheme != "sc" or not address.hostname:
-        raise SettingError("spark.remote", f"must look like sc://HOST:{CONNECT_PORT}, but is: {remote}")
     try:
         socket.create_connection((address.hostname, address.port or CONNECT_PORT), PROBE_S).close()
     except OSError as error:
@@ -189,27 +185,6 @@ def _own_messages(descriptor: int) -> AbstractContextManager[object]:
     if not is_piped:
         return nullcontext()
     return redirect_stderr(os.fdopen(descriptor, "w", buffering=1, errors="replace", closefd=False))
-
-
-@contextmanager
-def _kept_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C as it is: a new session would take it to cancel its jobs, in the middle of a commit.
-
-    Until it is restored, Ctrl-C interrupts a py4j call within another one, and py4j logs the traceback of
-    each; the exception itself is enough.
-    """
-    handler, root = signal.getsignal(signal.SIGINT), logging.getLogger()
-    root.addFilter(_is_not_of_py4j)
-    try:
-        yield
-    finally:
-        root.removeFilter(_is_not_of_py4j)
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, handler)
-
-
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    return Path(record.pathname).parent.name != "py4j"
 
 
 def _start_error(settings: PipelineSettings, error: Exception, lines: list[str]) -> CdcError:

@@ -71,8 +71,7 @@ def test_an_address_with_a_token_is_a_secret() -> None:
 
 def test_a_password_with_a_slash_is_a_wrong_setting() -> None:
     """An address cannot hold it as it is; the error names the setting that can, and does not show it."""
-    lake = LakeSettings("s3://b/l", {"type": "sql", "uri": "postgresql://u:se/cret@h/d"})
     with pytest.raises(SettingError, match=r"lake\.catalog\.password") as caught:
-        lake.spark_properties()
+        LakeSettings("s3://b/l", {"type": "sql", "uri": "postgresql://u:se/cret@h/d"})
     assert caught.value.setting == "lake.catalog.uri"
     assert "cret" not in str(caught.value)

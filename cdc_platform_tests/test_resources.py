@@ -1,7 +1,5 @@
 """Output of Spark's launcher: reported while it starts, collected for errors, and passed on afterwards."""
 
-import logging
-import signal
 import subprocess
 import sys
 import time
@@ -10,13 +8,12 @@ from pathlib import Path
 from typing import Final
 
 import dagster as dg
-import py4j.java_gateway
 import pytest
 
 from cdc_platform import resources
 from cdc_platform.components.loading import load_settings
 from cdc_platform.model.base.progress_lines import report_lines
-from cdc_platform.resources import _kept_interrupts, run_resource
+from cdc_platform.resources import run_resource
 from cdc_platform_tests.yaml_files import write_defs
 
 WITHIN_S: Final = 60.0
@@ -54,25 +51,6 @@ def test_what_the_launcher_says_is_reported_once() -> None:
         said += script.stderr.readlines()
     assert said == ["reported downloading one.jar\n", "collected 1\n", "handed on\n"]
     assert script.returncode == 0
-
-
-def test_py4j_logs_no_trace_while_a_session_starts(caplog: pytest.LogCaptureFixture) -> None:
-    """An interrupted call raises its exception alone; other loggers, and later calls, log as before."""
-    root = logging.getLogger()
-    record = logging.LogRecord(root.name, logging.ERROR, py4j.java_gateway.__file__, 1, "broken", (), None)
-    with _kept_interrupts():
-        root.handle(record)
-        root.error("of another")
-    root.handle(record)
-    assert caplog.messages == ["of another", "broken"]
-
-
-def test_a_new_session_does_not_take_the_interrupts() -> None:
-    """Ctrl-C means what it meant before Spark's session made it cancel all jobs."""
-    before = signal.getsignal(signal.SIGINT)
-    with _kept_interrupts():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    assert before == signal.getsignal(signal.SIGINT)
 
 
 def test_a_run_that_no_step_uses_claims_and_opens_nothing(

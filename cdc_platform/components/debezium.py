@@ -24,7 +24,12 @@ class DebeziumPipeline(PipelineComponent):
 
     def source_settings(self, entries: Mapping[str, Any], folder: Path) -> DebeziumSettings:
         """Return the settings of the events."""
-        return DebeziumSettings.from_fields(entries, folder)
+        settings = DebeziumSettings.from_fields(entries, folder)
+        if settings.column_placeholders:
+            from cdc_platform.sources.debezium.rows.plans import check_masks
+
+            check_masks(settings)
+        return settings
 
     def to_settings(self, folder: Path) -> PipelineSettings:
         """Return the settings of the pipeline; a Spark that reads topics has a source for them."""

@@ -26,6 +26,7 @@ STAND_IN: Final = "value_of_a_missing_setting"
 MOST_TRIES: Final = 3
 """A wrong value is removed; then another one is put there; then both it and the settings it must fit go."""
 _NAMED: Final = re.compile(r"`([\w.]+)`")
+_LAKE: Final = re.compile("lake[.]")
 _LINE: Final = re.compile(r" ?\(line (\d+)\)")
 
 
@@ -93,7 +94,7 @@ def _judge_document(file: Path, document: Document, declared: dict[str, Document
         tried.update(wrong)
         unfit = [setting for setting in wrong if tried[setting] == MOST_TRIES and setting in found]
         partners = {named for setting in unfit for named in _NAMED.findall(found[setting].problem)}
-        repaired = _repair(repaired, wrong, partners)
+        repaired = _repair(repaired, wrong, partners, has_no_lake=any(map(_LAKE.match, unfit)))
         errors = _judge_once(file, repaired, declared)
         found |= {_setting_of(error): error for error in errors if not _follows(error, found)}
     return list(found.values())
@@ -117,16 +118,21 @@ def _judge_once(file: Path, document: Document, declared: dict[str, Document]) -
     return []
 
 
-def _repair(document: Document, wrong: Iterable[str], partners: Iterable[str]) -> Document:
+def _repair(
+    document: Document, wrong: Iterable[str], partners: Iterable[str], *, has_no_lake: bool
+) -> Document:
     """Return a document without the settings that are wrong, and with a text for those that are missing.
 
-    Their partners are removed, too, where they are there.
+    Their partners are removed, too, where they are there. A lake whose settings do not fit one another is
+    replaced by a folder.
     """
     attributes = deepcopy(dict(document.attributes))
     for setting in wrong:
         _repair_setting(attributes, setting.split("."), STAND_IN)
     for setting in partners:
         _repair_setting(attributes, setting.split("."), None)
+    if has_no_lake:
+        attributes["lake"] = {"path": STAND_IN}
     return replace(document, attributes=attributes)
 
 

@@ -84,12 +84,16 @@ def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bo
     Raises:
         CdcError: something that the demo needs is missing, or a part of it failed.
     """
-    with ExitStack() as stack:
+    with ExitStack() as end, ExitStack() as stack:
         home = stack.enter_context(open_home(options.home))
         children = stack.enter_context(Children(home.folder, home.logs))
         print_line(f"Starting the {options.server} and its bank ...")
-        bank = open_bank(options.server, stack, home, children, options.rate, options.token_life_s)
-        goes_on = prepare_home(home, bank)
+        with _shown("start of the bank"):
+            bank = open_bank(options.server, stack, home, children, options.rate, options.token_life_s)
+            goes_on = prepare_home(home, bank)
+        # Shown while what the stack has is ended.
+        stack.callback(lambda: end.enter_context(_shown("end of the demo's processes")))
+        stack.callback(print_line, "Ending the demo's processes ...")
         print_line(
             f"The bank is at {bank.host}; the lake {'goes on' if goes_on else 'begins'} in {home.lake}"
         )
@@ -97,6 +101,14 @@ def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bo
         start_writer(options.server, bank, children, options.rate)
         stage = Stage(options, tools, home, bank, children, _for_seconds(options.seconds, wants_more))
         return _run_with_ui(stage, wants_more) if options.ui else _run_locally(stage, wants_more)
+
+
+@contextmanager
+def _shown(step: str) -> Iterator[None]:
+    """Show a step that may take seconds."""
+    progress = Progress()
+    with show_progress(progress), progress.step(step):
+        yield
 
 
 def _for_seconds(seconds: float | None, wants_more: Callable[[], bool]) -> Callable[[], bool]:
@@ -208,8 +220,7 @@ def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:
     token = choose_token()
     server = start_connect_server(settings.spark, settings.lake, port, log, token)
     stage.children.adopt("spark", server.process)
-    progress = Progress()
-    with show_progress(progress), progress.step("start of Spark"):
+    with _shown("start of Spark"):
         wait_until_ready(server)
     return f"sc://{LOOPBACK}:{port}/;token={token}"
 

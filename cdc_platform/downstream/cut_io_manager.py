@@ -10,10 +10,9 @@ from typing import Any, Final
 
 import dagster as dg
 import pyarrow as pa
-from dagster._core.events import EngineEventData
 
-from cdc_platform.claims import PIPELINE_TAG
-from cdc_platform.errors import SettingError, TableNotFound
+from cdc_platform.assets.layers import CUT_ASSET
+from cdc_platform.errors import CutNotFound, SettingError, TableNotFound
 from cdc_platform.lake.state.cuts import cuts_since_moment
 from cdc_platform.model.base.libraries import optional_library
 from cdc_platform.model.base.names import lake_table_name
@@ -25,10 +24,12 @@ FORMS: Final = (
     "`pyarrow.Table`, `pandas.DataFrame`, `polars.DataFrame`, `duckdb.DuckDBPyRelation` or `TablesAtCut`"
 )
 """Annotations of inputs."""
+_CUT_NUMBER: Final = "Cut"
+"""Metadata of a materialisation of the cut."""
 
 
 class CutIOManager(dg.ConfigurableIOManager):
-    """Loads tables of a pipeline at the cut that was the newest when the run began.
+    """Loads tables of a pipeline at the cut that the run has published, or else the newest when it began.
 
     The annotation of an input chooses its form: `pyarrow.Table`, which an input without one gets as well,
     `pandas.DataFrame`, `polars.DataFrame`, `duckdb.DuckDBPyRelation`, which reads what a query needs, or
@@ -47,7 +48,8 @@ class CutIOManager(dg.ConfigurableIOManager):
         """Return a table at the run's cut.
 
         Raises:
-            CutNotFound: nothing is published yet, or the cut of the run has expired.
+            CutNotFound: nothing is published yet, or the cut of the run has expired; or the run is going to
+                publish one, and the asset does not wait for it.
             TableNotFound: the cut has no table of the asset's name.
             SettingError: the annotation of the input is none of those above.
         """
@@ -70,35 +72,47 @@ class CutIOManager(dg.ConfigurableIOManager):
 
 
 def _find_cut(context: dg.InputContext, published: PublishedTables) -> int | None:
-    """Return the number of the run's cut, None without a run; the first input chooses it for all."""
+    """Return the number of the run's cut, None without a run.
+
+    Steps in other processes find the same one, since nothing depends on when they look: the run says when it
+    began, or which cut it has published first. The tag is for a re-execution, which inherits it.
+    """
     pipeline = published.lake.pipeline
     record = context.instance.get_run_record_by_id(context.step_context.run_id)
     if record is None:
         return None
-    tag, tags = f"{CUT_TAG}/{pipeline}", record.dagster_run.tags
-    if tag in tags:
-        return int(tags[tag])
-    # A run that has published a cut itself reads that one.
-    is_own = tags.get(PIPELINE_TAG) == pipeline
-    begun_s = record.start_time if record.start_time is not None and not is_own else 0.0
-    cuts = cuts_since_moment(published.lake, int(begun_s * 1e6)) if begun_s else ()
-    choice = cuts[0].cut if cuts else published.at().cut.cut
-    number = agree(context.instance, record.dagster_run, tag, choice)
-    context.instance.add_run_tags(record.dagster_run.run_id, {tag: str(number)})
+    run, tag = record.dagster_run, f"{CUT_TAG}/{pipeline}"
+    if tag in run.tags:
+        return int(run.tags[tag])
+    number = _cut_of_run(context, run.run_id, dg.AssetKey([published.lake.system_namespace, CUT_ASSET]))
+    if number is None:
+        begun_s = record.start_time
+        cuts = cuts_since_moment(published.lake, int(begun_s * 1e6)) if begun_s is not None else ()
+        number = cuts[0].cut if cuts else published.at().cut.cut
+    context.instance.add_run_tags(run.run_id, {tag: str(number)})
     return number
 
 
-def agree(instance: dg.DagsterInstance, run: dg.DagsterRun, tag: str, choice: int) -> int:
-    """Return the cut that was chosen first in a run, by this step or by another one.
+def _cut_of_run(context: dg.InputContext, run_id: str, key: dg.AssetKey) -> int | None:
+    """Return the first cut that a run of the pipeline itself has published, None for another run.
 
-    Steps that begin in other processes at the same time find no tag, and different cuts if one is published
-    in between. A tag keeps its last writer's choice, so each step logs its own, and the first one counts.
+    Raises:
+        CutNotFound: it has not published the cut yet that it is going to.
     """
-    data = EngineEventData(metadata={tag: dg.MetadataValue.text(str(choice))})
-    instance.report_engine_event(f"Reads {tag.removeprefix(CUT_TAG)[1:]} at cut {choice}.", run, data)
-    logged = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records
-    events = (record.event_log_entry.get_dagster_event().engine_event_data.metadata for record in logged)
-    return next(int(str(event[tag].value)) for event in events if tag in event)
+    kinds = {dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED, dg.DagsterEventType.ASSET_MATERIALIZATION}
+    entries = [
+        record.event_log_entry
+        for record in context.instance.get_records_for_run(run_id, of_type=kinds).records
+    ]
+    of_cut = [entry for entry in entries if entry.get_dagster_event().asset_key == key]
+    made = [entry.asset_materialization for entry in of_cut if entry.asset_materialization is not None]
+    if of_cut and not made:
+        raise CutNotFound(
+            f"The run has not published its cut yet, so the input `{context.name}` would be older. Let its "
+            f"asset wait: add `dg.AssetKey({[*key.path]})` to its `deps`."
+        )
+    # 0 says that there was nothing to publish.
+    return int(str(made[0].metadata[_CUT_NUMBER].value)) or None if made else None
 
 
 def _convert(tables: TablesAtCut, context: dg.InputContext) -> object:

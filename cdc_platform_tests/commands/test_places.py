@@ -147,7 +147,7 @@ def test_a_mistake_hides_no_other(tmp_path: Path) -> None:
     named = [line.split("`")[1] for line in output.splitlines()]
     expected = {
         *("tabels", "max_window_s", "read_tasks", "idle_interval_s"),
-        *("runs.poll_s", "runs.schedule", "runs.fresh_warn_s", "lake.path"),
+        *("runs.poll_s", "runs.schedule", "runs.fresh_warn_s", "lake.path", "lake.catalog.uri"),
         *("source.change_stream", "source.emulator_host", "source.heartbeat_ms"),
     }
     assert (code, expected, len(expected)) == (1, set(named), len(named))

@@ -68,7 +68,7 @@ def _check_others_are_refused(folder: Path, defs: Path) -> None:
     [
         ({}, "is missing"),
         ({"remote": "sc://spark.example.com:15002/;token=abc"}, "must be of this machine"),
-        ({"remote": "http://127.0.0.1:15002"}, "must be of this machine"),
+        ({"remote": "http://127.0.0.1:15002"}, "must look like sc://HOST:15002"),
         ({"remote": "sc://127.0.0.1"}, "must be of this machine"),
     ],
 )

@@ -28,7 +28,7 @@ BANK: Final = frozenset(
 """Pages and languages of the blocks that `test_read.py` runs on tables of a bank."""
 POSTGRESQL: Final = frozenset({("docs/debezium-toast.md", "sql")})
 """Those that a PostgreSQL runs."""
-SIMULATOR: Final = frozenset({("docs/simulator.md", "python")})
+SIMULATOR: Final = frozenset({("docs/simulator.md", "python"), ("docs/simulator-readers.md", "python")})
 """Those that run as programs of their own."""
 
 _BLOCK: Final = re.compile(

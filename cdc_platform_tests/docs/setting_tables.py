@@ -49,7 +49,7 @@ MORE: Final[Mapping[str, str]] = {
     "pipeline.read_tasks": "cluster.md#sizes",
     "pipeline.local_read_s": "cluster.md#sizes",
     "pipeline.local_merge_bytes": "cluster.md#sizes",
-    "pipeline.check_every_s": "dagster.md#checks",
+    "pipeline.check_every_s": "checks.md#when-they-run",
     "lake.catalog": "cluster.md",
     "lake.table_format_version": "engines.md#format-version",
     "spark.remote": "cluster.md#spark-connect",

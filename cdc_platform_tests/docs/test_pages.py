@@ -52,8 +52,8 @@ def test_programs_that_pages_start_exist(page: Path) -> None:
 
 
 def test_every_check_is_on_its_page() -> None:
-    """The page of the UI has a row for each check, with its asset."""
-    text = (ROOT / "docs" / "dagster.md").read_text(encoding="utf-8")
+    """The page of the checks has a row for each, with its asset."""
+    text = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
     assert [check.name for check in CHECKS if f"| `{check.name}` | `{check.asset}` |" not in text] == []
 
 

@@ -1,6 +1,6 @@
 """Inputs of assets downstream: a table at a cut, in the form of the input's annotation."""
 
-from concurrent.futures import ThreadPoolExecutor
+import time
 from pathlib import Path
 
 import dagster as dg
@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.downstream.cut_io_manager import CUT_TAG, CutIOManager, agree
+from cdc_platform.downstream.cut_io_manager import CutIOManager
 from cdc_platform.errors import SettingError
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.cuts import Cut, append_cut
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.read import TablesAtCut
@@ -76,20 +77,74 @@ def test_another_annotation_is_refused(defs: Path, annotation: type) -> None:
         load_accounts(defs, annotation)
 
 
-def test_steps_that_choose_at_the_same_time_agree(tmp_path: Path) -> None:
-    """Steps of a run that find no cut chosen, and choose different ones, all read the one logged first."""
-    choices = range(1, 9)
+@pytest.fixture
+def three_cuts(tmp_path: Path) -> Path:
+    """The file of a pipeline with three cuts, of one, two and three rows."""
+    path = begin(write_defs(tmp_path))
+    lake = open_pipeline(load_settings(path)).lake
+    lake.catalog.create_table("bank.accounts", pa.schema([("id", pa.int64())]))
+    for number in (1, 2, 3):
+        publish_row(lake, number)
+    return path
 
-    @dg.op
-    def nothing() -> None:
-        """Do nothing."""
 
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
-        job = dg.GraphDefinition("reports", node_defs=[nothing]).to_job()
-        run, other = (instance.create_run_for_job(job) for _ in range(2))
-        with ThreadPoolExecutor(len(choices)) as steps:
-            read = set(steps.map(lambda choice: agree(instance, run, f"{CUT_TAG}/bank", choice), choices))
-        assert (len(read), read <= set(choices)) == (1, True)
-        # Other pipelines and other runs have cuts of their own.
-        assert agree(instance, run, f"{CUT_TAG}/shop", 20) == 20
-        assert agree(instance, other, f"{CUT_TAG}/bank", 21) == 21
+def publish_row(lake: Lake, number: int) -> None:
+    """Publish a cut that has one row more than the last one."""
+    table = lake.table("accounts")
+    assert table is not None
+    table.append(pa.table({"id": [number]}))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    append_cut(lake, Cut(number, MOMENT, number, {"accounts": snapshot.snapshot_id}, time.time_ns() // 1000))
+
+
+def run_with_cut(defs: Path, *, waits: bool) -> dg.ExecuteInProcessResult:
+    """Return a run that publishes the second cut, and reads a table after that or before."""
+    table, cut = dg.AssetKey(["bank", "accounts"]), dg.AssetKey(["bank__cdc", "cut"])
+
+    @dg.asset(key=cut, deps=[] if waits else ["count"])
+    def publish() -> dg.MaterializeResult[None]:
+        return dg.MaterializeResult(metadata={"Cut": "2"})
+
+    @dg.asset(ins={"accounts": dg.AssetIn(table, input_manager_key="cut")}, deps=[cut] if waits else [])
+    def count(accounts: pa.Table) -> dg.MaterializeResult[None]:
+        return dg.MaterializeResult(metadata={"rows": len(accounts)})
+
+    return dg.materialize(
+        [dg.AssetSpec(table), publish, count],
+        resources={"cut": CutIOManager(defs=str(defs))},
+        selection=[publish, count],
+        raise_on_error=False,
+    )
+
+
+def test_a_run_reads_the_cut_of_its_beginning(three_cuts: Path) -> None:
+    """What another run publishes before the first input is loaded does not change the cut."""
+    table = dg.AssetKey(["bank", "accounts"])
+
+    @dg.asset
+    def wait() -> None:
+        publish_row(open_pipeline(load_settings(three_cuts)).lake, 4)
+
+    @dg.asset(ins={"accounts": dg.AssetIn(table, input_manager_key="cut")}, deps=[wait])
+    def count(accounts: pa.Table) -> dg.MaterializeResult[None]:
+        return dg.MaterializeResult(metadata={"rows": len(accounts)})
+
+    resources = {"cut": CutIOManager(defs=str(three_cuts))}
+    result = dg.materialize([dg.AssetSpec(table), wait, count], resources=resources, selection=[wait, count])
+    (made,) = result.asset_materializations_for_node("count")
+    assert made.metadata["rows"].value == 3
+
+
+def test_a_run_that_publishes_a_cut_reads_it(three_cuts: Path) -> None:
+    """It reads the first cut that it has published, even if newer ones were published meanwhile."""
+    result = run_with_cut(three_cuts, waits=True)
+    (made,) = result.asset_materializations_for_node("count")
+    assert made.metadata["rows"].value == 2
+
+
+def test_a_reader_waits_for_the_cut_of_its_run(three_cuts: Path) -> None:
+    """A step that comes before the publication fails; the error says on what its asset has to depend."""
+    result = run_with_cut(three_cuts, waits=False)
+    errors = [str(event.step_failure_data.error) for event in result.get_step_failure_events()]
+    assert any("CutNotFound" in error and "['bank__cdc', 'cut']" in error for error in errors)

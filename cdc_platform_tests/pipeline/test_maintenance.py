@@ -172,9 +172,12 @@ def test_maintenance_deletes_old_metadata_files(spark: "SparkSession", bank: Pip
         {"expire_every_cycles": 0},
         {"keep_snapshots": 1},  # the mark of the newest cycle could expire
         {"keep_orphans_s": 3600},  # a commit under way could lose its files
+        {"keep_snapshots_s": -1},
+        {"small_file_bytes": -1},
+        {"major_deleted_fraction": 0},  # every file would be rewritten each time
     ],
 )
-def test_settings_that_would_lose_something_are_refused(changes: dict[str, int]) -> None:
+def test_settings_that_cannot_work_are_refused(changes: dict[str, int]) -> None:
     """Progress is kept in snapshots, so some of them always stay; so do young files."""
     with pytest.raises(SettingError, match="maintenance"):
         MaintenanceSettings(**changes)

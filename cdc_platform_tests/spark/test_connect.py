@@ -19,7 +19,7 @@ def test_a_server_that_stops_while_starting_is_reported(tmp_path: Path) -> None:
     """The error names the log, where the reason is; the file with its secrets is gone, and no other one."""
     require_java()
     log = tmp_path / "server.log"
-    broken = SparkSettings(master="no such master", conf={"spark.proxy.pwd": "hush"})
+    broken = SparkSettings(conf={"spark.driver.port": "none", "spark.proxy.pwd": "hush"})
     log.touch(mode=0o644)
     mine = tmp_path / "server.conf"
     mine.write_text("my own")

@@ -7,7 +7,7 @@ from pyiceberg.catalog import TYPE, Catalog, load_catalog
 from pyiceberg.io import PY_IO_IMPL
 
 from cdc_platform.lake.catalog.files import LakeFiles
-from cdc_platform.lake.catalog.lake_settings import CATALOG, LakeSettings, require_kind
+from cdc_platform.lake.catalog.lake_settings import CATALOG, LakeSettings
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
@@ -18,14 +18,12 @@ def open_catalog(settings: LakeSettings) -> Catalog:
     """Return the catalog of a lake, which writes tables of every format version.
 
     Raises:
-        SettingError: the platform has no catalog of this type.
         ModuleNotFoundError: a library that the catalog's type needs is not installed.
     """
     properties = {PY_IO_IMPL: FILES, **settings.pyiceberg_properties()}
-    kind = require_kind(properties)
-    if kind == "rest":
+    if properties[TYPE] == "rest":
         return load_catalog(CATALOG, **properties)
-    del properties[TYPE]
+    kind = properties.pop(TYPE)
     return _CLASSES[kind]()(CATALOG, **properties)
 
 

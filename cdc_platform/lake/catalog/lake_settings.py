@@ -8,15 +8,13 @@ from typing import Annotated, Final
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
 from cdc_platform.errors import SettingError
-from cdc_platform.lake.catalog.object_store import ObjectStore, find_store, java_properties
+from cdc_platform.lake.catalog.catalog_properties import check_catalog
+from cdc_platform.lake.catalog.object_store import ObjectStore, check_scheme, find_store, java_properties
 from cdc_platform.model.base.declared_settings import Described
 from cdc_platform.redaction import HIDING_ADDRESSES, HIDING_NAMES
 
 CATALOG: Final = "lake"
 """Name of the catalog, in Spark and in pyiceberg."""
-
-KINDS: Final = frozenset({"sql", "rest", "hive", "glue"})
-"""Types of catalogs that both Spark and pyiceberg have, and in which pyiceberg can write version 3."""
 
 TABLE_FORMATS: Final = (2, 3)
 """Iceberg's format versions that have row-level deletes, which merges need."""
@@ -53,6 +51,8 @@ Spark looks for it in values, too, which finds an address with a secret.
 """
 
 _LOGIN: Final = ("user", "password")
+_POSTGRESQL: Final = ("postgresql", "postgresql+psycopg2", "postgresql+psycopg")
+"""Schemes of SQLAlchemy's drivers that do not need another way of calling them."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,13 @@ class LakeSettings:
         if self.table_format_version not in TABLE_FORMATS:
             problem = f"must be 2 or 3, but is: {self.table_format_version}"
             raise SettingError("lake.table_format_version", problem)
+        check_scheme("lake.path", self.path)
+        if self.catalog:
+            check_catalog(self.catalog)
+            check_scheme("lake.catalog.warehouse", self.catalog.get("warehouse", ""))
+        # Each refuses what it cannot translate.
+        self.pyiceberg_properties()
+        self.spark_properties()
 
     @property
     def warehouse(self) -> str:
@@ -157,7 +164,7 @@ def _with_login(catalog: Mapping[str, str]) -> str:
 
 
 def _translate(catalog: Mapping[str, str], warehouse: str) -> dict[str, str]:
-    kind, uri = require_kind(catalog), catalog.get("uri", "")
+    kind, uri = catalog["type"], catalog.get("uri", "")
     further = {key: value for key, value in catalog.items() if key not in {"type", "uri", "warehouse"}}
     if kind == "sql":
         further = {key: value for key, value in further.items() if key not in _LOGIN}
@@ -165,31 +172,19 @@ def _translate(catalog: Mapping[str, str], warehouse: str) -> dict[str, str]:
     return {"type": kind, "warehouse": warehouse, **({"uri": uri} if uri else {}), **further}
 
 
-def require_kind(catalog: Mapping[str, str]) -> str:
-    """Return the type of a catalog.
-
-    Args:
-        catalog: pyiceberg's properties of it.
-
-    Raises:
-        SettingError: it is none of those that the platform has.
-    """
-    kind = catalog.get("type", "")
-    if kind not in KINDS:
-        raise SettingError("lake.catalog.type", f"must be sql, rest, hive or glue: {kind!r}")
-    return kind
-
-
 def _jdbc_of_sqlalchemy(uri: str, warehouse: str) -> dict[str, str]:
     """Translate a SQLAlchemy address, which pyiceberg takes, into the JDBC one that Spark takes."""
     if uri.startswith("sqlite:///"):
         path = uri.removeprefix("sqlite:///").split("?")[0]
+        if not path.removeprefix("file:").startswith("/"):
+            problem = "of a SQLite file must be absolute, as in sqlite:////PATH with four slashes, but is"
+            raise SettingError("lake.catalog.uri", f"{problem}: {uri}")
         return _jdbc(f"jdbc:sqlite:{path}?busy_timeout={BUSY_TIMEOUT_S * 1000}", warehouse)
     parts = urlsplit(uri)
-    if not parts.scheme.startswith("postgresql") or not parts.hostname or not _has_port(parts):
+    if parts.scheme not in _POSTGRESQL or not parts.hostname or not _has_port(parts):
         raise SettingError(
             "lake.catalog.uri",
-            "of a sql catalog must be sqlite:///PATH or postgresql+psycopg2://USER:PASSWORD@HOST:PORT/DATABASE;"
+            "of a sql catalog must be sqlite:////PATH or postgresql+psycopg2://USER:PASSWORD@HOST:PORT/DATABASE;"
             " give a password with special characters in `lake.catalog.password`",
         )
     properties = _jdbc(f"jdbc:postgresql://{parts.hostname}:{parts.port or 5432}{parts.path}", warehouse)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from cdc_platform.errors import SettingError
+
 
 @dataclass(frozen=True)
 class ObjectStore:
@@ -41,10 +43,28 @@ _STORES: Final = {
     **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), _ADLS),
 }
 
+_FILE_SYSTEMS: Final = ("file", "hdfs", "viewfs")
+
 
 def find_store(location: str) -> ObjectStore | None:
     """Return the kind of object store that a URI names, None for a folder or one that is not known."""
     return _STORES.get(urlsplit(location).scheme)
+
+
+def check_scheme(setting: str, location: str) -> None:
+    """Check that both Iceberg's Java side and pyiceberg write where a location is.
+
+    Args:
+        setting: for the error.
+        location: a folder, a URI, or a name that a catalog gives to its warehouse.
+
+    Raises:
+        SettingError: its scheme is none that they have in common.
+    """
+    scheme, separator, _ = location.partition("://")
+    if separator and scheme not in {*_STORES, *_FILE_SYSTEMS}:
+        schemes = ", ".join(f"{name}://" for name in (*_STORES, *_FILE_SYSTEMS))
+        raise SettingError(setting, f"must be a folder, or begin with one of {schemes}, but is: {location}")
 
 
 def java_properties(properties: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ A field without a description is no part of the YAML.
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from enum import StrEnum
@@ -17,6 +18,8 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_typ
 from cdc_platform.errors import SettingError
 
 Declared = TypeVar("Declared")
+_HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s/:,\[\]]+):[0-9]{1,5}")
+_HALF_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):/(?!/)")
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,16 @@ def check_filled(settings: Any, place: str = "", problem: str = "is missing or e
             raise SettingError(f"{place}{name}", problem)
 
 
+def check_host(setting: str, value: str | None, example: str) -> None:
+    """Check that an address is a host and a port, without a scheme; None is one that is not given.
+
+    Raises:
+        SettingError: it is not.
+    """
+    if value is not None and _HOST.fullmatch(value) is None:
+        raise SettingError(setting, f"must look like {example}, without a scheme, but is: {value!r}")
+
+
 def is_enumeration(kind: object) -> bool:
     """Return whether values of a type are texts of a closed list."""
     return isinstance(kind, type) and issubclass(kind, StrEnum)
@@ -180,10 +193,13 @@ def resolve_path(folder: Path, path: str, place: str) -> str:
     """Return a path of a YAML file, which is relative to the file's folder.
 
     Raises:
-        SettingError: the setting is empty, and would mean that folder itself.
+        SettingError: the setting is empty, and would mean that folder itself; or it looks like a URI, and
+            would mean a folder.
     """
     if not path.strip():
         raise SettingError(place, "is empty; write a folder, or `.` for the folder of this file")
+    if (scheme := _HALF_SCHEME.match(path)) is not None:
+        raise SettingError(place, f"must have two slashes after `{scheme[1]}:`, but is: {path}")
     return path if "://" in path else str((folder / Path(path).expanduser()).absolute())
 
 

@@ -60,6 +60,13 @@ class MaintenanceSettings:
     def __post_init__(self) -> None:
         if self.minor_every_cycles < 1 or self.expire_every_cycles < 1:
             raise SettingError("maintenance", "needs at least one cycle between two of its runs")
+        for name in ("small_file_bytes", "keep_every_cut_s", "keep_snapshots_s", "keep_metadata_s"):
+            if getattr(self, name) < 0:
+                problem = f"must not be negative, but is: {getattr(self, name)}"
+                raise SettingError(f"maintenance.{name}", problem)
+        if self.major_deleted_fraction <= 0:
+            problem = f"must be above 0, such as 0.2, but is: {self.major_deleted_fraction}"
+            raise SettingError("maintenance.major_deleted_fraction", problem)
         if self.keep_orphans_s <= DAY_S:
             raise SettingError(
                 "maintenance.keep_orphans_s",
@@ -171,6 +178,10 @@ class PipelineSettings:
             )
         if self.tables == ():
             raise SettingError("tables", "names no table; leave it out for all that the source has")
+        for number, table in enumerate(self.tables or ()):
+            if not table.strip() or table in (self.tables or ())[:number]:
+                problem = "is empty" if not table.strip() else f"names {table} a second time"
+                raise SettingError(f"tables.{number}", f"{problem}; remove it")
         unknown = set(self.table_options) - set(self.tables or self.table_options)
         if unknown:
             raise SettingError(

@@ -11,6 +11,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import (
     Described,
     check_filled,
+    check_host,
     check_members,
     read_json,
     to_json,
@@ -130,7 +131,11 @@ class SpannerSettings:
             if not 0 < getattr(self, name) < math.inf:
                 raise SettingError(name, f"must be positive and finite, but is: {getattr(self, name)}")
         _check_timestamp("start_timestamp", self.start_timestamp)
-        _check_host("emulator_host", self.emulator_host)
+        check_host("emulator_host", self.emulator_host, "localhost:9010")
+        for name in ("project", "instance", "database"):
+            if "/" in getattr(self, name):
+                problem = f"must be the name alone, without a path, but is: {getattr(self, name)}"
+                raise SettingError(name, problem)
         for name in self.nanosecond_columns:
             if not all(name.rpartition(".")):
                 raise SettingError("nanosecond_columns", f"must look like TABLE.COLUMN, but is: {name!r}")
@@ -195,8 +200,3 @@ def _check_timestamp(setting: str, value: str | None) -> None:
     except ValueError as error:
         example = "2026-01-31T08:00:00Z"
         raise SettingError(setting, f"must look like {example}, but is: {value!r}") from error
-
-
-def _check_host(setting: str, value: str | None) -> None:
-    if value is not None and ("://" in value or ":" not in value):
-        raise SettingError(setting, f"must look like localhost:9010, without a scheme, but is: {value!r}")

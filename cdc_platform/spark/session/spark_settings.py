@@ -1,9 +1,11 @@
 """Settings of Spark: which one does the work, and its properties."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final
 
+from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import Described
 
 DEFAULT_PACKAGES: Final = (
@@ -11,6 +13,12 @@ DEFAULT_PACKAGES: Final = (
     "org.xerial:sqlite-jdbc:3.53.4.0",
 )
 POSTGRESQL_DRIVER: Final = "org.postgresql:postgresql:42.7.14"
+_PACKAGE: Final = ("GROUP", "ARTIFACT", "VERSION")
+_MASTER: Final = re.compile(
+    r"local(\[(\d+|\*)(, ?\d+)?\])?|local-cluster\[[\d, ]+\]|spark://[^\s:]+:\d+(,[^\s:]+:\d+)*|yarn|k8s://\S+"
+)
+_MEMORY: Final = re.compile(r"[1-9]\d*[kmgtKMGT]")
+_REMOTE: Final = re.compile(r"sc://[^\s/:;]+(:\d+)?(/.*)?")
 KAFKA_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"
 
 
@@ -64,6 +72,29 @@ class SparkSettings:
             "start of a session of our own takes half as long."
         ),
     ] = True
+
+    def __post_init__(self) -> None:
+        if self.remote is not None and _REMOTE.fullmatch(self.remote) is None:
+            raise SettingError("spark.remote", f"must look like sc://HOST:15002, but is: {self.address}")
+        if _MASTER.fullmatch(self.master) is None:
+            raise SettingError(
+                "spark.master",
+                "must be local[CORES], such as local[2] or local[*], spark://HOST:7077, yarn or "
+                f"k8s://ADDRESS, but is: {self.master!r}",
+            )
+        if _MEMORY.fullmatch(self.driver_memory) is None:
+            problem = f"must be a number with k, m, g or t, such as 2g, but is: {self.driver_memory!r}"
+            raise SettingError("spark.driver_memory", problem)
+        for name in self.conf:
+            if not name.startswith("spark."):
+                problem = (
+                    "does not begin with `spark.`, so Spark ignores it; Hadoop's are `spark.hadoop.NAME`"
+                )
+                raise SettingError(f"spark.conf.{name}", problem)
+        for number, package in enumerate(self.packages):
+            if len(package.split(":")) != len(_PACKAGE) or not all(package.split(":")):
+                problem = f"must look like {':'.join(_PACKAGE)}, but is: {package!r}"
+                raise SettingError(f"spark.packages.{number}", problem)
 
     @property
     def address(self) -> str:

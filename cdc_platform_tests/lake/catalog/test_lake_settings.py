@@ -95,7 +95,10 @@ def test_a_format_version_without_row_level_deletes_is_refused(version: int) -> 
                 "io-impl": S3_FILE_IO,
             },
         ),
-        ({"type": "hive", "io-impl": "x.FileIO"}, {"type": "hive", "io-impl": "x.FileIO"}),  # a choice wins
+        (  # a choice wins
+            {"type": "hive", "uri": "thrift://h:1", "io-impl": "x.FileIO"},
+            {"type": "hive", "uri": "thrift://h:1", "io-impl": "x.FileIO"},
+        ),
     ],
 )
 def test_catalogs_are_translated_for_spark(catalog: dict[str, str], expected: dict[str, str]) -> None:
@@ -119,7 +122,8 @@ def test_a_login_may_stand_beside_the_address() -> None:
 
 def test_credentials_are_in_no_representation() -> None:
     """Settings may end up in a traceback or a log."""
-    assert "hush" not in repr(LakeSettings("s3://b/l", {"s3.secret-access-key": "hush"}))
+    keys = {"s3.access-key-id": "me", "s3.secret-access-key": "hush"}
+    assert "hush" not in repr(LakeSettings("s3://b/l", {"type": "glue", **keys}))
 
 
 @pytest.mark.parametrize(
@@ -175,24 +179,34 @@ def test_a_warehouse_of_its_own_wins() -> None:
     assert lake.pyiceberg_properties()["warehouse"] == "main"
 
 
+REST: Final = {"type": "rest", "uri": "https://catalog"}
+
+
 @pytest.mark.parametrize(
-    ("lake", "setting"),
+    ("path", "catalog", "setting"),
     [
-        (LakeSettings("s3://bucket/lake"), "lake.catalog"),  # SQLite needs a folder
-        (LakeSettings("s3://b/l", {"type": "hadoop"}), "lake.catalog.type"),  # unknown
-        (LakeSettings("s3://b/l", {"type": "sql", "uri": "mysql://h/d"}), "lake.catalog.uri"),  # no driver
-        (LakeSettings("s3://b/l", {"type": "sql"}), "lake.catalog.uri"),  # no address
-        (  # two users
-            LakeSettings("s3://b/l", {"type": "sql", "uri": "postgresql://me@h/d", "user": "you"}),
-            "lake.catalog.uri",
-        ),
+        ("s3://bucket/lake", {}, "catalog"),  # SQLite needs a folder
+        ("s4://b/l", REST, "path"),
+        ("s3://b/l", {**REST, "warehouse": "s4://b/l"}, "catalog.warehouse"),
+        ("s3://b/l", {"type": "hadoop"}, "catalog.type"),
+        ("s3://b/l", {"uri": "https://catalog"}, "catalog.type"),
+        ("s3://b/l", {"type": "rest"}, "catalog.uri"),
+        ("s3://b/l", {"type": "rest", "uri": "catalog:8181"}, "catalog.uri"),
+        ("s3://b/l", {"type": "hive", "uri": "https://catalog"}, "catalog.uri"),
+        ("s3://b/l", {"type": "sql", "uri": "mysql://h/d"}, "catalog.uri"),  # no driver
+        ("s3://b/l", {"type": "sql", "uri": "postgresql+asyncpg://h/d"}, "catalog.uri"),
+        ("s3://b/l", {"type": "sql", "uri": "sqlite:///catalog.db"}, "catalog.uri"),  # relative to nothing
+        ("s3://b/l", {"type": "sql"}, "catalog.uri"),
+        ("s3://b/l", {"type": "sql", "uri": "postgresql://me@h/d", "user": "you"}, "catalog.uri"),
+        ("s3://b/l", {**REST, "s3.endpoint": "localhost:9000"}, "catalog.s3.endpoint"),
+        ("s3://b/l", {**REST, "s3.access-key-id": "me"}, "catalog.s3.secret-access-key"),
     ],
 )
-def test_what_cannot_work_is_refused_by_name(lake: LakeSettings, setting: str) -> None:
-    """The error names the setting and what to write instead."""
+def test_what_cannot_work_is_refused_by_name(path: str, catalog: dict[str, str], setting: str) -> None:
+    """The error names the setting, before anything is reached."""
     with pytest.raises(SettingError) as caught:
-        lake.spark_properties()
-    assert setting == caught.value.setting
+        LakeSettings(path, catalog)
+    assert f"lake.{setting}" == caught.value.setting
 
 
 def test_only_local_lakes_have_a_folder(tmp_path: Path) -> None:

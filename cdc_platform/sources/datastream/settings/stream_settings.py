@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cdc_platform.errors import SettingError
+from cdc_platform.model.base.declared_settings import check_host
 
 _STREAM_NAME: Final = re.compile(
     r"projects/(?P<project>[^/\s]+)/locations/(?P<location>[^/\s]+)/streams/(?P<stream>[^/\s]+)"
@@ -34,10 +35,7 @@ class StreamSettings:
         if _STREAM_NAME.fullmatch(self.stream) is None:
             example = "projects/PROJECT/locations/LOCATION/streams/STREAM"
             raise SettingError("stream", f"must look like {example}, but is: {self.stream!r}")
-        host = self.datastream_host
-        if host is not None and ("://" in host or ":" not in host):
-            problem = f"must look like localhost:9020, without a scheme, but is: {host!r}"
-            raise SettingError("datastream_host", problem)
+        check_host("datastream_host", self.datastream_host, "localhost:9020")
         for name in _POSITIVE:
             if not 0 < getattr(self, name) < math.inf:
                 raise SettingError(name, f"must be positive and finite, but is: {getattr(self, name)}")

@@ -192,6 +192,8 @@ class DebeziumSettings:
         _check_template(self.table_name)
         for pattern, target in self.partitions.items():
             _check_partition(pattern, target)
+        if self.signal_table is not None and not all(self.signal_table.partition(".")):
+            raise SettingError("signal_table", f"must look like SCHEMA.TABLE, but is: {self.signal_table!r}")
         if not 0 < self.dedup_window_s <= DEDUP_WINDOW_MAX_S:
             problem = f"must be above 0 and at most {DEDUP_WINDOW_MAX_S:.0f} s, but is: {self.dedup_window_s}"
             raise SettingError("dedup_window_s", problem)

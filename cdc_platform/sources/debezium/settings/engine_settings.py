@@ -1,6 +1,7 @@
 """Settings of the embedded engine: the database that it reads, and the spool that it writes."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +19,9 @@ CONNECTOR: Final = "io.debezium.connector.postgresql.PostgresConnector"
 OFFSET_STORE: Final = "org.apache.kafka.connect.storage.FileOffsetBackingStore"
 OWNED: Final = ("offset.", "converter.", "key.converter.", "value.converter.", "header.converter.")
 """Beginnings of the properties that are set here alone: the spool's promises rest on them."""
+MOST_PORT: Final = 65_535
+_SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
+_TOPIC_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]+")
 POST_PROCESSORS: Final = "post.processors"
 
 
@@ -87,6 +91,18 @@ class EngineInput:
         if not 0 <= self.keep_spool_s < math.inf:
             problem = f"must be 0 or more and finite, but is: {self.keep_spool_s}"
             raise SettingError("input.engine.keep_spool_s", problem)
+        if not 0 < self.port <= MOST_PORT:
+            raise SettingError("input.engine.port", f"must be 1 to {MOST_PORT}, but is: {self.port}")
+        if _SLOT.fullmatch(self.slot) is None:
+            problem = (
+                "must be made of at most 63 lower-case letters, digits and underscores, as PostgreSQL asks"
+            )
+            raise SettingError("input.engine.slot", f"{problem}, but is: {self.slot!r}")
+        if _TOPIC_PREFIX.fullmatch(self.topic_prefix) is None:
+            problem = "must be made of letters, digits, dots, hyphens and underscores"
+            raise SettingError("input.engine.topic_prefix", f"{problem}, but is: {self.topic_prefix!r}")
+        if not self.publication.strip():
+            raise SettingError("input.engine.publication", "is empty; leave it out for `cdc_platform`")
         owned = self._owned(Path()).keys() - {"message.prefix.include.list"}
         for name in self.properties:
             if name.startswith(OWNED) or name in owned:

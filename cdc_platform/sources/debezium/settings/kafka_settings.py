@@ -7,15 +7,20 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from cdc_platform.errors import SettingError
-from cdc_platform.model.base.declared_settings import Described, check_filled
+from cdc_platform.model.base.declared_settings import Described, check_filled, check_host
 
 TIMEOUT_S: Final = 30.0
 """The time that brokers may take to answer a request."""
 SPARK_PREFIX: Final = "kafka."
 """Prefix of options that Spark's source passes on to Kafka's client."""
 OURS: Final = frozenset(
-    {"assign", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "includeHeaders"}
+    {
+        *("assign", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "includeHeaders"),
+        *("kafka.key.deserializer", "kafka.value.deserializer", "kafka.interceptor.classes"),
+        *("kafka.auto.offset.reset", "kafka.enable.auto.commit", "kafka.bootstrap.servers"),
+    }
 )
+"""Options of Spark's source that are set here, or that it refuses."""
 _SHARED: Final = frozenset(
     {
         *("security.protocol", "sasl.mechanism", "sasl.kerberos.service.name", "client.id"),
@@ -90,11 +95,22 @@ class KafkaInput:
             if not 0 < getattr(self, name) < math.inf:
                 problem = f"must be above 0 and finite, but is: {getattr(self, name)}"
                 raise SettingError(f"input.kafka.{name}", problem)
+        for broker in self.bootstrap_servers.split(","):
+            address = broker.strip().rpartition("://")[2]
+            check_host("input.kafka.bootstrap_servers", address, "broker:9092 or broker:9092,broker:9093")
+        self._check_options()
+        for name, offset in self.start_offsets.items():
+            _check_start(name, offset)
+
+    def _check_options(self) -> None:
         reserved = sorted(OURS & self.options.keys())
         if reserved:
             raise SettingError(f"input.kafka.options.{reserved[0]}", "is the platform's own; leave it out")
-        for name, offset in self.start_offsets.items():
-            _check_start(name, offset)
+        for name in self.options:
+            # Spark ignores options that it does not know; its own have capital letters.
+            if "." in name and name == name.lower() and not name.startswith(SPARK_PREFIX):
+                problem = f"is an option of Kafka's client: write `{SPARK_PREFIX}{name}`"
+                raise SettingError(f"input.kafka.options.{name}", problem)
 
     def matches(self, topic: str) -> bool:
         """Return whether a topic is one of these."""

@@ -83,6 +83,19 @@ def test_an_engine_and_its_decoder_agree(connector: dict[str, str], properties: 
 
 BAD: list[tuple[dict[str, Any], str]] = [
     # members, and the setting that the error names
+    *(
+        ({"input": {"engine": ENGINE | {name: value}}}, f"input.engine.{name}")
+        for name, value in {"port": 0, "slot": "My slot", "topic_prefix": "a b", "publication": " "}.items()
+    ),
+    *(
+        ({"input": {"kafka": TOPICS | {"bootstrap_servers": servers}}}, "input.kafka.bootstrap_servers")
+        for servers in ("broker", "b:1,c", "b:", "SSL://b")
+    ),
+    *(
+        ({"input": {"kafka": TOPICS | {"options": {name: "x"}}}}, f"input.kafka.options.{name}")
+        for name in ("security.protocol", "kafka.key.deserializer", "subscribe")
+    ),
+    ({"signal_table": "signals"}, "signal_table"),
     ({}, "input"),
     ({"input": {"files": {}}}, "input.files.path"),
     ({"input": {"files": {"path": "x"}, "kafka": {}}}, "input"),

@@ -1,0 +1,45 @@
+"""Properties of a lake's catalog that can be refused before anything is reached."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from cdc_platform.errors import SettingError
+
+KINDS: Final = ("sql", "rest", "hive", "glue")
+"""Types of catalogs that both Spark and pyiceberg have, and in which pyiceberg can write version 3."""
+
+_URI_SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {"rest": ("https://", "http://"), "hive": ("thrift://",)}
+"""Schemes of the address that a type of catalog needs; translation checks that of a sql catalog."""
+_SERVERS: Final = ("s3.endpoint", "glue.endpoint", "gcs.service.host")
+"""Addresses of object stores and of Glue. Each side takes a bare HOST:PORT for something else."""
+_PAIRS: Final = (("s3.access-key-id", "s3.secret-access-key"),)
+
+
+def check_catalog(catalog: Mapping[str, str]) -> None:
+    """Check the type of a catalog, its addresses, and that no half of a login is missing.
+
+    Args:
+        catalog: pyiceberg's properties of it.
+
+    Raises:
+        SettingError: one of them cannot be used. Addresses are not repeated, since they may hold a password.
+    """
+    kind = catalog.get("type", "")
+    if kind not in KINDS:
+        problem = f"must be {', '.join(KINDS[:-1])} or {KINDS[-1]}, but is: {kind!r}"
+        raise SettingError("lake.catalog.type", problem)
+    schemes = _URI_SCHEMES.get(kind)
+    if schemes is not None and not catalog.get("uri", "").startswith(schemes):
+        problem = f"of a {kind} catalog must begin with {' or '.join(schemes)}, such as {schemes[0]}HOST:PORT"
+        raise SettingError("lake.catalog.uri", problem)
+    for name in _SERVERS:
+        if name in catalog and not catalog[name].startswith(("http://", "https://")):
+            raise SettingError(
+                f"lake.catalog.{name}", "must begin with http:// or https://, such as http://HOST:PORT"
+            )
+    for pair in _PAIRS:
+        missing = [name for name in pair if name not in catalog]
+        if len(missing) == 1:
+            present = next(name for name in pair if name in catalog)
+            problem = f"is missing, and `{present}` is given: write both, or none"
+            raise SettingError(f"lake.catalog.{missing[0]}", problem)

@@ -1,0 +1,69 @@
+"""Ctrl-C while a session starts: it interrupts the start, and leaves neither traces nor processes."""
+
+import logging
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark import java_gateway
+
+
+@contextmanager
+def interruptible_start() -> Iterator[None]:
+    """Start a session meanwhile; an interruption ends the Java process that it has started."""
+    with _kept_interrupts(), _ended_launcher():
+        yield
+
+
+@contextmanager
+def _kept_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C as it is: a new session would take it to cancel its jobs, in the middle of a commit.
+
+    Until it is restored, Ctrl-C interrupts a py4j call within another one, and py4j logs the traceback of
+    each; the exception itself is enough.
+    """
+    handler, root = signal.getsignal(signal.SIGINT), logging.getLogger()
+    root.addFilter(_is_not_of_py4j)
+    try:
+        yield
+    finally:
+        root.removeFilter(_is_not_of_py4j)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
+
+
+@contextmanager
+def _ended_launcher() -> Iterator[None]:
+    """End the Java process if a signal interrupts its start.
+
+    PySpark deletes the folder into which Java is about to write its port. Java then fails to write it, and
+    waits for ever: only later would it notice that Python has ended.
+    """
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Launcher(subprocess.Popen[bytes]):
+        """A launcher that can be found: PySpark keeps it to itself until Java answers."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self)
+
+    gateway: Any = java_gateway
+    before, gateway.Popen = gateway.Popen, Launcher
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        for launcher in started:
+            launcher.kill()
+            launcher.wait()
+        raise
+    finally:
+        gateway.Popen = before

@@ -1,0 +1,53 @@
+"""Ctrl-C while a session starts."""
+
+import logging
+import os
+import signal
+import threading
+from pathlib import Path
+
+import py4j.java_gateway
+import pytest
+from pyspark import java_gateway
+
+from cdc_platform.spark.session.interrupted_start import interruptible_start
+
+
+def test_py4j_logs_no_trace_while_a_session_starts(caplog: pytest.LogCaptureFixture) -> None:
+    """An interrupted call raises its exception alone; other loggers, and later calls, log as before."""
+    root = logging.getLogger()
+    record = logging.LogRecord(root.name, logging.ERROR, py4j.java_gateway.__file__, 1, "broken", (), None)
+    with interruptible_start():
+        root.handle(record)
+        root.error("of another")
+    root.handle(record)
+    assert caplog.messages == ["of another", "broken"]
+
+
+def test_a_new_session_does_not_take_the_interrupts() -> None:
+    """Ctrl-C means what it meant before Spark's session made it cancel all jobs."""
+    before = signal.getsignal(signal.SIGINT)
+    with interruptible_start():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert before == signal.getsignal(signal.SIGINT)
+
+
+def test_an_interrupted_start_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while PySpark waits for its launcher to answer ends the launcher."""
+    home, pid_file = tmp_path / "spark", tmp_path / "pid"
+    script = home / "bin" / "spark-submit"
+    script.parent.mkdir(parents=True)
+    script.write_text(f"#!/bin/sh\necho $$ > {pid_file}.new\nmv {pid_file}.new {pid_file}\nexec sleep 600\n")
+    script.chmod(0o700)
+    monkeypatch.setenv("SPARK_HOME", str(home))
+
+    def interrupt() -> None:
+        while not pid_file.exists():
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt), interruptible_start():
+        java_gateway.launch_gateway()  # type: ignore[no-untyped-call]  # as PySpark has it
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
