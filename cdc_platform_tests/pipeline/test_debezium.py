@@ -89,6 +89,22 @@ def test_truncates_and_transactions(
     assert failed_checks(pipeline, spark) == {}
 
 
+def doubtful_orders() -> tuple[list[str], list[str]]:
+    """Return events of an order without a value, then of its new key, a message, and an open transaction."""
+    connector = Connector(commit=2**62, lsn=2**62)
+    connector.begin()
+    connector.update(50, n=1, big=DEFAULT_PLACEHOLDER)
+    connector.end()
+    unknown = len(connector.lines)
+    connector.begin()
+    connector.move(50, 51, n=2, big=DEFAULT_PLACEHOLDER)
+    connector.end()
+    connector.emit("c29vbg==", transactional=False)
+    connector.begin()
+    connector.insert(99)
+    return connector.lines[:unknown], connector.lines[unknown:]
+
+
 def test_what_events_leave_in_doubt(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
@@ -102,23 +118,13 @@ def test_what_events_leave_in_doubt(
     source_settings = replace(source_settings, columns={**source_settings.columns, **COLUMNS})
     pipeline = open_pipeline(PipelineSettings(free_name(), source_settings, session_lake))
     identities, unseen = (lines_of(capture) for capture in captures)
-    connector = Connector(commit=2**62, lsn=2**62)
-    connector.begin()
-    connector.update(50, n=1, big=DEFAULT_PLACEHOLDER)
-    connector.end()
-    unknown = len(connector.lines)
-    connector.begin()
-    connector.move(50, 51, n=2, big=DEFAULT_PLACEHOLDER)
-    connector.end()
-    connector.emit("c29vbg==", transactional=False)
-    connector.begin()
-    connector.insert(99)
+    first, second = doubtful_orders()
     ends = [number for number, line in enumerate(identities, start=1) if '"status":"END"' in line]
     half = ends[len(ends) // 2]
     for is_end, portions in enumerate(
         (
-            (identities[:half], unseen[:8], [*snapshot(100, [1, 2, 3]), *connector.lines[:unknown]]),
-            (identities[half:], unseen[8:], [*snapshot(800, [2, 5]), *connector.lines[unknown:]]),
+            (identities[:half], unseen[:8], [*snapshot(100, [1, 2, 3]), *first]),
+            (identities[half:], unseen[8:], [*snapshot(800, [2, 5]), *second]),
         )
     ):
         for name, lines in zip((*captures, "orders"), portions, strict=True):
