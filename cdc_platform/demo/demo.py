@@ -194,7 +194,8 @@ def _run_dagster(stage: Stage, pipeline: Pipeline, remote: str) -> None:
             stage.children.check()
             show()
             pause(VIEW_EVERY_S, stage.wants_more)
-    stage.children.stop("dagster", signal.SIGINT)
+    with _shown("end of Dagster"):
+        stage.children.stop("dagster", signal.SIGINT)
 
 
 @contextmanager
