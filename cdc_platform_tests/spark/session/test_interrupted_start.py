@@ -46,8 +46,13 @@ def test_an_interrupted_start_leaves_no_process(tmp_path: Path, monkeypatch: pyt
             pass
         os.kill(os.getpid(), signal.SIGINT)
 
+    # A shell starts what it leaves in the background with Ctrl-C ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=interrupt, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt), interruptible_start():
-        java_gateway.launch_gateway()  # type: ignore[no-untyped-call]  # as PySpark has it
+    try:
+        with pytest.raises(KeyboardInterrupt), interruptible_start():
+            java_gateway.launch_gateway()  # type: ignore[no-untyped-call]  # as PySpark has it
+    finally:
+        signal.signal(signal.SIGINT, before)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid_file.read_text()), 0)
