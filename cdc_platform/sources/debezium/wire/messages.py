@@ -71,7 +71,7 @@ class Message(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The message as it came, for quarantine."""
         if isinstance(self.sent, bytes):
-            return self.sent.decode()
+            return self.sent.decode().strip()
         return self.sent if isinstance(self.sent, str) else _raw_text(self.sent)
 
 
@@ -82,8 +82,7 @@ class _Unreadable(ValueError):
 def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
     """Return the message of a line: an object of topic, key and value, or the value alone."""
     has_block = _BLOCK_IN_LINE in line
-    typed = None if has_block else typed_line(line)
-    if typed is not None:
+    if not has_block and _is_utf8(line) and (typed := typed_line(line)) is not None:
         return _of_typed(typed, position, line)
     text = line.decode(errors="surrogateescape").strip()
     try:
@@ -98,6 +97,17 @@ def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
         return _of_fields(fields, position, text)
     except (ValueError, RecursionError, TypeError, LookupError, AttributeError) as error:
         return FaultyEvent(f"The line cannot be read as a message: {error}.", escaped(text), position)
+
+
+def _is_utf8(line: bytes) -> bool:
+    """Return whether a line can be quarantined as a text; members that nobody uses are parsed unseen."""
+    if line.isascii():
+        return True
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _of_typed(line: TypedLine, position: int, sent: bytes) -> Message:

@@ -95,6 +95,7 @@ def test_numbers_keep_their_digits() -> None:
         "[1]",
         '{"value": {}, "partition": "x"}',
         "\udcff",
+        '{"value": {"op": "c", "source": {"lsn": 5, "connector": "\udcff"}}}',
         '{"value": {}, "headers": ["odd"]}',
         "[" * 9000,
     ],
