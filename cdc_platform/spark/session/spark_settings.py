@@ -15,7 +15,8 @@ DEFAULT_PACKAGES: Final = (
 POSTGRESQL_DRIVER: Final = "org.postgresql:postgresql:42.7.14"
 _PACKAGE: Final = ("GROUP", "ARTIFACT", "VERSION")
 _MASTER: Final = re.compile(
-    r"local(\[(\d+|\*)(, ?\d+)?\])?|local-cluster\[[\d, ]+\]|spark://[^\s:]+:\d+(,[^\s:]+:\d+)*|yarn|k8s://\S+"
+    r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?|local-cluster\[[\d, ]+\]|yarn|k8s://\S+"
+    r"|spark://(\[[\da-fA-F:.]+\]|[^\s:]+):\d+(,(\[[\da-fA-F:.]+\]|[^\s:]+):\d+)*"
 )
 _MEMORY: Final = re.compile(r"[1-9]\d*[kmgtKMGT]")
 _REMOTE: Final = re.compile(r"sc://[^\s/:;]+(:\d+)?(/.*)?")
@@ -92,7 +93,9 @@ class SparkSettings:
                 )
                 raise SettingError(f"spark.conf.{name}", problem)
         for number, package in enumerate(self.packages):
-            if len(package.split(":")) != len(_PACKAGE) or not all(package.split(":")):
+            # Spark takes GROUP/ARTIFACT:VERSION, too.
+            parts = package.replace("/", ":").split(":")
+            if len(parts) != len(_PACKAGE) or not all(parts):
                 problem = f"must look like {':'.join(_PACKAGE)}, but is: {package!r}"
                 raise SettingError(f"spark.packages.{number}", problem)
 

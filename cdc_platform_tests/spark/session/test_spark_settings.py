@@ -41,10 +41,12 @@ def test_a_token_is_not_repeated() -> None:
             for text in ("local", "local[*]", "local[2,3]", "local-cluster[2,1,1024]", "yarn")
         ),
         *(("master", text) for text in ("spark://a:7077,b:7077", "k8s://https://host:6443")),
+        *(("master", text) for text in ("spark://[2001:db8::1]:7077", "local[2 , 3]")),
+        ("packages", ("group/artifact:1",)),
         *(("remote", text) for text in ("sc://host", "sc://127.0.0.1:15002/;token=abc")),
         *(("driver_memory", text) for text in ("512m", "4G")),
     ],
 )
-def test_what_spark_takes_is_taken(setting: str, value: str) -> None:
+def test_what_spark_takes_is_taken(setting: str, value: Any) -> None:
     """All kinds of masters, addresses and sizes that Spark documents are settings."""
-    assert getattr(SparkSettings(**{setting: value}), setting) == value  # type: ignore[arg-type]  # one is
+    assert getattr(SparkSettings(**{setting: value}), setting) == value
