@@ -83,8 +83,10 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
             _Update(Transaction(table, autocommit=True), commit).commit()
         except CommitFailedException as error:
             table = table.refresh()
-            if table.metadata.snapshot_by_id(commit.snapshot_id) is not None:
-                # It was made, and others may have built upon it since.
+            made = table.metadata.snapshot_by_id(commit.snapshot_id)
+            if made is not None:
+                # By this try or by one before it, and others may have built upon it since.
+                commit.drop_lists_but(made.manifest_list)
                 break
             newest = table.snapshot_by_name(branch)
             if last == TRIES or newest is None or newest.snapshot_id != delta.base.snapshot_id:
@@ -94,8 +96,8 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
                     "committed, and the next cycle goes on from there."
                 ) from error
         else:
+            commit.drop_lists_but(commit.lists[-1])
             break
-    commit.drop_former_lists()
     return commit.snapshot_id
 
 
@@ -216,9 +218,9 @@ class _Commit:
         ]
         self._delete([*files, *(manifest.manifest_path for manifest in manifests_added), *self.lists])
 
-    def drop_former_lists(self) -> None:
-        """Delete the lists of tries before the one that was committed."""
-        self._delete(self.lists[:-1])
+    def drop_lists_but(self, committed: str) -> None:
+        """Delete the lists of tries other than the one that was committed."""
+        self._delete([path for path in self.lists if path != committed])
 
     def _delete(self, paths: Sequence[str]) -> None:
         for path in paths:

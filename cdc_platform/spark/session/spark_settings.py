@@ -88,9 +88,7 @@ class SparkSettings:
             raise SettingError("spark.driver_memory", problem)
         for name in self.conf:
             if not name.startswith("spark."):
-                problem = (
-                    "does not begin with `spark.`, so Spark ignores it; Hadoop's are `spark.hadoop.NAME`"
-                )
+                problem = f"does not begin with `spark.`; write one of Hadoop's as `spark.hadoop.{name}`"
                 raise SettingError(f"spark.conf.{name}", problem)
         for number, package in enumerate(self.packages):
             # Spark takes GROUP/ARTIFACT:VERSION, too.

@@ -164,6 +164,29 @@ def test_a_commit_that_another_run_has_built_upon_stays(
     subject.verify()
 
 
+def test_a_try_that_arrives_late_keeps_its_list(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that is carried out after its refusal, so that the next is refused, loses no file."""
+    subject = Subject(spark, session_lake, "late")
+    table, delta = subject.planned([1], {1: "late"})
+    commit_table, requests = table.catalog.commit_table, list[tuple[Any, ...]]()
+
+    def carry_out_late(*arguments: Any) -> Any:
+        requests.append(arguments)
+        if len(requests) == 1:
+            raise CommitFailedException("carried out all the same")
+        monkeypatch.undo()
+        commit_table(*requests[0])
+        return commit_table(*arguments)
+
+    monkeypatch.setattr(table.catalog, "commit_table", carry_out_late)
+    commit_row_delta(table, delta, MAIN)
+    assert len(requests) == 2
+    subject.expected[1] = "late"
+    subject.verify()
+
+
 def test_a_tag_that_comes_in_between_costs_no_file(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
