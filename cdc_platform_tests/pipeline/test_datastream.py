@@ -97,7 +97,7 @@ TABLES: Final = {"users": newest_first, "past": late_versions, "read": backfille
 def pipeline(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path_factory: pytest.TempPathFactory
 ) -> Pipeline:
-    """A pipeline of these tables after three cycles."""
+    """A pipeline of these tables after three cycles; no check fails before a test damages a history."""
     folder = StreamFolder(tmp_path_factory.mktemp("stream"))
     options = {"past": KEEPS_ALL, "read": TableOptions(history=True)}
     made = make_pipeline(session_lake, folder.path, options)
@@ -107,15 +107,15 @@ def pipeline(
                 of_table = [replace(event, table=table) for event in events]
                 folder.write(of_table, compressed=number == 0)
         made = sync(made, spark)
+    assert failed_checks(made, spark) == {}
     return made
 
 
-def test_the_newest_change_of_each_row_counts(pipeline: Pipeline, spark: "SparkSession") -> None:
+def test_the_newest_change_of_each_row_counts(pipeline: Pipeline) -> None:
     """Late, repeated and backfill events override no newer row and restore no deleted one."""
-    cuts = [cut.tables["users"] for cut in list_cuts(pipeline.lake)]
+    cuts = [cut.tables["users"] for cut in list_cuts(pipeline.lake)[: len(list(newest_first()))]]
     names = [{row["id"]: row["name"] for row in rows_of(pipeline, "users", cut)} for cut in cuts]
     assert names == [{1: "a", 2: "b", 4: "c"}, {1: "a", 4: "f"}, {1: "a", 4: "f", 5: "k"}]
-    assert failed_checks(pipeline, spark) == {}
 
 
 def test_folders_and_files_that_change(

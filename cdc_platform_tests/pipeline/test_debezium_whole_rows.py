@@ -123,7 +123,6 @@ WITH_M: Final = {**COLUMNS[TABLE], "m": "integer"}
 """With a type whose NULL means NULL, beside one whose NULL means a value that was not sent."""
 CODED: Final = {"id": "integer", "code": "text", "v": "text"}
 DATED: Final = {"id": "integer", "d": "date"}
-NULLED: Final = [(2, None, None, "a"), (7, None, None, "a")]
 WHOLE: Final = {
     "nulls": Case(WITH_M, nulls(), ("id", "n", "m", "v"), [(2, None, None, "a"), (7, None, None, "a")]),
     "chosen_key": Case(CODED, chosen_key(has_block=False), ("code",), [("b",)], is_full=False),
@@ -193,7 +192,8 @@ def test_rows_are_those_of_the_source(pipeline: Pipeline, name: str) -> None:
 
 
 def test_no_check_fails(pipeline: Pipeline, spark: "SparkSession") -> None:
-    """All values are resolved, and tables are what the log says."""
+    """All values are resolved, tables are what the log says, and nothing else is in quarantine."""
+    assert sum(case.quarantined for case in CASES.values()) == len(quarantined_rows(pipeline))
     assert failed_checks(pipeline, spark) == {}
 
 
