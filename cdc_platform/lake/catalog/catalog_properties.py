@@ -12,7 +12,7 @@ _URI_SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {"rest": ("https://", "http
 """Schemes of the address that a type of catalog needs; translation checks that of a sql catalog."""
 _SERVERS: Final = ("s3.endpoint", "glue.endpoint", "gcs.service.host")
 """Addresses of object stores and of Glue. Each side takes a bare HOST:PORT for something else."""
-_PAIRS: Final = (("s3.access-key-id", "s3.secret-access-key"),)
+_KEYS: Final = ("s3.access-key-id", "s3.secret-access-key")
 
 
 def check_catalog(catalog: Mapping[str, str]) -> None:
@@ -37,9 +37,8 @@ def check_catalog(catalog: Mapping[str, str]) -> None:
             raise SettingError(
                 f"lake.catalog.{name}", "must begin with http:// or https://, such as http://HOST:PORT"
             )
-    for pair in _PAIRS:
-        missing = [name for name in pair if name not in catalog]
-        if len(missing) == 1:
-            present = next(name for name in pair if name in catalog)
-            problem = f"is missing, and `{present}` is given: write both, or none"
-            raise SettingError(f"lake.catalog.{missing[0]}", problem)
+    for name, other in (_KEYS, _KEYS[::-1]):
+        if name not in catalog and other in catalog:
+            raise SettingError(
+                f"lake.catalog.{name}", f"is missing, and `{other}` is given: write both, or none"
+            )

@@ -88,7 +88,8 @@ def _tables_in(batch: pa.Table | pa.RecordBatch) -> frozenset[str]:
     return frozenset(pc.unique(batch.column(_SHAPE[0])).to_pylist()) - {None}
 
 
-def _shapes_in(batch: pa.Table | pa.RecordBatch) -> frozenset[tuple[str, str]]:
+def shapes_in(batch: pa.Table | pa.RecordBatch) -> frozenset[tuple[str, str]]:
+    """Return the tables of raw records, each with what some of them say of its columns."""
     columns = {name: batch.column(name) for name in _SHAPE}
     rows = pa.table(columns).group_by(list(_SHAPE)).aggregate([]).to_pylist()
     return frozenset((row["table_name"], row["column_types"]) for row in rows if None not in row.values())
@@ -104,7 +105,7 @@ def content_of(batch: pa.Table | pa.RecordBatch) -> WindowContent:
         _any(pc.is_null(moments)),
         _any(pc.is_in(batch.column("mod_type"), _OF_SNAPSHOTS)),
         _tables_in(batch),
-        _shapes_in(batch),
+        shapes_in(batch),
     )
 
 

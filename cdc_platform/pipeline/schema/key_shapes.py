@@ -12,6 +12,7 @@ from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import ObservedColumn, key_types, parse_column_types
 from cdc_platform.model.schema.widening import key_family
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.reading import window_content
 
 Shape = tuple[str, str]
 """A table, and what its records say of their columns."""
@@ -85,11 +86,7 @@ def _reason(table: str, table_key: Key, key: Key) -> str:
 
 def shapes_in(pipeline: Pipeline, window: str) -> set[Shape]:
     """Return the shapes that the raw records of a window have; needs no Spark."""
-    shapes: set[Shape] = set()
-    for batch in _batches(pipeline, window):
-        rows = batch.group_by(["table_name", "column_types"]).aggregate([]).to_pylist()
-        shapes |= {(row["table_name"], row["column_types"]) for row in rows if None not in row.values()}
-    return shapes
+    return {shape for batch in _batches(pipeline, window) for shape in window_content.shapes_in(batch)}
 
 
 def _first_shape(pipeline: Pipeline, window: str, table: str, texts: Container[str]) -> str:

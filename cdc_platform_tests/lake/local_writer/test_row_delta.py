@@ -76,6 +76,12 @@ class Subject:
         self.expected = {id_: v for id_, v in self.expected.items() if id_ not in gone} | new
         return made
 
+    def commit_late(self, table: Table, delta: RowDelta) -> None:
+        """Commit what was planned for row 1 before others came first, and verify the rows."""
+        commit_row_delta(table, delta, MAIN)
+        self.expected[1] = "late"
+        self.verify()
+
     def verify(self) -> None:
         """Spark's rows are those expected, each with its own row id, and the summary says how many."""
         rows = self.spark.table(self.sql_name).select("id", "v", "_row_id", "tags").collect()
@@ -147,7 +153,7 @@ def test_a_change_is_built_upon_what_it_was_planned_on(
 def test_a_commit_that_another_run_has_built_upon_stays(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A catalog that makes a commit and reports a conflict does not lose its files, whatever comes next."""
+    """A catalog that makes a commit and reports a conflict loses no file when others build upon it."""
     subject = Subject(spark, session_lake, "built_upon")
     table, delta = subject.planned([1], {1: "late"})
     commit_table = table.catalog.commit_table
@@ -159,9 +165,7 @@ def test_a_commit_that_another_run_has_built_upon_stays(
         raise CommitFailedException("made all the same")
 
     monkeypatch.setattr(table.catalog, "commit_table", refuse_afterwards)
-    commit_row_delta(table, delta, MAIN)
-    subject.expected[1] = "late"
-    subject.verify()
+    subject.commit_late(table, delta)
 
 
 def test_a_try_that_arrives_late_keeps_its_list(
@@ -181,10 +185,8 @@ def test_a_try_that_arrives_late_keeps_its_list(
         return commit_table(*arguments)
 
     monkeypatch.setattr(table.catalog, "commit_table", carry_out_late)
-    commit_row_delta(table, delta, MAIN)
+    subject.commit_late(table, delta)
     assert len(requests) == 2
-    subject.expected[1] = "late"
-    subject.verify()
 
 
 def test_a_tag_that_comes_in_between_costs_no_file(
@@ -201,9 +203,7 @@ def test_a_tag_that_comes_in_between_costs_no_file(
         write(**arguments)
 
     monkeypatch.setattr(Version3Metadata, "_write_metadata", staticmethod(tag_before))
-    commit_row_delta(table, delta, MAIN)
-    subject.expected[1] = "late"
-    subject.verify()
+    subject.commit_late(table, delta)
 
 
 def _files(table: Table) -> set[Path]:
