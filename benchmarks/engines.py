@@ -32,7 +32,7 @@ from cdc_platform_tests.servers.postgresql import postgresql, postgresql_program
 PAGE: Final = Path(__file__).parents[1] / "docs" / "engines.md"
 TRINO_BLOCK: Final = re.compile(r"```properties\n(connector\.name=iceberg\n.*?)```", re.DOTALL)
 FLINK_BLOCK: Final = re.compile(r"```sql\n(CREATE CATALOG lake WITH .*?);", re.DOTALL)
-OPENED: Final = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "util")]
+OPENED: Final = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "nio", "util")]
 VERSIONS: Final = (3, 2)
 CYCLES: Final = 4
 PASSWORD: Final = "secret"  # noqa: S105  of a server that lives for minutes

@@ -252,6 +252,7 @@ def report_steps(report: Report, meter: Meter, changes: int) -> None:
             wall_s=round(use.wall_s, 2),
             task_s=round(use.task_s, 2),
             serial_s=round(use.serial_s, 2),
+            slowest_task=round(use.slowest, 2),
             written_mb=round(use.written_bytes / 1e6, 1),
         )
         total = {kind: total[kind] + use.processor_s[kind] for kind in total}
@@ -277,6 +278,9 @@ def main() -> None:
     parser.add_argument("--source", choices=[*SOURCES, DECODING], required=True)
     parser.add_argument("--changes", type=int, default=1_000_000, help="changes; of Spanner, about so many")
     parser.add_argument("--rounds", type=int, default=2, help="rounds; the last one counts")
+    parser.add_argument(
+        "--driver-memory", default="3g", help="of Spark's driver; the platform's default is 2g"
+    )
     options = parser.parse_args()
     report = Report("throughput", options)
     if options.source == DECODING:
@@ -286,7 +290,7 @@ def main() -> None:
     shutil.rmtree(folder, ignore_errors=True)
     lake = LakeSettings(path=str(folder))
     with ExitStack() as stack:
-        spark = stack.enter_context(open_session(SparkSettings(driver_memory="3g"), lake))
+        spark = stack.enter_context(open_session(SparkSettings(driver_memory=options.driver_memory), lake))
         bench: Bench = stack.enter_context(SOURCES[options.source](options, spark))
         for number in range(1, options.rounds + 1):
             pipeline = open_pipeline(PipelineSettings(f"round_{number}", bench.source, lake))

@@ -30,13 +30,17 @@ class _Process(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A stage of Spark as it has run; moments are seconds since 1970."""
+    """A stage of Spark as it has run; moments are seconds since 1970.
+
+    `slowest` is how many times as long as the median task of the stage the slowest one took.
+    """
 
     begun: float
     ended: float
     tasks: int
     task_s: float
     processor_s: float
+    slowest: float
 
 
 @dataclass
@@ -54,6 +58,12 @@ class StepUse:
     def task_s(self) -> float:
         """Seconds of all tasks together."""
         return sum(stage.task_s for stage in self.stages)
+
+    @property
+    def slowest(self) -> float:
+        """How many times as long as the median task the slowest one takes, in the stage with the most work."""
+        parallel = [stage for stage in self.stages if stage.tasks > 1]
+        return max(parallel, key=lambda stage: stage.task_s).slowest if parallel else 1.0
 
     @property
     def serial_s(self) -> float:
@@ -79,7 +89,10 @@ class Meter:
         self._status: Any = spark.sparkContext._jsc.sc().statusStore()  # noqa: SLF001
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
         self._jvm = int(jvm.java.lang.ProcessHandle.current().pid())
-        self._empty: Any = spark.sparkContext._gateway.new_array(jvm.double, 0)  # type: ignore[union-attr]  # noqa: SLF001
+        gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+        self._empty = gateway.new_array(jvm.double, 0)
+        self._median_and_most = gateway.new_array(jvm.double, 2)
+        self._median_and_most[0], self._median_and_most[1] = 0.5, 1.0
 
     @contextmanager
     def watch_memory(self) -> Iterator[None]:
@@ -146,7 +159,15 @@ class Meter:
                     stage.numTasks(),
                     stage.executorRunTime() / 1e3,
                     stage.executorCpuTime() / 1e9,
+                    self._slowest(stage.stageId(), stage.attemptId()),
                 )
+
+    def _slowest(self, stage: int, attempt: int) -> float:
+        taken = self._status.taskSummary(stage, attempt, self._median_and_most)
+        if taken.isEmpty():
+            return 1.0
+        times = taken.get().executorRunTime()
+        return float(times.apply(1) / max(1.0, times.apply(0)))
 
 
 def _processes() -> Iterator[tuple[int, _Process]]:
