@@ -136,12 +136,10 @@ def _debezium_changes(options: argparse.Namespace) -> tuple[Path, Callable[[Spar
     changes = Changes(rows, options.changes - rows, 0.0, options.seed)
     folder = options.work / "throughput_inputs"
     shutil.rmtree(folder, ignore_errors=True)
-    changes.write(folder)
-    file = folder / "events" / "1.jsonl"
-    file.parent.mkdir()
-    with file.open("wb") as whole:
-        for part in ("snapshot/0.jsonl", "whole/1.jsonl"):
-            whole.write((folder / part).read_bytes())
+    file = folder / "1.jsonl"
+    folder.mkdir(parents=True)
+    with file.open("w", encoding="utf-8") as lines:
+        lines.writelines(whole for whole, _ in changes.lines())
 
     def verify(spark: SparkSession, pipeline: Pipeline) -> None:
         frame = spark.table(pipeline.lake.spark_table(TABLE))

@@ -10,6 +10,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,23 +54,34 @@ class Changes:
 
     def write(self, folder: Path) -> None:
         """Write the snapshot, and the updates with and without all values."""
-        dice = random.Random(self.seed)  # noqa: S311  a benchmark's input, not a secret
         for name in ("snapshot", "whole", "lacking"):
             (folder / name).mkdir(parents=True)
+        lines = self.lines()
         with (folder / "snapshot" / "0.jsonl").open("w", encoding="utf-8") as file:
-            for key in range(self.rows):
-                self.truth[key] = (0, _text(dice))
-                file.write(_line("r", key, *self.truth[key], FIRST_LSN))
+            file.writelines(whole for whole, _ in islice(lines, self.rows))
         with (
-            (folder / "whole" / "1.jsonl").open("w", encoding="utf-8") as whole,
-            (folder / "lacking" / "1.jsonl").open("w", encoding="utf-8") as lacking,
+            (folder / "whole" / "1.jsonl").open("w", encoding="utf-8") as with_all,
+            (folder / "lacking" / "1.jsonl").open("w", encoding="utf-8") as without,
         ):
-            for number, (key, text) in enumerate(self._updates(dice), start=1):
-                text_kept = self.truth[key][1] if text is None else text
-                self.truth[key] = (number, text_kept)
-                lsn = FIRST_LSN + number * 100
-                whole.write(_line("u", key, number, text_kept, lsn))
-                lacking.write(_line("u", key, number, text or DEFAULT_PLACEHOLDER, lsn))
+            for whole, lacking in lines:
+                with_all.write(whole)
+                without.write(lacking)
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines of the snapshot and of the updates, each with and without all values."""
+        dice = random.Random(self.seed)  # noqa: S311  a benchmark's input, not a secret
+        for key in range(self.rows):
+            self.truth[key] = (0, _text(dice))
+            line = _line("r", key, *self.truth[key], FIRST_LSN)
+            yield line, line
+        for number, (key, text) in enumerate(self._updates(dice), start=1):
+            kept = self.truth[key][1] if text is None else text
+            self.truth[key] = (number, kept)
+            lsn = FIRST_LSN + number * 100
+            yield (
+                _line("u", key, number, kept, lsn),
+                _line("u", key, number, text or DEFAULT_PLACEHOLDER, lsn),
+            )
 
     def _updates(self, dice: random.Random) -> Iterator[tuple[int, str | None]]:
         for _ in range(self.events):

@@ -61,7 +61,7 @@ class StepUse:
 
     @property
     def slowest(self) -> float:
-        """How many times as long as the median task the slowest one takes, in the stage with the most work."""
+        """The slowest task as a multiple of the median one, in the parallel stage with the most work."""
         parallel = [stage for stage in self.stages if stage.tasks > 1]
         return max(parallel, key=lambda stage: stage.task_s).slowest if parallel else 1.0
 
