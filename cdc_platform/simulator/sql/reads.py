@@ -15,8 +15,9 @@ from cdc_platform.simulator.history.transactions import Key
 from cdc_platform.simulator.history.transactions import Row as TableRow
 from cdc_platform.simulator.sql.information import type_of
 from cdc_platform.simulator.sql.row_database import RowDatabase
-from cdc_platform.simulator.wire import problems
 from cdc_platform.simulator.wire.chunks import Position, Row
+from cdc_platform.simulator.wire.problems import Refusal
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform.simulator.wire.values import value_writer
 from cdc_platform.simulator.wire.wire import plain_value
 
@@ -82,7 +83,9 @@ class TableReads:
         table_name = name.replace("`", "").replace('"', "").removeprefix("public.")
         table = next((table for table in schema.tables.values() if _equal(table.name, table_name)), None)
         if table is None:
-            raise problems.table_not_found(self._dialect, table_name)
+            if self._dialect is Dialect.GOOGLESQL:
+                raise Refusal("INVALID_ARGUMENT", f"Table not found: {table_name}")
+            raise Refusal("NOT_FOUND", f'relation "{table_name}" does not exist')
         with self._lock:
             version = self._versions.get((table.number, micros))
             if version is None:
@@ -117,7 +120,13 @@ class TableReads:
         for name in names:
             column = next((column for column in table.columns if _equal(column.name, name)), None)
             if column is None:
-                raise problems.column_not_found(self._dialect, name)
+                is_googlesql = self._dialect is Dialect.GOOGLESQL
+                text = (
+                    f"Unrecognized name: {name}"
+                    if is_googlesql
+                    else f'[ERROR] column "{name}" does not exist'
+                )
+                raise Refusal("INVALID_ARGUMENT", text)
             sim_columns.append(column)
         return sim_columns
 
