@@ -15,8 +15,7 @@ from cdc_platform.demo.bank import BankSettings, open_database, sum_of_balances
 from cdc_platform.demo.home import REMOTE_VARIABLE, DemoHome, open_home, prepare_home
 from cdc_platform.demo.live import balances_at_all_cuts, live_view
 from cdc_platform.demo.next_steps import Pages, print_next_steps
-from cdc_platform.demo.ports import LOOPBACK, answers, free_port
-from cdc_platform.demo.processes import Children
+from cdc_platform.demo.processes import LOOPBACK, Children, answers, free_port
 from cdc_platform.demo.servers import DemoServer, open_bank, start_writer, stop_writer
 from cdc_platform.errors import SetupError
 from cdc_platform.lake.state.cuts import newest_cut

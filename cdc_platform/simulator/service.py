@@ -8,9 +8,8 @@ from itertools import count, pairwise
 from typing import Any, Final
 
 from cdc_platform.simulator.sql.database import Database, Statement
-from cdc_platform.simulator.sql.keys import chosen_keys
 from cdc_platform.simulator.sql.parameters import parameter_types, parameter_values
-from cdc_platform.simulator.sql.reads import Result
+from cdc_platform.simulator.sql.reads import Result, chosen_keys
 from cdc_platform.simulator.sql.sql import StreamCall
 from cdc_platform.simulator.stream.faults import KINT64MAX_1, Fate, befall
 from cdc_platform.simulator.stream.messages import message_type

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.model.rows.connected_rows import key_chains_of
-from cdc_platform.model.rows.resolution import RowChange, RowId
+from cdc_platform.model.rows.resolution import RowChange, RowId, key_chains_of
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.completing.complete import complete_changes, complete_few

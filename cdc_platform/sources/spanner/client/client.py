@@ -22,7 +22,6 @@ from cdc_platform.errors import (
 )
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.sources.channels import keep_out_of_forks
 from cdc_platform.sources.retries import Retries
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.failures import to_source_error
@@ -41,6 +40,7 @@ from cdc_platform.sources.spanner.information_schema import (
     STREAM_NAMES,
 )
 from cdc_platform.sources.spanner.spanner_settings import Dialect, PartitionMode, SpannerSettings
+from cdc_platform.sources.workers import keep_out_of_forks
 
 _DIALECTS: Final = {"GOOGLE_STANDARD_SQL": Dialect.GOOGLESQL, "POSTGRESQL": Dialect.POSTGRESQL}
 _LOCAL_CHANNEL_OPTIONS: Final = (
