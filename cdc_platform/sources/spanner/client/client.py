@@ -7,6 +7,7 @@ metrics exporter and decodes every value; the generated client below it does non
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
@@ -97,15 +98,10 @@ class SpannerClient:
         """Yield the rows of one attempt at a request that is made for the client's session."""
         messages: Any = None
         try:
-            messages = self._execute(make_request, deadline_s or self.settings.deadline_s)
-            if silence_s is None:
-                yield from assembler.rows(messages)
-            else:
-                yield from assembler.rows(unless_silent(messages, silence_s, self._stuck))
-        except SourceError:
-            raise
-        except Exception as error:
-            raise self._translated(error) from error
+            with self._translating():
+                messages = self._execute(make_request, deadline_s or self.settings.deadline_s)
+                read = messages if silence_s is None else unless_silent(messages, silence_s, self._stuck)
+                yield from assembler.rows(read)
         finally:
             # A reader that stops early must not leave the query running.
             if messages is not None:
@@ -146,13 +142,18 @@ class SpannerClient:
         attempts = self.attempts()
         while True:
             try:
-                return self._once(call)
+                with self._translating():
+                    return call()
             except SourceUnreachable as error:
                 attempts.failed(error)
 
-    def _once(self, call: Callable[[], Any]) -> Any:
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        """Raise what Google's libraries raise as an error of the source."""
         try:
-            return call()
+            yield
+        except SourceError:
+            raise
         except Exception as error:
             raise self._translated(error) from error
 
@@ -162,12 +163,8 @@ class SpannerClient:
         Raises:
             SourceError: It failed, or went on failing.
         """
-        attempts = self.attempts()
-        while True:
-            try:
-                return list(self.rows(query))
-            except SourceUnreachable as error:
-                attempts.failed(error)
+        rows: list[list[bytes]] = self._retried(lambda: list(self.rows(query)))
+        return rows
 
     def fetch_texts(self, query: Query) -> list[tuple[str | None, ...]]:
         """Return all rows of a small query of texts, numbers and booleans, each value as text."""
