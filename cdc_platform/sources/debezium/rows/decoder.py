@@ -24,7 +24,9 @@ from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import BinaryMode
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, SnapshotPolicy
 from cdc_platform.sources.debezium.wire.contents import read_content
-from cdc_platform.sources.debezium.wire.envelope import (
+from cdc_platform.sources.debezium.wire.event_faults import fault_of
+from cdc_platform.sources.debezium.wire.flattened import ADVICE as FLAT_ADVICE
+from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,
     DELETE,
     TRUNCATE,
@@ -39,8 +41,6 @@ from cdc_platform.sources.debezium.wire.envelope import (
     TransactionEnd,
     Unreadable,
 )
-from cdc_platform.sources.debezium.wire.event_faults import fault_of
-from cdc_platform.sources.debezium.wire.flattened import ADVICE as FLAT_ADVICE
 from cdc_platform.sources.debezium.wire.messages import Message, RawMessage, parse_line, parse_raw
 from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, ordering_key
 

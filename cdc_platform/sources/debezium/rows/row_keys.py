@@ -6,8 +6,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
-from cdc_platform.sources.debezium.values.values import ValueRefused
-from cdc_platform.sources.debezium.wire.envelope import Unreadable
+from cdc_platform.sources.debezium.values.moments import ValueRefused
+from cdc_platform.sources.debezium.wire.message_contents import Unreadable
 from cdc_platform.sources.json_codec import write
 
 _KEY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)

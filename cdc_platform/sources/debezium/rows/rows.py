@@ -24,9 +24,9 @@ from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, TableP
 from cdc_platform.sources.debezium.rows.row_keys import header_key, key_json, read_value, refused
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, Strategy
+from cdc_platform.sources.debezium.values.moments import ValueRefused
 from cdc_platform.sources.debezium.values.unavailable import VALUE
-from cdc_platform.sources.debezium.values.values import ValueRefused
-from cdc_platform.sources.debezium.wire.envelope import (
+from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,
     DELETE,
     READ,

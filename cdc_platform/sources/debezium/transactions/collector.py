@@ -8,7 +8,7 @@ from cdc_platform.sources.debezium.rows.decoder import Checkpoint
 from cdc_platform.sources.debezium.rows.findings import gives_key_up
 from cdc_platform.sources.debezium.rows.snapshots import is_buffered_snapshot
 from cdc_platform.sources.debezium.transactions.transactions import Arrival, Transaction
-from cdc_platform.sources.debezium.wire.envelope import Signal, TransactionBegin, TransactionEnd
+from cdc_platform.sources.debezium.wire.message_contents import Signal, TransactionBegin, TransactionEnd
 
 Event = SourceEvent | FaultyEvent
 
