@@ -6,6 +6,7 @@ from pydantic import Field
 from cdc_platform import metadata
 from cdc_platform.assets.data_versions import FOLLOWED
 from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.assets.table_columns import log_lineage
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import count_rows, head
 from cdc_platform.lake.state.cuts import newest_cut
@@ -46,7 +47,7 @@ def build_change_log(assets: PipelineAssets) -> dg.AssetsDefinition:
             assets.log,
             {"pyspark", "iceberg"},
             **assets.own_columns(assets.log),
-            **{metadata.COLUMN_LINEAGE: metadata.log_lineage(assets.raw)},
+            **{metadata.COLUMN_LINEAGE: log_lineage(assets.raw)},
         ),
         description="Every change of the source exactly once, in one order; where the source reports its "
         "transactions, whole ones only.\n\n"

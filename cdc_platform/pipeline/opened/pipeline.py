@@ -127,8 +127,7 @@ class Pipeline:
                 source has the name of.
         """
         watched = {name: columns.schema for name, columns in self.schema_history.tables.items()}
-        chosen = self.settings.tables
-        options = self.settings.table_options
+        chosen, options = self.settings.tables, self.settings.table_options
         other_names = self.schema_history.other_names
         named = {
             **dict.fromkeys(chosen or (), "tables"),
@@ -140,7 +139,9 @@ class Pipeline:
             # A table comes up with its first event.
             named = {name: setting for name, setting in named.items() if name in watched}
         for name, setting in named.items():
-            if name not in watched and not (setting == "table_options" and self._exists(name)):
+            if name not in watched and (
+                setting == "tables" or name not in self.read_schema(self.source.clock_micros()).unwatched
+            ):
                 raise SettingError(
                     setting,
                     "names a table that the change stream does not watch, or whose key has no column: "
@@ -155,10 +156,6 @@ class Pipeline:
         whole = {name: columns.whole_schema for name, columns in self.schema_history.tables.items()}
         _check_room({name: self.options(name) for name in options if name in names}, watched | whole)
         return tuple(watched[name] for name in names)
-
-    def _exists(self, name: str) -> bool:
-        """Return whether the source has a table that is not watched; asks it."""
-        return name in self.read_schema(self.source.clock_micros()).unwatched
 
     def _wanted(self, names: Collection[str]) -> list[str]:
         chosen = self.settings.tables

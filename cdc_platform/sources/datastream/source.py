@@ -17,8 +17,9 @@ from cdc_platform.model.stream.files import (
     files_to_json,
     find_settled,
 )
-from cdc_platform.model.stream.lineage import Lineage, live, plan_arrivals
+from cdc_platform.model.stream.lineage import Lineage, live
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
+from cdc_platform.model.stream.window_plans import plan_arrivals
 from cdc_platform.sources.arrival import SourceOfArrivals, storable, table_of
 from cdc_platform.sources.datastream.files.file_events import decode_file, decode_text
 from cdc_platform.sources.datastream.files.files import SUFFIXES

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
-from cdc_platform.sources.debezium.rows.decoder import Checkpoint
+from cdc_platform.sources.debezium.rows.checkpoints import Checkpoint
 from cdc_platform.sources.debezium.rows.findings import gives_key_up
 from cdc_platform.sources.debezium.rows.snapshots import is_buffered_snapshot
 from cdc_platform.sources.debezium.transactions.transactions import Arrival, Transaction

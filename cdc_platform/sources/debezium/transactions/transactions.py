@@ -8,7 +8,7 @@ from itertools import accumulate
 import msgspec
 
 from cdc_platform.model.stream.ordering_key import SEPARATOR
-from cdc_platform.sources.debezium.rows.decoder import Decoded
+from cdc_platform.sources.debezium.rows.checkpoints import Decoded
 from cdc_platform.sources.debezium.wire.positions import commit_of, has_total_order
 
 

@@ -20,17 +20,9 @@ from cdc_platform.sources.debezium.values.postgres_types import STRING_ARRAY, TE
 
 _MOST_BITS: Final = 83_886_080
 """Most bits that PostgreSQL's `bit(n)` can be declared with."""
-
-
 _SOURCE_TYPE: Final = "__debezium.source.column.type"
-
-
 _SOURCE_LENGTH: Final = "__debezium.source.column.length"
-
-
 _SOURCE_SCALE: Final = "__debezium.source.column.scale"
-
-
 _PLAIN: Final[Mapping[str, tuple[EncodingKind, str, str]]] = {
     # primitive type of Kafka Connect: kind, type in the lake, type of PostgreSQL
     "boolean": (EncodingKind.BOOL, "BOOL", "boolean"),
@@ -47,8 +39,6 @@ _PLAIN: Final[Mapping[str, tuple[EncodingKind, str, str]]] = {
     "struct": (EncodingKind.JSON, "JSON", "struct"),
     "map": (EncodingKind.JSON, "JSON", "hstore"),
 }
-
-
 _TIMES: Final = {
     # logical name: kind, type in the lake, type of PostgreSQL, digits
     "io.debezium.time.Date": (EncodingKind.DAYS, "DATE", "date", 0),
@@ -70,8 +60,6 @@ _TIMES: Final = {
     "io.debezium.time.NanoDuration": (EncodingKind.DURATION, "INTERVAL", "interval", NANOS),
     "io.debezium.time.Interval": (EncodingKind.TEXT, "INTERVAL", "interval", 0),
 }
-
-
 _TEXTS: Final = {
     "io.debezium.data.Json": ("JSON", "json"),
     "io.debezium.data.Uuid": ("UUID", "uuid"),
@@ -131,8 +119,6 @@ def _block_bits(parameters: Mapping[str, Any]) -> Encoding:
 
 
 _VARIABLE: Final = Encoding(EncodingKind.SCALED, ColumnType("NUMERIC", annotation=PG_NUMERIC), "numeric")
-
-
 _TOLD: Final[Mapping[str, Callable[[Mapping[str, Any]], Encoding]]] = {
     "org.apache.kafka.connect.data.Decimal": _block_decimal,
     "io.debezium.data.VariableScaleDecimal": lambda _parameters: _VARIABLE,

@@ -19,29 +19,13 @@ _INFINITIES: Final = {
     2**63 - 1: "infinity",
     -(2**63): "-infinity",
 }
-
-
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
-
-
 _ORDINALS: Final = range(1, date.max.toordinal() + 1)
-
-
 _DAY_MICROS: Final = 86_400_000_000
-
-
 _ISO_MOMENT: Final = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?Z?", re.ASCII)
-
-
 _ISO_CLOCK: Final = re.compile(r"(\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?Z?", re.ASCII)
-
-
 _END_OF_DAY: Final = "24:00:00"
-
-
 _ISO_DAY: Final = re.compile(r"(\d{4}-\d{2}-\d{2})Z?", re.ASCII)
-
-
 _JAVA_OBJECT: Final = re.compile(r"\[*\[L[\w.$]+;@[0-9a-f]+", re.ASCII)
 
 

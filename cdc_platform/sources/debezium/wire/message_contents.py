@@ -162,9 +162,5 @@ class Notification:
 
 
 Boundary = TransactionBegin | TransactionEnd
-
-
 EnvelopeContent = DataEvent | LogicalMessage | Tombstone | Boundary | Heartbeat | Signal | Notification
-
-
 OPS: Final[Mapping[str, Op]] = {op.value: op for op in Op}

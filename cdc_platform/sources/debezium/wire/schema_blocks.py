@@ -12,15 +12,9 @@ from cdc_platform.sources.json_codec import parser_of
 
 _MOST_BLOCKS: Final = 500
 """Different schema blocks that are kept: a few of each version of each table."""
-
-
 load_json: Final = parser_of(Decimal, str)
 """Returns a JSON value whose numbers keep all their digits; raises ValueError where there is no JSON."""
-
-
 RAW_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
 _BLOCK_BEGINS: Final = (b'{"schema":', '{"schema":')
 
 
