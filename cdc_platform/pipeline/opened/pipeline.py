@@ -126,12 +126,11 @@ class Pipeline:
                 be one in the lake, or ask for an option that a table has no room for, or that nothing at the
                 source has the name of.
         """
-        watched = {name: columns.schema for name, columns in self.schema_history.tables.items()}
-        chosen, options = self.settings.tables, self.settings.table_options
-        other_names = self.schema_history.other_names
+        chosen, options, history = self.settings.tables, self.settings.table_options, self.schema_history
+        watched = {name: columns.schema for name, columns in history.tables.items()}
         named = {
             **dict.fromkeys(chosen or (), "tables"),
-            **dict.fromkeys((name for name in options if name not in other_names), "table_options"),
+            **dict.fromkeys((name for name in options if name not in history.other_names), "table_options"),
         }
         if not watched or not set(named) <= watched.keys():
             watched = {table.name: table for table in self.watched} | watched
@@ -148,12 +147,12 @@ class Pipeline:
                     f"{name!r}. It watches {', '.join(sorted(watched))}.",
                 )
         if chosen is not None:
-            _check_places(self._refused(self.schema_history, watched))
+            _check_places(self._refused(history, watched))
         names = self.materialised(watched)
         if self.capabilities.can_be_compared:
             _check_keys(watched[name] for name in names)
         # A column that is gone at the source is still there in the lake.
-        whole = {name: columns.whole_schema for name, columns in self.schema_history.tables.items()}
+        whole = {name: columns.whole_schema for name, columns in history.tables.items()}
         _check_room({name: self.options(name) for name in options if name in names}, watched | whole)
         return tuple(watched[name] for name in names)
 

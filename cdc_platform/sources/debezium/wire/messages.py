@@ -9,7 +9,7 @@ import msgspec
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.wire.schema_blocks import RAW_MEMBERS, load_json, load_part, load_value
-from cdc_platform.sources.debezium.wire.typed_envelope import TypedLine, typed_line
+from cdc_platform.sources.debezium.wire.typed_envelope import typed_line
 from cdc_platform.sources.json_codec import text_of_bytes
 from cdc_platform.sources.sound_rows import escaped, is_unicode
 
@@ -80,7 +80,18 @@ def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
     """Return the message of a line: an object of topic, key and value, or the value alone."""
     has_block = _BLOCK_IN_LINE in line
     if not has_block and _is_utf8(line) and (typed := typed_line(line)) is not None:
-        return _of_typed(typed, position, line)
+        return Message(
+            typed.topic or "",
+            typed.partition or 0,
+            typed.offset,
+            None if typed.timestamp is None else typed.timestamp * 1000,
+            None if typed.key is msgspec.UNSET else typed.key,
+            typed.value,
+            None if typed.headers is None else _headers(typed.headers),
+            position,
+            typed.key is not msgspec.UNSET,
+            line,
+        )
     text = line.decode(errors="surrogateescape").strip()
     try:
         if not is_unicode(text):
@@ -105,21 +116,6 @@ def _is_utf8(line: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _of_typed(line: TypedLine, position: int, sent: bytes) -> Message:
-    return Message(
-        line.topic or "",
-        line.partition or 0,
-        line.offset,
-        None if line.timestamp is None else line.timestamp * 1000,
-        None if line.key is msgspec.UNSET else line.key,
-        line.value,
-        None if line.headers is None else _headers(line.headers),
-        position,
-        line.key is not msgspec.UNSET,
-        sent,
-    )
 
 
 def _of_fields(fields: dict[str, Any], position: int, text: str) -> Message:
