@@ -7,13 +7,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
-import pyarrow as pa
 
 from cdc_platform.assets.partition_picture import draw_partitions
-from cdc_platform.lake.catalog.column_comments import COLUMN_COMMENTS
+from cdc_platform.assets.table_columns import table_schema
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
-from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, watermark_micros
 from cdc_platform.model.stream.read_windows import WindowReport
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
@@ -81,48 +80,6 @@ def seconds_between(earlier_micros: int, later_micros: int) -> float:
 def moment(micros: int) -> dg.TimestampMetadataValue:
     """Return a moment that the UI shows in the reader's time zone."""
     return dg.MetadataValue.timestamp(to_datetime(micros))
-
-
-def own_schema(table: str, schema: pa.Schema) -> dg.TableSchema:
-    """Return the columns of one of the platform's own tables, with their descriptions."""
-    comments = COLUMN_COMMENTS[table]
-    return dg.TableSchema(
-        columns=[dg.TableColumn(field.name, _type_name(field.type), comments[field.name]) for field in schema]
-    )
-
-
-_TYPE_NAMES: Final = {pa.int64(): "bigint", pa.int32(): "int", pa.bool_(): "boolean"}
-
-
-def _type_name(kind: pa.DataType) -> str:
-    """Return a type as Spark calls it, and as the columns of the source tables are shown."""
-    if pa.types.is_timestamp(kind):
-        return "timestamp"
-    if pa.types.is_list(kind):
-        return f"array<{_type_name(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"map<{_type_name(kind.key_type)},{_type_name(kind.item_type)}>"
-    if pa.types.is_struct(kind):
-        fields = ",".join(f"{field.name}:{_type_name(field.type)}" for field in kind)
-        return f"struct<{fields}>"
-    return _TYPE_NAMES.get(kind, str(kind))
-
-
-def table_schema(schema: TableSchema) -> dg.TableSchema:
-    """Return the columns of a materialised table; key columns are marked."""
-    keys = {column.name for column in schema.key_columns}
-    return dg.TableSchema(
-        columns=[
-            dg.TableColumn(
-                column.name,
-                spark_type(column.type),
-                constraints=dg.TableColumnConstraints(
-                    nullable=column.name not in keys, other=["primary key"] if column.name in keys else []
-                ),
-            )
-            for column in schema.columns
-        ]
-    )
 
 
 def describe_source(clock_micros: int) -> Metadata:
@@ -268,34 +225,6 @@ def _describe_version(
         **({ROW_COUNT: rows} if rows is not None else {}),
         **({"Snapshot": str(merge.snapshot_id)} if merge.snapshot_id is not None else {}),
     }
-
-
-def log_lineage(raw: dg.AssetKey) -> dg.TableColumnLineage:
-    """Return what the columns of the log are made of."""
-    return dg.TableColumnLineage(
-        {
-            column: [dg.TableColumnDep(raw, raw_column) for raw_column in raw_columns]
-            for column, raw_columns in LOG_LINEAGE.items()
-        }
-    )
-
-
-LOG_LINEAGE: Final[Mapping[str, Sequence[str]]] = {
-    "table_name": ["table_name"],
-    "change_kind": ["mod_type"],
-    "ordering_key": ["record_order"],
-    "commit_timestamp": ["record_timestamp"],
-    "transaction_id": ["server_transaction_id"],
-    "record_id": ["record_sequence"],
-    "records_in_transaction": ["number_of_records_in_transaction"],
-    "partition_token": ["partition_token"],
-    "keys": ["mods"],
-    "new_values": ["mods"],
-    "old_values": ["mods"],
-    "is_whole_row": ["value_capture_type", "mod_type"],
-    "is_system_transaction": ["is_system_transaction"],
-    "transaction_tag": ["transaction_tag"],
-}
 
 
 def describe_cut(cut: Cut | None, capabilities: SourceCapabilities) -> Metadata:

@@ -32,6 +32,7 @@ from cdc_platform import duckdb_views
 from cdc_platform.errors import CutNotFound, SettingError, TableNotFound
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits.commits import number_of
 from cdc_platform.lake.state.cut_states import CutState, cut_state, cut_states, require_readable
 from cdc_platform.lake.state.cuts import Cut, find_cut, newest_cut
 from cdc_platform.lake.state.quarantine import describe_next_step
@@ -209,11 +210,12 @@ class TablesAtCut:
             ):
                 duckdb_views.create_view(database, name, place, self.cut.tables[name])
             else:
-                LOGGER.warning(
-                    "Table `%s` (%.1f MB of files) is read into memory: DuckDB cannot read it in its store.",
-                    visible_text(name),
-                    _file_bytes(stored, self.cut.tables[name]) / 1e6,
+                snapshot = stored.snapshot_by_id(self.cut.tables[name])
+                size_bytes = (number_of(snapshot, "total-files-size") if snapshot is not None else 0) or 0
+                message = (
+                    "Table `%s` (%.1f MB of files) is read into memory: DuckDB cannot read it in its store."
                 )
+                LOGGER.warning(message, visible_text(name), size_bytes / 1e6)
                 database.register(name, self.arrow(name))
         return database
 
@@ -252,13 +254,6 @@ def _scan_as_then(table: Table, snapshot_id: int) -> DataScan:
     scan = table.scan(snapshot_id=snapshot_id)
     then = table.metadata.model_copy(update={"current_schema_id": scan.projection().schema_id})
     return scan.update(table_metadata=then)
-
-
-def _file_bytes(table: Table, snapshot_id: int) -> int:
-    """Return the bytes of a snapshot's files, 0 where its writer has not counted them."""
-    snapshot = table.snapshot_by_id(snapshot_id)
-    summary = snapshot.summary if snapshot is not None else None
-    return int(summary.get("total-files-size") or 0) if summary is not None else 0
 
 
 def _known_columns(schema: Schema, table: str, columns: Sequence[str] | None) -> tuple[str, ...]:

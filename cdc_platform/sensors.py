@@ -183,7 +183,7 @@ def evaluate_pipeline(
     reason = why_wait(instance, settings.name)
     if reason is not None:
         return dg.SkipReason(reason)
-    pipeline = open_pipeline(_impatient(settings))
+    pipeline = open_pipeline(replace(settings, source=settings.source.impatient(SOURCE_DEADLINE_S)))
     try:
         clock_micros = pipeline.source.clock_micros()
         lineage = trace_lineage(pipeline)
@@ -219,10 +219,6 @@ def why_wait(instance: dg.DagsterInstance, pipeline: str) -> str | None:
     if failures and 0 < wait_s <= BACKOFF_S[failures]:
         return f"The last {failures} runs failed; the next one is asked for in {wait_s:.0f} s."
     return None
-
-
-def _impatient(settings: PipelineSettings) -> PipelineSettings:
-    return replace(settings, source=settings.source.impatient(SOURCE_DEADLINE_S))
 
 
 def _request(

@@ -7,17 +7,11 @@ from dataclasses import dataclass
 from cdc_platform.errors import PartitionBoundsInvalid
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
-from cdc_platform.model.stream.lineage import (
-    ChildAnnouncement,
-    Lineage,
-    advance,
-    begin,
-    plan_windows,
-    watermark_micros,
-)
+from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin, watermark_micros
 from cdc_platform.model.stream.ordering_key import record_order
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.model.stream.window_plans import plan_windows
 from cdc_platform_tests.partition_tree import PartitionTree, Span
 from cdc_platform_tests.support.history import (
     NULL_ROW,

@@ -13,6 +13,7 @@ from cdc_platform.assets.check_results import check_log, evaluate, run_full_chec
 from cdc_platform.assets.data_versions import DataVersions, cut_version
 from cdc_platform.assets.events import cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.assets.table_columns import own_schema
 from cdc_platform.checks.freshness import Freshness, judge
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
@@ -52,7 +53,7 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
             assets.cut,
             {"python", "iceberg"},
             **{
-                metadata.COLUMN_SCHEMA: metadata.own_schema(CUT, CUTS),
+                metadata.COLUMN_SCHEMA: own_schema(CUT, CUTS),
                 metadata.TABLE_NAME: f"lake.{assets.pipeline}__cdc.{CUT}",
                 metadata.STATUS_PAGE: metadata.status_page(assets.pipeline),
             },

@@ -21,7 +21,7 @@ from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.metadata import LAG, WAITING, moment
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
-from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.sensors import SOURCE_DEADLINE_S, Running, default_status, has_news
@@ -163,17 +163,13 @@ def look(settings: PipelineSettings, now_micros: int, news_since_micros: int | N
             return Freshness(None, 0.0)
         if not pipeline.capabilities.hands_out_events:
             return Freshness(cut, cut.lag_s(now_micros))
-        if not _has_news(pipeline):
+        if not has_news(pipeline, trace_lineage(pipeline), pipeline.source.clock_micros()):
             return Freshness(cut, 0.0)
         since_micros = news_since_micros if news_since_micros is not None else now_micros
         waiting_s = (now_micros - max(since_micros, cut.published_micros)) / 1e6
         return Freshness(cut, round(max(0.0, waiting_s), 3), since_micros)
     finally:
         pipeline.source.close()
-
-
-def _has_news(pipeline: Pipeline) -> bool:
-    return has_news(pipeline, trace_lineage(pipeline), pipeline.source.clock_micros())
 
 
 def judge(

@@ -64,7 +64,8 @@ def demo(home: Path, **options: Any) -> None:
     the sum of all balances is right at every published cut. The checks come after the time, not within it.
     """
     from cdc_platform.components.loading import load_settings
-    from cdc_platform.demo.demo import DemoOptions, DemoTools, run_demo
+    from cdc_platform.demo.demo import run_demo
+    from cdc_platform.demo.pages import DemoOptions, DemoTools
     from cdc_platform.demo.servers import DemoServer
     from cdc_platform.pipeline.checks.invariants import checks_of
     from cdc_platform.pipeline.on_demand.status import read_status

@@ -8,15 +8,16 @@ from dataclasses import replace
 import dagster as dg
 from dagster_shared.utils.warnings import BetaWarning
 
-from cdc_platform.assets.change_log import build_change_log
-from cdc_platform.assets.copies import build_copies
 from cdc_platform.assets.cut import build_cut
-from cdc_platform.assets.histories import build_history
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.assets.lineage import build_partition_lineage
-from cdc_platform.assets.maintenance import build_maintenance
+from cdc_platform.assets.platform import (
+    build_change_log,
+    build_copies,
+    build_maintenance,
+    build_partition_lineage,
+)
 from cdc_platform.assets.raw import build_raw_change_records
-from cdc_platform.assets.tables import build_table
+from cdc_platform.assets.tables import build_history, build_table
 from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream, build_source
 from cdc_platform.checks.asset_checks import build_checks
 from cdc_platform.checks.freshness import build_freshness_check, build_freshness_sensor

@@ -14,8 +14,8 @@ import numpy as np
 
 from cdc_platform.dashboard.partition_lanes import Bar, PartitionLanes
 from cdc_platform.dashboard.read_lanes import ReadLane
-from cdc_platform.dashboard.texts import as_moment, as_tick, as_time
 from cdc_platform.dashboard.time_span import COLUMNS, TimeSpan, Values
+from cdc_platform.model.base.timestamps import to_datetime
 
 WIDTH: Final = 1000
 HEIGHT: Final = 100
@@ -208,3 +208,24 @@ def draw_reads(lane: ReadLane, span: TimeSpan) -> tuple[Column, ...]:
         for index, (reads, end) in enumerate(zip(lane.columns, span.ends, strict=True))
         if reads
     )
+
+
+_DAY_MICROS: Final = 86_400 * 1_000_000
+
+
+def as_time(micros: int) -> str:
+    """Return the time of day of a moment, in UTC."""
+    return f"{to_datetime(micros):%H:%M:%S}"
+
+
+def as_moment(micros: int) -> str:
+    """Return the day and the time of a moment, in UTC."""
+    return f"{to_datetime(micros):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def as_tick(micros: int, span_micros: int) -> str:
+    """Return a moment on the axis of a chart: with the day where it shows more than one."""
+    moment = to_datetime(micros)
+    if span_micros > _DAY_MICROS:
+        return f"{moment:%d %b %H:%M}"
+    return f"{moment:%H:%M}" if span_micros > _DAY_MICROS // 24 else f"{moment:%H:%M:%S}"

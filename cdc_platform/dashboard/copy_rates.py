@@ -1,6 +1,6 @@
 """Initial copies that are going on: progress, rate and time left."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cdc_platform.lake.state.copies import Batch, load_copy_progress, load_plans
 from cdc_platform.pipeline.on_demand.status import Status
@@ -41,11 +41,8 @@ def estimate(copy: CopyRate, batches: tuple[Batch, ...]) -> CopyRate:
     if seconds <= 0 or not chunks or not copy.copied_chunks:
         return copy
     chunks_per_s = chunks / seconds
-    return CopyRate(
-        copy.table,
-        copy.chunks,
-        copy.copied_chunks,
-        copy.copied_rows,
+    return replace(
+        copy,
         rows_per_s=copy.copied_rows / copy.copied_chunks * chunks_per_s,
         left_s=(copy.chunks - copy.copied_chunks) / chunks_per_s,
     )

@@ -12,9 +12,16 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from cdc_platform.dashboard.charts import draw_chart, draw_partition_chart, draw_reads, nice_seconds, nice_top
+from cdc_platform.dashboard.charts import (
+    as_moment,
+    as_time,
+    draw_chart,
+    draw_partition_chart,
+    draw_reads,
+    nice_seconds,
+    nice_top,
+)
 from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, Unreadable
-from cdc_platform.dashboard.texts import as_moment, as_time
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.quantities import as_count, as_duration, as_number
 from cdc_platform.visible import visible_text

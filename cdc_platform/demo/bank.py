@@ -25,8 +25,8 @@ from cdc_platform.demo.bookings import (
     Booking,
     account_row,
 )
-from cdc_platform.sources.channels import keep_out_of_forks
 from cdc_platform.sources.spanner.spanner_settings import EMULATOR_VARIABLE
+from cdc_platform.sources.workers import keep_out_of_forks
 
 # Timestamps are written with whole seconds and arrays without NULL: the emulator's change streams
 # falsify others.

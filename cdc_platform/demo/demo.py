@@ -1,26 +1,21 @@
 """The demo: a simulated Spanner, a bank that never rests, and the platform; at the end, every check."""
 
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
-from urllib.error import URLError
-from urllib.request import urlopen
 
-from cdc_platform.demo.bank import BankSettings, open_database, sum_of_balances
-from cdc_platform.demo.home import REMOTE_VARIABLE, DemoHome, open_home, prepare_home
+from cdc_platform.demo.bank import open_database, sum_of_balances
+from cdc_platform.demo.home import open_home, prepare_home
 from cdc_platform.demo.live import balances_at_all_cuts, live_view
 from cdc_platform.demo.next_steps import Pages, print_next_steps
-from cdc_platform.demo.ports import LOOPBACK, answers, free_port
-from cdc_platform.demo.processes import Children
-from cdc_platform.demo.servers import DemoServer, open_bank, start_writer, stop_writer
+from cdc_platform.demo.pages import DemoOptions, DemoTools, Stage, shown_step, start_pages
+from cdc_platform.demo.processes import LOOPBACK, Children, free_port
+from cdc_platform.demo.servers import open_bank, start_writer, stop_writer
 from cdc_platform.errors import SetupError
 from cdc_platform.lake.state.cuts import newest_cut
-from cdc_platform.model.base.progress import Progress
 from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
@@ -38,44 +33,7 @@ if TYPE_CHECKING:
 VIEW_EVERY_S: Final = 2.0
 FIRST_WINDOW_S: Final = 10.0
 """So much of the bank's time has the first cycle."""
-UI_WITHIN_S: Final = 120.0
-DASHBOARD_PORT: Final = 3030
 CATCH_UP_WITHIN_S: Final = 900.0
-
-
-@dataclass(frozen=True)
-class DemoOptions:
-    """Command-line options; `seconds` is None for a demo that runs until it is interrupted."""
-
-    home: Path
-    seconds: float | None
-    ui: bool
-    rate: float
-    token_life_s: int
-    port: int
-    server: DemoServer = DemoServer.SIMULATOR
-
-
-@dataclass(frozen=True)
-class DemoTools:
-    """Functions of the layers above that the demo needs."""
-
-    load_settings: Callable[[Path], PipelineSettings]
-    start_spark: Callable[[PipelineSettings], "SparkSession"]
-    run_checks: Callable[[Pipeline, "SparkSession", Callable[[], bool]], bool]
-    print_status: Callable[[Pipeline], None]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A demo whose bank is writing."""
-
-    options: DemoOptions
-    tools: DemoTools
-    home: DemoHome
-    bank: BankSettings
-    children: Children
-    wants_more: Callable[[], bool]
 
 
 def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bool]) -> bool:
@@ -88,11 +46,11 @@ def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bo
         home = stack.enter_context(open_home(options.home))
         children = stack.enter_context(Children(home.folder, home.logs))
         print_line(f"Starting the {options.server} and its bank ...")
-        with _shown("start of the bank"):
+        with shown_step("start of the bank"):
             bank = open_bank(options.server, stack, home, children, options.rate, options.token_life_s)
             goes_on = prepare_home(home, bank)
         # Shown while what the stack has is ended.
-        stack.callback(lambda: end.enter_context(_shown("end of the demo's processes")))
+        stack.callback(lambda: end.enter_context(shown_step("end of the demo's processes")))
         stack.callback(print_line, "Ending the demo's processes ...")
         print_line(
             f"The bank is at {bank.host}; the lake {'goes on' if goes_on else 'begins'} in {home.lake}"
@@ -101,14 +59,6 @@ def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bo
         start_writer(options.server, bank, children, options.rate)
         stage = Stage(options, tools, home, bank, children, _for_seconds(options.seconds, wants_more))
         return _run_with_ui(stage, wants_more) if options.ui else _run_locally(stage, wants_more)
-
-
-@contextmanager
-def _shown(step: str) -> Iterator[None]:
-    """Show a step that may take seconds."""
-    progress = Progress()
-    with show_progress(progress), progress.step(step):
-        yield
 
 
 def _for_seconds(seconds: float | None, wants_more: Callable[[], bool]) -> Callable[[], bool]:
@@ -187,14 +137,14 @@ def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
 
 def _run_dagster(stage: Stage, pipeline: Pipeline, remote: str) -> None:
     """Let Dagster run the pipeline as long as more is wanted."""
-    pages = _start_pages(stage, remote)
+    pages = start_pages(stage, remote)
     _print_next_steps(stage, pipeline, pages)
     with live_view(pipeline) as show:
         while stage.wants_more():
             stage.children.check()
             show()
             pause(VIEW_EVERY_S, stage.wants_more)
-    with _shown("end of Dagster"):
+    with shown_step("end of Dagster"):
         stage.children.stop("dagster", signal.SIGINT)
 
 
@@ -221,53 +171,9 @@ def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:
     token = choose_token()
     server = start_connect_server(settings.spark, settings.lake, port, log, token)
     stage.children.adopt("spark", server.process)
-    with _shown("start of Spark"):
+    with shown_step("start of Spark"):
         wait_until_ready(server)
     return f"sc://{LOOPBACK}:{port}/;token={token}"
-
-
-def _start_pages(stage: Stage, remote: str) -> Pages:
-    """Start Dagster and the status page, and return their addresses once they answer."""
-    port, page_port = _choose_port(stage.options.port), _choose_port(DASHBOARD_PORT)
-    address, page_address = (f"http://{LOOPBACK}:{number}" for number in (port, page_port))
-    environment = {
-        "DAGSTER_HOME": str(stage.home.dagster),
-        "CDC_PLATFORM_DEFS": str(stage.home.defs),
-        "CDC_PLATFORM_DAGSTER_URL": address,
-        "CDC_PLATFORM_DASHBOARD_URL": page_address,
-        REMOTE_VARIABLE: remote,
-    }
-    command = [sys.executable, "-m", "dagster", "dev", "-w", str(stage.home.workspace)]
-    stage.children.start("dagster", [*command, "-h", LOOPBACK, "-p", str(port)], environment)
-    page = [sys.executable, "-m", "cdc_platform.cli", "dashboard", str(stage.home.defs)]
-    stage.children.start("dashboard", [*page, "--host", LOOPBACK, "--port", str(page_port)], environment)
-    print_line("Starting Dagster and the status page ...")
-    progress = Progress()
-    with show_progress(progress), progress.step("start of Dagster"):
-        _wait_for(stage, "dashboard", f"{page_address}/metrics")
-        _wait_for(stage, "dagster", f"{address}/server_info")
-    if stage.wants_more():
-        print_line((f"Status page: {page_address}", "bold"))
-        print_line((f"Dagster's UI: {address}   (logs: {stage.home.logs})", "bold"))
-    return Pages(page_address, address)
-
-
-def _choose_port(wanted: int) -> int:
-    return free_port() if answers(wanted) else wanted
-
-
-def _wait_for(stage: Stage, name: str, address: str) -> None:
-    deadline = time.monotonic() + UI_WITHIN_S
-    while time.monotonic() < deadline and stage.wants_more():
-        stage.children.check()
-        try:
-            urlopen(address, timeout=10).close()  # noqa: S310  our own address on loopback
-        except (URLError, OSError):
-            time.sleep(0.3)
-        else:
-            return
-    if stage.wants_more():
-        raise SetupError(f"{name} did not answer within {UI_WITHIN_S:.0f} s: {stage.children.log_of(name)}")
 
 
 def _finish(stage: Stage, pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[], bool]) -> bool:

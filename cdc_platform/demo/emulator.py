@@ -16,8 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from cdc_platform.demo.ports import LOOPBACK, answers, free_port
-from cdc_platform.demo.processes import end_process
+from cdc_platform.demo.processes import LOOPBACK, answers, end_process, free_port
 from cdc_platform.errors import EmulatorMissing
 from cdc_platform.sources.spanner.spanner_settings import EMULATOR_VARIABLE
 

@@ -1,7 +1,8 @@
-"""The demo's child processes: their logs, and that none of them outlives the demo."""
+"""The demo's child processes, their ports and their logs; none of them outlives the demo."""
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -131,3 +132,21 @@ def _marked(*marks: str) -> Iterator[int]:
         with suppress(OSError):
             if pid not in (os.getpid(), os.getppid()) and encoded <= set(environ.read_bytes().split(b"\0")):
                 yield pid
+
+
+LOOPBACK: Final = "127.0.0.1"
+_PROBE_S: Final = 1.0
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    """Return whether a program listens on a port of loopback."""
+    with socket.socket() as probe:
+        probe.settimeout(_PROBE_S)
+        return probe.connect_ex((LOOPBACK, port)) == 0

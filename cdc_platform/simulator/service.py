@@ -8,15 +8,14 @@ from itertools import count, pairwise
 from typing import Any, Final
 
 from cdc_platform.simulator.sql.database import Database, Statement
-from cdc_platform.simulator.sql.keys import chosen_keys
 from cdc_platform.simulator.sql.parameters import parameter_types, parameter_values
-from cdc_platform.simulator.sql.reads import Result
+from cdc_platform.simulator.sql.reads import Result, chosen_keys
 from cdc_platform.simulator.sql.sql import StreamCall
 from cdc_platform.simulator.stream.faults import KINT64MAX_1, Fate, befall
 from cdc_platform.simulator.stream.messages import message_type
-from cdc_platform.simulator.wire import problems
 from cdc_platform.simulator.wire.chunks import Position, Row, messages
 from cdc_platform.simulator.wire.moments import Moments, Reading, framed, transaction
+from cdc_platform.simulator.wire.problems import STREAMS_ALONE, Refusal, read_only
 from cdc_platform.simulator.wire.simulator_settings import Dialect, Fault, PartitionMode
 from cdc_platform.simulator.wire.values import (
     BOOL,
@@ -121,13 +120,16 @@ class SpannerService:
     def commit(self, request: Any) -> Any:
         """Refuse Commit."""
         self._check_session(request.session)
-        raise problems.read_only()
+        raise read_only()
 
     def execute_sql(self, request: Any) -> bytes:
         """Answer ExecuteSql: everything but change streams, in one message."""
         statement, reading = self._statement(request)
         if self._database.stream_call(statement) is not None:
-            raise problems.not_streaming()
+            raise Refusal(
+                "INVALID_ARGUMENT",
+                f"Change stream queries are not supported for the ExecuteSql API. {STREAMS_ALONE}",
+            )
         result = self._result(statement, request)
         rows = [row.values for batch in result.rows(0) for row in batch]
         return result_set(rows, row_type(result.columns) + framed(reading.transaction))
@@ -230,11 +232,11 @@ class SpannerService:
 
     def _check_database(self, name: str) -> None:
         if name != self._settings.database_path:
-            raise problems.database_not_found(name)
+            raise Refusal("NOT_FOUND", f"Database not found: {name}")
 
     def _check_session(self, name: str) -> None:
         if name not in self._sessions:
-            raise problems.session_not_found(name)
+            raise Refusal("NOT_FOUND", f"Session not found: {name}")
 
 
 def _part(result: Result, partition_token: bytes) -> Result:
@@ -244,7 +246,7 @@ def _part(result: Result, partition_token: bytes) -> Result:
     try:
         first, end = json.loads(partition_token)
     except (ValueError, TypeError) as error:
-        raise problems.Refusal("INVALID_ARGUMENT", "Invalid partition token.") from error
+        raise Refusal("INVALID_ARGUMENT", "Invalid partition token.") from error
 
     def rows(skip: int) -> Iterator[list[Row]]:
         remaining = end - first - skip

@@ -3,13 +3,17 @@
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc_platform.model.schema.observed_columns import ObservedColumn
+from cdc_platform.model.schema.observed_columns import ObservedColumn, parse_column_types
 from cdc_platform.model.schema.schema_reads import SchemaRead
+from cdc_platform.model.schema.table_schema import Column, TableSchema
+from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.files import are_few, files_from_json
 from cdc_platform.model.stream.read_windows import ReadPlan
+from cdc_platform.sources.sound_rows import is_unicode
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,3 +48,21 @@ class SourceOfArrivals(ABC):
     @abstractmethod
     def read_here(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
         """Yield the raw records of the files of a plan, read by this process."""
+
+
+def storable(events: Iterable[object]) -> Iterator[SourceEvent]:
+    """Yield the changes whose tables a lake can have; the others are faults when they are read."""
+    for event in events:
+        if isinstance(event, SourceEvent) and is_unicode(event.table + event.column_types):
+            yield event
+
+
+def table_of(event: SourceEvent) -> TableSchema:
+    """Return the columns of the table that an event is of, as it has them."""
+    columns = [
+        Column(name, column.type, column.is_primary_key, column.ordinal)
+        for name, column in (parse_column_types(event.column_types) or {}).items()
+    ]
+    keys = [column for column in columns if column.is_primary_key]
+    numbered = [replace(column, ordinal=number) for number, column in enumerate(keys, start=1)]
+    return TableSchema(event.table, (*numbered, *(column for column in columns if not column.is_primary_key)))

@@ -1,15 +1,39 @@
-"""Reading through a data source of our own."""
+"""Reading through a data source of our own, task by task."""
 
-from collections.abc import Generator, Mapping
-from typing import Final, cast
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from cdc_platform.sources.workers import prepare_worker
+
 _KNOWN: Final = "DATA_SOURCE_ALREADY_EXISTS"
+
+
+class TaskReader(DataSourceReader):
+    """Reads a part of a plan in each task.
+
+    Args:
+        read: yields what belongs to a part, in a worker; what it needs beyond this process it imports there,
+            since workers are forked.
+        parts: what each task reads.
+    """
+
+    def __init__(self, read: Callable[[Any], Iterator[pa.RecordBatch]], parts: Sequence[Any]) -> None:
+        self._read, self._parts = read, parts
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return one partition per task."""
+        return [InputPartition(part) for part in self._parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield what one task reads."""
+        prepare_worker()
+        return self._read(partition.value)
 
 
 def make_known(spark: SparkSession, source: type[DataSource]) -> None:

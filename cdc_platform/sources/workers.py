@@ -1,6 +1,7 @@
-"""Settings of Spark's Python workers, applied before they read."""
+"""Settings of the Python processes that read sources."""
 
 import gc
+import os
 import sys
 from typing import Final
 from zipimport import zipimporter
@@ -25,3 +26,11 @@ def prepare_worker() -> None:
 
 def _keep() -> None:
     """Do nothing: an archive does not change while a worker lives."""
+
+
+def keep_out_of_forks() -> None:
+    """Keep gRPC from starting its threads in forked children, where it aborts some of them.
+
+    Spark's JVM is started by such a fork. It counts before the first channel of a process is opened.
+    """
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

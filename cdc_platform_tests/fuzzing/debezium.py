@@ -16,10 +16,9 @@ from cdc_platform.sources.debezium.splits.decoded_splits import LocalSplits
 from cdc_platform.sources.debezium.splits.release import Release
 from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
-from cdc_platform.sources.debezium.transactions.arrival import Arrival
-from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
-from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
+from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, PassedUntil
 from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
+from cdc_platform.sources.debezium.transactions.transactions import Arrival
 from cdc_platform.sources.debezium.wire.lines import check_gzip, read_lines
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.event_batches import EventBatches

@@ -47,8 +47,7 @@ from cdc_platform.sources.debezium.files.source import states_of
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
-from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
-from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress
+from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress, PassedUntil
 from cdc_platform.sources.spanner.client.query import Parameter, Query
 from cdc_platform.sources.spanner.copying.copy_bounds import KeyRange, OrderedKeyColumn
 from cdc_platform.sources.spanner.copying.copy_chunks import (

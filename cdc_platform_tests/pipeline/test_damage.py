@@ -14,7 +14,7 @@ from cdc_platform.lake.commits.commits import CYCLE
 from cdc_platform.lake.state.copies import CopyPlan
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.base.timestamps import to_datetime
-from cdc_platform.pipeline.checks.arrival_check import check_arrival
+from cdc_platform.pipeline.checks.unlogged_checks import check_arrival
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading.read_reports import repeated_from

@@ -13,7 +13,7 @@ from cdc_platform.lake.state.quarantine import load_quarantined
 from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
-from cdc_platform.pipeline.checks.file_checks import check_files
+from cdc_platform.pipeline.checks.unlogged_checks import check_files
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.cycle_loop import is_idle
 from cdc_platform.pipeline.on_demand.replay import replay_records

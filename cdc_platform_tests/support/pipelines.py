@@ -23,11 +23,12 @@ from cdc_platform.model.schema.observed_columns import ObservedColumn
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.model.stream.lineage import Lineage, plan_requested
+from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.ordering_key import record_order
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, ReadWindow, WindowOutcome
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
+from cdc_platform.model.stream.window_plans import plan_requested
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.merge import merge_tables

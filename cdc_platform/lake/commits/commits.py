@@ -1,13 +1,16 @@
 """Facts in the summary of a snapshot about the cycle that made it; the only state kept about progress."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Final, TypeVar
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from cdc_platform.errors import CommitConflict
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.base.stored_texts import read_stored
 from cdc_platform.model.base.timestamps import is_moment
@@ -50,6 +53,26 @@ class Version:
     location: str
     snapshot_id: int
     table: Table = field(compare=False)
+
+    @classmethod
+    def newest(cls, table: Table) -> "Version | None":
+        """Return the newest version of a table, None where it has none or is empty."""
+        snapshot = head(table)
+        is_filled = snapshot is not None and count_rows(snapshot) != 0
+        return cls(table.location(), snapshot.snapshot_id, table) if snapshot and is_filled else None
+
+
+@contextmanager
+def conflicts_as(message: str) -> Iterator[None]:
+    """Raise the catalog's refusal of a commit, since there is a newer one, as our own error.
+
+    Raises:
+        CommitConflict: with the message.
+    """
+    try:
+        yield
+    except CommitFailedException as error:
+        raise CommitConflict(message) from error
 
 
 def head(table: Table, ref: str = MAIN) -> Snapshot | None:

@@ -4,15 +4,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.types import DoubleType, FloatType, NestedField
 
-from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.commits.commits import ancestors_of, head
+from cdc_platform.lake.commits.commits import ancestors_of, conflicts_as, head
 from cdc_platform.model.base.names import case_key
 
 DECLARED: Final = "cdc.key"
@@ -128,19 +126,17 @@ def _branch_heads(table: Table) -> Iterator[Snapshot]:
 
 
 def _commit(table: Table, key: _Key, reason: str | None) -> Table:
-    try:
-        with table.transaction() as transaction:
-            with transaction.update_schema(allow_incompatible_changes=True) as update:
-                update.set_identifier_fields(*key.identifier)
-                for field in table.schema().fields:
-                    if field.required != (field.name in key.required):
-                        update.update_column((field.name,), required=not field.required)
-            if reason is not None:
-                transaction.set_properties({DECLARED: reason})
-            elif DECLARED in table.properties:
-                transaction.remove_properties(DECLARED)
-    except CommitFailedException as error:
-        raise CommitConflict(
-            f"Another run changed the columns of `{'.'.join(table.name())}` at the same time; repeat the run."
-        ) from error
+    conflict = (
+        f"Another run changed the columns of `{'.'.join(table.name())}` at the same time; repeat the run."
+    )
+    with conflicts_as(conflict), table.transaction() as transaction:
+        with transaction.update_schema(allow_incompatible_changes=True) as update:
+            update.set_identifier_fields(*key.identifier)
+            for field in table.schema().fields:
+                if field.required != (field.name in key.required):
+                    update.update_column((field.name,), required=not field.required)
+        if reason is not None:
+            transaction.set_properties({DECLARED: reason})
+        elif DECLARED in table.properties:
+            transaction.remove_properties(DECLARED)
     return table.refresh()

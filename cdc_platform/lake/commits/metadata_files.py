@@ -8,13 +8,12 @@ from itertools import pairwise
 from typing import Final
 
 import msgspec
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
-from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.files import read_metadata_file
 from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME
+from cdc_platform.lake.commits.commits import conflicts_as
 
 LOGGER = logging.getLogger(__name__)
 
@@ -55,13 +54,9 @@ def keep_by_time(table: Table) -> Table:
     """
     if KEPT_BY_TIME.items() <= table.properties.items():
         return table
-    try:
-        with table.transaction() as transaction:
-            transaction.set_properties({**KEPT_BY_TIME})
-    except CommitFailedException as error:
-        raise CommitConflict(
-            f"Another run changed `{'.'.join(table.name())}` at the same time; repeat the run."
-        ) from error
+    message = f"Another run changed `{'.'.join(table.name())}` at the same time; repeat the run."
+    with conflicts_as(message), table.transaction() as transaction:
+        transaction.set_properties({**KEPT_BY_TIME})
     return table.refresh()
 
 

@@ -5,13 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.commits.commits import BYTES, CYCLE, head, read_mark
+from cdc_platform.lake.commits.commits import BYTES, CYCLE, conflicts_as, head, read_mark
 from cdc_platform.lake.commits.filters import above
 
 
@@ -62,7 +61,7 @@ def commit_cycle(
         writer = writer.option("validate-from-snapshot-id", str(base.snapshot_id))
     for key, value in {CYCLE: str(cycles.committed), **properties}.items():
         writer = writer.option(f"snapshot-property.{key}", value)
-    with conflicts_as(_conflict(target, cycles)):
+    with spark_conflicts_as(_conflict(target, cycles)):
         # The filter covers every later cycle, so that whichever of them another run has committed conflicts.
         writer.overwrite(F.col("cycle") > F.lit(cycles.before))
 
@@ -80,7 +79,7 @@ def append_cycle(rows: pa.Table, planned_on: Table, cycles: CycleStep, propertie
         CommitConflict: another run was first; nothing was changed.
     """
     summary = {CYCLE: str(cycles.committed), BYTES: str(rows.nbytes), **properties}
-    with _compared(planned_on, cycles):
+    with conflicts_as(_conflict(".".join(planned_on.name()), cycles)):
         planned_on.append(rows, snapshot_properties=summary)
 
 
@@ -99,17 +98,9 @@ def replace_cycle(rows: pa.Table, planned_on: Table, cycles: CycleStep) -> None:
     if read_mark(planned_on).cycle <= cycles.before:
         append_cycle(rows, planned_on, cycles, {})
         return
-    with _compared(planned_on, cycles):
+    with conflicts_as(_conflict(".".join(planned_on.name()), cycles)):
         is_later = above("cycle", cycles.before)
         planned_on.overwrite(rows, is_later, snapshot_properties={CYCLE: str(cycles.committed)})
-
-
-@contextmanager
-def _compared(planned_on: Table, cycles: CycleStep) -> Iterator[None]:
-    try:
-        yield
-    except CommitFailedException as error:
-        raise CommitConflict(_conflict(".".join(planned_on.name()), cycles)) from error
 
 
 def _conflict(target: str, cycles: CycleStep) -> str:
@@ -120,7 +111,7 @@ def _conflict(target: str, cycles: CycleStep) -> str:
 
 
 @contextmanager
-def conflicts_as(message: str) -> Iterator[None]:
+def spark_conflicts_as(message: str) -> Iterator[None]:
     """Raise what Spark reports as a conflict of commits, in whatever wrapping, as our own error.
 
     Raises:

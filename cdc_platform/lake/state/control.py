@@ -10,14 +10,14 @@ from pyiceberg.exceptions import CommitFailedException
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import LINEAGE, RAW, TRIES, Lake
-from cdc_platform.lake.commits.commits import CYCLE, Version, head, read_mark
+from cdc_platform.lake.commits.commits import CYCLE, Version, read_mark
 from cdc_platform.model.base.schemas import PARTITION_LINEAGE, TIMESTAMP
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, Partition, PartitionState
+from cdc_platform.model.stream.lineage_rules import StuckPartition, find_stuck
 from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.model.stream.stuck_partitions import StuckPartition, find_stuck
 
 CONTROL_COLUMNS = ("cycle", "kind", "partition_token", "record_timestamp", "child_partitions", "read_window")
 _ANNOUNCEMENTS: Final = (RecordKind.CHILD_PARTITIONS.value, RecordKind.PARTITION_START.value)
@@ -90,9 +90,8 @@ def _total(reports: Sequence[Mapping[str, Any]], name: str) -> int:
 
 def load_lineage(lake: Lake) -> Lineage | None:
     """Return the lineage as it was last derived, None before the first time."""
-    table = lake.system_table(LINEAGE)
-    snapshot = head(table)
-    return _read_lineage(Version(table.location(), snapshot.snapshot_id, table)) if snapshot else None
+    version = Version.newest(lake.system_table(LINEAGE))
+    return _read_lineage(version) if version is not None else None
 
 
 # A cycle asks for the lineage half a dozen times; the newest of a few pipelines are kept.

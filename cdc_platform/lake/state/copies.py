@@ -12,7 +12,6 @@ from itertools import islice
 from typing import Final
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -22,6 +21,7 @@ from cdc_platform.lake.commits.commits import (
     POSITION,
     Version,
     ancestors_of,
+    conflicts_as,
     count_rows,
     head,
     position_of,
@@ -160,8 +160,8 @@ def load_plans_between(lake: Lake, after_micros: int | None, until_micros: int) 
 
 
 def _plans_of(table: Table) -> Mapping[str, CopyPlan]:
-    snapshot = head(table)
-    return _read_plans(Version(table.location(), snapshot.snapshot_id, table)) if snapshot else {}
+    version = Version.newest(table)
+    return _read_plans(version) if version is not None else {}
 
 
 # A cycle asks for the plans once for each table that no cut has; those of a few pipelines are kept.
@@ -207,11 +207,9 @@ def save_plans(lake: Lake, plans: Sequence[CopyPlan]) -> None:
         }
         for plan in plans
     ]
-    try:
-        newest = str(max(plan.position_micros for plan in plans))
+    newest = str(max(plan.position_micros for plan in plans))
+    with conflicts_as(conflict):
         table.append(pa.Table.from_pylist(rows, COPIES), snapshot_properties={POSITION: newest})
-    except CommitFailedException as error:
-        raise CommitConflict(conflict) from error
 
 
 def load_copy_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:

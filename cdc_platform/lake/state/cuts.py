@@ -6,12 +6,19 @@ from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, CutNotFound
 from cdc_platform.lake.catalog.lake import CUT, Lake
-from cdc_platform.lake.commits.commits import CYCLE, POSITION, Version, ancestors_of, head, number_of
+from cdc_platform.lake.commits.commits import (
+    CYCLE,
+    POSITION,
+    Version,
+    ancestors_of,
+    conflicts_as,
+    head,
+    number_of,
+)
 from cdc_platform.model.base.schemas import CUTS
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
@@ -163,7 +170,5 @@ def append_cut(lake: Lake, cut: Cut) -> None:
         "published_at": to_datetime(cut.published_micros),
     }
     properties = {NUMBER: str(cut.cut), CYCLE: str(cut.cycle), POSITION: str(cut.position_micros)}
-    try:
+    with conflicts_as(f"Cut {cut.cut} was published by another run; run the cycle again."):
         table.append(pa.Table.from_pylist([row], CUTS), snapshot_properties=properties)
-    except CommitFailedException as error:
-        raise CommitConflict(f"Cut {cut.cut} was published by another run; run the cycle again.") from error

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
@@ -22,7 +21,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from cdc_platform.errors import CommitConflict, LakeDamaged
+from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.lake import (
     COPIED,
     CUT,
@@ -36,7 +35,7 @@ from cdc_platform.lake.catalog.lake import (
     Lake,
     own_tables,
 )
-from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, head, number_of, read_mark
+from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, conflicts_as, head, number_of, read_mark
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -160,9 +159,7 @@ def _take_back(table: Table, branch: str, snapshot: Snapshot) -> None:
         former = {**reference, "snapshot-id": snapshot.parent_snapshot_id, "ref-name": branch}
         updates = (SetSnapshotRefUpdate.model_validate(former), *updates)
     is_newest = AssertRefSnapshotId.model_validate({"snapshot-id": snapshot.snapshot_id, "ref": branch})
-    try:
+    with conflicts_as(
+        f"Another run changed `{'.'.join(table.name())}` at the same time; the next cycle goes on."
+    ):
         table.catalog.commit_table(table, (is_newest,), updates)
-    except CommitFailedException as error:
-        raise CommitConflict(
-            f"Another run changed `{'.'.join(table.name())}` at the same time; the next cycle goes on."
-        ) from error

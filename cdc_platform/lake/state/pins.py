@@ -3,7 +3,7 @@
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.commits.writes import conflicts_as
+from cdc_platform.lake.commits.writes import spark_conflicts_as
 from cdc_platform.lake.state.cut_states import CutState, cut_state, is_tagged, require_readable, tag_name
 from cdc_platform.lake.state.cuts import find_cut
 from cdc_platform.model.base.names import quote_spark
@@ -45,5 +45,5 @@ def unpin_cut(lake: Lake, spark: SparkSession, number: int) -> CutState:
 
 
 def _alter(lake: Lake, spark: SparkSession, name: str, change: str) -> None:
-    with conflicts_as("Another process has committed at the same time; run the command again."):
+    with spark_conflicts_as("Another process has committed at the same time; run the command again."):
         spark.sql(f"ALTER TABLE {lake.spark_table(name)} {change}")

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, LakeError
 from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, TRIES, Lake
-from cdc_platform.lake.commits.commits import count_rows, head, read_mark
+from cdc_platform.lake.commits.commits import Version, count_rows, head, read_mark
 from cdc_platform.lake.commits.filters import all_of, at_most, equals, is_any
 from cdc_platform.model.base.schemas import QUARANTINE
 from cdc_platform.model.base.stored_texts import understanding
@@ -104,11 +104,8 @@ class QuarantinedPlace:
 
 def open_places(lake: Lake) -> Sequence[QuarantinedPlace]:
     """Return the open records that come from files or topics; needs no Spark."""
-    quarantine = lake.system_table(QUARANTINED)
-    snapshot = head(quarantine)
-    if snapshot is None or count_rows(snapshot) == 0:
-        return ()
-    return _read_places(_Version(quarantine.location(), snapshot.snapshot_id, quarantine))
+    version = Version.newest(lake.system_table(QUARANTINED))
+    return _read_places(version) if version is not None else ()
 
 
 def mark_replayed(lake: Lake, marks: Mapping[tuple[int, str], ReplayMark]) -> None:
@@ -171,26 +168,14 @@ NO_REPLAY = Replays({}, {})
 
 def load_replays(lake: Lake) -> Replays:
     """Return the replays that have been asked for; needs no Spark."""
-    quarantine = lake.system_table(QUARANTINED)
-    snapshot = head(quarantine)
-    if snapshot is None or count_rows(snapshot) == 0:
-        return NO_REPLAY
-    return _read_replays(_Version(quarantine.location(), snapshot.snapshot_id, quarantine))
-
-
-@dataclass(frozen=True)
-class _Version:
-    """A snapshot of quarantine; what it holds never changes."""
-
-    location: str
-    snapshot_id: int
-    table: Table = field(compare=False)
+    version = Version.newest(lake.system_table(QUARANTINED))
+    return _read_replays(version) if version is not None else NO_REPLAY
 
 
 # Every cycle asks several times; the newest of a few pipelines are kept.
 @lru_cache(maxsize=4)
 @understanding(QUARANTINED)
-def _read_replays(version: _Version) -> Replays:
+def _read_replays(version: Version) -> Replays:
     rows = version.table.scan(Not(_OPEN), snapshot_id=version.snapshot_id).to_arrow().to_pylist()
     files: dict[str, int] = {}
     texts: dict[int, list[QuarantinedRecord]] = {}
@@ -205,7 +190,7 @@ def _read_replays(version: _Version) -> Replays:
 # Most cycles add nothing to what is there.
 @lru_cache(maxsize=4)
 @understanding(QUARANTINED)
-def _read_places(version: _Version) -> Sequence[QuarantinedPlace]:
+def _read_places(version: Version) -> Sequence[QuarantinedPlace]:
     fields = ("cycle", "transaction_id", "record_id", "origin", "replayed_at")
     rows = version.table.scan(_OPEN, selected_fields=fields, snapshot_id=version.snapshot_id).to_arrow()
     return tuple(
@@ -230,23 +215,22 @@ def untaken_records(lake: Lake, quarantine: Table, taken_id: int | None) -> tupl
     Raises:
         LakeError: the snapshot is gone, so nothing shows which replays have been taken.
     """
-    snapshot = head(quarantine)
-    if snapshot is None or count_rows(snapshot) == 0:
+    version = Version.newest(quarantine)
+    if version is None:
         return ()
     if taken_id is not None and quarantine.metadata.snapshot_by_id(taken_id) is None:
         raise LakeError(
             f"Snapshot {taken_id} of `{lake.system_namespace}.{QUARANTINED}` is gone, which tells what has "
             "been replayed. Restore the table; the platform never expires its snapshots."
         )
-    place = quarantine.location()
-    requested = _read_records(_Version(place, snapshot.snapshot_id, quarantine))
-    before = _read_records(_Version(place, taken_id, quarantine)) if taken_id is not None else {}
+    requested = _read_records(version)
+    before = _read_records(replace(version, snapshot_id=taken_id)) if taken_id is not None else {}
     return tuple(record for key, record in requested.items() if key not in before)
 
 
 @lru_cache(maxsize=8)
 @understanding(QUARANTINED)
-def _read_records(version: _Version) -> Mapping[tuple[int, str, int | None], QuarantinedRecord]:
+def _read_records(version: Version) -> Mapping[tuple[int, str, int | None], QuarantinedRecord]:
     of_records = equals("replayed_from", ReplaySource.RECORDS.value)
     rows = version.table.scan(of_records, snapshot_id=version.snapshot_id).to_arrow().to_pylist()
     return {(*record.identity, record.replayed_micros): record for record in map(_as_record, rows)}

@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import RAW, READ, TRIES, Lake
-from cdc_platform.lake.commits.commits import CYCLE, head, read_mark
+from cdc_platform.lake.commits.commits import CYCLE, Version, head, read_mark
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.quarantine import load_replays
 from cdc_platform.model.base.schemas import FILES
@@ -140,7 +140,8 @@ def _store_read_progress(lake: Lake) -> _ReadProgress:
         stored = lake.system_table(READ)
         mark = read_mark(stored)
         if mark.cycle >= committed:
-            return _stored_read_progress(stored)
+            version = Version.newest(stored)
+            return _read(version) if version is not None else _ReadProgress({}, {})
         new = _reported_after(lake, mark.cycle, committed)
         try:
             stored.append(new, snapshot_properties={CYCLE: str(committed)})
@@ -150,25 +151,9 @@ def _store_read_progress(lake: Lake) -> _ReadProgress:
     raise CommitConflict.of(READ)
 
 
-@dataclass(frozen=True)
-class _Version:
-    """A snapshot of the stored read_progress; what it holds never changes."""
-
-    location: str
-    snapshot_id: int
-    table: Table = field(compare=False)
-
-
-def _stored_read_progress(table: Table) -> _ReadProgress:
-    snapshot = head(table)
-    if snapshot is None:
-        return _ReadProgress({}, {})
-    return _read(_Version(table.location(), snapshot.snapshot_id, table))
-
-
 # A cycle asks for it twice; the newest of a few pipelines are kept.
 @lru_cache(maxsize=4)
-def _read(version: _Version) -> _ReadProgress:
+def _read(version: Version) -> _ReadProgress:
     return _derive(version.table.scan(snapshot_id=version.snapshot_id).to_arrow())
 
 

@@ -5,12 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import SCHEMA, Lake
-from cdc_platform.lake.commits.commits import CYCLE, POSITION, Mark, read_mark
+from cdc_platform.lake.commits.commits import CYCLE, POSITION, Mark, conflicts_as, read_mark
 from cdc_platform.model.base.schemas import SCHEMA_CHANGES
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
@@ -65,10 +64,8 @@ def append_events(lake: Lake, history: SchemaHistory, mark: Mark, events: Sequen
         raise CommitConflict(conflict)
     rows = [_as_row(number, event) for number, event in enumerate(events)]
     properties = {CYCLE: str(mark.cycle), POSITION: str(mark.position_micros or 0)}
-    try:
+    with conflicts_as(conflict):
         table.append(pa.Table.from_pylist(rows, SCHEMA_CHANGES), snapshot_properties=properties)
-    except CommitFailedException as error:
-        raise CommitConflict(conflict) from error
 
 
 @understanding(SCHEMA)

@@ -103,7 +103,7 @@ class Step:
         if not self.unit:
             return StepReport(self.name, elapsed_s, note=self.note)
         rate = _rate(self.done - self._done_before, elapsed_s)
-        left_s = _left_s(self.done, self.total, rate)
+        left_s = (self.total - self.done) / rate if self.total is not None and rate is not None else None
         return StepReport(self.name, elapsed_s, self.unit, self.done, self.total, rate, left_s, self.note)
 
 
@@ -180,7 +180,3 @@ def without_frames(reports: Sequence[StepReport]) -> list[StepReport]:
 
 def _rate(done: int, elapsed_s: float) -> float | None:
     return done / elapsed_s if done > 0 and elapsed_s > 0 else None
-
-
-def _left_s(done: int, total: int | None, rate: float | None) -> float | None:
-    return (total - done) / rate if total is not None and rate is not None else None

@@ -1,6 +1,6 @@
 """Values that the source did not send, found where they were last seen: in the batch or in the tables."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -130,3 +130,27 @@ def _lookup(row: _Row | None, column: str) -> Any:
     if row is None:
         return _MISSING
     return row.batch_values[column] if column in row.batch_values else row.stored.get(column, _MISSING)
+
+
+Link = tuple[RowId, RowId]
+"""The ids of a row after and before a change of its key."""
+
+
+def key_chains_of(row_ids: Collection[RowId], links: Iterable[Link]) -> Mapping[RowId, str]:
+    """Return rows and all that changes of keys, whichever way, connect with them, each with its key chain.
+
+    A key chain is named by one of its keys.
+    """
+    neighbours: dict[RowId, list[RowId]] = {}
+    for row, other in links:
+        neighbours.setdefault(row, []).append(other)
+        neighbours.setdefault(other, []).append(row)
+    chains: dict[RowId, str] = {}
+    for first in sorted(row_ids):
+        open_ids = [first]
+        while open_ids:
+            row_id = open_ids.pop()
+            if row_id not in chains:
+                chains[row_id] = first[1]
+                open_ids.extend(neighbours.get(row_id, ()))
+    return chains

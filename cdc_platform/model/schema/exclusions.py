@@ -54,7 +54,7 @@ def stream_exclusions(history: SchemaHistory) -> Exclusion:
         for name, exclusion in _OPTIONS.items()
         if (name, "true") in {(option, value.lower()) for option, value in history.past_options}
     )
-    return _together(exclusions)
+    return reduce(Exclusion.__or__, exclusions, NOTHING)
 
 
 def _option_text(history: SchemaHistory, name: str) -> str:
@@ -161,7 +161,3 @@ def _absent_columns(table: ColumnHistory) -> Iterable[str]:
             f"`{table.name}`: generated columns outside the key are not in the lake, because no change "
             f"stream sends them: {', '.join(table.generated)}. Compute them in a view of the table."
         )
-
-
-def _together(exclusions: Iterable[Exclusion]) -> Exclusion:
-    return reduce(Exclusion.__or__, exclusions, NOTHING)

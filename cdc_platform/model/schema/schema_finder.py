@@ -1,7 +1,6 @@
 """Finding schema changes: by the columns that records have, and by schema reads."""
 
-import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.base.names import case_key
@@ -12,7 +11,7 @@ from cdc_platform.model.schema.recreated_columns import Renewal, find_renewed
 from cdc_platform.model.schema.recreated_tables import find_renamed, has_other_key, shows_creation
 from cdc_platform.model.schema.schema_events import CREATED, UNCOPIED, SchemaChange, SchemaEvent
 from cdc_platform.model.schema.schema_reads import SchemaRead
-from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.schema.schema_recorder import SchemaRecorder
 from cdc_platform.model.schema.widening import joined_type, keeps_values
 
 
@@ -82,8 +81,8 @@ def find_events(
     finder = _Finder(
         history,
         cycle,
-        history,
-        sees_creation,
+        before=history,
+        shows_creation=sees_creation,
         widens=widens,
         fixes_keys=fixes_keys,
         converts=is_read,
@@ -101,11 +100,9 @@ def find_events(
 
 
 @dataclass
-class _Finder:
-    history: SchemaHistory
-    cycle: int
-    before: SchemaHistory
-    shows_creation: bool
+class _Finder(SchemaRecorder):
+    before: SchemaHistory = field(kw_only=True)
+    shows_creation: bool = field(kw_only=True)
     widens: bool = False
     fixes_keys: bool = False
     converts: bool = True
@@ -116,7 +113,6 @@ class _Finder:
     """Tables that may have had rows under another name."""
     uncopied: frozenset[str] = frozenset()
     """Tables that may have had rows before, which no copy brings."""
-    events: list[SchemaEvent] = field(default_factory=list)
     fresh: dict[str, bool] = field(default_factory=dict)
     """Tables that came up in this window: whether a whole row of them was seen."""
     missed: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -163,13 +159,11 @@ class _Finder:
         was_dropped = self.history.tables[table].is_dropped
         columns = self._watched(table, observation.micros)
         if not was_dropped:
-            self._tell(
-                SchemaEvent(self.cycle, SchemaChange.TABLE_DROPPED, table, since_micros=observation.micros)
-            )
+            self.tell(SchemaChange.TABLE_DROPPED, table, since=observation.micros)
             columns = self._watched(table, observation.micros)
         for version in columns.live_versions:
             if version.is_primary_key and version.name not in observation.columns:
-                self._drop(table, version, observation.micros)
+                self.drop(table, version, observation.micros)
         return self.history.tables[table]
 
     def _joins_key(self, version: ColumnVersion, column: ObservedColumn) -> bool:
@@ -205,7 +199,7 @@ class _Finder:
         schema_read = self._read_back(micros) if micros is not None else None
         unwatched = self.history.tables[table].unwatched
         if schema_read is not None and name not in unwatched and name in schema_read.unwatched.get(table, ()):
-            self._record_unwatched(table, (*unwatched, name), micros)
+            self.record_unwatched(table, (*unwatched, name), micros)
 
     def take_read(self, schema_read: SchemaRead) -> None:
         is_first = self.history.cycle == 0
@@ -214,24 +208,26 @@ class _Finder:
             missed = {name: at for (table, name), at in self.missed.items() if table == schema.name}
             self.gone |= self.renewals.keys()
             self.see(schema.name, observation, may_retype=schema_read.is_exact)
-            self._drop_columns(schema.name, observation.columns, missed, schema_read)
+            self.drop_columns(schema.name, observation.columns, missed, schema_read)
             since = None if is_first else schema_read.micros
-            self._record_unwatched(schema.name, schema_read.unwatched.get(schema.name, ()), since)
-            self._record_generated(schema.name, schema_read.generated.get(schema.name, ()), since)
+            self.record_unwatched(schema.name, schema_read.unwatched.get(schema.name, ()), since)
+            before = self.history.tables[schema.name].generated
+            generated = tuple(sorted(schema_read.generated.get(schema.name, ())))
+            self.record_columns(SchemaChange.GENERATED_COLUMNS, schema.name, before, generated, since)
             if not self.widens:
                 # What stands where now is not where it stood at the time of such a schema read.
-                self._place(schema if schema_read.is_exact else replace(schema, columns=schema.key_columns))
-                self._ordering_key(schema, schema_read.micros)
+                self.place(schema if schema_read.is_exact else replace(schema, columns=schema.key_columns))
+                self.order_key(schema, schema_read.micros)
         if schema_read.is_exact:
-            self._drop_tables(schema_read)
+            self.drop_tables(schema_read)
             unwatched_tables = schema_read.unwatched.keys() - {
                 *schema_read.keyless,
                 *(schema.name for schema in schema_read.tables),
             }
             since = None if is_first else schema_read.micros
-            self._name_tables(SchemaChange.OTHER_TABLES, self.history.other_names, unwatched_tables, since)
-            self._name_tables(SchemaChange.KEYLESS_TABLES, self.history.keyless, schema_read.keyless, since)
-        self._set_options(schema_read, is_first=is_first)
+            self.name_tables(SchemaChange.OTHER_TABLES, self.history.other_names, unwatched_tables, since)
+            self.name_tables(SchemaChange.KEYLESS_TABLES, self.history.keyless, schema_read.keyless, since)
+        self.set_options(schema_read, is_first=is_first)
 
     def _watched(self, table: str, micros: int) -> ColumnHistory:
         columns = self.history.tables.get(table)
@@ -243,8 +239,7 @@ class _Finder:
             value = (
                 CREATED if is_inserted else UNCOPIED if columns is None and table in self.uncopied else None
             )
-            change = SchemaChange.TABLE_ADDED
-            self._tell(SchemaEvent(self.cycle, change, table, None, value, since_micros=since))
+            self.tell(SchemaChange.TABLE_ADDED, table, None, value, since=since)
             if columns is None:
                 self.fresh[table] = False
         return self.history.tables[table]
@@ -258,15 +253,14 @@ class _Finder:
             case_key(version.name) == case_key(name) for version in self.history.tables[table].live_versions
         )
         change = SchemaChange.COLUMN_BESIDE if is_beside else SchemaChange.COLUMN_ADDED
-        self._tell(self._of_column(change, table, name, column, since))
+        self.tell_column(change, table, name, column, since)
 
     def _widen(self, table: str, version: ColumnVersion, column: ObservedColumn, micros: int) -> None:
         wide = joined_type(version.type, column.type)
         if same_type(wide, version.type):
             return
         widened = replace(column, type=wide, is_primary_key=version.is_primary_key, ordinal=version.ordinal)
-        event = self._of_column(SchemaChange.COLUMN_WIDENED, table, version.name, widened, micros)
-        self._tell(replace(event, previous=version.type.to_json()))
+        self.tell_column(SchemaChange.COLUMN_WIDENED, table, version.name, widened, micros, version)
 
     def _retype(self, table: str, version: ColumnVersion, column: ObservedColumn, micros: int) -> None:
         if (table, version.name) in self.missed or (table, version.name) in self.renewals:
@@ -276,8 +270,7 @@ class _Finder:
         if not self.converts:
             is_kept = keeps_values(version.type, column.type)
             change = SchemaChange.COLUMN_WIDENED if is_kept else SchemaChange.COLUMN_REPLACED
-        event = self._of_column(change, table, version.name, column, micros)
-        self._tell(replace(event, previous=version.type.to_json()))
+        self.tell_column(change, table, version.name, column, micros, version)
 
     def _is_renewed(self, table: str, name: str, columns: Mapping[str, ObservedColumn]) -> bool:
         if (table, name) in self.gone:
@@ -290,104 +283,7 @@ class _Finder:
         # It was away in between: what it had is not converted, but gone.
         since = self.missed.get((table, version.name), micros)
         if (table, version.name) in self.left:
-            self._record_unwatched(table, (*self.history.tables[table].unwatched, version.name), since)
-        self._drop(table, version, since)
-        event = self._of_column(SchemaChange.COLUMN_ADDED, table, version.name, column, micros)
-        self._tell(replace(event, previous=version.type.to_json()))
+            self.record_unwatched(table, (*self.history.tables[table].unwatched, version.name), since)
+        self.drop(table, version, since)
+        self.tell_column(SchemaChange.COLUMN_ADDED, table, version.name, column, micros, version)
         self.renewals.pop((table, version.name), None)
-
-    def _drop(self, table: str, version: ColumnVersion, micros: int) -> None:
-        before = version.type.to_json()
-        change = SchemaChange.COLUMN_DROPPED
-        self._tell(SchemaEvent(self.cycle, change, table, version.name, None, before, since_micros=micros))
-
-    def _of_column(
-        self, change: SchemaChange, table: str, name: str, column: ObservedColumn, since: int | None
-    ) -> SchemaEvent:
-        return SchemaEvent(
-            cycle=self.cycle,
-            change=change,
-            table=table,
-            name=name,
-            value=column.type.to_json(),
-            is_primary_key=column.is_primary_key,
-            ordinal=column.ordinal,
-            since_micros=since,
-        )
-
-    def _drop_columns(
-        self,
-        table: str,
-        columns: Mapping[str, ObservedColumn],
-        missed: Mapping[str, int],
-        schema_read: SchemaRead,
-    ) -> None:
-        for version in self.history.tables[table].live_versions:
-            if version.name in columns:
-                continue
-            if schema_read.is_exact or version.name in missed:
-                self._drop(table, version, missed.get(version.name, schema_read.micros))
-
-    def _place(self, schema: TableSchema) -> None:
-        places = {column.name: column.ordinal for column in schema.value_columns}
-        if places != self.history.tables[schema.name].places:
-            change = SchemaChange.COLUMNS_PLACED
-            self._tell(SchemaEvent(self.cycle, change, schema.name, None, json.dumps(places)))
-
-    def _ordering_key(self, schema: TableSchema, micros: int) -> None:
-        """Take the order of a key from the source: records number its columns by their places."""
-        before = [column.name for column in self.history.tables[schema.name].schema.key_columns]
-        now = [column.name for column in schema.key_columns]
-        if now != before and set(now) == set(before):
-            change, value = SchemaChange.KEY_ORDERED, json.dumps(now)
-            since = None if self.history.cycle == 0 else micros
-            self._tell(SchemaEvent(self.cycle, change, schema.name, None, value, since_micros=since))
-
-    def _drop_tables(self, schema_read: SchemaRead) -> None:
-        watched = {schema.name for schema in schema_read.tables}
-        for name, columns in sorted(self.history.tables.items()):
-            if columns.is_watched and name not in watched:
-                exists = name in schema_read.unwatched
-                change = SchemaChange.TABLE_UNWATCHED if exists else SchemaChange.TABLE_DROPPED
-                self._tell(SchemaEvent(self.cycle, change, name, since_micros=schema_read.micros))
-
-    def _name_tables(
-        self, change: SchemaChange, before: Collection[str], now: Collection[str], since: int | None
-    ) -> None:
-        if set(now) != set(before):
-            value, previous = (json.dumps(sorted(names)) for names in (now, before))
-            self._tell(SchemaEvent(self.cycle, change, None, None, value, previous, since_micros=since))
-
-    def _record_unwatched(self, table: str, names: Iterable[str], since: int | None) -> None:
-        before = self.history.tables[table].unwatched
-        self._record_columns(SchemaChange.UNWATCHED_COLUMNS, table, before, names, since)
-
-    def _record_generated(self, table: str, names: Iterable[str], since: int | None) -> None:
-        before = self.history.tables[table].generated
-        self._record_columns(SchemaChange.GENERATED_COLUMNS, table, before, names, since)
-
-    def _record_columns(
-        self,
-        change: SchemaChange,
-        table: str,
-        before: tuple[str, ...],
-        names: Iterable[str],
-        since: int | None,
-    ) -> None:
-        now = tuple(sorted(names))
-        if now != before:
-            value, previous = (json.dumps(listed) if listed else None for listed in (now, before))
-            self._tell(SchemaEvent(self.cycle, change, table, None, value, previous, since_micros=since))
-
-    def _set_options(self, schema_read: SchemaRead, *, is_first: bool) -> None:
-        before = self.history.options
-        for name in sorted(before.keys() | schema_read.options.keys()):
-            value, previous = schema_read.options.get(name), before.get(name)
-            if value != previous:
-                since = None if is_first else schema_read.micros
-                change = SchemaChange.OPTION_SET
-                self._tell(SchemaEvent(self.cycle, change, None, name, value, previous, since_micros=since))
-
-    def _tell(self, event: SchemaEvent) -> None:
-        self.events.append(event)
-        self.history = self.history.after(event)

@@ -4,14 +4,14 @@ CREATED (announced) > SCHEDULED (may be read) > RUNNING (has been read) > FINISH
 ENDED (ended without children)
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from cdc_platform.errors import PartitionBoundsInvalid
 from cdc_platform.model.base.names import ROOT_TOKEN, partition_key, readable_key
-from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome, WindowReport
+from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport
 
 _MICROS_PER_S: Final = 1_000_000
 
@@ -166,8 +166,7 @@ def advance(
                 f"a bug of the platform; report this partition token: {unread[0].token!r}",
             )
         for report in generation:
-            advanced = _read(_without_gap(partitions[report.token], report), report, cycle)
-            _put(partitions, unfinished, advanced)
+            _put(partitions, unfinished, _read(partitions[report.token], report, cycle))
         _schedule(partitions, unfinished)
         unread = later
     _schedule(partitions, unfinished)
@@ -176,7 +175,8 @@ def advance(
 
 def live(lineage: Lineage) -> tuple[Partition, ...]:
     """Return the partitions that may be read now, the one that is furthest behind first."""
-    return _sorted(partition for partition in lineage.partitions.values() if partition.is_live)
+    live_partitions = (partition for partition in lineage.partitions.values() if partition.is_live)
+    return tuple(sorted(live_partitions, key=lambda partition: (partition.position_micros, partition.key)))
 
 
 def watermark_micros(lineage: Lineage) -> int | None:
@@ -185,58 +185,6 @@ def watermark_micros(lineage: Lineage) -> int | None:
     It never goes back: a child begins where its parents ended.
     """
     return min((partition.position_micros for partition in _unfinished(lineage.partitions)), default=None)
-
-
-def plan_windows(
-    lineage: Lineage,
-    clock_micros: int,
-    max_window_s: float | None = None,
-    keys: Collection[str] | None = None,
-    end_limit_micros: int | None = None,
-) -> tuple[ReadWindow, ...]:
-    """Return one window for each live partition that is behind the common end.
-
-    It lies just before the source's clock, so that nothing at or before it is still to be committed,
-    and at most `max_window_s` after the position of the partition that is furthest behind.
-
-    Args:
-        lineage: The partitions and their positions.
-        clock_micros: The source's own clock.
-        max_window_s: How much time a cycle may cover.
-        keys: Partition keys to read; all live partitions when None.
-        end_limit_micros: Nothing after it is read.
-    """
-    candidates = live(lineage)
-    if not candidates:
-        return ()
-    ends = [clock_micros - 1]
-    if max_window_s is not None:
-        ends.append(candidates[0].position_micros + max(1, round(max_window_s * _MICROS_PER_S)))
-    if end_limit_micros is not None:
-        ends.append(end_limit_micros)
-    end = min(ends)
-    return tuple(
-        ReadWindow(partition.token, partition.position_micros, end)
-        for partition in candidates
-        if partition.position_micros < end and (keys is None or partition.key in keys)
-    )
-
-
-def plan_arrivals(lineage: Lineage, request: ReadRequest) -> tuple[ReadWindow, ...]:
-    """Return the window of a source whose events belong to the cycle that reads them.
-
-    Its clock is this machine's, which may be behind the newest position: somebody has set it back.
-    """
-    newest_micros = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
-    clock_micros = max(request.clock_micros, newest_micros + 2)
-    return plan_windows(lineage, clock_micros, None, request.keys, request.end_limit_micros)
-
-
-def plan_requested(lineage: Lineage, request: ReadRequest) -> tuple[ReadWindow, ...]:
-    """Return the windows of `plan_windows` for a request."""
-    return plan_windows(
-        lineage, request.clock_micros, request.max_window_s, request.keys, request.end_limit_micros
-    )
 
 
 def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
@@ -292,16 +240,6 @@ def _is_readable(partitions: Mapping[str, Partition], token: str) -> bool:
     return partition is not None and partition.state is not PartitionState.CREATED
 
 
-def _without_gap(partition: Partition, report: WindowReport) -> Partition:
-    """Return the partition of a report, unless advancing it would step over something unread."""
-    if report.start_exclusive_micros > partition.position_micros:
-        raise PartitionBoundsInvalid(
-            f"A window of partition `{partition.key}` begins after the position of the partition, so that "
-            f"the records between would be lost; report this: {report.start_exclusive_micros}",
-        )
-    return partition
-
-
 def _put(partitions: dict[str, Partition], unfinished: dict[str, Partition], partition: Partition) -> None:
     partitions[partition.token] = partition
     if partition.is_finished:
@@ -311,6 +249,12 @@ def _put(partitions: dict[str, Partition], unfinished: dict[str, Partition], par
 
 
 def _read(partition: Partition, report: WindowReport, cycle: int) -> Partition:
+    """Return the partition of a report, advanced; refuses to step over something unread."""
+    if report.start_exclusive_micros > partition.position_micros:
+        raise PartitionBoundsInvalid(
+            f"A window of partition `{partition.key}` begins after the position of the partition, so that "
+            f"the records between would be lost; report this: {report.start_exclusive_micros}",
+        )
     state = partition.state if partition.is_finished else _END_STATES.get(report.outcome)
     return replace(
         partition,
@@ -352,7 +296,3 @@ def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest
 
 def _unfinished(partitions: Mapping[str, Partition]) -> list[Partition]:
     return [partition for partition in partitions.values() if not partition.is_finished]
-
-
-def _sorted(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
-    return tuple(sorted(partitions, key=lambda partition: (partition.position_micros, partition.key)))

@@ -4,15 +4,13 @@ from dataclasses import replace
 from typing import Final
 
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
-from cdc_platform.pipeline.checks.arrival_check import check_arrival
 from cdc_platform.pipeline.checks.check_result import Check, Severity
-from cdc_platform.pipeline.checks.file_checks import check_files
 from cdc_platform.pipeline.checks.lineage_checks import check_alive, check_lineage, check_watermark
 from cdc_platform.pipeline.checks.log_checks import check_exactly_once, check_nothing_lost, check_transactions
-from cdc_platform.pipeline.checks.quarantine_check import check_quarantine
 from cdc_platform.pipeline.checks.snapshot_check import check_snapshots
 from cdc_platform.pipeline.checks.source_checks import check_schema, check_source
 from cdc_platform.pipeline.checks.table_checks import check_histories, check_keys, check_tables_equal_log
+from cdc_platform.pipeline.checks.unlogged_checks import check_arrival, check_files, check_quarantine
 from cdc_platform.pipeline.checks.value_check import check_values
 
 QUARANTINE_EMPTY: Final = "quarantine_empty"

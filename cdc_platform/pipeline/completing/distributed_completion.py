@@ -10,8 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.model.rows.connected_rows import key_chains_of
-from cdc_platform.model.rows.resolution import RowId
+from cdc_platform.model.rows.resolution import RowId, key_chains_of
 from cdc_platform.pipeline.completing.key_chains import (
     CHANGE_COLUMNS,
     KEY_CHAIN,

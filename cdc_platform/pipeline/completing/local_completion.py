@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.model.rows.changes import ChangeKind
-from cdc_platform.model.rows.connected_rows import Link, key_chains_of
-from cdc_platform.model.rows.resolution import RowId
+from cdc_platform.model.rows.resolution import Link, RowId, key_chains_of
 from cdc_platform.pipeline.completing.key_chains import (
     CHANGE_COLUMNS,
     KEY_CHAIN,

@@ -10,8 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.model.rows.connected_rows import Link
-from cdc_platform.model.rows.resolution import RowId
+from cdc_platform.model.rows.resolution import Link, RowId
 from cdc_platform.pipeline.completing.key_chains import CHANGE_COLUMNS, KEY_CHAIN, LOGGED_MICROS, SOURCE_PLACE
 from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID
 

@@ -126,13 +126,11 @@ class Pipeline:
                 be one in the lake, or ask for an option that a table has no room for, or that nothing at the
                 source has the name of.
         """
-        watched = {name: columns.schema for name, columns in self.schema_history.tables.items()}
-        chosen = self.settings.tables
-        options = self.settings.table_options
-        other_names = self.schema_history.other_names
+        chosen, options, history = self.settings.tables, self.settings.table_options, self.schema_history
+        watched = {name: columns.schema for name, columns in history.tables.items()}
         named = {
             **dict.fromkeys(chosen or (), "tables"),
-            **dict.fromkeys((name for name in options if name not in other_names), "table_options"),
+            **dict.fromkeys((name for name in options if name not in history.other_names), "table_options"),
         }
         if not watched or not set(named) <= watched.keys():
             watched = {table.name: table for table in self.watched} | watched
@@ -140,25 +138,23 @@ class Pipeline:
             # A table comes up with its first event.
             named = {name: setting for name, setting in named.items() if name in watched}
         for name, setting in named.items():
-            if name not in watched and not (setting == "table_options" and self._exists(name)):
+            if name not in watched and (
+                setting == "tables" or name not in self.read_schema(self.source.clock_micros()).unwatched
+            ):
                 raise SettingError(
                     setting,
                     "names a table that the change stream does not watch, or whose key has no column: "
                     f"{name!r}. It watches {', '.join(sorted(watched))}.",
                 )
         if chosen is not None:
-            _check_places(self._refused(self.schema_history, watched))
+            _check_places(self._refused(history, watched))
         names = self.materialised(watched)
         if self.capabilities.can_be_compared:
             _check_keys(watched[name] for name in names)
         # A column that is gone at the source is still there in the lake.
-        whole = {name: columns.whole_schema for name, columns in self.schema_history.tables.items()}
+        whole = {name: columns.whole_schema for name, columns in history.tables.items()}
         _check_room({name: self.options(name) for name in options if name in names}, watched | whole)
         return tuple(watched[name] for name in names)
-
-    def _exists(self, name: str) -> bool:
-        """Return whether the source has a table that is not watched; asks it."""
-        return name in self.read_schema(self.source.clock_micros()).unwatched
 
     def _wanted(self, names: Collection[str]) -> list[str]:
         chosen = self.settings.tables

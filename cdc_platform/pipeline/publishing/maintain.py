@@ -4,24 +4,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
 from math import ceil
 from typing import Final
 
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.snapshots import Operation
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, RAW, READ, SELDOM
 from cdc_platform.lake.commits.commits import (
     BRANCH,
-    CYCLE,
     ancestors_of,
     count_rows,
-    fact,
     head,
-    number_of,
     read_mark,
 )
 from cdc_platform.lake.commits.maintenance import compact_all_files, compact_small_files, delete_orphans
@@ -41,6 +37,7 @@ from cdc_platform.pipeline.publishing.expire import (
     find_kept_cuts,
     forget_deletion_markers,
 )
+from cdc_platform.pipeline.publishing.urgency import cycles_since, deleted_share, fragmentation, fragments
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.log_span import tables_changed_after
 
@@ -49,9 +46,6 @@ ROLLING_TABLES: Final = (RAW, LOG, CUT)
 
 EVENT_ROLLING_TABLES: Final = (READ, DELETION_MARKERS)
 """The same of a source that hands out events."""
-
-ROLLING_PATIENCE: Final = 4
-"""Factor by which these wait longer for a compaction: they are read less often than merged tables."""
 
 
 @dataclass(frozen=True)
@@ -192,42 +186,15 @@ def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
 def _urgency_of_merged(upkeep: Upkeep, table: Table) -> float:
     pipeline, due_after = upkeep.pipeline, upkeep.pipeline.settings.maintenance.minor_every_cycles
     # However large their share is, a table's deleted rows are not rewritten in every cycle.
-    deleted = min(_deleted(pipeline, table), _cycles_since(table) / due_after)
-    fragmented = _fragments(pipeline, table) / due_after
+    deleted = min(deleted_share(pipeline, table), cycles_since(table) / due_after)
+    fragmented = fragments(pipeline, table) / due_after
     return max(fragmented, deleted, age_of_merged(pipeline, table, upkeep.now_micros))
 
 
 def _urgency_of_own(upkeep: Upkeep, name: str) -> float:
     table = upkeep.pipeline.lake.system_table(name)
     age = age_of_own(upkeep.pipeline, name, table, upkeep.now_micros)
-    return max(age, _fragmentation(upkeep.pipeline, table)) if name != LINEAGE else age
-
-
-def _fragmentation(pipeline: Pipeline, table: Table) -> float:
-    return _fragments(pipeline, table) / (pipeline.settings.maintenance.minor_every_cycles * ROLLING_PATIENCE)
-
-
-def _fragments(pipeline: Pipeline, table: Table) -> int:
-    """Return how many cycles have left small files in a table since it was compacted.
-
-    Others do not count, such as one that only deletes: where there is nothing to compact nothing would tell
-    that it was tried, and one table would be the most urgent for ever.
-    """
-    return _cycles_since(table, partial(_adds_small_files, pipeline.settings.maintenance.small_file_bytes))
-
-
-def _adds_small_files(small_file_bytes: int, snapshot: Snapshot) -> bool:
-    files, added_bytes = (number_of(snapshot, key) or 0 for key in ("added-data-files", "added-files-size"))
-    return files > 0 and added_bytes < small_file_bytes * files
-
-
-def _cycles_since(table: Table, counts: Callable[[Snapshot], bool] = lambda _: True) -> int:
-    """Return how many cycles a table has taken since it was compacted, of those whose snapshots count."""
-    since = takewhile(
-        lambda snapshot: snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE,
-        ancestors_of(table, head(table)),
-    )
-    return len({fact(snapshot, CYCLE) for snapshot in since if counts(snapshot)} - {None})
+    return max(age, fragmentation(upkeep.pipeline, table)) if name != LINEAGE else age
 
 
 def _maintain_merged(table: str, upkeep: Upkeep) -> MaintenanceOutcome:
@@ -258,7 +225,7 @@ def _maintain_own(name: str, upkeep: Upkeep) -> MaintenanceOutcome:
     if name == DELETION_MARKERS:
         forget_deletion_markers(pipeline, spark, upkeep.now_micros)
     minor = 0
-    is_fragmented = _fragmentation(pipeline, pipeline.lake.system_table(name)) >= 1
+    is_fragmented = fragmentation(pipeline, pipeline.lake.system_table(name)) >= 1
     # The lineage is rewritten each time, so it has one file.
     if name != LINEAGE and (upkeep.is_thorough or is_fragmented):
         small_file_bytes = pipeline.settings.maintenance.small_file_bytes
@@ -270,21 +237,12 @@ def _maintain_own(name: str, upkeep: Upkeep) -> MaintenanceOutcome:
 
 
 def _compact_deleted(pipeline: Pipeline, spark: SparkSession, table: str, *, thorough: bool) -> int:
-    deleted = _deleted(pipeline, load_table(pipeline, table))
+    deleted = deleted_share(pipeline, load_table(pipeline, table))
     if not deleted or (not thorough and deleted < 1):
         return 0
     rewritten = compact_all_files(spark, _spark_name(pipeline, table))
     _compare_rows(pipeline, table)
     return rewritten
-
-
-def _deleted(pipeline: Pipeline, table: Table) -> float:
-    """Return the ratio of a table's share of deleted rows to the share at which its files are rewritten."""
-    snapshot = head(table)
-    names = ("total-records", "total-position-deletes")
-    total, deleted = ((number_of(snapshot, name) or 0) if snapshot is not None else 0 for name in names)
-    most = total * pipeline.settings.maintenance.major_deleted_fraction
-    return deleted / most if deleted and most else float(deleted)
 
 
 def _is_published(table: Table) -> bool:

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.commits.writes import conflicts_as
+from cdc_platform.lake.commits.writes import spark_conflicts_as
 from cdc_platform.pipeline.versions.branch import Attempt, marked_commits
 from cdc_platform.spark.frames.small import interpreted
 from cdc_platform.spark.tables.typed import unfit_values
@@ -52,7 +52,11 @@ def run_attempts(
     """
     if not jobs:
         return ()
-    with interpreted(spark, when=is_small, in_one_task=in_one_task), conflicts_as(CONFLICT), unfit_values():
+    with (
+        interpreted(spark, when=is_small, in_one_task=in_one_task),
+        spark_conflicts_as(CONFLICT),
+        unfit_values(),
+    ):
         with (
             marked_commits(spark, jobs[0][0].properties()),
             ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool,

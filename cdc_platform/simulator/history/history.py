@@ -11,8 +11,7 @@ from typing import Final
 from cdc_platform.simulator.history.bank import Bank, Draft
 from cdc_platform.simulator.history.hours import BLOCK_MICROS, Hours, Opening
 from cdc_platform.simulator.history.moving_keys import MovingKeys, PartitionChange
-from cdc_platform.simulator.history.partitions import Moment, PartitionTree
-from cdc_platform.simulator.history.places import place
+from cdc_platform.simulator.history.partitions import Moment, PartitionTree, place
 from cdc_platform.simulator.history.schema import Schema, Schemas
 from cdc_platform.simulator.history.transactions import Change, Key, Row, Transaction, pack, unpack
 from cdc_platform.simulator.wire.simulator_settings import (

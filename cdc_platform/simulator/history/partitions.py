@@ -10,6 +10,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from cdc_platform.simulator.history.hours import BLOCK_MICROS, Opening
+from cdc_platform.simulator.history.schema import ACCOUNTS, ALL_TYPES, DOCUMENTS
+from cdc_platform.simulator.history.transactions import Key
 
 SPACE: Final = 1 << 32
 """Size of the space that the keys of all tables lie in."""
@@ -185,3 +187,23 @@ class PartitionTree:
 
     def _life_micros(self, opening: Opening) -> int:
         return int(opening.partition_life_s * (1 + self._dice.random()) * 1_000_000)
+
+
+_REGIONS: Final = 8
+"""Accounts have the first three eighths, transfers the next three, and all others the rest."""
+_SHARE: Final = SPACE // _REGIONS
+
+
+def place(table: str, key: Key, capacity: int) -> int:
+    """Return the place of a key; in one table a greater key has a greater place, or the same."""
+    first = key[0]
+    if table.startswith(ACCOUNTS):
+        return int(3 * _SHARE * first) // capacity
+    if table == ALL_TYPES:
+        return 6 * _SHARE + int(first) * _SHARE // 1000
+    if table == DOCUMENTS:
+        return 7 * _SHARE + int(first) * _SHARE // 1000
+    fraction = int(first[:8], 16)
+    if table.startswith("transfers"):
+        return 3 * _SHARE + fraction * 3 * _SHARE // SPACE
+    return 7 * _SHARE + fraction * _SHARE // SPACE

@@ -13,8 +13,14 @@ from cdc_platform.simulator.sql.reads import Columns, Result, TableReads
 from cdc_platform.simulator.sql.sql import StreamCall, find_stream_call
 from cdc_platform.simulator.stream.faults import Faults
 from cdc_platform.simulator.stream.stream import ChangeStream
-from cdc_platform.simulator.wire import problems
 from cdc_platform.simulator.wire.chunks import Position, Row
+from cdc_platform.simulator.wire.problems import (
+    STREAMS_ALONE,
+    Refusal,
+    not_answered,
+    shown_moment,
+    syntax_error,
+)
 from cdc_platform.simulator.wire.values import INT64, TIMESTAMP, value_writer
 
 _CLOCK: Final = re.compile(
@@ -46,7 +52,7 @@ class Statement:
 
     def __post_init__(self) -> None:
         if len(self.sql) > MOST_CHARACTERS:
-            raise problems.not_answered(f"the query has more than {MOST_CHARACTERS:,} characters")
+            raise not_answered(f"the query has more than {MOST_CHARACTERS:,} characters")
 
 
 class Database:
@@ -76,9 +82,12 @@ class Database:
         if call is None:
             return None
         if not statement.is_strong_single_use:
-            raise problems.multi_use()
+            raise Refusal(
+                "INVALID_ARGUMENT",
+                f"Change stream queries are not supported for multi use transactions. {STREAMS_ALONE}",
+            )
         if statement.is_plan:
-            raise problems.plan()
+            raise Refusal("UNIMPLEMENTED", "Change stream queries are not supported in query mode PLAN.")
         self.stream.check(call.query)
         return call
 
@@ -90,7 +99,10 @@ class Database:
         """
         self.check_moment(statement.read_micros)
         if _WRITE.match(statement.sql):
-            raise problems.write_in_single_use()
+            raise Refusal(
+                "INVALID_ARGUMENT",
+                "DML statements may not be performed in single-use transactions, to avoid replay.",
+            )
         if asks_information(statement.sql, self._settings.dialect):
             return self._information_result(statement)
         clock = _CLOCK.fullmatch(statement.sql)
@@ -106,14 +118,18 @@ class Database:
         """
         oldest = self.now_micros() - self._settings.version_retention_s * 1_000_000
         if micros < max(oldest, self.history.origin_micros):
-            raise problems.version_expired(micros)
+            raise Refusal(
+                "FAILED_PRECONDITION",
+                f"Read-only transaction timestamp {shown_moment(micros)} has exceeded the maximum timestamp "
+                "staleness",
+            )
 
     def _information_result(self, statement: Statement) -> Result:
         schema = self.history.schemas.at(statement.read_micros)
         try:
             columns, rows = self._information.answer(statement.sql, statement.parameters, schema)
         except sqlite3.Error as error:
-            raise problems.syntax_error(self._settings.dialect, str(error)) from error
+            raise syntax_error(self._settings.dialect, str(error)) from error
         return _plain_result(columns, rows)
 
     def _clock_result(self, expression: str, micros: int) -> Result:

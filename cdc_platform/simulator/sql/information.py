@@ -106,7 +106,7 @@ class Information:
         finally:
             connection.close()
         types = [(name, type_of(row[position] for row in rows)) for position, name in enumerate(names)]
-        return types, [tuple(_truth(value) for value in row) for row in rows]
+        return types, [tuple({_TRUE: True, _FALSE: False}.get(value, value) for value in row) for row in rows]
 
     def _fill(self, connection: sqlite3.Connection, schema: Schema) -> None:
         connection.execute("ATTACH ':memory:' AS information_schema")
@@ -221,7 +221,3 @@ def type_of(values: Iterator[Any]) -> ColumnType:
     if isinstance(example, int):
         return INT64
     return FLOAT64 if isinstance(example, float) else STRING
-
-
-def _truth(value: Any) -> Any:
-    return {_TRUE: True, _FALSE: False}.get(value, value)

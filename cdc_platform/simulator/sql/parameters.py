@@ -4,7 +4,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from cdc_platform.simulator.wire import problems
+from cdc_platform.simulator.wire.problems import Refusal, parameter_invalid
 
 Parameters: TypeAlias = Mapping[str, Any]
 """Values of bound parameters by name: text, number, truth, None or list."""
@@ -18,7 +18,7 @@ def find_parameter(parameters: Mapping[str, Any], name: str) -> str:
     """
     matching_key = next((key for key in parameters if key.lower() == name.lower()), None)
     if matching_key is None:
-        raise problems.parameter_missing(name)
+        raise Refusal("INVALID_ARGUMENT", f"No parameter found for binding: {name}")
     return matching_key
 
 
@@ -65,7 +65,7 @@ def _parameter(name: str, raw: Any, type_name: str) -> Any:
         # Both are text on the wire; a number would have lost digits.
         return int(raw) if type_name == "INT64" else b64decode(raw, validate=True)
     except (ValueError, TypeError) as error:
-        raise problems.parameter_invalid(name, type_name) from error
+        raise parameter_invalid(name, type_name) from error
 
 
 def _python(value: Any) -> Any:

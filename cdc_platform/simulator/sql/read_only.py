@@ -12,7 +12,7 @@ from threading import Timer
 from typing import Any, Final
 
 from cdc_platform.simulator.sql.translation import SqliteQuery
-from cdc_platform.simulator.wire import problems
+from cdc_platform.simulator.wire.problems import not_answered
 
 FUNCTIONS: Final = frozenset(
     {
@@ -110,11 +110,11 @@ def answer(connection: sqlite3.Connection, query: SqliteQuery) -> tuple[list[str
                 rows.append(row)
                 size += _OBJECT_BYTES + sum(_size_of(cell) for cell in row)
                 if size > MOST_ANSWER_BYTES:
-                    raise problems.not_answered(f"the answer has more than {MOST_ANSWER_BYTES:,} bytes")
+                    raise not_answered(f"the answer has more than {MOST_ANSWER_BYTES:,} bytes")
     except MemoryError as error:
-        raise problems.not_answered("the query needs too much memory") from error
+        raise not_answered("the query needs too much memory") from error
     except sqlite3.OperationalError as error:
         if "interrupted" not in str(error):
             raise
-        raise problems.not_answered("the query takes too much work") from error
+        raise not_answered("the query takes too much work") from error
     return [str(column[0]) for column in cursor.description or ()], rows

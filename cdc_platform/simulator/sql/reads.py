@@ -15,8 +15,9 @@ from cdc_platform.simulator.history.transactions import Key
 from cdc_platform.simulator.history.transactions import Row as TableRow
 from cdc_platform.simulator.sql.information import type_of
 from cdc_platform.simulator.sql.row_database import RowDatabase
-from cdc_platform.simulator.wire import problems
 from cdc_platform.simulator.wire.chunks import Position, Row
+from cdc_platform.simulator.wire.problems import Refusal
+from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform.simulator.wire.values import value_writer
 from cdc_platform.simulator.wire.wire import plain_value
 
@@ -82,7 +83,9 @@ class TableReads:
         table_name = name.replace("`", "").replace('"', "").removeprefix("public.")
         table = next((table for table in schema.tables.values() if _equal(table.name, table_name)), None)
         if table is None:
-            raise problems.table_not_found(self._dialect, table_name)
+            if self._dialect is Dialect.GOOGLESQL:
+                raise Refusal("INVALID_ARGUMENT", f"Table not found: {table_name}")
+            raise Refusal("NOT_FOUND", f'relation "{table_name}" does not exist')
         with self._lock:
             version = self._versions.get((table.number, micros))
             if version is None:
@@ -117,7 +120,13 @@ class TableReads:
         for name in names:
             column = next((column for column in table.columns if _equal(column.name, name)), None)
             if column is None:
-                raise problems.column_not_found(self._dialect, name)
+                is_googlesql = self._dialect is Dialect.GOOGLESQL
+                text = (
+                    f"Unrecognized name: {name}"
+                    if is_googlesql
+                    else f'[ERROR] column "{name}" does not exist'
+                )
+                raise Refusal("INVALID_ARGUMENT", text)
             sim_columns.append(column)
         return sim_columns
 
@@ -189,3 +198,34 @@ def split_names(text: str) -> list[str] | None:
 
 def _equal(first: str, other: str) -> bool:
     return first.lower() == other.lower()
+
+
+def chosen_keys(version: Version, key_set: Any) -> Sequence[Key]:
+    """Return the keys of a table that a key set chooses, in their order."""
+    if key_set.all_:
+        return version.keys
+    codes = [column.type.code for column in version.table.key_columns]
+    single = {_key(values, codes) for values in key_set.keys}
+    ranges = [_range(bounds, codes) for bounds in key_set.ranges]
+    return [key for key in version.keys if key in single or any(holds(key) for holds in ranges)]
+
+
+def _range(bounds: Any, codes: Sequence[str]) -> Callable[[Key], bool]:
+    start_kind, end_kind = bounds.WhichOneof("start_key_type"), bounds.WhichOneof("end_key_type")
+    start = _key(getattr(bounds, start_kind), codes) if start_kind else ()
+    end = _key(getattr(bounds, end_kind), codes) if end_kind else ()
+
+    def holds(key: Key) -> bool:
+        # A bound that names only the first columns of the key counts for them alone.
+        low, high = key[: len(start)], key[: len(end)]
+        is_above = low > start or (start_kind != "start_open" and low == start)
+        return is_above and (high < end or (end_kind != "end_open" and high == end))
+
+    return holds
+
+
+def _key(values: Any, codes: Sequence[str]) -> Key:
+    return tuple(
+        int(value.string_value) if code == "INT64" else value.string_value
+        for value, code in zip(values.values, codes, strict=False)
+    )

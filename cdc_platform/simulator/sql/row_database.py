@@ -9,7 +9,7 @@ from cdc_platform.simulator.history.schema import SimColumn, SimTable
 from cdc_platform.simulator.history.transactions import Row
 from cdc_platform.simulator.sql.read_only import answer, read_only
 from cdc_platform.simulator.sql.translation import to_sqlite
-from cdc_platform.simulator.wire import problems
+from cdc_platform.simulator.wire.problems import syntax_error
 from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform.simulator.wire.values import plain
 
@@ -47,7 +47,7 @@ class RowDatabase:
             with self._lock:
                 return answer(self._connection, query)
         except sqlite3.Error as error:
-            raise problems.syntax_error(dialect, str(error)) from error
+            raise syntax_error(dialect, str(error)) from error
 
 
 def _stored(row: Row, column: SimColumn) -> Any:

@@ -17,7 +17,7 @@ from cdc_platform.simulator.sql.tokens import (
     tokens_of,
 )
 from cdc_platform.simulator.stream.stream import StreamQuery
-from cdc_platform.simulator.wire import problems
+from cdc_platform.simulator.wire.problems import Refusal
 from cdc_platform.simulator.wire.simulator_settings import Dialect, PartitionMode, SimulatorSettings
 
 _ARGUMENTS: Final = {
@@ -82,10 +82,19 @@ def find_stream_call(
     named = {name: read_function(settings, name) for name in placements or ("",)}
     placement = next((name for name in named if _is_equal(wanted, named[name], dialect)), None)
     if placement is None:
-        raise problems.function_not_found(dialect, function, tokens[place].position + 1)
+        raise _function_not_found(dialect, function, tokens[place].position + 1)
     end = closing(tokens, place + 1)
     if end != len(tokens) - 1 or not _selects_all(tokens[: place + 1], dialect):
-        raise problems.combined(dialect, function)
+        example = (
+            f"SELECT ChangeRecord FROM {function}(<args>)"
+            if is_googlesql
+            else f'select * from "spanner"."{function}"(<args>)'
+        )
+        raise Refusal(
+            "UNIMPLEMENTED",
+            "Change stream TVF must not be combined with any other SQL statements. Change stream records "
+            f"should be read using `{example}`.",
+        )
     bound = _bound(tokens[place + 2 : end], function)
     arguments = {
         name: _argument(tokens, parameters, types or {}, function, position)
@@ -106,6 +115,13 @@ def read_function(settings: SimulatorSettings, placement: str = "") -> str:
 def _is_equal(name: str, other: str, dialect: Dialect) -> bool:
     # GoogleSQL's function names know no case, PostgreSQL's do.
     return name == other or (dialect is Dialect.GOOGLESQL and name.lower() == other.lower())
+
+
+def _function_not_found(dialect: Dialect, function: str, position: int) -> Refusal:
+    if dialect is Dialect.GOOGLESQL:
+        return Refusal("INVALID_ARGUMENT", f"Table-valued function not found: {function} [at 1:{position}]")
+    arguments = "timestamp with time zone, timestamp with time zone, text, bigint, unknown"
+    return Refusal("NOT_FOUND", f"[ERROR] function spanner.{function}({arguments}) does not exist")
 
 
 def _calls(tokens: Sequence[Token], dialect: Dialect) -> Iterator[tuple[int, re.Match[str]]]:
@@ -136,14 +152,22 @@ def _bound(tokens: Sequence[Token], function: str) -> dict[str, list[Token]]:
     bound: dict[str, list[Token]] = {}
     arguments = split_list(tokens)
     if len(arguments) > len(_ARGUMENTS):
-        raise problems.too_many_arguments(function, len(_ARGUMENTS), len(arguments))
+        raise Refusal(
+            "INVALID_ARGUMENT",
+            f"No matching signature for {function}: Signature accepts at most {len(_ARGUMENTS)} arguments, "
+            f"found {len(arguments)} arguments",
+        )
     for argument, positional in zip(arguments, _ARGUMENTS, strict=False):
         is_named = argument[0].is_identifier and at(argument, 1).is_mark("=>")
         name = argument[0].value.lower() if is_named else positional
         if name not in _ARGUMENTS:
-            raise problems.argument_unknown(function, name, _ARGUMENTS)
+            raise Refusal(
+                "INVALID_ARGUMENT",
+                f"Named argument {name} not found in signature for call to {function}; it has "
+                f"{', '.join(_ARGUMENTS)}",
+            )
         if name in bound:
-            raise problems.argument_twice(function, name)
+            raise Refusal("INVALID_ARGUMENT", f"Duplicate named argument {name} found in call to {function}")
         bound[name] = argument[2:] if is_named else argument
     return bound
 
@@ -166,7 +190,11 @@ def _argument(
             return Argument(None)
         if begin.kind is TokenKind.TEXT:
             return Argument(begin.value)
-    raise problems.argument_is_expression(function, position)
+    raise Refusal(
+        "INVALID_ARGUMENT",
+        f"Invalid argument of change stream TVF {function}. Argument {position} is not a literal or "
+        "parameter. Implicit type conversions are not supported.",
+    )
 
 
 def _check_type(function: str, name: str, argument: Argument) -> None:
@@ -174,13 +202,21 @@ def _check_type(function: str, name: str, argument: Argument) -> None:
     if name == "read_options":
         return
     if argument.type_name not in ("", expected):
-        raise problems.argument_of_other_type(function, name, expected, argument.type_name)
+        raise _other_type(function, name, expected, argument.type_name)
     if expected == "INT64":
         is_right = type(value) is int or (isinstance(value, str) and _INT64.fullmatch(value) is not None)
     else:
         is_right = isinstance(value, str)
     if value is not None and not is_right:
-        raise problems.argument_of_other_type(function, name, expected, repr(value))
+        raise _other_type(function, name, expected, repr(value))
+
+
+def _other_type(function: str, name: str, expected: str, actual: str) -> Refusal:
+    return Refusal(
+        "INVALID_ARGUMENT",
+        f"Invalid argument of change stream TVF {function}. {name} must be {expected}, but is {actual}. "
+        "Implicit type conversions are not supported.",
+    )
 
 
 def _query(values: Mapping[str, Any]) -> StreamQuery:
@@ -206,4 +242,4 @@ def _micros(text: str | None) -> int | None:
     try:
         return from_rfc3339(text)
     except (ValueError, OverflowError) as error:
-        raise problems.Refusal("INVALID_ARGUMENT", f"Invalid timestamp: '{text}'") from error
+        raise Refusal("INVALID_ARGUMENT", f"Invalid timestamp: '{text}'") from error

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from cdc_platform.simulator.sql.parameters import Parameters, find_parameter
 from cdc_platform.simulator.sql.tokens import Token, TokenKind, all_tokens, at, closing, end_of_casts
-from cdc_platform.simulator.wire import problems
+from cdc_platform.simulator.wire.problems import not_answered, parameter_invalid
 from cdc_platform.simulator.wire.simulator_settings import Dialect
 
 _STRAY: Final = frozenset("'\"`[]")
@@ -107,16 +107,16 @@ class _Translation:
         if token.is_word("ARRAY"):
             opening = next((n for n in range(first, end) if self.tokens[n].is_mark("[")), end)
         if opening >= end or not self.tokens[opening].is_mark("["):
-            raise problems.not_answered(_NO_LIST)
+            raise not_answered(_NO_LIST)
         last = closing(self.tokens, opening)
         if end_of_casts(self.tokens, last + 1) != end:
-            raise problems.not_answered(_NO_LIST)
+            raise not_answered(_NO_LIST)
         return self.text(opening + 1, last)
 
     def _bound_items(self, token: Token) -> str:
         value = self.parameters[find_parameter(self.parameters, token.value)]
         if not isinstance(value, list | None):
-            raise problems.parameter_invalid(token.value, "ARRAY")
+            raise parameter_invalid(token.value, "ARRAY")
         return ", ".join(map(self._bind, value or ()))
 
     def _bind(self, value: Any) -> str:
@@ -133,12 +133,12 @@ class _Translation:
         if token.kind is TokenKind.QUOTED or self._is_name_for_certain(place, previous):
             return _quoted(token.value, '"')
         if token.kind is TokenKind.MARK and token.text[0] in _STRAY:
-            raise problems.not_answered(f"{token.text[0]} stands where it begins no literal and no name")
+            raise not_answered(f"{token.text[0]} stands where it begins no literal and no name")
         if token.kind is not TokenKind.NAME:
             return token.text
         self.selects += token.is_word("SELECT")
         if self.selects > 1:
-            raise problems.not_answered("a query has one SELECT, without WITH, UNION and subqueries")
+            raise not_answered("a query has one SELECT, without WITH, UNION and subqueries")
         if self.dialect is Dialect.GOOGLESQL and token.is_word("IF") and self._is_called(place):
             return "iif"
         return self.truths.get(token.text.upper(), token.text)

@@ -10,8 +10,8 @@ from cdc_platform.simulator.history.partitions import Partition
 from cdc_platform.simulator.stream.delivery import Deliveries
 from cdc_platform.simulator.stream.messages import heartbeat_message, start_rows
 from cdc_platform.simulator.stream.records import child_row, heartbeat_row
-from cdc_platform.simulator.wire import problems
 from cdc_platform.simulator.wire.chunks import Position, Row
+from cdc_platform.simulator.wire.problems import Refusal, shown_moment, start_in_past
 from cdc_platform.simulator.wire.simulator_settings import PartitionMode, RootParents
 
 HEARTBEAT_MS_LOWEST: Final = 100
@@ -68,18 +68,36 @@ class ChangeStream:
         now = self.now_micros()
         partition = None if query.token is None else self._partition(query.token)
         if partition is not None and partition.placement != query.placement:
-            raise problems.token_of_another_placement(partition.token)
+            # Only a part of the text is Spanner's.
+            raise Refusal(
+                "INVALID_ARGUMENT",
+                f"Partition token {partition.token} does not belong to the placement TVF.",
+            )
         earliest, latest = self.earliest_micros, now + LATEST_START_MICROS
         if partition is not None and (partition.end_micros or now) < earliest:
-            raise problems.partition_expired()
+            raise Refusal(
+                "OUT_OF_RANGE",
+                "This partition is no longer valid. All Change Stream records associated with this partition "
+                "have expired and have been deleted, as specified by the Change Stream retention period.",
+            )
         if start > latest:
-            raise problems.start_in_future(earliest, latest, start)
+            raise Refusal(
+                "OUT_OF_RANGE",
+                "Specified start_timestamp is too far in the future. Please specify a start_timestamp within "
+                f"the earliest read timestamp: {shown_moment(earliest)}, and the current maximum start "
+                f"timestamp: {shown_moment(latest)}. Received start_timestamp: {shown_moment(start)}.",
+            )
         if start < earliest:
-            raise problems.start_in_past(earliest, start)
+            raise start_in_past(earliest, start)
         if partition is not None:
             first, last = partition.start_micros, partition.end_micros or latest
             if not first <= start <= last:
-                raise problems.start_outside_partition(first, last, start)
+                raise Refusal(
+                    "OUT_OF_RANGE",
+                    "Specified start_timestamp is invalid for the partition. Please specify a "
+                    f"start_timestamp within {shown_moment(first)} and {shown_moment(last)}. Received "
+                    f"start_timestamp: {shown_moment(start)}.",
+                )
 
     def rows(self, query: StreamQuery, resume_token: bytes, is_over: threading.Event) -> Iterator[list[Row]]:
         """Yield the rows of a checked query in batches, until its end or until `is_over` is set."""
@@ -117,7 +135,11 @@ class ChangeStream:
     def _partition(self, token: str) -> Partition:
         partition = self._history.tree.find(token)
         if partition is None:
-            raise problems.token_unknown(token)
+            raise Refusal(
+                "INVALID_ARGUMENT",
+                "Specified partition_token is invalid, as it does not belong to the Change Stream associated "
+                f"with the TVF. Received partition_token: {token}.",
+            )
         return partition
 
     def _first_rows(self, start: int, placement: str, is_over: threading.Event) -> Iterator[list[Row]]:
@@ -233,21 +255,35 @@ class PartitionRead:
 def _checked_start(query: StreamQuery) -> int:
     """Return the start of a query whose arguments are right by themselves."""
     if query.start_micros is None:
-        raise problems.start_is_null()
+        raise Refusal("INVALID_ARGUMENT", "start_timestamp must not be null.")
     if query.end_micros is not None and query.end_micros < query.start_micros:
-        raise problems.end_before_start(query.start_micros, query.end_micros)
+        raise Refusal(
+            "INVALID_ARGUMENT",
+            "If end_timestamp is specified, start_timestamp must be <= end_timestamp. Received "
+            f"start_timestamp: {shown_moment(query.start_micros)}, end_timestamp: "
+            f"{shown_moment(query.end_micros)}.",
+        )
     if query.heartbeat_ms is None:
-        raise problems.heartbeat_is_null()
+        raise Refusal("INVALID_ARGUMENT", "heartbeat_milliseconds must not be null.")
     if not HEARTBEAT_MS_LOWEST <= query.heartbeat_ms <= HEARTBEAT_MS_HIGHEST:
-        limits = HEARTBEAT_MS_LOWEST, HEARTBEAT_MS_HIGHEST
-        raise problems.heartbeat_out_of_range(*limits, query.heartbeat_ms)
+        raise Refusal(
+            "OUT_OF_RANGE",
+            f"heartbeat_milliseconds must be within min {HEARTBEAT_MS_LOWEST} and max "
+            f"{HEARTBEAT_MS_HIGHEST}. Received heartbeat_milliseconds: {query.heartbeat_ms}.",
+        )
     if query.has_read_options:
-        raise problems.read_options_given()
+        raise Refusal("UNIMPLEMENTED", "read_options must be null.")
     return query.start_micros
 
 
 def _check_end(start_micros: int, end_micros: int | None) -> None:
     if end_micros is None:
-        raise problems.end_is_null()
-    if end_micros > start_micros + LONGEST_QUERY_MICROS:
-        raise problems.end_too_late(start_micros, start_micros + LONGEST_QUERY_MICROS, end_micros)
+        raise Refusal("INVALID_ARGUMENT", "end_timestamp must not be null.")
+    latest = start_micros + LONGEST_QUERY_MICROS
+    if end_micros > latest:
+        raise Refusal(
+            "OUT_OF_RANGE",
+            f"Specified end_timestamp is too far after start_timestamp: {shown_moment(start_micros)}. Please "
+            f"specify an end_timestamp at or before {shown_moment(latest)}. Received end_timestamp: "
+            f"{shown_moment(end_micros)}.",
+        )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
-from cdc_platform.simulator.wire import problems
+from cdc_platform.simulator.wire.problems import Refusal, read_only
 from cdc_platform.simulator.wire.wire import varint
 
 _TRANSACTION: Final = b"\x12"
@@ -61,7 +61,7 @@ class Moments:
 
     def _begun(self, options: Any) -> tuple[int, bytes]:
         if not options.HasField("read_only"):
-            raise problems.read_only()
+            raise read_only()
         micros = self._moment(options.read_only)
         shown = micros if options.read_only.return_read_timestamp else None
         return micros, transaction(f"{micros}/{next(self._numbers)}".encode(), shown)
@@ -101,7 +101,7 @@ def framed(message: bytes) -> bytes:
 def _begun_micros(identifier: bytes) -> int:
     moment, _, number = identifier.decode(errors="replace").partition("/")
     if not moment.isdecimal() or not number.isdecimal():
-        raise problems.Refusal("NOT_FOUND", "Transaction not found.")
+        raise Refusal("NOT_FOUND", "Transaction not found.")
     return int(moment)
 
 

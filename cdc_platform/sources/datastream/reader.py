@@ -3,12 +3,13 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -25,6 +26,7 @@ from cdc_platform.sources.datastream.files.schema_files import Offers, borrowed_
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.event_batches import EventBatches, FileCounts
 from cdc_platform.sources.file_store import FileStore
+from cdc_platform.sources.loading import TaskReader
 from cdc_platform.sources.workers import prepare_worker
 
 FORMAT_NAME: Final = "datastream_files"
@@ -40,7 +42,7 @@ def plan_to_json(plan: ReadPlan) -> str:
 
 
 @dataclass(frozen=True)
-class Task(InputPartition):
+class Task:
     """The input of one task: files, and what it reports besides."""
 
     files: tuple[SourceFile, ...]
@@ -64,7 +66,7 @@ class DatastreamDataSource(DataSource):
         prepare_worker()
         return from_arrow_schema(RAW_EVENT_RECORDS)
 
-    def reader(self, schema: StructType) -> "DatastreamReader":  # noqa: ARG002 - Spark's signature
+    def reader(self, schema: StructType) -> TaskReader:  # noqa: ARG002 - Spark's signature
         """Return the reader of the files that the options name."""
         prepare_worker()
         plan = json.loads(self.options[PLAN_OPTION])
@@ -74,42 +76,31 @@ class DatastreamDataSource(DataSource):
         tasks = [Task(task, windows, offers=offers) for task in files]
         settled = tuple(plan["settled"].items())
         tasks[0] = replace(tasks[0], announced=tuple(plan["announced"]), settled=settled, is_first=True)
-        return DatastreamReader(self.options[SETTINGS_OPTION], int(self.options[CYCLE_OPTION]), tasks)
+        read = partial(_read_files, self.options[SETTINGS_OPTION], int(self.options[CYCLE_OPTION]))
+        return TaskReader(read, tasks)
 
 
-class DatastreamReader(DataSourceReader):
-    """Reads files in the workers."""
-
-    def __init__(self, settings_json: str, cycle: int, tasks: Sequence[Task]) -> None:
-        self._settings_json, self._cycle, self._tasks = settings_json, cycle, tasks
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition per task."""
-        return self._tasks
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the events of a task's files, and the rows that report on files, objects and the folder."""
-        prepare_worker()
-        assert isinstance(partition, Task)
-        settings = DatastreamSettings.from_options(self._settings_json)
-        batches = EventBatches(self._cycle)
-        windows = {window.token: window for window in partition.windows}
-        store = FileStore(settings.path, SUFFIXES, settings.deadline_s)
-        records: Counter[str] = Counter()
-        for file in partition.files:
-            window, counts = windows[file.folder], FileCounts()
-            try:
-                data = store.read(file.path)
-                schemas = borrowed_schemas(settings.path, file, partition.offers, data, settings.bounds)
-            except SourceError as error:
-                failure = FailedRead(file.version, time.time_ns() // 1000, f"{type(error).__name__}: {error}")
-                batches.report_file(window, file, counts, failure.error, failure.reported_version)
-                continue
-            yield from _take_events(decode_file(settings, data, schemas), file, window, batches, counts)
-            batches.report_file(window, file, counts)
-            records[file.folder] += counts.events + counts.faults
-        _report(partition, batches, windows, records)
-        yield from batches.take()
+def _read_files(settings_json: str, cycle: int, task: Task) -> Iterator[pa.RecordBatch]:
+    """Yield the events of a task's files, and the rows that report on files, objects and the folder."""
+    settings = DatastreamSettings.from_options(settings_json)
+    batches = EventBatches(cycle)
+    windows = {window.token: window for window in task.windows}
+    store = FileStore(settings.path, SUFFIXES, settings.deadline_s)
+    records: Counter[str] = Counter()
+    for file in task.files:
+        window, counts = windows[file.folder], FileCounts()
+        try:
+            data = store.read(file.path)
+            schemas = borrowed_schemas(settings.path, file, task.offers, data, settings.bounds)
+        except SourceError as error:
+            failure = FailedRead(file.version, time.time_ns() // 1000, f"{type(error).__name__}: {error}")
+            batches.report_file(window, file, counts, failure.error, failure.reported_version)
+            continue
+        yield from _take_events(decode_file(settings, data, schemas), file, window, batches, counts)
+        batches.report_file(window, file, counts)
+        records[file.folder] += counts.events + counts.faults
+    _report(task, batches, windows, records)
+    yield from batches.take()
 
 
 def _take_events(
@@ -121,10 +112,7 @@ def _take_events(
 ) -> Iterator[pa.RecordBatch]:
     for event in events:
         batches.add(event, window, file)
-        if isinstance(event, FaultyEvent):
-            counts.faults += 1
-        else:
-            counts.events += 1
+        counts.add(is_fault=isinstance(event, FaultyEvent))
         if batches.is_full:
             yield from batches.take()
 

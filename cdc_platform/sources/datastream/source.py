@@ -17,9 +17,10 @@ from cdc_platform.model.stream.files import (
     files_to_json,
     find_settled,
 )
-from cdc_platform.model.stream.lineage import Lineage, live, plan_arrivals
+from cdc_platform.model.stream.lineage import Lineage, live
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
-from cdc_platform.sources.arrival import SourceOfArrivals
+from cdc_platform.model.stream.window_plans import plan_arrivals
+from cdc_platform.sources.arrival import SourceOfArrivals, storable, table_of
 from cdc_platform.sources.datastream.files.file_events import decode_file, decode_text
 from cdc_platform.sources.datastream.files.files import SUFFIXES
 from cdc_platform.sources.datastream.files.schema_files import (
@@ -32,7 +33,6 @@ from cdc_platform.sources.datastream.files.schema_files import (
 )
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.values.types import Fields
-from cdc_platform.sources.event_tables import storable, table_of
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.spark_source import SparkSource
 

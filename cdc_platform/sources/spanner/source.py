@@ -19,8 +19,9 @@ from cdc_platform.model.schema.observed_columns import ObservedColumn
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.generations import Generations, finished_parents
-from cdc_platform.model.stream.lineage import Lineage, plan_requested, watermark_micros
+from cdc_platform.model.stream.lineage import Lineage, watermark_micros
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, ReadWindow, first_end_micros
+from cdc_platform.model.stream.window_plans import plan_requested
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.failures import refused_start
 from cdc_platform.sources.spanner.client.query import change_stream_query

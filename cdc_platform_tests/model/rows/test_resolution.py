@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import given, settings
 
-from cdc_platform.model.rows.resolution import RowChange, RowId, Values
+from cdc_platform.model.rows.resolution import RowChange, RowId, Values, key_chains_of
 from cdc_platform.model.stream.records import ModType
 from cdc_platform_tests.support.played_rows import LARGE, SIZES, STEPS, TABLE, Database, change, key, play
 from cdc_platform_tests.support.resolved_rows import resolve
@@ -159,3 +159,21 @@ def test_a_history_without_its_beginning_is_never_wrong(
         values = {**(resolved.new_values or {})}
         assert values == {name: value for name, value in (truth or {}).items() if name in values}
         assert set(truth or {}) == {*values, *resolved.unavailable}
+
+
+def row(key: int) -> RowId:
+    """Return a row of a table."""
+    return "public.items", str(key)
+
+
+def test_a_chain_is_found_whole() -> None:
+    """Whichever way a key moved, the rows before and after it belong together; others do not."""
+    links = [(row(2), row(1)), (row(3), row(2)), (row(9), row(8))]
+    for start in (1, 2, 3):
+        assert {row(1), row(2), row(3)} == key_chains_of({row(start)}, links).keys()
+    assert {row(5)} == key_chains_of({row(5)}, links).keys()
+
+
+def test_a_ring_ends() -> None:
+    """A swap of keys connects two rows with each other."""
+    assert {row(1), row(2)} == key_chains_of({row(1)}, [(row(1), row(2)), (row(2), row(1))]).keys()

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.model.rows.connected_rows import key_chains_of
-from cdc_platform.model.rows.resolution import RowChange, RowId
+from cdc_platform.model.rows.resolution import RowChange, RowId, key_chains_of
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.completing.complete import complete_changes, complete_few
@@ -21,7 +20,8 @@ from cdc_platform.pipeline.completing.key_chains import ChainChange
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput, Strategy
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform.sources.json_codec import read_members
 from cdc_platform.spark.frames.small import interpreted
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with

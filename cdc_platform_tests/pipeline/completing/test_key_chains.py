@@ -10,8 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.model.rows.connected_rows import key_chains_of
-from cdc_platform.model.rows.resolution import RowChange, RowId, Values
+from cdc_platform.model.rows.resolution import RowChange, RowId, Values, key_chains_of
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.completing.key_chains import (
     CHANGE_COLUMNS,

@@ -18,7 +18,7 @@ from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.simulator.history.history import History
 from cdc_platform.simulator.history.history_file import transaction_line
 from cdc_platform.simulator.history.hours import BLOCK_MICROS, LEASE_BLOCKS, Hours
-from cdc_platform.simulator.history.places import place
+from cdc_platform.simulator.history.partitions import place
 from cdc_platform.simulator.history.transactions import Mod
 from cdc_platform.simulator.stream.records import watched_changes
 from cdc_platform.simulator.wire.simulator_settings import (

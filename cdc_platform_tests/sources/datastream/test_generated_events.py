@@ -7,7 +7,7 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from cdc_platform.sources.datastream.events.envelope_texts import from_text, to_text
+from cdc_platform.sources.datastream.events.envelope import from_text, to_text
 from cdc_platform_tests.sources.datastream.generated_events import (
     SOURCES,
     story,

@@ -9,7 +9,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
-from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
+from cdc_platform.sources.debezium.rows.checkpoints import Decoded
+from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.debezium.wire.lines import read_lines
 from cdc_platform.sources.debezium.wire.messages import Message, parse_line

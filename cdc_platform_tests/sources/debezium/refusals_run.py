@@ -5,7 +5,8 @@ import os
 import sys
 
 from cdc_platform.errors import CdcError
-from cdc_platform.sources.debezium.engine.engine import Order, Run, capture
+from cdc_platform.sources.debezium.engine.batches import Run
+from cdc_platform.sources.debezium.engine.engine import Order, capture
 
 
 def refusal_of(order: Order) -> tuple[str, str]:

@@ -18,9 +18,10 @@ from cdc_platform.model.schema.schema_finder import find_events
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.sources.debezium.rows.decoder import Checkpoint, Decoded, Decoder
+from cdc_platform.sources.debezium.rows.checkpoints import Checkpoint, Decoded
+from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.wire.envelope import TransactionBegin, TransactionEnd
+from cdc_platform.sources.debezium.wire.message_contents import TransactionBegin, TransactionEnd
 from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform_tests.sources.debezium.captures_read import (
     GOLDEN,

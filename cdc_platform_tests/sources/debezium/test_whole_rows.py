@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
-from cdc_platform.sources.debezium.rows.decoder import Decoded
+from cdc_platform.sources.debezium.rows.checkpoints import Decoded
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform_tests.sources.debezium.cycles import Cycles
 from cdc_platform_tests.sources.debezium.written_events import (

@@ -4,7 +4,8 @@ import json
 from typing import Any, Final
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
-from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
+from cdc_platform.sources.debezium.rows.checkpoints import Decoded
+from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 
 TABLE: Final = "public.orders"

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from cdc_platform.errors import SettingError
-from cdc_platform.sources.channels import keep_out_of_forks
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform.sources.workers import keep_out_of_forks
 
 SETTINGS = SpannerSettings("p", "i", "d", "s")
 

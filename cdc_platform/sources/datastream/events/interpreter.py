@@ -10,8 +10,7 @@ from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.sources.datastream.events.envelope import Envelope
-from cdc_platform.sources.datastream.events.envelope_texts import to_text
+from cdc_platform.sources.datastream.events.envelope import Envelope, to_text
 from cdc_platform.sources.datastream.events.layouts import ROWID, Layout, Layouts
 from cdc_platform.sources.datastream.events.ordering_keys import (
     OrderRules,

@@ -13,6 +13,7 @@ Every key has the shape `EPOCH CLASS ... HALF UUID`:
   again keeps it, in whatever file it comes.
 """
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Final
@@ -28,7 +29,6 @@ from cdc_platform.sources.datastream.events.positions import (
     locate,
     moment_of,
 )
-from cdc_platform.sources.datastream.events.sequences import sequence_order
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy
 
@@ -116,3 +116,24 @@ def _epoch(envelope: Envelope, rules: OrderRules) -> str:
     if micros is None:
         raise RecordUnreadable("The event has no `source_timestamp`, by which its epoch is known")
     return f"{bisect_right(rules.epochs, micros):04d}"
+
+
+_SECTIONS: Final = re.compile(r"[0-9A-Fa-f]{1,16}(?:/[0-9A-Fa-f]{1,16}){0,3}", re.ASCII)
+
+
+def sequence_order(text: object) -> str:
+    """Return a sequence in a form whose text order is BigQuery's order.
+
+    A sequence has one to four sections of one to sixteen hex digits, separated by `/`. Sections compare as
+    unsigned numbers from left to right, and a longer sequence follows those that it begins with. What
+    follows the result in an ordering key must begin with a character below `/`.
+
+    Raises:
+        RecordUnreadable: it is no such text.
+    """
+    if not isinstance(text, str) or _SECTIONS.fullmatch(text) is None:
+        raise RecordUnreadable(
+            "A sequence has one to four sections of one to sixteen hex digits, separated by `/`, "
+            f"and not: {text!r}"
+        )
+    return "/".join(f"{int(section, 16):016x}" for section in text.split("/"))

@@ -6,13 +6,11 @@ from typing import Any, Final
 
 from cdc_platform.sources.datastream.values import moments
 from cdc_platform.sources.datastream.values.json_text import compact, normal
+from cdc_platform.sources.datastream.values.numbers import double, plain_integer, single
 from cdc_platform.sources.datastream.values.types import FieldType, Kind
 from cdc_platform.sources.datastream.values.values import (
     Reader,
     array_reader,
-    double,
-    plain_integer,
-    single,
     utc_moment,
     wide_offset_moment,
     wide_utc_moment,

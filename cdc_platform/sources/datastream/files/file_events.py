@@ -8,7 +8,7 @@ from typing import Final
 
 from cdc_platform.errors import SourceError
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
-from cdc_platform.sources.datastream.events.envelope_texts import from_text
+from cdc_platform.sources.datastream.events.envelope import from_text
 from cdc_platform.sources.datastream.events.interpreter import Interpreter
 from cdc_platform.sources.datastream.files.avro_files import AVRO_RECORD
 from cdc_platform.sources.datastream.files.decoding import Decoding

@@ -4,17 +4,22 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from string import Formatter
 from typing import Annotated, Final, TypeVar
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import Described, check_members, read_json, to_json
-from cdc_platform.model.base.timestamps import DAY_S, from_rfc3339
+from cdc_platform.model.base.timestamps import DAY_S
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.model.stream.files import MOST_BYTES, MOST_FILES
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
-from cdc_platform.sources.datastream.settings.declarations import ALL_TABLES, declared_type
+from cdc_platform.sources.datastream.settings.declarations import (
+    ALL_TABLES,
+    check_column_lists,
+    check_table_name,
+    check_types,
+    epoch_micros_of,
+)
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy, KeylessPolicy, OrderBy
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
@@ -23,7 +28,6 @@ from cdc_platform.sources.locations import DEADLINE_S, check_location
 
 Value = TypeVar("Value")
 
-TABLE_NAME_PARTS: Final = frozenset({"database", "schema", "table"})
 MOST_BASENAMES: Final = 99
 MOST_EPOCHS: Final = 9_999
 _POSITIVE: Final = (
@@ -188,10 +192,10 @@ class DatastreamSettings:
             raise SettingError(
                 "stream", "is missing; `datastream_host` says where the stream's state is asked"
             )
-        _check_table_name(self.table_name)
-        _check_column_lists("keys", self.keys)
-        _check_column_lists("null_means_unchanged", self.null_means_unchanged)
-        _check_types(self.columns)
+        check_table_name(self.table_name)
+        check_column_lists("keys", self.keys)
+        check_column_lists("null_means_unchanged", self.null_means_unchanged)
+        check_types(self.columns)
         self._check_order()
         self._check_times()
 
@@ -199,7 +203,7 @@ class DatastreamSettings:
         for table, column in self.sequence_columns.items():
             if not column.strip():
                 raise SettingError(f"sequence_columns.{table}", "is empty; write the column's name")
-        moments = [_moment(text) for text in self.epochs]
+        moments = [epoch_micros_of(text) for text in self.epochs]
         if any(earlier >= other for earlier, other in pairwise(moments)):
             raise SettingError("epochs", f"must ascend, but are: {', '.join(self.epochs)}")
         if len(moments) > MOST_EPOCHS:
@@ -232,7 +236,7 @@ class DatastreamSettings:
     @property
     def epoch_micros(self) -> tuple[int, ...]:
         """The declared moments, in microseconds."""
-        return tuple(_moment(text) for text in self.epochs)
+        return tuple(epoch_micros_of(text) for text in self.epochs)
 
     @property
     def title(self) -> str:
@@ -313,40 +317,3 @@ class DatastreamSettings:
     def from_options(cls, text: str) -> "DatastreamSettings":
         """Return the settings of a JSON text that `to_options` made."""
         return read_json(cls, text)
-
-
-def _check_column_lists(setting: str, lists: Mapping[str, tuple[str, ...]]) -> None:
-    for table, columns in lists.items():
-        if not isinstance(columns, tuple) or not all(columns) or len(set(columns)) != max(len(columns), 1):
-            raise SettingError(
-                f"{setting}.{table}", f"must be a list of different column names, but is: {columns!r}"
-            )
-
-
-def _check_types(columns: Mapping[str, Mapping[str, str]]) -> None:
-    for table, types in columns.items():
-        for column, text in types.items():
-            declared_type(text, f"columns.{table}.{column}")
-
-
-def _check_table_name(template: str | None) -> None:
-    if template is None:
-        return
-    try:
-        fields = [field for field in Formatter().parse(template) if field[1] is not None]
-    except ValueError:
-        fields = []
-    parts = {f"{name}{form}{conversion or ''}" for _, name, form, conversion in fields}
-    if "table" not in parts or not parts <= TABLE_NAME_PARTS:
-        raise SettingError(
-            "table_name",
-            "must be made of {table} and, where wanted, {database} and {schema}, such as {schema}.{table}, "
-            f"but is: {template!r}",
-        )
-
-
-def _moment(text: str) -> int:
-    try:
-        return from_rfc3339(text)
-    except ValueError as error:
-        raise SettingError("epochs", f"must look like 2026-01-31T08:00:00Z, but one is: {text!r}") from error

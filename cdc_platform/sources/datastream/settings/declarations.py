@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Mapping
+from string import Formatter
 from typing import Any, Final
 
 from cdc_platform.errors import SettingError
+from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.sources.datastream.values.types import FieldType, Kind
 
 Declarations = Mapping[str, Mapping[str, FieldType]]
@@ -104,3 +106,47 @@ def event_identity(event_id: str, object_name: str, metadata: Mapping[str, Any])
 def inner_name(metadata: Mapping[str, Any]) -> Any:
     """Return the name that an event's table has within its schema or database."""
     return metadata.get("table") or metadata.get("collection") or metadata.get("object_name")
+
+
+_TABLE_NAME_PARTS: Final = frozenset({"database", "schema", "table"})
+
+
+def check_column_lists(setting: str, lists: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse lists that are none of different column names."""
+    for table, columns in lists.items():
+        if not isinstance(columns, tuple) or not all(columns) or len(set(columns)) != max(len(columns), 1):
+            raise SettingError(
+                f"{setting}.{table}", f"must be a list of different column names, but is: {columns!r}"
+            )
+
+
+def check_types(columns: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse declared types that there are not."""
+    for table, types in columns.items():
+        for column, text in types.items():
+            declared_type(text, f"columns.{table}.{column}")
+
+
+def check_table_name(template: str | None) -> None:
+    """Refuse a template of which no name of a table can be made."""
+    if template is None:
+        return
+    try:
+        fields = [field for field in Formatter().parse(template) if field[1] is not None]
+    except ValueError:
+        fields = []
+    parts = {f"{name}{form}{conversion or ''}" for _, name, form, conversion in fields}
+    if "table" not in parts or not parts <= _TABLE_NAME_PARTS:
+        raise SettingError(
+            "table_name",
+            "must be made of {table} and, where wanted, {database} and {schema}, such as {schema}.{table}, "
+            f"but is: {template!r}",
+        )
+
+
+def epoch_micros_of(text: str) -> int:
+    """Return a declared moment."""
+    try:
+        return from_rfc3339(text)
+    except ValueError as error:
+        raise SettingError("epochs", f"must look like 2026-01-31T08:00:00Z, but one is: {text!r}") from error

@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, Final, TypeVar
 
-from cdc_platform.errors import AccessDenied, LibraryMissing, SourceError, SourceUnreachable
-from cdc_platform.sources.channels import keep_out_of_forks
+from cdc_platform.errors import AccessDenied, LibraryMissing, SourceError, SourceNotFound, SourceUnreachable
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
-from cdc_platform.sources.datastream.stream.stream_failures import to_stream_error
 from cdc_platform.sources.datastream.stream.stream_state import (
     BackfillState,
     StreamError,
@@ -20,6 +18,8 @@ from cdc_platform.sources.datastream.stream.stream_state import (
     StreamStatus,
 )
 from cdc_platform.sources.retries import Retries
+from cdc_platform.sources.statuses import StatusMeaning, find_meaning
+from cdc_platform.sources.workers import keep_out_of_forks
 
 State = TypeVar("State", StreamState, BackfillState)
 
@@ -199,3 +199,43 @@ def _named(kind: type[State], message: Any, field: str) -> State:
     number = getattr(message, field)
     name = values[number].name if number in values else ""
     return kind.__members__.get(name, kind.UNKNOWN)
+
+
+_ACCESS_ADVICE: Final = (
+    "Give the account of this process roles/datastream.viewer (datastream.streams.get and "
+    "datastream.objects.list) in the stream's project"
+)
+_UNREACHABLE_ADVICE: Final = (
+    "Its state is not known, and its files are read all the same. Check the network, and `datastream_host` "
+    "if one is set; the next run asks again"
+)
+_REFUSED_ADVICE: Final = (
+    "Datastream refused the question; check `stream`, and `datastream_host` if one is set"
+)
+
+MEANINGS: Final = (
+    StatusMeaning(
+        "PERMISSION_DENIED",
+        "has not been used in project",
+        AccessDenied,
+        "Enable the API datastream.googleapis.com in the stream's project",
+    ),
+    StatusMeaning("PERMISSION_DENIED", "", AccessDenied, _ACCESS_ADVICE),
+    StatusMeaning("UNAUTHENTICATED", "", AccessDenied, _ACCESS_ADVICE),
+    StatusMeaning(
+        "NOT_FOUND",
+        "",
+        SourceNotFound,
+        "Check `stream`; `gcloud datastream streams list --location=LOCATION` lists them. If it was deleted, "
+        "nothing new comes until another one writes to the same place",
+    ),
+)
+"""The first row that fits counts."""
+
+
+def to_stream_error(settings: StreamSettings, code: str, text: str) -> SourceError:
+    """Return the platform's error for a gRPC status; its message names the stream and what to do."""
+    meaning = find_meaning(MEANINGS, code, text, passing=_UNREACHABLE_ADVICE, refused=_REFUSED_ADVICE)
+    return meaning.error(
+        f"Cannot read the state of {settings.title}. {meaning.advice}. Datastream said {code}: {text}"
+    )

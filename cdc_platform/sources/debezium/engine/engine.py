@@ -10,18 +10,17 @@ import os
 import signal
 import sys
 import threading
-import time
-import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from cdc_platform.errors import CdcError, LibraryMissing, SettingError
 from cdc_platform.model.base.declared_settings import read_json, to_json
+from cdc_platform.sources.debezium.engine.batches import BatchWriter, Run
 from cdc_platform.sources.debezium.engine.engine_failures import failure_of
 from cdc_platform.sources.debezium.engine.engine_source import check_capturable, emit_marker
-from cdc_platform.sources.debezium.engine.spool import Spool, SpoolWriter, write_whole
+from cdc_platform.sources.debezium.engine.spool import Spool, write_whole
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 LOG4J: Final = Path(__file__).with_name("log4j2.properties")
@@ -51,87 +50,6 @@ class Order:
         """Return the order that `to_json` has written."""
         fields = json.loads(text)
         return cls(read_json(EngineInput, fields["settings"]), fields["until_caught_up"])
-
-
-@dataclass
-class Run:
-    """Result of a run of the engine; filled by the engine's threads."""
-
-    marker: str = field(default_factory=lambda: uuid.uuid4().hex)
-    is_polling: threading.Event = field(default_factory=threading.Event)
-    ended: threading.Event = field(default_factory=threading.Event)
-    failure: BaseException | None = None
-    stopping: bool = False
-
-    def fail(self, failure: BaseException) -> None:
-        """Keep the first failure, and end."""
-        if self.failure is None and not self.stopping:
-            self.failure = failure
-        self.ended.set()
-
-
-class BatchWriter:
-    """Writes the engine's batches into the spool, and only then acknowledges them, by whole transactions.
-
-    What is written and not acknowledged comes again at the next start: a reader knows duplicates by their
-    event id. The engine never has to go on in the middle of a transaction, where it loses rows that share a
-    position, such as those of a COPY (Debezium up to 3.6, dbz#1554). Heartbeats are not written.
-    """
-
-    def __init__(self, writer: SpoolWriter, settings: EngineInput, run: Run) -> None:
-        self._writer, self._run = writer, run
-        self._heartbeats = f"__debezium-heartbeat.{settings.topic_prefix}"
-        self._messages = f"{settings.topic_prefix}.message"
-        self._transactions = f"{settings.topic_prefix}.transaction"
-        self._is_open = self._has_marker = False
-
-    def write(self, records: Sequence[Any], committer: Any) -> None:
-        """Write a batch and acknowledge what is whole of it."""
-        events, last_whole, is_end = [], None, False
-        for record in records:
-            topic = str(record.destination())
-            if topic != self._heartbeats:
-                events.append(event_text(topic, record))
-            self._follow(topic, record)
-            if not self._is_open:
-                last_whole = record
-                is_end |= self._has_marker
-        if events:
-            self._writer.write(events, time.time_ns() // 1_000_000)
-        if last_whole is not None:
-            # The position of a record covers those before it, and calls into Java are dear.
-            committer.markProcessed(last_whole)
-        committer.markBatchFinished()
-        self._writer.keep_offsets()
-        if is_end:
-            self._run.ended.set()
-
-    def _follow(self, topic: str, record: Any) -> None:
-        """Follow whether a transaction is open, and whether our marker has come."""
-        if topic == self._transactions:
-            self._is_open = _has_begun(str(record.value()))
-        elif topic == self._messages and self._run.marker in str(record.key()):
-            self._has_marker = True
-
-
-def _has_begun(transaction: str) -> bool:
-    boundary = json.loads(transaction)
-    return bool(boundary.get("payload", boundary)["status"] == "BEGIN")
-
-
-def event_text(topic: str, record: Any) -> str:
-    """Return the members of an event's JSON object; key, value and headers stay as the engine wrote them."""
-    headers = ",".join(
-        f"{json.dumps(str(header.getKey()))}:{_json(header.getValue())}" for header in record.headers()
-    )
-    return (
-        f'"topic":{json.dumps(topic)},"key":{_json(record.key())},"value":{_json(record.value())},'
-        f'"headers":{{{headers}}}'
-    )
-
-
-def _json(text: Any) -> str:
-    return "null" if text is None else str(text)
 
 
 def capture(order: Order, run: Run) -> None:

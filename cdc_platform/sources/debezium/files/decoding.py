@@ -14,7 +14,7 @@ from cdc_platform.sources.debezium.files.segments import GROW_ONLY, Segment, ope
 from cdc_platform.sources.debezium.files.splits import FileSplit
 from cdc_platform.sources.debezium.splits.outcome import LinesTaken
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
-from cdc_platform.sources.debezium.transactions.arrival import Arrival
+from cdc_platform.sources.debezium.transactions.transactions import Arrival
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import FileDamaged
 from cdc_platform.sources.workers import prepare_worker

@@ -22,8 +22,7 @@ from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
 from cdc_platform.sources.debezium.splits.rounds import DecodedSplits, SplitRounds
 from cdc_platform.sources.debezium.splits.spark_reading import decoded_by_tasks, raw_records
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext
-from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
-from cdc_platform.sources.debezium.transactions.progress import FileProgress
+from cdc_platform.sources.debezium.transactions.progress import FileProgress, PassedUntil
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Opening, TransactionBuffer
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.file_store import FileStore

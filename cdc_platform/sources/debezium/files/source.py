@@ -15,20 +15,26 @@ from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile, files_to_json
-from cdc_platform.model.stream.lineage import Lineage, plan_arrivals
+from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
-from cdc_platform.sources.arrival import SourceOfArrivals
+from cdc_platform.model.stream.window_plans import plan_arrivals
+from cdc_platform.sources.arrival import SourceOfArrivals, storable, table_of
 from cdc_platform.sources.debezium.engine.capture import Capture
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.event_files import event_files
-from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
+from cdc_platform.sources.debezium.rows.checkpoints import Decoded
+from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
-from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
-from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress, read_progress_of
+from cdc_platform.sources.debezium.transactions.progress import (
+    PASSED,
+    STATE,
+    FileProgress,
+    PassedUntil,
+    read_progress_of,
+)
 from cdc_platform.sources.debezium.wire.lines import read_lines
-from cdc_platform.sources.event_tables import storable, table_of
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import FileDamaged
 

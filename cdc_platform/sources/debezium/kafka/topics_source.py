@@ -7,8 +7,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from cdc_platform.model.base.cached_values import cached_value
-from cdc_platform.model.stream.lineage import Lineage, plan_arrivals
+from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
+from cdc_platform.model.stream.window_plans import plan_arrivals
 from cdc_platform.sources.debezium.files.source import (
     DESCRIBED_MESSAGES,
     DebeziumSource,

@@ -1,19 +1,16 @@
 """From messages to events: one decoder reads the messages of a stream in their order of arrival."""
 
-import base64
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final
 
 from msgspec.structs import replace
 
 from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.base.names import long_table_reason
 from cdc_platform.model.rows.keyless import is_keyless
-from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
+from cdc_platform.model.stream.events import FaultyEvent
+from cdc_platform.sources.debezium.rows.checkpoints import Checkpoint, Decoded
 from cdc_platform.sources.debezium.rows.identity import ADVICE as IDENTITY_ADVICE
 from cdc_platform.sources.debezium.rows.identity import check_key, learn_identity, names_key_alone
 from cdc_platform.sources.debezium.rows.pairing import Identity, identity_of, key_text
@@ -21,76 +18,25 @@ from cdc_platform.sources.debezium.rows.plain_updates import PlainUpdates
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, check_masks
 from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
-from cdc_platform.sources.debezium.settings.connector import BinaryMode
-from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, SnapshotPolicy
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
+from cdc_platform.sources.debezium.settings.policies import SnapshotPolicy
 from cdc_platform.sources.debezium.wire.contents import read_content
-from cdc_platform.sources.debezium.wire.envelope import (
+from cdc_platform.sources.debezium.wire.event_faults import fault_of
+from cdc_platform.sources.debezium.wire.flattened import ADVICE as FLAT_ADVICE
+from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,
     DELETE,
     TRUNCATE,
     DataEvent,
     EnvelopeContent,
-    Heartbeat,
     LogicalMessage,
     Notification,
     Signal,
     Tombstone,
-    TransactionBegin,
-    TransactionEnd,
     Unreadable,
 )
-from cdc_platform.sources.debezium.wire.event_faults import fault_of
-from cdc_platform.sources.debezium.wire.flattened import ADVICE as FLAT_ADVICE
 from cdc_platform.sources.debezium.wire.messages import Message, RawMessage, parse_line, parse_raw
 from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, ordering_key
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A logical message: a marker at which a cut may be asked for.
-
-    ``content`` is as the connector sends it, base64 unless its binary mode says otherwise.
-    """
-
-    prefix: str
-    content: str
-    ordering_key: str
-    transaction_id: str
-    is_transactional: bool
-    lsn: int | None
-    micros: int | None
-    position: int
-    binary: BinaryMode = BinaryMode.BYTES
-
-    def as_message(self) -> SourceMessage:
-        """Return the message as the lake keeps it."""
-        try:
-            content = _DECODERS[self.binary](self.content).decode()
-        except ValueError:
-            content = self.content
-        identity = json.dumps([self.transaction_id, self.lsn, self.prefix, self.content], ensure_ascii=False)
-        return SourceMessage(
-            self.prefix,
-            content,
-            self.ordering_key,
-            identity,
-            self.transaction_id if self.is_transactional else "",
-            self.lsn,
-            self.micros,
-            self.position,
-        )
-
-
-_DECODERS: Final[Mapping[BinaryMode, Callable[[str], bytes]]] = {
-    BinaryMode.BYTES: base64.b64decode,
-    BinaryMode.BASE64: base64.b64decode,
-    BinaryMode.BASE64_URL_SAFE: base64.urlsafe_b64decode,
-    BinaryMode.HEX: bytes.fromhex,
-}
-
-
-Control = Tombstone | TransactionBegin | TransactionEnd | Checkpoint | Heartbeat | Signal | Notification
-Decoded = SourceEvent | FaultyEvent | Control
 
 
 class Decoder:

@@ -8,8 +8,8 @@ import msgspec
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.values.unavailable import MASKED, UNAVAILABLE, UNDECIDED
-from cdc_platform.sources.debezium.wire.envelope import DataEvent, Unreadable
 from cdc_platform.sources.debezium.wire.event_faults import NEW_KEYS
+from cdc_platform.sources.debezium.wire.message_contents import DataEvent, Unreadable
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 from cdc_platform.sources.json_codec import write
 

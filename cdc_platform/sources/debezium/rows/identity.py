@@ -5,7 +5,13 @@ from typing import Any, Final
 
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan
 from cdc_platform.sources.debezium.rows.state import DecoderState
-from cdc_platform.sources.debezium.wire.envelope import DELETE, TRUNCATE, UPDATE, DataEvent, Unreadable
+from cdc_platform.sources.debezium.wire.message_contents import (
+    DELETE,
+    TRUNCATE,
+    UPDATE,
+    DataEvent,
+    Unreadable,
+)
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
 ADVICE: Final = (

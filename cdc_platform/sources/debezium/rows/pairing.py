@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cdc_platform.sources.debezium.wire.envelope import CREATE, DELETE, DataEvent
+from cdc_platform.sources.debezium.wire.message_contents import CREATE, DELETE, DataEvent
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
 _REMEMBERED: Final = 1000

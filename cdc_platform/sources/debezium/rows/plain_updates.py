@@ -10,7 +10,7 @@ from typing import NamedTuple
 from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.sources.debezium.rows.plans import TablePlan
 from cdc_platform.sources.debezium.rows.rows import RowDecoder
-from cdc_platform.sources.debezium.wire.envelope import UPDATE, DataEvent
+from cdc_platform.sources.debezium.wire.message_contents import UPDATE, DataEvent
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
 

@@ -10,13 +10,13 @@ from cdc_platform.model.base.names import case_key, is_reserved_column, unfit_co
 from cdc_platform.model.rows.keyless import keyless_columns
 from cdc_platform.model.schema.observed_columns import MAY_NOT_FIT
 from cdc_platform.model.schema.table_schema import spark_type
-from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, NullPolicy
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
+from cdc_platform.sources.debezium.settings.policies import NullPolicy
+from cdc_platform.sources.debezium.values.block_encodings import block_encoding, block_type
 from cdc_platform.sources.debezium.values.encodings import (
     Encoding,
     EncodingKind,
     agreed_encoding,
-    block_encoding,
-    block_type,
     declared_encoding,
 )
 from cdc_platform.sources.debezium.values.evidence import evidence_of
@@ -24,7 +24,7 @@ from cdc_platform.sources.debezium.values.placeholder_zeros import is_zero
 from cdc_platform.sources.debezium.values.postgres_types import PostgresType
 from cdc_platform.sources.debezium.values.unavailable import Detector, detector_of, masked_markers, version_of
 from cdc_platform.sources.debezium.values.values import Read, fits_its_type, reader_of
-from cdc_platform.sources.debezium.wire.envelope import DataEvent, Unreadable
+from cdc_platform.sources.debezium.wire.message_contents import DataEvent, Unreadable
 
 _MAX_PLANS: Final = 10_000
 _ANY: Final = "*"

@@ -6,8 +6,12 @@ from decimal import Decimal
 from typing import Any, Final
 
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
-from cdc_platform.sources.debezium.values.values import ValueRefused
-from cdc_platform.sources.debezium.wire.envelope import Unreadable
+from cdc_platform.sources.debezium.values.moments import ValueRefused
+from cdc_platform.sources.debezium.wire.message_contents import (
+    UPDATE,
+    DataEvent,
+    Unreadable,
+)
 from cdc_platform.sources.json_codec import write
 
 _KEY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
@@ -64,3 +68,25 @@ def read_value(column: ColumnPlan, value: Any) -> Any:
 def refused(column: ColumnPlan, error: ValueRefused) -> Unreadable:
     """Return why an event cannot be used that has such a value."""
     return Unreadable(f"The value of the column `{column.name}` {error}.")
+
+
+def old_key_of(event: DataEvent, plan: TablePlan, *, is_full: bool) -> Mapping[str, Any] | None:
+    """Return the key that a row had before an update, where its columns are not the database's own key.
+
+    The connector tells an update of its own key as a delete and an insert; that of columns which were chosen
+    as a key, by `keys` or by `message.key.columns`, shows in the row before alone.
+    """
+    if event.op is not UPDATE or event.before is None or event.is_flat or not event.key:
+        return None
+    old_key = {name: event.before.get(name) for name in plan.keys}
+    is_told = all(
+        value is not None if is_full else plan.columns[name].has_content(value)
+        for name, value in old_key.items()
+    )
+    return old_key if is_told and old_key != dict(event.key) else None
+
+
+def values_json(plan: TablePlan, row: Mapping[str, Any]) -> str:
+    """Return the values of an image before a change."""
+    names = [name for name in row if name in plan.columns and name not in plan.keys]
+    return write({name: read_value(plan.columns[name], row[name]) for name in names})

@@ -21,12 +21,19 @@ from cdc_platform.sources.debezium.rows.findings import (
 from cdc_platform.sources.debezium.rows.identity import check_key_types
 from cdc_platform.sources.debezium.rows.pairing import Identity, identity_of
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, TablePlan
-from cdc_platform.sources.debezium.rows.row_keys import header_key, key_json, read_value, refused
+from cdc_platform.sources.debezium.rows.row_keys import (
+    header_key,
+    key_json,
+    old_key_of,
+    refused,
+    values_json,
+)
 from cdc_platform.sources.debezium.rows.state import DecoderState
-from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, Strategy
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
+from cdc_platform.sources.debezium.settings.policies import Strategy
+from cdc_platform.sources.debezium.values.moments import ValueRefused
 from cdc_platform.sources.debezium.values.unavailable import VALUE
-from cdc_platform.sources.debezium.values.values import ValueRefused
-from cdc_platform.sources.debezium.wire.envelope import (
+from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,
     DELETE,
     READ,
@@ -100,7 +107,7 @@ class RowDecoder:
         change = self._frame(event, table, plan.column_types)
         if not plan.keys:
             return list(self._without_key(event, plan, change))
-        old_key = _old_key(event, plan, is_full=is_full)
+        old_key = old_key_of(event, plan, is_full=is_full)
         if old_key is None:
             return [self._with_key(event, plan, change, is_full=is_full)]
         return list(self._moved(event, plan, change, old_key, is_full=is_full))
@@ -121,12 +128,8 @@ class RowDecoder:
         """
         previous = None if unpaired.identity is None else self.state.pairer.deleted_at(unpaired.identity)
         if unpaired.event is None:
-            keys = header_key(unpaired.plan, previous)
-            return (
-                unpaired.change
-                if keys == unpaired.change.keys
-                else unpaired.change._replace(previous_keys=keys)
-            )
+            keys, change = header_key(unpaired.plan, previous), unpaired.change
+            return change if keys == change.keys else change._replace(previous_keys=keys)
         return self._with_key(unpaired.event, unpaired.plan, unpaired.change, is_full=unpaired.is_full)
 
     def _frame(self, event: DataEvent, table: str, column_types: str) -> SourceEvent:
@@ -150,7 +153,7 @@ class RowDecoder:
     ) -> SourceEvent:
         keys, findings = key_json(plan, event.key or {}), Findings()
         before = event.before if is_full and event.before is not None and not event.is_flat else None
-        old_values = None if before is None else _values_json(plan, before)
+        old_values = None if before is None else values_json(plan, before)
         if before is None and event.before is not None and not event.is_flat:
             self._remember(change, plan, event.before)
         if event.op is DELETE:
@@ -205,7 +208,7 @@ class RowDecoder:
         # What cannot be read is no reason to refuse an event that is complete without it.
         with suppress(Unreadable):
             if content:
-                self.befores[change.event_id] = _values_json(plan, content)
+                self.befores[change.event_id] = values_json(plan, content)
 
     def _moved(
         self,
@@ -268,7 +271,7 @@ class RowDecoder:
                     "The row has no key, and the event does not say what the row was before. Run ALTER TABLE "
                     "... REPLICA IDENTITY FULL, or give the table a primary key."
                 )
-            lost, metadata = _values_json(plan, event.before), metadata_of(event, Findings())
+            lost, metadata = values_json(plan, event.before), metadata_of(event, Findings())
             yield change._replace(
                 mod_type=ModType.DELETE,
                 keys=keyless_keys(json.loads(lost)),
@@ -294,25 +297,3 @@ class RowDecoder:
 def _second(change: SourceEvent) -> SourceEvent:
     """Return the second change of one event."""
     return change._replace(ordering_key=f"{change.ordering_key} 1", event_id=f"{change.event_id}+")
-
-
-def _old_key(event: DataEvent, plan: TablePlan, *, is_full: bool) -> Mapping[str, Any] | None:
-    """Return the key that a row had before an update, where its columns are not the database's own key.
-
-    The connector tells an update of its own key as a delete and an insert; that of columns which were chosen
-    as a key, by `keys` or by `message.key.columns`, shows in the row before alone.
-    """
-    if event.op is not UPDATE or event.before is None or event.is_flat or not event.key:
-        return None
-    old_key = {name: event.before.get(name) for name in plan.keys}
-    is_told = all(
-        value is not None if is_full else plan.columns[name].has_content(value)
-        for name, value in old_key.items()
-    )
-    return old_key if is_told and old_key != dict(event.key) else None
-
-
-def _values_json(plan: TablePlan, row: Mapping[str, Any]) -> str:
-    """Return the values of an image before a change."""
-    names = [name for name in row if name in plan.columns and name not in plan.keys]
-    return write({name: read_value(plan.columns[name], row[name]) for name in names})

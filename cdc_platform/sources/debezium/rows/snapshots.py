@@ -17,7 +17,7 @@ from typing import Final
 from cdc_platform.model.rows.keyless import is_keyless
 from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.sources.debezium.wire.envelope import Notification, SourceInfo, TransactionEnd
+from cdc_platform.sources.debezium.wire.message_contents import Notification, SourceInfo, TransactionEnd
 from cdc_platform.sources.debezium.wire.positions import INCREMENTAL, commit_of, is_snapshot, snapshot_key
 
 LAST: Final = "last"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.sources.debezium.rows.pairing import DeletedRow, Identity, Pairer
 from cdc_platform.sources.debezium.rows.snapshots import ServerSnapshots, SnapshotWatch
-from cdc_platform.sources.debezium.wire.envelope import DataEvent, SourceInfo
+from cdc_platform.sources.debezium.wire.message_contents import DataEvent, SourceInfo
 from cdc_platform.sources.debezium.wire.positions import is_snapshot, needs_floor
 
 

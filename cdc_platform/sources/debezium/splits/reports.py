@@ -11,8 +11,7 @@ from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, Wi
 from cdc_platform.model.stream.records import AGAIN_SINCE
 from cdc_platform.sources.debezium.settings.engine_settings import MARKER_PREFIX
 from cdc_platform.sources.debezium.splits.outcome import Counts, SplitOutcome
-from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
-from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
+from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, PassedUntil
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Opening
 from cdc_platform.sources.event_batches import EventBatches, FileCounts
 

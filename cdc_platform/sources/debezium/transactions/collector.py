@@ -4,12 +4,11 @@ from collections import defaultdict
 from dataclasses import replace
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
-from cdc_platform.sources.debezium.rows.decoder import Checkpoint
+from cdc_platform.sources.debezium.rows.checkpoints import Checkpoint
 from cdc_platform.sources.debezium.rows.findings import gives_key_up
 from cdc_platform.sources.debezium.rows.snapshots import is_buffered_snapshot
-from cdc_platform.sources.debezium.transactions.arrival import Arrival
-from cdc_platform.sources.debezium.transactions.transactions import Transaction
-from cdc_platform.sources.debezium.wire.envelope import Signal, TransactionBegin, TransactionEnd
+from cdc_platform.sources.debezium.transactions.transactions import Arrival, Transaction
+from cdc_platform.sources.debezium.wire.message_contents import Signal, TransactionBegin, TransactionEnd
 
 Event = SourceEvent | FaultyEvent
 

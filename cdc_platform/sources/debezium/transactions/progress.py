@@ -1,11 +1,12 @@
-"""Progress in files of events, as in the read progress."""
+"""Progress in the read progress: in files of events, and in the order of commits."""
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from cdc_platform.model.base.number_texts import position_number
-from cdc_platform.model.base.stored_texts import READ_PROGRESS_TABLE, read_stored
+from cdc_platform.model.base.number_texts import position_number, whole_number
+from cdc_platform.model.base.stored_texts import READ_PROGRESS_TABLE, parse_stored, read_stored
 from cdc_platform.model.stream.files import SourceFile
 
 STATE: Final = "decoder state"
@@ -73,3 +74,35 @@ class FileProgress:
     def lacks(self, file: SourceFile) -> bool:
         """Return whether the file has been written since."""
         return self.version != file.version
+
+
+@dataclass(frozen=True, slots=True)
+class PassedUntil:
+    """The last transaction that has passed: ordering key of its last event, and position of its commit.
+
+    ``truncated`` has the ordering key of the last truncate that has passed of each table that has had one.
+    ``committed_ms`` is when the newest of those that have passed was committed; 0 where nothing shows.
+    """
+
+    ordering_key: str = ""
+    commit_lsn: int = -1
+    truncated: Mapping[str, str] = field(default_factory=dict)
+    committed_ms: int = 0
+
+    def to_text(self) -> str:
+        """Return the text that `of` reads."""
+        truncated = json.dumps(dict(self.truncated), sort_keys=True)
+        return f"{self.commit_lsn}@{self.committed_ms}#{self.ordering_key}#{truncated}"
+
+    @classmethod
+    def of(cls, text: str | None) -> "PassedUntil":
+        """Return what `to_text` made a text of; None is the beginning.
+
+        Raises:
+            ValueError, RecursionError: the text is none.
+        """
+        if text is None:
+            return cls()
+        commit, ordering_key, truncated = text.split("#", 2)
+        commit_lsn, committed_ms = map(whole_number, commit.split("@"))
+        return cls(ordering_key, commit_lsn, parse_stored(truncated, dict[str, str]), committed_ms)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.file_reports import Waiting
 from cdc_platform.sources.debezium.rows.snapshots import is_buffered_snapshot
-from cdc_platform.sources.debezium.transactions.passed_until import PassedUntil
+from cdc_platform.sources.debezium.transactions.progress import PassedUntil
 from cdc_platform.sources.debezium.transactions.transactions import Boundaries, Transaction
 
 _CLOCKS_DIFFER_MS = 86_400_000

@@ -5,9 +5,23 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+import msgspec
+
 from cdc_platform.model.stream.ordering_key import SEPARATOR
-from cdc_platform.sources.debezium.transactions.arrival import Arrival
+from cdc_platform.sources.debezium.rows.checkpoints import Decoded
 from cdc_platform.sources.debezium.wire.positions import commit_of, has_total_order
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """Content of one message, and its place: which file or partition, and how far in it.
+
+    ``micros`` is when it was sent, where messages of several partitions come in one stream.
+    """
+
+    event: Decoded
+    origin: str
+    position: int
+    micros: int = 0
 
 
 @dataclass(slots=True)

@@ -1,12 +1,11 @@
 """Encodings of the values of a column in events, and their types in the lake."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
-from cdc_platform.model.base.number_texts import whole_number
-from cdc_platform.model.schema.table_schema import ARRAY, DECIMAL, MOST_DIMENSIONS, PG_NUMERIC, ColumnType
+from cdc_platform.model.schema.table_schema import ARRAY, DECIMAL, PG_NUMERIC, ColumnType
 from cdc_platform.sources.debezium.settings.connector import (
     BinaryMode,
     ConnectorModes,
@@ -15,21 +14,16 @@ from cdc_platform.sources.debezium.settings.connector import (
     IntervalMode,
     TimeMode,
 )
-from cdc_platform.sources.debezium.values.postgres_types import STRING_ARRAY, TEXT, PostgresType
+from cdc_platform.sources.debezium.values.postgres_types import PostgresType
 
 MILLIS: Final = 3
 MICROS: Final = 6
 NANOS: Final = 9
 UNBOUNDED: Final = 2**31 - 1
 """Length of a `bit varying`: each value has its own."""
-_MOST_BITS: Final = 83_886_080
-"""Most bits that PostgreSQL's `bit(n)` can be declared with."""
 _SHORT_BITS: Final = 152
 """Most bits that, with a header of 5 bytes, take at most 24 bytes: PostgreSQL moves only longer values out of
 their row."""
-_SOURCE_TYPE: Final = "__debezium.source.column.type"
-_SOURCE_LENGTH: Final = "__debezium.source.column.length"
-_SOURCE_SCALE: Final = "__debezium.source.column.scale"
 
 
 class EncodingKind(StrEnum):
@@ -100,138 +94,22 @@ class Encoding:
     is_lenient: bool = False
 
 
-_PLAIN: Final[Mapping[str, tuple[EncodingKind, str, str]]] = {
-    # primitive type of Kafka Connect: kind, type in the lake, type of PostgreSQL
-    "boolean": (EncodingKind.BOOL, "BOOL", "boolean"),
-    "int8": (EncodingKind.INT, "INT64", "smallint"),
-    "int16": (EncodingKind.INT, "INT64", "smallint"),
-    "int32": (EncodingKind.INT, "INT64", "integer"),
-    "int64": (EncodingKind.INT, "INT64", "bigint"),
-    "float": (EncodingKind.FLOAT, "FLOAT32", "real"),
-    "float32": (EncodingKind.FLOAT, "FLOAT32", "real"),
-    "double": (EncodingKind.FLOAT, "FLOAT64", "double precision"),
-    "float64": (EncodingKind.FLOAT, "FLOAT64", "double precision"),
-    "string": (EncodingKind.TEXT, "STRING", TEXT),
-    "bytes": (EncodingKind.BASE64, "BYTES", "bytea"),
-    "struct": (EncodingKind.JSON, "JSON", "struct"),
-    "map": (EncodingKind.JSON, "JSON", "hstore"),
-}
-_TIMES: Final = {
-    # logical name: kind, type in the lake, type of PostgreSQL, digits
-    "io.debezium.time.Date": (EncodingKind.DAYS, "DATE", "date", 0),
-    "org.apache.kafka.connect.data.Date": (EncodingKind.DAYS, "DATE", "date", 0),
-    "io.debezium.time.IsoDate": (EncodingKind.ISO_DATE, "DATE", "date", 0),
-    "io.debezium.time.Time": (EncodingKind.TIME, "STRING", "time", MILLIS),
-    "org.apache.kafka.connect.data.Time": (EncodingKind.TIME, "STRING", "time", MILLIS),
-    "io.debezium.time.MicroTime": (EncodingKind.TIME, "STRING", "time", MICROS),
-    "io.debezium.time.NanoTime": (EncodingKind.TIME, "STRING", "time", NANOS),
-    "io.debezium.time.IsoTime": (EncodingKind.ISO_TIME, "STRING", "time", 0),
-    "io.debezium.time.ZonedTime": (EncodingKind.TEXT, "STRING", "timetz", 0),
-    "io.debezium.time.Timestamp": (EncodingKind.LOCAL, "DATETIME", "timestamp", MILLIS),
-    "org.apache.kafka.connect.data.Timestamp": (EncodingKind.LOCAL, "DATETIME", "timestamp", MILLIS),
-    "io.debezium.time.MicroTimestamp": (EncodingKind.LOCAL, "DATETIME", "timestamp", MICROS),
-    "io.debezium.time.NanoTimestamp": (EncodingKind.LOCAL, "DATETIME", "timestamp", NANOS),
-    "io.debezium.time.IsoTimestamp": (EncodingKind.ISO_LOCAL, "DATETIME", "timestamp", 0),
-    "io.debezium.time.ZonedTimestamp": (EncodingKind.ZONED, "TIMESTAMP", "timestamptz", 0),
-    "io.debezium.time.MicroDuration": (EncodingKind.DURATION, "INTERVAL", "interval", MICROS),
-    "io.debezium.time.NanoDuration": (EncodingKind.DURATION, "INTERVAL", "interval", NANOS),
-    "io.debezium.time.Interval": (EncodingKind.TEXT, "INTERVAL", "interval", 0),
-}
-_TEXTS: Final = {
-    "io.debezium.data.Json": ("JSON", "json"),
-    "io.debezium.data.Uuid": ("UUID", "uuid"),
-    "io.debezium.data.Xml": ("STRING", "xml"),
-    "io.debezium.data.Ltree": ("STRING", "ltree"),
-    "io.debezium.data.Tsvector": ("STRING", "tsvector"),
-    "io.debezium.data.Enum": ("STRING", "enum"),
-    "io.debezium.data.EnumSet": ("STRING", "enum"),
-}
 _MAX_SCALE: Final = 1000
 """PostgreSQL's greatest; a negative one arrives as about 2046."""
-_MAX_DIGITS: Final = 38
+MAX_DIGITS: Final = 38
 
 
-def block_encoding(field: Mapping[str, Any]) -> Encoding:
-    """Return the encoding that a field of a schema block tells."""
-    name, parameters = field.get("name") or "", field.get("parameters") or {}
-    if field["type"] == "array":
-        _check_dimensions(field)
-        return _block_array(field)
-    if name in _TOLD:
-        return _TOLD[name](parameters)
-    if name in _TIMES:
-        kind, code, source, digits = _TIMES[name]
-        return Encoding(kind, ColumnType(code), source, digits)
-    if name in _TEXTS:
-        code, source = _TEXTS[name]
-        return Encoding(EncodingKind.TEXT, ColumnType(code), source)
-    kind, code, source = _PLAIN.get(field["type"], _PLAIN["struct"])
-    return Encoding(kind, ColumnType(code), "point" if name.endswith(".Point") else source)
-
-
-def _check_dimensions(field: Mapping[str, Any]) -> None:
-    """Refuse an array of more dimensions than PostgreSQL has, of which no table can be made."""
-    dimensions, inner = 0, field
-    while inner["type"] == "array":
-        dimensions, inner = dimensions + 1, inner["items"]
-        if dimensions > MOST_DIMENSIONS:
-            raise ValueError(f"an array of more than {MOST_DIMENSIONS} dimensions")
-
-
-def _block_array(field: Mapping[str, Any]) -> Encoding:
-    element = block_encoding(field["items"])
-    # Addresses, ranges and others arrive as texts, too, but are unavailable in another shape.
-    source = STRING_ARRAY if element.source == TEXT else f"{element.source}[]"
-    return Encoding(EncodingKind.LIST, ColumnType(ARRAY, element.column_type), source, element=element)
-
-
-def _block_decimal(parameters: Mapping[str, Any]) -> Encoding:
-    scale = whole_number(parameters.get("scale") or 0)
-    precision = max(whole_number(parameters.get("connect.decimal.precision") or _MAX_DIGITS), scale)
-    source = "numeric" if precision > _MAX_DIGITS else "small numeric"
-    return Encoding(EncodingKind.UNSCALED, _decimal_type(precision, scale), source, scale)
-
-
-def _block_bits(parameters: Mapping[str, Any]) -> Encoding:
-    length = whole_number(parameters.get("length") or UNBOUNDED)
-    length = length if length <= _MOST_BITS else UNBOUNDED
-    return _bits("bit" if length < UNBOUNDED else "varbit", length, length)
-
-
-def _bits(source: str, limit: int, length: int) -> Encoding:
+def bits_encoding(source: str, limit: int, length: int) -> Encoding:
     """Return the encoding of bits: at most `limit`, and `length` in each value."""
     shape = "short bits" if limit <= _SHORT_BITS else source
     return Encoding(EncodingKind.BITS, ColumnType("STRING"), shape, length)
 
 
-_VARIABLE: Final = Encoding(EncodingKind.SCALED, ColumnType("NUMERIC", annotation=PG_NUMERIC), "numeric")
-_TOLD: Final[Mapping[str, Callable[[Mapping[str, Any]], Encoding]]] = {
-    "org.apache.kafka.connect.data.Decimal": _block_decimal,
-    "io.debezium.data.VariableScaleDecimal": lambda _parameters: _VARIABLE,
-    "io.debezium.data.Bits": _block_bits,
-}
-
-
-def _decimal_type(precision: int, scale: int) -> ColumnType:
-    if precision > _MAX_DIGITS or not 0 <= scale <= precision:
+def decimal_type(precision: int, scale: int) -> ColumnType:
+    """Return the type of decimals of a size; a text where the lake has none of it."""
+    if precision > MAX_DIGITS or not 0 <= scale <= precision:
         return ColumnType("NUMERIC", annotation=PG_NUMERIC)
     return ColumnType(DECIMAL, annotation=f"{precision},{scale}")
-
-
-def block_type(field: Mapping[str, Any]) -> PostgresType | None:
-    """Return the type that the connector's `column.propagate.source.type` has put into a schema block."""
-    parameters = field.get("parameters") or {}
-    name = parameters.get(_SOURCE_TYPE)
-    if not name:
-        return None
-    length, scale = whole_number(parameters.get(_SOURCE_LENGTH) or 0), parameters.get(_SOURCE_SCALE)
-    # A numeric without a precision has the length 0.
-    if str(name).lower().lstrip("_") not in _WITH_LENGTH or not 0 < length < UNBOUNDED:
-        return PostgresType.parse(str(name))
-    return PostgresType.parse(str(name), (length, *([whole_number(scale)] if scale is not None else [])))
-
-
-_WITH_LENGTH: Final = frozenset({"numeric", "decimal", "bit", "varbit"})
 
 
 def declared_encoding(declared: PostgresType, modes: ConnectorModes) -> Encoding:
@@ -274,9 +152,9 @@ def _declared_numeric(declared: PostgresType, modes: ConnectorModes) -> Encoding
         sizes = (19, 2)
     precision, scale = (*sizes, 0)[:2] if sizes else (0, 0)
     column_type = (
-        _decimal_type(max(precision, scale), scale) if sizes else ColumnType("NUMERIC", annotation=PG_NUMERIC)
+        decimal_type(max(precision, scale), scale) if sizes else ColumnType("NUMERIC", annotation=PG_NUMERIC)
     )
-    source = "small numeric" if sizes and precision <= _MAX_DIGITS else "numeric"
+    source = "small numeric" if sizes and precision <= MAX_DIGITS else "numeric"
     if modes.decimals is not DecimalMode.PRECISE:
         return Encoding(EncodingKind.DECIMAL_TEXT, column_type, source)
     return Encoding(EncodingKind.UNSCALED if sizes else EncodingKind.SCALED, column_type, source, scale)
@@ -328,7 +206,7 @@ def _declared_bits(declared: PostgresType, _modes: ConnectorModes) -> Encoding:
     limit = declared.sizes[0] if declared.sizes else (1 if is_fixed else UNBOUNDED)
     if limit == 1:
         return Encoding(EncodingKind.BOOL, ColumnType("BOOL"), "boolean")
-    return _bits(declared.name, limit, limit if is_fixed else UNBOUNDED)
+    return bits_encoding(declared.name, limit, limit if is_fixed else UNBOUNDED)
 
 
 def _declared_hstore(declared: PostgresType, modes: ConnectorModes) -> Encoding:

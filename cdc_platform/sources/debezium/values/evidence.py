@@ -11,7 +11,8 @@ from cdc_platform.sources.debezium.settings.connector import (
     HstoreMode,
     TimeMode,
 )
-from cdc_platform.sources.debezium.values.encodings import Encoding, EncodingKind, block_encoding
+from cdc_platform.sources.debezium.values.block_encodings import block_encoding
+from cdc_platform.sources.debezium.values.encodings import Encoding, EncodingKind
 from cdc_platform.sources.debezium.values.postgres_types import TEXT
 from cdc_platform.sources.debezium.values.unavailable import Shape, Version, is_known, shapes_of
 

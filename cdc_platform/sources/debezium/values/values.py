@@ -1,19 +1,32 @@
 """Values of events, from every encoding that Debezium has, as the change log writes them."""
 
 import base64
-import json
-import math
-import re
 from collections.abc import Callable, Container, Mapping
-from datetime import date, datetime, time
 from decimal import Context, Decimal
 from typing import Any, Final
 
 from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.base.number_texts import decimal_number, hex_bytes, plain_digits, whole_number
-from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.model.schema.table_schema import ARRAY, DECIMAL, spark_type
 from cdc_platform.sources.debezium.values.encodings import Encoding, EncodingKind, scale_fault
+from cdc_platform.sources.debezium.values.moments import (
+    ValueRefused,
+    as_text,
+    clock_text,
+    days_text,
+    duration_text,
+    finite,
+    iso_date_text,
+    iso_local_text,
+    iso_time_text,
+    json_text,
+    local_text,
+    plain_text,
+    refuse,
+    shown,
+    units_to_micros,
+    zoned_text,
+)
 
 Read = Callable[[Any], Any]
 """From a JSON value that is not null to the change log's."""
@@ -21,25 +34,8 @@ Read = Callable[[Any], Any]
 _EXACT: Final = 2**53
 _INT64_BITS: Final = 63
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
-_INFINITIES: Final = {
-    # moments without end, in the units of a second in which they arrive
-    9223372036825200000: "infinity",
-    -9223372036832400000: "-infinity",
-    9223372036825200: "infinity",
-    -9223372036832400: "-infinity",
-    2**63 - 1: "infinity",
-    -(2**63): "-infinity",
-}
 _ENDLESS: Final = {"POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
 """Decimals without end, as the connector spells them."""
-_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
-_ORDINALS: Final = range(1, date.max.toordinal() + 1)
-_DAY_MICROS: Final = 86_400_000_000
-_ISO_MOMENT: Final = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?Z?", re.ASCII)
-_ISO_CLOCK: Final = re.compile(r"(\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?Z?", re.ASCII)
-_END_OF_DAY: Final = "24:00:00"
-_ISO_DAY: Final = re.compile(r"(\d{4}-\d{2}-\d{2})Z?", re.ASCII)
-_JAVA_OBJECT: Final = re.compile(r"\[*\[L[\w.$]+;@[0-9a-f]+", re.ASCII)
 _WIDE: Final = Context(prec=20_000)
 _MOST_LIST_CHARACTERS: Final = 50_000_000
 """As many as Spark reads of a text. Exponents let few bytes stand for many digits."""
@@ -47,15 +43,11 @@ _MOST_DIGITS: Final = 150_000
 """PostgreSQL's numbers have up to 147,455 digits in all; the connector's far fewer."""
 
 
-class ValueRefused(ValueError):
-    """A value is not what its column's type says, or cannot be kept in the lake; says what to do."""
-
-
 def reader_of(encoding: Encoding) -> Read:
     """Return what reads values of an encoding; it raises `ValueRefused` where it cannot."""
     fault = scale_fault(encoding)
     if fault is not None:
-        return lambda _value: _refuse(fault)
+        return lambda _value: refuse(fault)
     read = _reader(encoding)
 
     def checked(value: Any) -> Any:
@@ -65,7 +57,7 @@ def reader_of(encoding: Encoding) -> Read:
             raise
         except MALFORMED as error:
             raise ValueRefused(
-                f"is no value of {encoding.source} as it arrives ({encoding.kind}): {_shown(value)}"
+                f"is no value of {encoding.source} as it arrives ({encoding.kind}): {shown(value)}"
             ) from error
 
     return checked
@@ -101,7 +93,7 @@ def _reader(encoding: Encoding) -> Read:
         return _list_reader(encoding)
     if encoding.kind in _SIMPLE:
         read = _single if encoding.column_type.code == "FLOAT32" else _SIMPLE[encoding.kind]
-        return (lambda value: _as_text(read(value))) if encoding.is_lenient else read
+        return (lambda value: as_text(read(value))) if encoding.is_lenient else read
     column_type = encoding.column_type
     read = _with_digits(encoding)
     return _fitting(read, column_type.annotation) if column_type.code == DECIMAL else read
@@ -115,7 +107,7 @@ def _fitting(read: Read, sizes: str | None) -> Read:
         text = str(read(value))
         whole, _, fraction = text.lstrip("-").partition(".")
         if len(whole.lstrip("0")) > precision - scale or len(fraction.rstrip("0")) > scale:
-            _refuse(f"has more digits than decimal({precision},{scale}): {_shown(text)}")
+            refuse(f"has more digits than decimal({precision},{scale}): {shown(text)}")
         return text
 
     return fitting
@@ -128,13 +120,13 @@ def _with_digits(encoding: Encoding) -> Read:
         EncodingKind.UNSCALED: lambda value: _unscaled(value, digits),
         EncodingKind.DECIMAL_TEXT: lambda value: _decimal_text(value, is_text=is_text),
         EncodingKind.BITS: lambda value: _bits(value, digits),
-        EncodingKind.DAYS: lambda value: _days(value, is_lenient=is_lenient),
-        EncodingKind.TIME: lambda value: _clock(_micros(value, digits)),
-        EncodingKind.LOCAL: lambda value: _local(value, digits, is_lenient=is_lenient),
-        EncodingKind.ISO_DATE: lambda value: _iso_date(value, is_lenient=is_lenient),
-        EncodingKind.ISO_LOCAL: lambda value: _iso_local(value, is_lenient=is_lenient),
-        EncodingKind.ZONED: lambda value: _zoned(value, is_lenient=is_lenient),
-        EncodingKind.DURATION: lambda value: _duration(value, digits),
+        EncodingKind.DAYS: lambda value: days_text(value, is_lenient=is_lenient),
+        EncodingKind.TIME: lambda value: clock_text(units_to_micros(value, digits)),
+        EncodingKind.LOCAL: lambda value: local_text(value, digits, is_lenient=is_lenient),
+        EncodingKind.ISO_DATE: lambda value: iso_date_text(value, is_lenient=is_lenient),
+        EncodingKind.ISO_LOCAL: lambda value: iso_local_text(value, is_lenient=is_lenient),
+        EncodingKind.ZONED: lambda value: zoned_text(value, is_lenient=is_lenient),
+        EncodingKind.DURATION: lambda value: duration_text(value, digits),
     }
     return by_kind[encoding.kind]
 
@@ -152,7 +144,7 @@ def _list_reader(encoding: Encoding) -> Read:
             items.append(None if item is None else read(item))
             characters += len(items[-1]) if isinstance(items[-1], str) else 0
             if characters > _MOST_LIST_CHARACTERS:
-                _refuse(f"has more than {_MOST_LIST_CHARACTERS:,} characters in its elements")
+                refuse(f"has more than {_MOST_LIST_CHARACTERS:,} characters in its elements")
         return items
 
     return read_all
@@ -185,7 +177,7 @@ def _float(value: Any) -> float | str:
         return value
     if isinstance(value, bool):
         raise TypeError(value)
-    return _finite(value)
+    return finite(value)
 
 
 def _single(value: Any) -> float | str:
@@ -193,23 +185,6 @@ def _single(value: Any) -> float | str:
     if isinstance(number, float) and abs(number) >= _BEYOND_SINGLE:
         raise OverflowError(value)
     return number
-
-
-def _finite(value: Any) -> float:
-    number = float(value)
-    if math.isinf(number):
-        raise OverflowError(value)
-    return number
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    if value.startswith("[") and _JAVA_OBJECT.fullmatch(value):
-        _refuse(
-            "is the name of a Java object: Debezium cannot read arrays of two dimensions. Ignore the column"
-        )
-    return value
 
 
 def _base64(value: str) -> str:
@@ -248,7 +223,7 @@ def _decimal_text(value: Any, *, is_text: bool) -> str:
     if number.is_finite():
         return plain_digits(number)
     if not is_text:
-        _refuse(f"is {value}, which a decimal of the lake cannot be. Declare the column as `numeric`, a text")
+        refuse(f"is {value}, which a decimal of the lake cannot be. Declare the column as `numeric`, a text")
     return "NaN" if number.is_nan() else str(number)
 
 
@@ -266,122 +241,15 @@ _MOST_PADDED_BITS: Final = 2**20
 """Zeros that no bytes of a value stand for; an event of few bytes must not become a text of many."""
 
 
-def _days(value: int, *, is_lenient: bool) -> str:
-    ordinal = _int_of(value) + _EPOCH_ORDINAL
-    if ordinal in _ORDINALS:
-        return date.fromordinal(ordinal).isoformat()
-    return _beyond(value, is_lenient=is_lenient)
-
-
-def _iso_date(value: str, *, is_lenient: bool) -> str:
-    match = _ISO_DAY.fullmatch(value)
-    if match is None:
-        return _beyond(value, is_lenient=is_lenient)
-    return date.fromisoformat(match.group(1)).isoformat()
-
-
-def _micros(value: int, digits: int) -> int:
-    """Return the microseconds; what is finer is cut off, which PostgreSQL does not have."""
-    number = _int_of(value)
-    return number // 1000 if digits > _MICRO_DIGITS else number * 10 ** (_MICRO_DIGITS - digits)
-
-
-_MICRO_DIGITS: Final = 6
-
-
-def _clock(micros: int) -> str:
-    if not 0 <= micros <= _DAY_MICROS:
-        raise ValueError(micros)
-    seconds, rest = divmod(micros, 1_000_000)
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{rest:06d}"
-
-
-def _iso_time(value: str) -> str:
-    match = _ISO_CLOCK.fullmatch(value)
-    if match is None:
-        raise ValueError(value)
-    # PostgreSQL's day ends with a 24:00:00.
-    if match.group(1) != _END_OF_DAY:
-        time.fromisoformat(match.group(1))
-    return f"{match.group(1)}.{_six(match.group(2))}"
-
-
-def _local(value: int, digits: int, *, is_lenient: bool) -> str:
-    endless = _INFINITIES.get(value)
-    if endless is not None:
-        return _beyond(endless, is_lenient=is_lenient)
-    try:
-        return to_rfc3339(_micros(value, digits)).removesuffix("Z")
-    except OverflowError:
-        return _beyond(value, is_lenient=is_lenient)
-
-
-def _iso_local(value: str, *, is_lenient: bool) -> str:
-    match = _ISO_MOMENT.fullmatch(value)
-    if match is None:
-        return _beyond(value, is_lenient=is_lenient)
-    datetime.fromisoformat(f"{match.group(1)}T{match.group(2)}")
-    return f"{match.group(1)}T{match.group(2)}.{_six(match.group(3))}"
-
-
-def _zoned(value: str, *, is_lenient: bool) -> str:
-    try:
-        return to_rfc3339(from_rfc3339(value))
-    except (ValueError, OverflowError):
-        return _beyond(_text(value), is_lenient=is_lenient)
-
-
-def _duration(value: int, digits: int) -> str:
-    """Return an ISO 8601 text in seconds: months and days are gone before the value arrives."""
-    seconds = Decimal(_int_of(value)).scaleb(-digits)
-    shown = plain_digits(seconds)
-    return f"PT{shown.rstrip('0').rstrip('.') if '.' in shown else shown}S"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_finite)
-
-
-def _int_of(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(value)
-    return value
-
-
-def _six(fraction: str | None) -> str:
-    return (fraction or "").ljust(6, "0")[:6]
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else _json(value)
-
-
-def _beyond(value: Any, *, is_lenient: bool) -> str:
-    if is_lenient:
-        return _as_text(value)
-    return _refuse(
-        f"is beyond the years 1 to 9999, which the lake's type cannot say: {_shown(value)}. Declare the "
-        "column with ` as text` after its type, such as `date as text`, to keep what arrives"
-    )
-
-
-def _refuse(problem: str) -> str:
-    raise ValueRefused(problem)
-
-
-def _shown(value: Any) -> str:
-    return _json(value)[:200]
-
-
 _SIMPLE: Final[dict[EncodingKind, Read]] = {
     EncodingKind.BOOL: _bool,
     EncodingKind.INT: _int,
     EncodingKind.FLOAT: _float,
-    EncodingKind.TEXT: _text,
+    EncodingKind.TEXT: plain_text,
     EncodingKind.BASE64: _base64,
     EncodingKind.BASE64_URL: _base64_url,
     EncodingKind.HEX: _hex,
     EncodingKind.SCALED: _scaled,
-    EncodingKind.ISO_TIME: _iso_time,
-    EncodingKind.JSON: _json,
+    EncodingKind.ISO_TIME: iso_time_text,
+    EncodingKind.JSON: json_text,
 }

@@ -2,18 +2,11 @@
 
 from msgspec import UNSET
 
-from cdc_platform.sources.debezium.wire.envelope import (
-    OPS,
-    DataEvent,
-    EnvelopeContent,
-    SourceInfo,
-    data_event,
-    read_envelope,
-    sequence_of,
-    transaction_of,
-)
+from cdc_platform.sources.debezium.wire.envelope import data_event, read_envelope, sequence_of, transaction_of
 from cdc_platform.sources.debezium.wire.flattened import read_flattened
-from cdc_platform.sources.debezium.wire.messages import Message, SchemaBlock, part_of
+from cdc_platform.sources.debezium.wire.message_contents import OPS, DataEvent, EnvelopeContent, SourceInfo
+from cdc_platform.sources.debezium.wire.messages import Message
+from cdc_platform.sources.debezium.wire.schema_blocks import SchemaBlock, part_of
 from cdc_platform.sources.debezium.wire.typed_envelope import TypedEnvelope
 
 

@@ -2,177 +2,32 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
-import msgspec
-
 from cdc_platform.model.base.number_texts import whole_number
-from cdc_platform.sources.debezium.wire.messages import (
-    Fields,
-    Message,
+from cdc_platform.sources.debezium.wire.message_contents import (
+    OPS,
+    DataEvent,
+    EnvelopeContent,
+    Heartbeat,
+    LogicalMessage,
+    Notification,
+    Op,
+    Signal,
+    SourceInfo,
+    Tombstone,
+    TransactionBegin,
+    TransactionEnd,
+    Unreadable,
+)
+from cdc_platform.sources.debezium.wire.messages import Message
+from cdc_platform.sources.debezium.wire.schema_blocks import (
     SchemaBlock,
     load_json,
     part_of,
     payload_of,
 )
 
-
-class Op(StrEnum):
-    """Operation on a row, or on its table."""
-
-    CREATE = "c"
-    """It was inserted, or got its key from another one."""
-    UPDATE = "u"
-    """It was updated, its key not."""
-    DELETE = "d"
-    """It was deleted, or gave its key up for another one."""
-    READ = "r"
-    """A snapshot found it."""
-    TRUNCATE = "t"
-    """All rows of the table are gone."""
-
-
-# Python 3.11 takes ten times as long to find a member in its enum.
-CREATE, UPDATE, DELETE, READ, TRUNCATE = Op
-
-
-class Unreadable(ValueError):
-    """A message tells nothing that can be used; says why, and what to do."""
-
-
-class SourceInfo(msgspec.Struct, frozen=True):
-    """Position of an event in the database's log; None where the event states nothing.
-
-    ``name`` is the table as the database says it, `SCHEMA.TABLE`.
-    ``sequence`` is the commit of the transaction before and the position of the change.
-    ``knows_commits`` says whether the connector is one that gives `commit_lsn`.
-    """
-
-    server: str
-    database: str
-    schema: str
-    table: str
-    version: str
-    snapshot: str
-    tx_id: int | None
-    lsn: int | None
-    sequence: tuple[int | None, int | None] | None
-    commit_lsn: int | None
-    knows_commits: bool
-    micros: int | None
-    name: str
-
-
-class DataEvent(msgspec.Struct, frozen=True):
-    """A change of a row, or of a whole table.
-
-    ``transaction_id`` is empty where there is none; ``fields`` is the schema block of the row, None where the
-    event has none.
-    """
-
-    message: Message
-    op: Op
-    source: SourceInfo
-    key: Mapping[str, Any] | None
-    before: Mapping[str, Any] | None
-    after: Mapping[str, Any] | None
-    fields: Fields | None
-    key_fields: Fields | None
-    transaction_id: str
-    total_order: int | None
-    old_key: Mapping[str, Any] | None
-    new_key: Mapping[str, Any] | None
-    is_flat: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LogicalMessage:
-    """A message that a session wrote into the log with `pg_logical_emit_message`."""
-
-    message: Message
-    source: SourceInfo
-    prefix: str
-    content: str
-    transaction_id: str
-    total_order: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Tombstone:
-    """A message without a value, which lets Kafka forget a key; the delete came before it."""
-
-    topic: str
-    key: Any
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionBegin:
-    """A transaction begins; its id is the one that its changes share."""
-
-    transaction_id: str
-    micros: int | None
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionEnd:
-    """A transaction ends; counts are those of changes, not of messages about them.
-
-    ``lsn`` is the position of its commit, None where the connector does not state it.
-    """
-
-    transaction_id: str
-    event_count: int | None
-    counts: Mapping[str, int]
-    micros: int | None
-    position: int
-    lsn: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """The connector is alive."""
-
-    server: str
-    micros: int | None
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """An order to the connector, through its signal topic or its signal table.
-
-    A row of the signal table is an event of a transaction: ``transaction_id``, ``ordering_key`` and
-    ``event_id`` are those of this event. They are empty for other orders.
-    """
-
-    position: int
-    transaction_id: str = ""
-    ordering_key: str = ""
-    event_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Notification:
-    """Message of the connector about itself, in its notification topic; ``emptied`` was found without rows.
-
-    ``identity`` tells it from all others; ``micros`` is when the connector sent it.
-    """
-
-    server: str
-    identity: str
-    emptied: str | None
-    micros: int | None
-    position: int
-
-
-Boundary = TransactionBegin | TransactionEnd
-EnvelopeContent = DataEvent | LogicalMessage | Tombstone | Boundary | Heartbeat | Signal | Notification
-
-OPS: Final[Mapping[str, Op]] = {op.value: op for op in Op}
 _ENVELOPE: Final = frozenset({"op", "source"})
 _MEMBERS: Final = frozenset(
     {"op", "source", "before", "after", "transaction", "message", "ts_ms", "ts_us", "ts_ns"}

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.debezium.wire.envelope import DELETE, DataEvent, Unreadable
+from cdc_platform.sources.debezium.wire.message_contents import DELETE, DataEvent, Unreadable
 from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 

@@ -5,22 +5,25 @@ from typing import Any, Final
 
 from cdc_platform.sources.debezium.wire.envelope import (
     ADDED_PREFIX,
-    DELETE,
     NEW_KEY,
     OLD_KEY,
-    READ,
-    TRUNCATE,
-    DataEvent,
-    Op,
-    SourceInfo,
-    Unreadable,
     key_header,
     key_of,
     sequence_of,
     transaction_of,
     whole,
 )
-from cdc_platform.sources.debezium.wire.messages import Fields, Message, fields_of, part_of, payload_of
+from cdc_platform.sources.debezium.wire.message_contents import (
+    DELETE,
+    READ,
+    TRUNCATE,
+    DataEvent,
+    Op,
+    SourceInfo,
+    Unreadable,
+)
+from cdc_platform.sources.debezium.wire.messages import Message
+from cdc_platform.sources.debezium.wire.schema_blocks import Fields, fields_of, part_of, payload_of
 
 DELETED: Final = "__deleted"
 ADVICE: Final = (

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import BinaryIO, Final, NamedTuple
 
-from cdc_platform.sources.debezium.wire.messages import load_json
+from cdc_platform.sources.debezium.wire.schema_blocks import load_json
 from cdc_platform.sources.text_files import (
     BYTE_ORDER_MARK,
     CHUNK_BYTES,

@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Callable, Mapping
-from decimal import Decimal
-from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.debezium.wire.typed_envelope import TypedLine, typed_envelope, typed_line
-from cdc_platform.sources.json_codec import parser_of, text_of_bytes
+from cdc_platform.sources.debezium.wire.schema_blocks import RAW_MEMBERS, load_json, load_part, load_value
+from cdc_platform.sources.debezium.wire.typed_envelope import typed_line
+from cdc_platform.sources.json_codec import text_of_bytes
 from cdc_platform.sources.sound_rows import escaped, is_unicode
 
 _MEMBERS: Final = frozenset(
@@ -23,8 +22,6 @@ _MEMBERS: Final = frozenset(
 )
 _VALUES: Final = ("value", "payload")
 _AVRO_MAGIC: Final = b"\x00"
-_MOST_BLOCKS: Final = 500
-"""Different schema blocks that are kept: a few of each version of each table."""
 
 
 class RawMessage(NamedTuple):
@@ -83,7 +80,18 @@ def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
     """Return the message of a line: an object of topic, key and value, or the value alone."""
     has_block = _BLOCK_IN_LINE in line
     if not has_block and _is_utf8(line) and (typed := typed_line(line)) is not None:
-        return _of_typed(typed, position, line)
+        return Message(
+            typed.topic or "",
+            typed.partition or 0,
+            typed.offset,
+            None if typed.timestamp is None else typed.timestamp * 1000,
+            None if typed.key is msgspec.UNSET else typed.key,
+            typed.value,
+            None if typed.headers is None else _headers(typed.headers),
+            position,
+            typed.key is not msgspec.UNSET,
+            line,
+        )
     text = line.decode(errors="surrogateescape").strip()
     try:
         if not is_unicode(text):
@@ -108,21 +116,6 @@ def _is_utf8(line: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _of_typed(line: TypedLine, position: int, sent: bytes) -> Message:
-    return Message(
-        line.topic or "",
-        line.partition or 0,
-        line.offset,
-        None if line.timestamp is None else line.timestamp * 1000,
-        None if line.key is msgspec.UNSET else line.key,
-        line.value,
-        None if line.headers is None else _headers(line.headers),
-        position,
-        line.key is not msgspec.UNSET,
-        sent,
-    )
 
 
 def _of_fields(fields: dict[str, Any], position: int, text: str) -> Message:
@@ -211,84 +204,19 @@ def _headers(headers: Any) -> dict[str, Any]:
     return {str(name): _embedded(value) for name, value in pairs}
 
 
-load_json: Final = parser_of(Decimal, str)
-"""Returns a JSON value whose numbers keep all their digits; raises ValueError where there is no JSON."""
-_RAW_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BLOCK_IN_LINE: Final = b'":{"schema":'
-_BLOCK_BEGINS: Final = (b'{"schema":', '{"schema":')
-
-
-class Fields(list[Mapping[str, Any]]):
-    """The fields of a schema block."""
-
-    @cached_property
-    def form(self) -> str:
-        """A text that is equal for equal fields."""
-        return str(self)
-
-
-class SchemaBlock(dict[str, Any]):
-    """A schema block, which is the same object for most messages that have it."""
-
-    @cached_property
-    def fields(self) -> Fields | None:
-        """The fields of the block."""
-        return fields_of(self)
-
-    @cached_property
-    def row_fields(self) -> Fields | None:
-        """Of the block of an envelope, the fields of its row."""
-        rows = {field.get("field"): field for field in self.get("fields") or ()}
-        return fields_of(rows.get("after")) or fields_of(rows.get("before"))
-
-
-def fields_of(block: Mapping[str, Any] | None) -> Fields | None:
-    """Return the fields of a schema block."""
-    return None if block is None else Fields(block.get("fields") or ()) or None
-
-
-def load_part(text: str | bytes, load: Callable[[str | bytes], Any] = load_json) -> Any:
-    """Return the JSON of a key, value or header, as `load_json` does; equal schema blocks are parsed once.
-
-    Args:
-        text: the part.
-        load: parses what is in it, without the block.
-    """
-    if text[: len(_BLOCK_BEGINS[0])] not in _BLOCK_BEGINS:
-        return load(text)
-    try:
-        members = _RAW_MEMBERS.decode(text)
-        parts = {name: load(bytes(raw)) for name, raw in members.items() if name != "schema"}
-        return {"schema": _block(bytes(members["schema"])), **parts}
-    except (ValueError, RecursionError):
-        return load_json(text)
-
-
-def load_value(text: str | bytes) -> Any:
-    """Return the same of a value, with a `TypedEnvelope` where it is a change as it should be."""
-    return load_part(text, _load_payload)
-
-
-def _load_payload(text: str | bytes) -> Any:
-    return typed_envelope(text) or load_json(text)
 
 
 def _load_line(line: str) -> Any:
     """Return the JSON of a line with schema blocks, of whose parts the same holds if it is a message."""
     try:
-        members = _RAW_MEMBERS.decode(line)
+        members = RAW_MEMBERS.decode(line)
         values = _VALUES if _is_message(members) else ()
         return {
             name: (load_value if name in values else load_part)(bytes(raw)) for name, raw in members.items()
         }
     except (ValueError, RecursionError):
         return load_json(line)
-
-
-@lru_cache(_MOST_BLOCKS)
-def _block(text: bytes) -> Any:
-    block = load_json(text)
-    return SchemaBlock(block) if isinstance(block, dict) else block
 
 
 def _raw_text(raw: RawMessage) -> str:
@@ -307,26 +235,3 @@ def _raw_text(raw: RawMessage) -> str:
 
 def _as_text(part: bytes | str | None) -> str | None:
     return part.decode(errors="backslashreplace") if isinstance(part, bytes) else part
-
-
-def payload_of(part: Any) -> Any:
-    """Return what a key, value or header says, without the schema block around it."""
-    return part_of(part)[0]
-
-
-def part_of(part: Any) -> tuple[Any, SchemaBlock | None]:
-    """Return what a key or value says, and the schema block around it; None where there is none.
-
-    A block may be null; and a row may have columns of the same names.
-    """
-    if not isinstance(part, dict) or part.keys() != _PAIR:
-        return part, None
-    block = part["schema"]
-    if type(block) is dict:
-        block = SchemaBlock(block)
-    if block is None or isinstance(block, SchemaBlock):
-        return part["payload"], block
-    return part, None
-
-
-_PAIR: Final = frozenset({"schema", "payload"})

@@ -4,7 +4,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from cdc_platform.model.stream.ordering_key import SEPARATOR
-from cdc_platform.sources.debezium.wire.envelope import (
+from cdc_platform.sources.debezium.wire.message_contents import (
     DELETE,
     TRUNCATE,
     DataEvent,

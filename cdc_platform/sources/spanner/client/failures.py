@@ -96,8 +96,6 @@ MEANINGS: Final = (
     ),
     StatusMeaning("INVALID_ARGUMENT", "not a literal or parameter", QueryRefused, _OURS_ADVICE),
     StatusMeaning("INVALID_ARGUMENT", "not supported for", QueryRefused, _OURS_ADVICE),
-    StatusMeaning("UNIMPLEMENTED", "read_options must be null", QueryRefused, _OURS_ADVICE),
-    StatusMeaning("UNIMPLEMENTED", "must not be combined", QueryRefused, _OURS_ADVICE),
     StatusMeaning("UNIMPLEMENTED", "", QueryRefused, _OURS_ADVICE),
     StatusMeaning("FAILED_PRECONDITION", "staleness", RetentionExpired, "Read at a later timestamp"),
     StatusMeaning(

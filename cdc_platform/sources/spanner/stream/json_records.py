@@ -17,7 +17,6 @@ from cdc_platform.sources.spanner.stream.record_rows import (
     DATA,
     HEARTBEAT,
     Child,
-    ModTexts,
     RecordRow,
     check_columns,
     check_table,
@@ -98,7 +97,7 @@ def data_row(record: Mapping[str, Any]) -> RecordRow:
         _text(record["mod_type"]),
         _text(record["value_capture_type"]),
         _column_types(record["column_types"]),
-        _mods(record["mods"]),
+        tuple([_json_text(mod.get(field)) for mod in record["mods"] for field in MOD_FIELDS]),
         whole_number(record["number_of_records_in_transaction"]),
         whole_number(record["number_of_partitions_in_transaction"]),
         None if record.get("transaction_tag") is None else _text(record["transaction_tag"]),
@@ -127,10 +126,6 @@ def _token(value: Any) -> str:
     """Return a token, with which the source will be asked: no other text is one."""
     _text(value).encode()
     return _text(value)
-
-
-def _mods(mods: list[Mapping[str, Any]]) -> ModTexts:
-    return tuple([_json_text(mod.get(field)) for mod in mods for field in MOD_FIELDS])
 
 
 def _json_text(part: Any) -> str | None:

@@ -7,26 +7,17 @@ is in commit order, and no cut passes the partition that is furthest behind.
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from math import isfinite
 from typing import Any, Final
 
 from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.ordering_key import record_order
 from cdc_platform.sources.spanner.client.wire import (
-    BOOL_TAG,
-    CONTINUES,
-    LIST_TAG,
     MISSHAPEN,
-    NUMBER_TAG,
-    boolean,
-    integer,
-    items,
-    number,
     required_text,
-    text,
 )
+from cdc_platform.sources.spanner.stream.message_mods import mod_texts, quoted
 from cdc_platform.sources.spanner.stream.record_rows import (
     DATA,
     END,
@@ -34,7 +25,6 @@ from cdc_platform.sources.spanner.stream.record_rows import (
     HEARTBEAT,
     START,
     Child,
-    ModTexts,
     RecordRow,
     check_columns,
     check_table,
@@ -46,12 +36,7 @@ from cdc_platform.sources.spanner.stream.record_rows import (
 MESSAGE_PREFIX: Final = "message "
 """Begins the text of a malformed data change record that came as a message; base64 follows."""
 
-_KEYS, _OLD_VALUES, _NEW_VALUES = 0x0A, 0x12, 0x1A
-"""Tags of a mod's fields, each of which is a value with its column."""
-_INDEX_TAG, _VALUE_TAG = 0x08, 0x12
-"""Tags of these: the index of the column, which is left out where it is 0, and the value."""
 _MESSAGE_CODES: Final = (["PROTO"], ["BYTES"])
-_quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def has_messages(fields: Any) -> bool:
@@ -151,7 +136,7 @@ def _data_row(record: Any) -> RecordRow:
         _enum_name(record, "mod_type"),
         _enum_name(record, "value_capture_type"),
         types,
-        _mods(record.mods, names),
+        mod_texts(record.mods, names),
         record.number_of_records_in_transaction,
         record.number_of_partitions_in_transaction,
         record.transaction_tag,
@@ -223,69 +208,6 @@ def _name_of(enum: Any, number: int) -> str:
     return str(number) if value is None else str(value.name)
 
 
-def _mods(mods: Sequence[bytes], names: Mapping[int, str]) -> ModTexts:
-    return tuple([part for mod in mods for part in _mod(mod, names)])
-
-
-def _mod(content: bytes, names: Mapping[int, str]) -> Iterator[str]:
-    """Return keys, new values and old values of a mod as JSON objects.
-
-    Raises:
-        ValueError: A value has another form.
-        LookupError: A field is none of a mod's, or an index none of a column's.
-    """
-    parts: dict[int, dict[str, str]] = {_KEYS: {}, _NEW_VALUES: {}, _OLD_VALUES: {}}
-    position, end = 0, len(content)
-    while position < end:
-        members, length = parts[content[position]], content[position + 1]
-        position += 2
-        if length >= CONTINUES:
-            length, position = integer(content, position - 1)
-        following, index = position + length, 0
-        if content[position] == _INDEX_TAG:
-            index, position = integer(content, position + 1)
-        tag, length = content[position], content[position + 1]
-        position += 2
-        if length >= CONTINUES:
-            length, position = integer(content, position - 1)
-        if tag != _VALUE_TAG or not position + length == following <= end:
-            raise ValueError("a value of a mod has another form")
-        members[names[index]] = _json(content[position : position + length])
-        position = following
-    return map(_object, parts.values())
-
-
-def _object(members: Mapping[str, str]) -> str:
-    return "{" + ",".join([f"{name}:{value}" for name, value in members.items()]) + "}"
-
-
-# A JSON encoder would take as long as all the rest of a record.
-def _json(value: bytes) -> str:
-    """Return a value as JSON text.
-
-    Raises:
-        ValueError: It is a number that JSON does not have, or of no kind that change records have.
-        IndexError: It is empty.
-    """
-    kind = value[0]
-    if kind == NUMBER_TAG:
-        return _number(number(value))
-    if kind == BOOL_TAG:
-        return "true" if boolean(value) else "false"
-    if kind == LIST_TAG:
-        return f"[{','.join(map(_json, items(value)))}]"
-    content = text(value)
-    return "null" if content is None else _quoted(content)
-
-
-def _number(value: float) -> str:
-    """Return a number as texts of the other mode have it: a whole one without a fraction."""
-    if not isfinite(value):
-        raise ValueError(f"JSON has no number {value}")
-    shown = repr(value)
-    return shown[:-2] if shown.endswith(".0") and shown != "-0.0" else shown
-
-
 # Records of a table share their columns.
 @lru_cache(maxsize=1024)
 def _columns(metadata: tuple[bytes, ...]) -> tuple[str, Mapping[int, str]]:
@@ -301,7 +223,7 @@ def _columns(metadata: tuple[bytes, ...]) -> tuple[str, Mapping[int, str]]:
     ]
     check_columns(columns)
     return json.dumps(columns, ensure_ascii=False), {
-        index: _quoted(str(column["name"])) for index, column in enumerate(columns)
+        index: quoted(str(column["name"])) for index, column in enumerate(columns)
     }
 
 

@@ -2,18 +2,19 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.stream.generations import Generations
 from cdc_platform.model.stream.read_windows import ReadWindow, first_end_micros
+from cdc_platform.sources.loading import TaskReader
 from cdc_platform.sources.workers import prepare_worker
 
 FORMAT_NAME: Final = "spanner_change_stream"
@@ -58,54 +59,27 @@ class ChangeStreamDataSource(DataSource):
         prepare_worker()
         return from_arrow_schema(RAW_CHANGE_RECORDS)
 
-    def reader(self, schema: StructType) -> "ChangeStreamReader":  # noqa: ARG002 - Spark's signature
+    def reader(self, schema: StructType) -> TaskReader:  # noqa: ARG002 - Spark's signature
         """Return the reader of the windows that the options name."""
         prepare_worker()
-        return ChangeStreamReader(
-            self.options[SETTINGS_OPTION],
-            int(self.options[CYCLE_OPTION]),
-            deal_out(windows_from_json(self.options[WINDOWS_OPTION]), int(self.options[TASKS_OPTION])),
-            json.loads(self.options[PARENTS_OPTION]),
-        )
+        settings, cycle = self.options[SETTINGS_OPTION], int(self.options[CYCLE_OPTION])
+        read = partial(_read_windows, settings, cycle, json.loads(self.options[PARENTS_OPTION]))
+        windows = windows_from_json(self.options[WINDOWS_OPTION])
+        return TaskReader(read, deal_out(windows, int(self.options[TASKS_OPTION])))
 
 
-@dataclass(frozen=True)
-class WindowsPartition(InputPartition):
-    """The input of one task."""
+def _read_windows(
+    settings_json: str, cycle: int, parents: Sequence[str] | None, windows: tuple[ReadWindow, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of the windows of a task, and for each window the row that reports on it.
 
-    value: tuple[ReadWindow, ...]
+    So it does for children of partitions that end, if all their parents have ended before or in the task.
+    """
+    # Imported here: only workers that read load Google's libraries, and after they were forked.
+    from cdc_platform.sources.spanner.client.client import client_of
+    from cdc_platform.sources.spanner.stream.window_pool import read_together
+    from cdc_platform.sources.spanner.stream.window_reader import read_window
 
-
-class ChangeStreamReader(DataSourceReader):
-    """Reads windows in the workers; the client of a worker process outlives its tasks."""
-
-    def __init__(
-        self,
-        settings_json: str,
-        cycle: int,
-        tasks: Sequence[tuple[ReadWindow, ...]],
-        finished_parents: Sequence[str] | None,
-    ) -> None:
-        self._settings_json, self._cycle, self._tasks = settings_json, cycle, tasks
-        self._finished_parents = finished_parents
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition per task."""
-        return [WindowsPartition(windows) for windows in self._tasks]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the windows of a task, and for each window the row that reports on it.
-
-        So it does for children of partitions that end, if all their parents have ended before or in the task.
-        """
-        # Imported here: only workers that read load Google's libraries, and after they were forked.
-        from cdc_platform.sources.spanner.client.client import client_of
-        from cdc_platform.sources.spanner.stream.window_pool import read_together
-        from cdc_platform.sources.spanner.stream.window_reader import read_window
-
-        prepare_worker()
-        windows: tuple[ReadWindow, ...] = partition.value
-        parents = self._finished_parents
-        generations = None if parents is None else Generations(first_end_micros(windows), parents)
-        read = partial(read_window, client_of(self._settings_json), self._cycle)
-        yield from read_together(read, windows, generations)
+    generations = None if parents is None else Generations(first_end_micros(windows), parents)
+    # The client of a worker process outlives its tasks.
+    return read_together(partial(read_window, client_of(settings_json), cycle), windows, generations)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
-from cdc_platform.sources.datastream.events.envelope_texts import from_text
+from cdc_platform.sources.datastream.events.envelope import from_text
 from cdc_platform.sources.datastream.events.interpreter import NOTE, Interpreter
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform_tests.sources.datastream.generated_events import Event, to_envelope

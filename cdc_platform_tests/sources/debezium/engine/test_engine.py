@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from cdc_platform.errors import CaptureStopped, LibraryMissing, SlotInUse, SlotOutrun
-from cdc_platform.sources.debezium.engine.engine import Order, Run, capture
+from cdc_platform.sources.debezium.engine.batches import Run
+from cdc_platform.sources.debezium.engine.engine import Order, capture
 from cdc_platform.sources.debezium.engine.engine_process import EngineProcess, capture_until_caught_up
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.settings.engine_settings import Snapshot

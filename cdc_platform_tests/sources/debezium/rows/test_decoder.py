@@ -9,11 +9,17 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.rows.keyless import is_keyless
 from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.sources.debezium.rows.decoder import Checkpoint, Decoder
+from cdc_platform.sources.debezium.rows.checkpoints import Checkpoint
+from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings.debezium_settings import NullPolicy
-from cdc_platform.sources.debezium.wire.envelope import Heartbeat, Signal, TransactionBegin, TransactionEnd
+from cdc_platform.sources.debezium.settings.policies import NullPolicy
+from cdc_platform.sources.debezium.wire.message_contents import (
+    Heartbeat,
+    Signal,
+    TransactionBegin,
+    TransactionEnd,
+)
 from cdc_platform_tests.sources.debezium.written_events import (
     COLUMNS,
     TABLE,

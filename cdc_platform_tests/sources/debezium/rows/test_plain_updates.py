@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.plain_updates import PlainUpdates
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings.debezium_settings import NullPolicy, SnapshotPolicy
+from cdc_platform.sources.debezium.settings.policies import NullPolicy, SnapshotPolicy
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
 
 OTHER: Final = "public.items"

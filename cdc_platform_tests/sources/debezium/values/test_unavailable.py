@@ -13,7 +13,7 @@ from cdc_platform.sources.debezium.settings.connector import (
     HstoreMode,
     TimeMode,
 )
-from cdc_platform.sources.debezium.settings.debezium_settings import NullPolicy
+from cdc_platform.sources.debezium.settings.policies import NullPolicy
 from cdc_platform.sources.debezium.values.unavailable import (
     Shape,
     ValueState,

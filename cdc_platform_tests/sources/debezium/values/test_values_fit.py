@@ -17,8 +17,9 @@ from cdc_platform.sources.debezium.settings.connector import (
 )
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.debezium.values.encodings import Encoding, agreed_encoding, declared_encoding
+from cdc_platform.sources.debezium.values.moments import ValueRefused
 from cdc_platform.sources.debezium.values.postgres_types import PostgresType
-from cdc_platform.sources.debezium.values.values import ValueRefused, fits_its_type, reader_of
+from cdc_platform.sources.debezium.values.values import fits_its_type, reader_of
 from cdc_platform_tests.support.odd_values import NUMBERS, OTHERS, TEXTS, unfit_values
 
 if TYPE_CHECKING:

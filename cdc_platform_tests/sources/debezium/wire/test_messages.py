@@ -9,15 +9,8 @@ from typing import Any, Final
 import pytest
 
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.debezium.wire.messages import (
-    Message,
-    RawMessage,
-    load_json,
-    parse_line,
-    parse_raw,
-    part_of,
-    payload_of,
-)
+from cdc_platform.sources.debezium.wire.messages import Message, RawMessage, parse_line, parse_raw
+from cdc_platform.sources.debezium.wire.schema_blocks import load_json, part_of, payload_of
 from cdc_platform.sources.debezium.wire.typed_envelope import typed_envelope
 from cdc_platform_tests.sources.debezium.captures_read import read_messages
 

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.wire import messages
 from cdc_platform.sources.debezium.wire.contents import read_content
-from cdc_platform.sources.debezium.wire.envelope import DataEvent, Unreadable
-from cdc_platform.sources.debezium.wire.messages import RawMessage, parse_line, parse_raw, payload_of
+from cdc_platform.sources.debezium.wire.message_contents import DataEvent, Unreadable
+from cdc_platform.sources.debezium.wire.messages import RawMessage, parse_line, parse_raw
+from cdc_platform.sources.debezium.wire.schema_blocks import payload_of
 from cdc_platform.sources.debezium.wire.typed_envelope import TypedEnvelope
 from cdc_platform_tests.fuzzing.debezium import debezium_seeds
 from cdc_platform_tests.fuzzing.mutations import changed, steps, written

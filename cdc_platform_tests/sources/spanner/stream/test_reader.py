@@ -11,9 +11,10 @@ import pytest
 
 from cdc_platform.demo.bank import write_transfers
 from cdc_platform.model.stream.generations import finished_parents
-from cdc_platform.model.stream.lineage import Lineage, begin, plan_windows, watermark_micros
+from cdc_platform.model.stream.lineage import Lineage, begin, watermark_micros
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome
+from cdc_platform.model.stream.window_plans import plan_windows
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.stream.reader import deal_out, windows_from_json, windows_to_json
 from cdc_platform.sources.workers import prepare_worker

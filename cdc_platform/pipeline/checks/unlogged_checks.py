@@ -1,17 +1,20 @@
-"""The check for transactions of which a part has not come."""
+"""Checks of what the log lacks: unread files, records in quarantine, transactions that are not whole."""
 
+from collections import Counter
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.quarantine import count_by_reason
 from cdc_platform.lake.state.read_progress import read_report
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.file_reports import Waiting
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.checks.check_result import SHOWN, CheckResult, Scope
+from cdc_platform.pipeline.checks.check_result import SHOWN, CheckResult, Fact, Scope
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.reading.unread_files import list_unread
 
 WAITS_S: Final = 60.0
 """Time after its commit within which a transaction may still arrive."""
@@ -50,3 +53,43 @@ def _describe_waiting(waiting: Waiting) -> str:
         f"Transaction {waiting.transaction_id}{when} waits: {waiting.seen} events have come{of}. "
         "What comes after it waits with it"
     )
+
+
+def check_files(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
+    """Look for files that could not be read."""
+    unread = list_unread(pipeline)
+    named = "; ".join(file.describe() for file in unread[:SHOWN])
+    more = f"; and {len(unread) - SHOWN} more" if len(unread) > SHOWN else ""
+    return CheckResult(
+        not unread,
+        f"{named}{more}" if unread else "every file that is there was read",
+        {"unread_files": len(unread)},
+    )
+
+
+SHOWN_REASONS: Final = 3
+SHOWN_TABLES: Final = 10
+REASON_LENGTH: Final = 100
+
+
+def check_quarantine(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
+    """Count the open records in quarantine, from all cycles."""
+    counts = count_by_reason(pipeline.lake)
+    facts: dict[str, Fact] = {"quarantined": counts.total()}
+    if not counts:
+        return CheckResult(passed=True, summary="no record is in quarantine", facts=facts)
+    tables, reasons = Counter[str](), Counter[str]()
+    for (table, reason), number in counts.items():
+        tables[table or "unknown table"] += number
+        reasons[reason.partition("\n")[0][:REASON_LENGTH]] += number
+    parts = [
+        f"records in quarantine: {counts.total()} ({_listed(tables, SHOWN_TABLES)})",
+        *(f"{number} with the reason: {reason}" for reason, number in reasons.most_common(SHOWN_REASONS)),
+        "`cdc-platform quarantine list` shows them",
+    ]
+    return CheckResult(passed=False, summary="; ".join(parts), facts=facts)
+
+
+def _listed(counts: Counter[str], most: int) -> str:
+    shown = [f"{name}: {number}" for name, number in counts.most_common(most)]
+    return ", ".join([*shown, "..."] if len(counts) > most else shown)

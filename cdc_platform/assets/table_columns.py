@@ -1,0 +1,80 @@
+"""Columns of tables, and what they are made of, as the UI shows them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import dagster as dg
+import pyarrow as pa
+
+from cdc_platform.lake.catalog.column_comments import COLUMN_COMMENTS
+from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+
+
+def own_schema(table: str, schema: pa.Schema) -> dg.TableSchema:
+    """Return the columns of one of the platform's own tables, with their descriptions."""
+    comments = COLUMN_COMMENTS[table]
+    return dg.TableSchema(
+        columns=[dg.TableColumn(field.name, _type_name(field.type), comments[field.name]) for field in schema]
+    )
+
+
+_TYPE_NAMES: Final = {pa.int64(): "bigint", pa.int32(): "int", pa.bool_(): "boolean"}
+
+
+def _type_name(kind: pa.DataType) -> str:
+    """Return a type as Spark calls it, and as the columns of the source tables are shown."""
+    if pa.types.is_timestamp(kind):
+        return "timestamp"
+    if pa.types.is_list(kind):
+        return f"array<{_type_name(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{_type_name(kind.key_type)},{_type_name(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        fields = ",".join(f"{field.name}:{_type_name(field.type)}" for field in kind)
+        return f"struct<{fields}>"
+    return _TYPE_NAMES.get(kind, str(kind))
+
+
+def table_schema(schema: TableSchema) -> dg.TableSchema:
+    """Return the columns of a materialised table; key columns are marked."""
+    keys = {column.name for column in schema.key_columns}
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                column.name,
+                spark_type(column.type),
+                constraints=dg.TableColumnConstraints(
+                    nullable=column.name not in keys, other=["primary key"] if column.name in keys else []
+                ),
+            )
+            for column in schema.columns
+        ]
+    )
+
+
+def log_lineage(raw: dg.AssetKey) -> dg.TableColumnLineage:
+    """Return what the columns of the log are made of."""
+    return dg.TableColumnLineage(
+        {
+            column: [dg.TableColumnDep(raw, raw_column) for raw_column in raw_columns]
+            for column, raw_columns in LOG_LINEAGE.items()
+        }
+    )
+
+
+LOG_LINEAGE: Final[Mapping[str, Sequence[str]]] = {
+    "table_name": ["table_name"],
+    "change_kind": ["mod_type"],
+    "ordering_key": ["record_order"],
+    "commit_timestamp": ["record_timestamp"],
+    "transaction_id": ["server_transaction_id"],
+    "record_id": ["record_sequence"],
+    "records_in_transaction": ["number_of_records_in_transaction"],
+    "partition_token": ["partition_token"],
+    "keys": ["mods"],
+    "new_values": ["mods"],
+    "old_values": ["mods"],
+    "is_whole_row": ["value_capture_type", "mod_type"],
+    "is_system_transaction": ["is_system_transaction"],
+    "transaction_tag": ["transaction_tag"],
+}

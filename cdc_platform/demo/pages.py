@@ -1,0 +1,116 @@
+"""A running demo, and its pages: Dagster's UI and the status page."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from cdc_platform.demo.bank import BankSettings
+from cdc_platform.demo.home import REMOTE_VARIABLE, DemoHome
+from cdc_platform.demo.next_steps import Pages
+from cdc_platform.demo.processes import LOOPBACK, Children, answers, free_port
+from cdc_platform.demo.servers import DemoServer
+from cdc_platform.errors import SetupError
+from cdc_platform.model.base.progress import Progress
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.printing.lines import print_line
+from cdc_platform.printing.progress_display import show_progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+UI_WITHIN_S: Final = 120.0
+DASHBOARD_PORT: Final = 3030
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """Command-line options; `seconds` is None for a demo that runs until it is interrupted."""
+
+    home: Path
+    seconds: float | None
+    ui: bool
+    rate: float
+    token_life_s: int
+    port: int
+    server: DemoServer = DemoServer.SIMULATOR
+
+
+@dataclass(frozen=True)
+class DemoTools:
+    """Functions of the layers above that the demo needs."""
+
+    load_settings: Callable[[Path], PipelineSettings]
+    start_spark: Callable[[PipelineSettings], "SparkSession"]
+    run_checks: Callable[[Pipeline, "SparkSession", Callable[[], bool]], bool]
+    print_status: Callable[[Pipeline], None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A demo whose bank is writing."""
+
+    options: DemoOptions
+    tools: DemoTools
+    home: DemoHome
+    bank: BankSettings
+    children: Children
+    wants_more: Callable[[], bool]
+
+
+@contextmanager
+def shown_step(step: str) -> Iterator[None]:
+    """Show a step that may take seconds."""
+    progress = Progress()
+    with show_progress(progress), progress.step(step):
+        yield
+
+
+def start_pages(stage: Stage, remote: str) -> Pages:
+    """Start Dagster and the status page, and return their addresses once they answer."""
+    port, page_port = _choose_port(stage.options.port), _choose_port(DASHBOARD_PORT)
+    address, page_address = (f"http://{LOOPBACK}:{number}" for number in (port, page_port))
+    environment = {
+        "DAGSTER_HOME": str(stage.home.dagster),
+        "CDC_PLATFORM_DEFS": str(stage.home.defs),
+        "CDC_PLATFORM_DAGSTER_URL": address,
+        "CDC_PLATFORM_DASHBOARD_URL": page_address,
+        REMOTE_VARIABLE: remote,
+    }
+    command = [sys.executable, "-m", "dagster", "dev", "-w", str(stage.home.workspace)]
+    stage.children.start("dagster", [*command, "-h", LOOPBACK, "-p", str(port)], environment)
+    page = [sys.executable, "-m", "cdc_platform.cli", "dashboard", str(stage.home.defs)]
+    stage.children.start("dashboard", [*page, "--host", LOOPBACK, "--port", str(page_port)], environment)
+    print_line("Starting Dagster and the status page ...")
+    progress = Progress()
+    with show_progress(progress), progress.step("start of Dagster"):
+        _wait_for(stage, "dashboard", f"{page_address}/metrics")
+        _wait_for(stage, "dagster", f"{address}/server_info")
+    if stage.wants_more():
+        print_line((f"Status page: {page_address}", "bold"))
+        print_line((f"Dagster's UI: {address}   (logs: {stage.home.logs})", "bold"))
+    return Pages(page_address, address)
+
+
+def _choose_port(wanted: int) -> int:
+    return free_port() if answers(wanted) else wanted
+
+
+def _wait_for(stage: Stage, name: str, address: str) -> None:
+    deadline = time.monotonic() + UI_WITHIN_S
+    while time.monotonic() < deadline and stage.wants_more():
+        stage.children.check()
+        try:
+            urlopen(address, timeout=10).close()  # noqa: S310  our own address on loopback
+        except (URLError, OSError):
+            time.sleep(0.3)
+        else:
+            return
+    if stage.wants_more():
+        raise SetupError(f"{name} did not answer within {UI_WITHIN_S:.0f} s: {stage.children.log_of(name)}")

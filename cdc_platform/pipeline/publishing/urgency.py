@@ -1,0 +1,58 @@
+"""How much there is to compact of a table, as a ratio: at 1 it is due."""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import takewhile
+from typing import Final
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Snapshot
+
+from cdc_platform.lake.commits.commits import (
+    CYCLE,
+    ancestors_of,
+    fact,
+    head,
+    number_of,
+)
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+
+ROLLING_PATIENCE: Final = 4
+"""Factor by which these wait longer for a compaction: they are read less often than merged tables."""
+
+
+def fragmentation(pipeline: Pipeline, table: Table) -> float:
+    """Return the ratio of small files of one of the platform's own tables to those that make it due."""
+    return fragments(pipeline, table) / (pipeline.settings.maintenance.minor_every_cycles * ROLLING_PATIENCE)
+
+
+def fragments(pipeline: Pipeline, table: Table) -> int:
+    """Return how many cycles have left small files in a table since it was compacted.
+
+    Others do not count, such as one that only deletes: where there is nothing to compact nothing would tell
+    that it was tried, and one table would be the most urgent for ever.
+    """
+    return cycles_since(table, partial(_adds_small_files, pipeline.settings.maintenance.small_file_bytes))
+
+
+def _adds_small_files(small_file_bytes: int, snapshot: Snapshot) -> bool:
+    files, added_bytes = (number_of(snapshot, key) or 0 for key in ("added-data-files", "added-files-size"))
+    return files > 0 and added_bytes < small_file_bytes * files
+
+
+def cycles_since(table: Table, counts: Callable[[Snapshot], bool] = lambda _: True) -> int:
+    """Return how many cycles a table has taken since it was compacted, of those whose snapshots count."""
+    since = takewhile(
+        lambda snapshot: snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE,
+        ancestors_of(table, head(table)),
+    )
+    return len({fact(snapshot, CYCLE) for snapshot in since if counts(snapshot)} - {None})
+
+
+def deleted_share(pipeline: Pipeline, table: Table) -> float:
+    """Return the ratio of a table's share of deleted rows to the share at which its files are rewritten."""
+    snapshot = head(table)
+    names = ("total-records", "total-position-deletes")
+    total, deleted = ((number_of(snapshot, name) or 0) if snapshot is not None else 0 for name in names)
+    most = total * pipeline.settings.maintenance.major_deleted_fraction
+    return deleted / most if deleted and most else float(deleted)

@@ -1,0 +1,102 @@
+"""Parts of messages as JSON, and the schema blocks around them, of which equal ones are parsed once."""
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import cached_property, lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from cdc_platform.sources.debezium.wire.typed_envelope import typed_envelope
+from cdc_platform.sources.json_codec import parser_of
+
+_MOST_BLOCKS: Final = 500
+"""Different schema blocks that are kept: a few of each version of each table."""
+load_json: Final = parser_of(Decimal, str)
+"""Returns a JSON value whose numbers keep all their digits; raises ValueError where there is no JSON."""
+RAW_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_BLOCK_BEGINS: Final = (b'{"schema":', '{"schema":')
+
+
+class Fields(list[Mapping[str, Any]]):
+    """The fields of a schema block."""
+
+    @cached_property
+    def form(self) -> str:
+        """A text that is equal for equal fields."""
+        return str(self)
+
+
+class SchemaBlock(dict[str, Any]):
+    """A schema block, which is the same object for most messages that have it."""
+
+    @cached_property
+    def fields(self) -> Fields | None:
+        """The fields of the block."""
+        return fields_of(self)
+
+    @cached_property
+    def row_fields(self) -> Fields | None:
+        """Of the block of an envelope, the fields of its row."""
+        rows = {field.get("field"): field for field in self.get("fields") or ()}
+        return fields_of(rows.get("after")) or fields_of(rows.get("before"))
+
+
+def fields_of(block: Mapping[str, Any] | None) -> Fields | None:
+    """Return the fields of a schema block."""
+    return None if block is None else Fields(block.get("fields") or ()) or None
+
+
+def load_part(text: str | bytes, load: Callable[[str | bytes], Any] = load_json) -> Any:
+    """Return the JSON of a key, value or header, as `load_json` does; equal schema blocks are parsed once.
+
+    Args:
+        text: the part.
+        load: parses what is in it, without the block.
+    """
+    if text[: len(_BLOCK_BEGINS[0])] not in _BLOCK_BEGINS:
+        return load(text)
+    try:
+        members = RAW_MEMBERS.decode(text)
+        parts = {name: load(bytes(raw)) for name, raw in members.items() if name != "schema"}
+        return {"schema": _block(bytes(members["schema"])), **parts}
+    except (ValueError, RecursionError):
+        return load_json(text)
+
+
+def load_value(text: str | bytes) -> Any:
+    """Return the same of a value, with a `TypedEnvelope` where it is a change as it should be."""
+    return load_part(text, _load_payload)
+
+
+def _load_payload(text: str | bytes) -> Any:
+    return typed_envelope(text) or load_json(text)
+
+
+@lru_cache(_MOST_BLOCKS)
+def _block(text: bytes) -> Any:
+    block = load_json(text)
+    return SchemaBlock(block) if isinstance(block, dict) else block
+
+
+def payload_of(part: Any) -> Any:
+    """Return what a key, value or header says, without the schema block around it."""
+    return part_of(part)[0]
+
+
+def part_of(part: Any) -> tuple[Any, SchemaBlock | None]:
+    """Return what a key or value says, and the schema block around it; None where there is none.
+
+    A block may be null; and a row may have columns of the same names.
+    """
+    if not isinstance(part, dict) or part.keys() != _PAIR:
+        return part, None
+    block = part["schema"]
+    if type(block) is dict:
+        block = SchemaBlock(block)
+    if block is None or isinstance(block, SchemaBlock):
+        return part["payload"], block
+    return part, None
+
+
+_PAIR: Final = frozenset({"schema", "payload"})

@@ -1,0 +1,248 @@
+"""The connection: one channel and one session, with deadlines and retries of its own.
+
+The stock `Client` retries an unreachable server for ever, holds its calls for an hour, sets a global
+metrics exporter and decodes every value; the generated client below it does none of this.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import quote
+
+from cdc_platform.errors import (
+    AccessDenied,
+    PartitionStuck,
+    SourceError,
+    SourceUnreachable,
+)
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.sources.retries import Retries
+from cdc_platform.sources.spanner.client.chunks import RowAssembler
+from cdc_platform.sources.spanner.client.failures import to_source_error
+from cdc_platform.sources.spanner.client.query import Query, to_request
+from cdc_platform.sources.spanner.client.silence import unless_silent
+from cdc_platform.sources.spanner.client.wire import BOOL_TAG, boolean, rows_parser, text
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform.sources.workers import keep_out_of_forks
+
+_LOCAL_CHANNEL_OPTIONS: Final = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    # An emulator is on this machine or near it; a proxy of the environment is not meant for it.
+    ("grpc.enable_http_proxy", 0),
+    # One channel a client: shared ones keep the back-off of a server that was down before.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class SpannerConnection:
+    """Asks one database; safe to use from several threads, not across a fork."""
+
+    def __init__(self, settings: SpannerSettings) -> None:
+        self.settings = settings.with_environment()
+        self._lock = threading.Lock()
+        self._api: Any = None
+        self._call: Any = None
+        self._session: str | None = None
+
+    def rows(self, query: Query, deadline_s: float | None = None) -> Iterator[list[bytes]]:
+        """Yield the rows of one attempt as protobuf values in bytes.
+
+        Raises:
+            SourceError: The call failed; `retryable` says whether another attempt makes sense.
+        """
+        return self.stream_request(
+            lambda session: to_request(query, self.settings, session), RowAssembler(), deadline_s
+        )
+
+    def stream(self, query: Query, assembler: RowAssembler) -> Iterator[list[bytes]]:
+        """Yield the rows of one attempt at a change stream query; the assembler knows their fields.
+
+        Raises:
+            PartitionStuck: Nothing came for longer than an idle partition is silent.
+            SourceError: The call failed otherwise.
+        """
+        silence_s = self.settings.longest_silence_s
+        return self.stream_request(
+            lambda session: to_request(query, self.settings, session), assembler, silence_s=silence_s
+        )
+
+    def stream_request(
+        self,
+        make_request: Callable[[str], Any],
+        assembler: RowAssembler,
+        deadline_s: float | None = None,
+        silence_s: float | None = None,
+    ) -> Iterator[list[bytes]]:
+        """Yield the rows of one attempt at a request that is made for the client's session."""
+        messages: Any = None
+        try:
+            with self._translating():
+                messages = self._execute(make_request, deadline_s or self.settings.deadline_s)
+                read = messages if silence_s is None else unless_silent(messages, silence_s, self._stuck)
+                yield from assembler.rows(read)
+        finally:
+            # A reader that stops early must not leave the query running.
+            if messages is not None:
+                messages.cancel()
+
+    def begin_transaction(self, at_micros: int) -> tuple[str, bytes]:
+        """Return a new session, and in it the id of a new transaction that reads at one timestamp.
+
+        Partition tokens end when their session begins another transaction, so it has a session of its own.
+
+        Raises:
+            SourceError: It failed, or went on failing.
+        """
+        session = self._retried(lambda: (self._connected(), self._new_session())[1])
+        options = {"read_only": {"read_timestamp": to_rfc3339(at_micros)}}
+        begun = self._retried(
+            lambda: self._api.begin_transaction(
+                request={"session": session, "options": options}, **self._unary(session)
+            )
+        )
+        return session, bytes(begun.id)
+
+    def partition_query(self, sql: str, session: str, transaction: bytes) -> list[bytes]:
+        """Return the partition tokens of a query, with bounded retries.
+
+        Raises:
+            SourceError: It failed, or went on failing.
+        """
+        request = {"session": session, "transaction": {"id": transaction}, "sql": sql}
+        answer = self._retried(lambda: self._api.partition_query(request=request, **self._unary(session)))
+        return [bytes(partition.partition_token) for partition in answer.partitions]
+
+    def _unary(self, session: str) -> dict[str, Any]:
+        metadata = [*self._metadata(), _routing(session)]
+        return {"retry": None, "timeout": self.settings.deadline_s, "metadata": metadata}
+
+    def _retried(self, call: Callable[[], Any]) -> Any:
+        attempts = self.attempts()
+        while True:
+            try:
+                with self._translating():
+                    return call()
+            except SourceUnreachable as error:
+                attempts.failed(error)
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        """Raise what Google's libraries raise as an error of the source."""
+        try:
+            yield
+        except SourceError:
+            raise
+        except Exception as error:
+            raise self._translated(error) from error
+
+    def fetch(self, query: Query) -> list[list[bytes]]:
+        """Return all rows of a small query, with bounded retries.
+
+        Raises:
+            SourceError: It failed, or went on failing.
+        """
+        rows: list[list[bytes]] = self._retried(lambda: list(self.rows(query)))
+        return rows
+
+    def fetch_texts(self, query: Query) -> list[tuple[str | None, ...]]:
+        """Return all rows of a small query of texts, numbers and booleans, each value as text."""
+        return [tuple(_text(value) for value in row) for row in self.fetch(query)]
+
+    def attempts(self) -> Retries:
+        """Return a new count of attempts, with the limits of the settings."""
+        settings = self.settings
+        return Retries(settings.max_attempts, settings.backoff_initial_s, settings.backoff_max_s)
+
+    def close(self) -> None:
+        """Close the channel; the next call opens another one."""
+        with self._lock:
+            api, self._api, self._session = self._api, None, None
+        if api is not None:
+            api.transport.close()
+
+    def _execute(self, make_request: Callable[[str], Any], deadline_s: float) -> Any:
+        request = make_request(self._connected())
+        metadata = [*self._metadata(), _routing(request.session)]
+        return self._call(request, timeout=deadline_s, metadata=metadata)
+
+    def _connected(self) -> str:
+        with self._lock:
+            if self._api is None:
+                self._api = _generated_client(self.settings)
+                self._call = _streaming_call(self._api.transport)
+            if self._session is None:
+                self._session = self._new_session()
+            return self._session
+
+    def _new_session(self) -> str:
+        session = {"multiplexed": True, "creator_role": self.settings.database_role or ""}
+        created = self._api.create_session(
+            request={"database": self.settings.database_path, "session": session},
+            retry=None,
+            timeout=self.settings.connect_deadline_s,
+            metadata=self._metadata(),
+        )
+        return str(created.name)
+
+    def _metadata(self) -> list[tuple[str, str]]:
+        return [("google-cloud-resource-prefix", self.settings.database_path)]
+
+    def _stuck(self) -> PartitionStuck:
+        return PartitionStuck(
+            f"A partition of the {self.settings.title} has sent neither records nor heartbeats for "
+            f"{self.settings.longest_silence_s:g} s. The others are read on, it holds the watermark, and "
+            "every cycle asks it again. If it is only slow, raise `stuck_after_s`; if it stays silent, "
+            "report it to Google's support",
+        )
+
+    def _translated(self, error: Exception) -> SourceError:
+        from google.api_core.exceptions import GoogleAPICallError
+        from google.auth.exceptions import GoogleAuthError
+
+        if isinstance(error, GoogleAuthError):
+            advice = "Provide application default credentials, or set `emulator_host`"
+            return AccessDenied(f"No credentials for {self.settings.title}. {advice}. Google said: {error}")
+        if not isinstance(error, GoogleAPICallError):
+            return SourceError(f"Cannot read {self.settings.title}: {type(error).__name__}: {error}")
+        code = error.grpc_status_code.name if error.grpc_status_code else "UNKNOWN"
+        if code in ("NOT_FOUND", "UNAUTHENTICATED"):
+            # It may be the session that is gone; the next call makes a new one.
+            self._session = None
+        return to_source_error(self.settings, code, str(error.message))
+
+
+def _generated_client(settings: SpannerSettings) -> Any:
+    keep_out_of_forks()
+    from google.cloud.spanner_v1.services.spanner import SpannerClient as GeneratedClient
+
+    if settings.emulator_host is None:
+        return GeneratedClient()
+    import grpc  # type: ignore[import-untyped] # ships no types
+    from google.cloud.spanner_v1.services.spanner.transports import SpannerGrpcTransport
+
+    channel = grpc.insecure_channel(settings.emulator_host, options=list(_LOCAL_CHANNEL_OPTIONS))
+    return GeneratedClient(transport=SpannerGrpcTransport(channel=channel))
+
+
+def _streaming_call(transport: Any) -> Any:
+    """Return the call of the generated client, but with values left as bytes: see wire.py."""
+    from google.api_core.grpc_helpers import wrap_errors
+    from google.cloud.spanner_v1.types import ExecuteSqlRequest
+
+    return wrap_errors(
+        transport.grpc_channel.unary_stream(
+            "/google.spanner.v1.Spanner/ExecuteStreamingSql",
+            request_serializer=ExecuteSqlRequest.serialize,
+            response_deserializer=rows_parser(),
+        ),
+    )
+
+
+def _routing(session: str) -> tuple[str, str]:
+    return ("x-goog-request-params", f"session={quote(session, safe='')}")
+
+
+def _text(value: bytes) -> str | None:
+    return str(boolean(value)).lower() if value[0] == BOOL_TAG else text(value)
