@@ -2,11 +2,13 @@
 
 import gc
 import os
+import sqlite3
 import sys
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from sqlalchemy import Engine, event
 
 from cdc_platform_tests.java_options import shorten_starts
 
@@ -36,6 +38,13 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@event.listens_for(Engine, "connect")
+def _leave_writing_to_the_system(connection: object, _record: object) -> None:
+    """Let commits to SQLite survive the death of a process, but not of the machine: they wait for no disk."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous = OFF")
 
 
 def pytest_collection_finish() -> None:
