@@ -2,10 +2,13 @@
 
 import gc
 import os
+import sqlite3
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from sqlalchemy import Engine, event
 
 from cdc_platform_tests.java_options import shorten_starts
 
@@ -37,6 +40,13 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
+@event.listens_for(Engine, "connect")
+def _leave_writing_to_the_system(connection: object, _record: object) -> None:
+    """Let commits to SQLite survive the death of a process, but not of the machine: they wait for no disk."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous = OFF")
+
+
 def pytest_collection_finish() -> None:
     """Let Python's collector leave alone what is there for the whole run: thousands of tests, and modules."""
     gc.collect()
@@ -44,7 +54,16 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let workers begin with what takes longest, so that both end at about the same time."""
+    """Sort the files for several workers."""
     if hasattr(config, "workerinput"):
-        first = ("forks", "long", "integration")
-        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in first])
+        from cdc_platform_tests.scheduling import sort_files
+
+        sort_files(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return what distributes whole files; for another `--dist` it is xdist's own."""
+    from cdc_platform_tests.scheduling import FromBothEnds
+
+    return FromBothEnds(config, log) if config.option.dist == "loadfile" else None

@@ -13,8 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 
+from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.local_writer.key_lookup import (
     ROW_ID,
     Codes,
@@ -24,7 +26,7 @@ from cdc_platform.lake.local_writer.key_lookup import (
     read_rows,
 )
 from cdc_platform.lake.local_writer.row_delta import RowDelta, commit_row_delta
-from cdc_platform.lake.local_writer.table_files import TableFiles, read_files
+from cdc_platform.lake.local_writer.table_files import TableFiles, is_writable, read_files
 
 ROW_ID_COLUMN: Final = ROW_ID.name
 """The column that keeps a row the same row for readers, whichever file it moves to."""
@@ -114,3 +116,19 @@ def open_local(table: Table, base: Snapshot) -> LocalTable | None:
     """
     files = read_files(table, base)
     return LocalTable(table, base, files) if files is not None else None
+
+
+def commit_first(table: Table) -> bool:
+    """Give a new table its first snapshot, without a row; return False where only Spark can change the table.
+
+    Raises:
+        CommitConflict: other runs have changed the table each time, and it has no snapshot.
+    """
+    if not is_writable(table):
+        return False
+    try:
+        commit_row_delta(table, RowDelta(None, TableFiles((), (), {}), (), pa.table({})), MAIN_BRANCH)
+    except CommitConflict:
+        if table.refresh().current_snapshot() is None:
+            raise
+    return True

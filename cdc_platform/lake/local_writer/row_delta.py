@@ -55,15 +55,20 @@ ENGINE: Final = "cdc_platform"
 class RowDelta:
     """Changes of one commit: rows to remove and rows to add.
 
-    ``files`` are those of the base, the snapshot that the commit is built upon. Rows that stand for others
-    which are taken out may have their ids, in the column `_row_id`.
+    ``files`` are those of the base, the snapshot that the commit is built upon; a new table has none. Rows
+    that stand for others which are taken out may have their ids, in the column `_row_id`.
     """
 
-    base: Snapshot
+    base: Snapshot | None
     files: TableFiles
     deleted: Sequence[MatchedRows]
     rows: pa.Table
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def base_id(self) -> int | None:
+        """The id of the base."""
+        return self.base.snapshot_id if self.base is not None else None
 
 
 def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
@@ -72,7 +77,7 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
     Args:
         table: the table, of format version 3 and without partitions.
         delta: what is changed upon the base.
-        branch: the branch, whose newest snapshot is the base.
+        branch: the branch, whose newest snapshot is the base; of a new table, the branch does not exist.
 
     Raises:
         CommitConflict: the branch has been changed by another run; nothing was committed.
@@ -89,7 +94,7 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
                 commit.drop_lists_but(made.manifest_list)
                 break
             newest = table.snapshot_by_name(branch)
-            if last == TRIES or newest is None or newest.snapshot_id != delta.base.snapshot_id:
+            if last == TRIES or (newest.snapshot_id if newest is not None else None) != delta.base_id:
                 commit.take_back()
                 raise CommitConflict(
                     f"Another run has changed the branch `{branch}` of {'.'.join(table.name())}; nothing was "
@@ -208,7 +213,8 @@ class _Commit:
         deletes = Operation.OVERWRITE if self.added else Operation.DELETE
         operation = deletes if self.vectors else Operation.APPEND
         summary = Summary(operation=operation, **totals, **{"engine-name": ENGINE}, **self.delta.properties)
-        return update_snapshot_summaries(summary, self.delta.base.summary)
+        base = self.delta.base
+        return update_snapshot_summaries(summary, base.summary if base is not None else None)
 
     def take_back(self) -> None:
         """Delete the files of a commit that has failed for good."""
@@ -238,7 +244,7 @@ class _Update(UpdateTableMetadata["_Update"]):
 
     def _commit(self) -> UpdatesAndRequirements:
         made, metadata = self._made, self._transaction.table_metadata
-        parent = made.delta.base.snapshot_id
+        parent = made.delta.base_id
         next_row_id = getattr(metadata, "next_row_id", None) or 0
         numbering = Numbering(made.snapshot_id, metadata.next_sequence_number(), next_row_id)
         manifests, given_rows = number_manifests(made.manifests, numbering)
@@ -259,7 +265,8 @@ class _Update(UpdateTableMetadata["_Update"]):
             }
         )
         # Without them the branch would lose what somebody has set of how long its snapshots stay.
-        reference = metadata.refs[made.branch].model_dump(by_alias=True, exclude_none=True)
+        former = metadata.refs.get(made.branch)
+        reference = former.model_dump(by_alias=True, exclude_none=True) if former else {"type": "branch"}
         moved = {**reference, "snapshot-id": made.snapshot_id, "ref-name": made.branch}
         unmoved = _AssertUnmoved.model_validate({"snapshot-id": parent, "ref": made.branch})
         updates = AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(moved)

@@ -23,6 +23,13 @@ class TableFiles:
     vectors: Mapping[str, ManifestEntry]
 
 
+def is_writable(table: Table) -> bool:
+    """Return whether a table is of the form that this process writes, whatever its snapshots are."""
+    is_plain = table.metadata.format_version == V3 and table.spec().is_unpartitioned()
+    # pyiceberg does not know keys of encryption, and would leave them out of the metadata.
+    return is_plain and ENCRYPTION not in table.properties
+
+
 def read_files(table: Table, snapshot: Snapshot) -> TableFiles | None:
     """Return the files of a snapshot, None where its rows are deleted by other means than vectors, or parted.
 
@@ -30,10 +37,7 @@ def read_files(table: Table, snapshot: Snapshot) -> TableFiles | None:
         table: the table.
         snapshot: one of its snapshots.
     """
-    if table.metadata.format_version != V3 or not table.spec().is_unpartitioned():
-        return None
-    if ENCRYPTION in table.properties:
-        # pyiceberg does not know the keys, and would leave them out of the metadata.
+    if not is_writable(table):
         return None
     manifests = read_manifests(table.io, snapshot)
     data = _entries(table.io, manifests, ManifestContent.DATA)

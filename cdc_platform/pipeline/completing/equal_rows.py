@@ -21,8 +21,6 @@ from cdc_platform.pipeline.versions.lake_frames import read_table
 from cdc_platform.spark.log.keyless import count_in_log, count_in_table
 from cdc_platform.spark.log.ordered_rows import RowCopies
 
-_COUNTED = "table_name string, row string, count bigint"
-
 
 @dataclass(frozen=True)
 class _Stored:
@@ -59,7 +57,7 @@ class EqualRows:
         """Return how many there are of any number of rows, as `table_name`, `row` and `count`.
 
         Args:
-            rows: `table_name` and `row`, each once.
+            rows: `table_name` and `row`, each once; at least one.
         """
         tables = [row[0] for row in rows.select("table_name").distinct().collect()]
         stored = {table: stored_rows for table in tables if (stored_rows := self._find(table)) is not None}
@@ -69,7 +67,7 @@ class EqualRows:
         untold = [table for table in tables if table not in stored]
         if untold:
             parts.append(count_in_log(self.log, rows.where(F.col("table_name").isin(untold))))
-        return reduce(DataFrame.unionByName, parts, self.spark.createDataFrame([], _COUNTED))
+        return reduce(DataFrame.unionByName, parts)
 
     def count_few(self, rows: Mapping[str, Collection[str]]) -> dict[RowCopies, int]:
         """Return how many there are of few rows, by table and row; none is left out."""
@@ -82,8 +80,9 @@ class EqualRows:
             else:
                 counts |= {(table, row): count for row, count in local_counts.items()}
         if remaining:
-            remaining_frame = self.spark.createDataFrame(remaining, "table_name string, row string")
-            counts |= {(row[0], row[1]): row[2] for row in self.count(remaining_frame).collect()}
+            names, texts = map(list, zip(*remaining, strict=True))
+            counted = self.count(self.spark.createDataFrame(pa.table({"table_name": names, "row": texts})))
+            counts |= {(row["table_name"], row["row"]): row["count"] for row in counted.collect()}
         return counts
 
     def _find(self, table: str) -> _Stored | None:

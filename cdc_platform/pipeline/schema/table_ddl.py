@@ -9,6 +9,7 @@ from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits.commits import BRANCH, head
 from cdc_platform.lake.commits.declared_keys import declare_key
 from cdc_platform.lake.commits.metadata_files import keep_by_time
+from cdc_platform.lake.local_writer.local_table import commit_first
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.model.base.names import case_key, quote_spark
 from cdc_platform.model.schema.column_versions import Bound, ColumnHistory, ColumnVersion, Conversion
@@ -98,8 +99,9 @@ def _with_snapshot(pipeline: Pipeline, spark: SparkSession, stored: Table, table
     if head(stored) is not None:
         return stored
     # A branch can only be reset to a snapshot.
-    target = pipeline.lake.spark_table(table)
-    read_current(spark, target).limit(0).writeTo(target).append()
+    if not commit_first(stored):
+        target = pipeline.lake.spark_table(table)
+        read_current(spark, target).limit(0).writeTo(target).append()
     return load_table(pipeline, table)
 
 

@@ -33,7 +33,8 @@ def read_own(pipeline: Pipeline, spark: SparkSession, name: str, version: Table 
     table, target = version or pipeline.lake.system_table(name), pipeline.lake.spark_system_table(name)
     snapshot = head(table)
     if snapshot is None:
-        return spark.createDataFrame([], read_current(spark, target).schema)
+        # Not a frame of no Python rows, which starts a Python worker.
+        return read_current(spark, target).where(F.lit(False))
     rows = read_version(spark, target, snapshot.snapshot_id)
     if snapshot.schema_id == table.metadata.current_schema_id:
         return rows

@@ -21,6 +21,7 @@ from cdc_platform.lake.commits.commits import BRANCH, MAIN, count_rows, fact, he
 from cdc_platform.lake.commits.maintenance import compact_all_files, expire_snapshots
 from cdc_platform.lake.local_writer import row_delta
 from cdc_platform.lake.local_writer.key_lookup import find_rows
+from cdc_platform.lake.local_writer.local_table import commit_first
 from cdc_platform.lake.local_writer.manifests import number_manifests
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 from cdc_platform.lake.local_writer.row_delta import RowDelta, commit_row_delta
@@ -36,9 +37,11 @@ ROWS: Final = 1000
 
 
 class Subject:
-    """A table that Spark has made, with two files of rows `(id, v)`."""
+    """A table that Spark has made, with two files of rows `(id, v)` or another number of them."""
 
-    def __init__(self, spark: "SparkSession", lake: LakeSettings, name: str, version: int = 3) -> None:
+    def __init__(
+        self, spark: "SparkSession", lake: LakeSettings, name: str, version: int = 3, files: int = 2
+    ) -> None:
         self.spark, self.lake, self.path = spark, Lake(lake, NAMESPACE), f"{NAMESPACE}.{name}"
         self.sql_name = f"lake.{self.path}"
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{NAMESPACE}")
@@ -47,10 +50,10 @@ class Subject:
         )
         columns = "(id BIGINT, v STRING, tags ARRAY<STRING>)"
         spark.sql(f"CREATE TABLE {self.sql_name} {columns} USING iceberg TBLPROPERTIES ({properties})")
-        for begin in (0, ROWS):
+        for begin in range(0, files * ROWS, ROWS):
             rows = spark.range(begin, begin + ROWS, 1, 1).selectExpr("id", "'old' AS v", "array('t') AS tags")
             rows.writeTo(self.sql_name).append()
-        self.expected = dict.fromkeys(range(2 * ROWS), "old")
+        self.expected = dict.fromkeys(range(files * ROWS), "old")
 
     @property
     def table(self) -> Table:
@@ -93,6 +96,23 @@ class Subject:
 
 
 KINDS: Final = ("merge", "update", "delete")
+
+
+def test_a_new_table_gets_its_first_snapshot(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """It has no row; Spark and this process both build upon it, and of two runs one commits it."""
+    subject = Subject(spark, session_lake, "begun", files=0)
+    planned_twice = subject.table, subject.table
+    assert all(commit_first(table) for table in planned_twice)
+    subject.verify()
+    (first,) = subject.table.snapshots()
+    spark.sql(f"INSERT INTO {subject.sql_name} VALUES (1, 'old', array('t'))")
+    subject.expected[1] = "old"
+    subject.replace([1], {2: "new"})
+    subject.verify()
+    spark.sql(f"DELETE FROM {subject.sql_name} WHERE id = 2")
+    del subject.expected[2]
+    subject.verify()
+    assert [None, first.snapshot_id] == [one.parent_snapshot_id for one in subject.table.snapshots()[:2]]
 
 
 def test_spark_reads_what_was_committed(spark: "SparkSession", session_lake: LakeSettings) -> None:
