@@ -10,7 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import BRANCH, read_mark
+from cdc_platform.lake.commits import branches
+from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.merging import build, merge
@@ -258,3 +259,24 @@ def test_two_runs_cannot_both_publish(
     with pytest.raises(CommitConflict, match=f"Cut {newest + 1} was published by another run"):
         publish_cut(bank)
     assert list(range(1, newest + 2)) == [cut.cut for cut in list_cuts(bank.lake)]
+
+
+def test_a_run_that_is_held_up_moves_no_table_back(
+    spark: "SparkSession", bank: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run publishes the next cut between a run's look at a table and its move of `main`."""
+
+    def rival() -> None:
+        feed_next(bank)
+        run_steps(bank, spark)
+
+    feed_next(bank)
+    order_changes(bank, spark)
+    merge_tables(bank, spark, bank.tables)
+    interrupt_once(monkeypatch, branches, "_retention", rival)
+    held_up = publish_cut(bank)
+    newest = list_cuts(bank.lake)[-1]
+    assert held_up is not None
+    assert held_up.cut + 1 == newest.cut
+    heads = {name: head(load_table(bank, name)) for name in newest.tables}
+    assert newest.tables == {name: found.snapshot_id for name, found in heads.items() if found is not None}
