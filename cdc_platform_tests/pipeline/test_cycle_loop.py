@@ -48,7 +48,7 @@ def run(
 
 @pytest.mark.parametrize("error", [CommitConflict("another run"), DiskFull("No space left on device")])
 def test_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch, error: CdcError) -> None:
-    """Without a limit a cycle is tried for as long as it is wanted, after pauses that grow to half a minute."""
+    """Without a limit a cycle is tried as long as it is wanted, after pauses that grow to half a minute."""
     pauses: list[float] = []
     assert run(monkeypatch, error, None, pauses) == [error] * 10
     assert [2, 4, 8, 16, *[30] * 6] == pauses

@@ -252,7 +252,7 @@ class Sessions:
         named = {"id": key[0]}
         if key not in self._items:
             row = self._items[key] = (self._next(), self._large())
-            self._sent.change(ITEMS, "c", named, (None, self._new_row(key, None, *row)))
+            self._sent.change(ITEMS, "c", named, (None, self._new_row(key, *row)))
         elif self._dice.random() < 0.2:
             del self._items[key]
             self._sent.change(ITEMS, "d", named, ({**named, "n": None, "big": None}, None))
@@ -260,7 +260,7 @@ class Sessions:
             number = self._next()
             big, shown = self._updated(self._items[key][1])
             self._items[key] = (number, big)
-            self._sent.change(ITEMS, "u", named, (None, self._new_row(key, key, number, shown)))
+            self._sent.change(ITEMS, "u", named, (None, self._new_row(key, number, shown)))
 
     def _move(self) -> None:
         if not self._items:
@@ -274,11 +274,11 @@ class Sessions:
         headers = {"__debezium.newkey": come}
         self._sent.change(ITEMS, "d", gone, ({**gone, "n": None, "big": None}, None), headers)
         headers = {"__debezium.oldkey": gone}
-        row = self._new_row(new, old, number, shown)
+        row = self._new_row(new, number, shown)
         self._sent.change(ITEMS, "c", come, (None, row), headers, is_same_place=True)
 
-    def _new_row(self, key: Key, _before: Key | None, number: int, big: str | None) -> dict[str, Any]:
-        """Return the row of an item as an event shows it, which had another key before, or none."""
+    def _new_row(self, key: Key, number: int, big: str | None) -> dict[str, Any]:
+        """Return the row of an item after an insert or an update, as an event shows it."""
         return {"id": key[0], "n": number, "big": big}
 
     def _line(self) -> None:
