@@ -37,7 +37,7 @@
     + LakeUnreachable           the catalog or the object store does not answer (retry)
     + ClockBehind               this machine's clock is behind the newest commit to a table (retry)
     + LakeDamaged               the catalog, or a file that it names, is missing or unreadable
-    + DiskFull                  there is no room for what is written
+    + DiskFull                  there is no room for what is written (retry)
     + LakeFormatUnknown         the lake was written by a newer version of the platform
     + CutNotFound               no such cut, or its snapshots have expired
     + PipelineNotFound          no lake at the place, or the pipeline has never run there
@@ -272,12 +272,16 @@ class LakeDamaged(LakeError):
 class DiskFull(LakeError):
     """There is no room for what is written; ``text`` is what the system says of it."""
 
+    # Its user makes room within minutes, and expiry or another program may do so earlier.
+    retryable = True
+
     def __init__(self, text: str) -> None:
         self.text = text
         super().__init__(
             "There is no room left for the lake, or for Spark's temporary files (`spark.local.dir` in the "
-            "setting `spark.conf`). What is committed stays, and what was begun does not count: make room, "
-            f"and start again. {text}"
+            "setting `spark.conf`). What is committed stays, and what was begun does not count: make room; "
+            "`sync --continuous` and Dagster's sensor then go on by themselves, anything else is started "
+            f"again. {text}"
         )
 
 

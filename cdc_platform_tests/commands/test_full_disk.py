@@ -1,4 +1,4 @@
-"""A disk that fills up ends a command with one line, and loses nothing."""
+"""A disk that fills up ends a command with one line, once it has tried again, and loses nothing."""
 
 import os
 import shutil
@@ -24,7 +24,10 @@ BOTH: Final = """
 import sys
 from pathlib import Path
 from cdc_platform.cli import main
+from cdc_platform.pipeline import cycle_loop
 
+# Nobody makes room between two tries of a cycle.
+cycle_loop.LONGEST_BACKOFF_S = 0.0
 codes = []
 for name in sys.argv[2:]:
     try:
@@ -78,7 +81,7 @@ def test_a_full_disk_is_an_error_of_one_line(spark: "SparkSession", tmp_path: Pa
     errors = [
         line for line in ended.stderr.splitlines() if line.startswith("DiskFull: There is no room left")
     ]
-    assert len(errors) == 2, ended.stderr
+    assert len([line for line in errors if not line.endswith("Trying again.")]) == 2, ended.stderr
     assert "Traceback" not in ended.stderr
     assert "\tat " not in ended.stderr
     shutil.copytree(kept, disk, dirs_exist_ok=True)

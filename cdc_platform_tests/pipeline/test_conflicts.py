@@ -1,17 +1,22 @@
 """Two runs of one pipeline at once: one commits, the other one changes nothing and says so."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import LOG, RAW
+from cdc_platform.lake.catalog.lake import CUT, LOG, RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import BRANCH, read_mark
+from cdc_platform.lake.commits import branches
+from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.lake.state.lost_commits import take_back_lost
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.merging import build, merge
 from cdc_platform.pipeline.merging.merge import merge_table, merge_tables
@@ -258,3 +263,41 @@ def test_two_runs_cannot_both_publish(
     with pytest.raises(CommitConflict, match=f"Cut {newest + 1} was published by another run"):
         publish_cut(bank)
     assert list(range(1, newest + 2)) == [cut.cut for cut in list_cuts(bank.lake)]
+
+
+def test_a_run_that_is_held_up_moves_no_table_back(
+    spark: "SparkSession", bank: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run publishes the next cut between a run's look at a table and its move of `main`."""
+
+    def rival() -> None:
+        feed_next(bank)
+        run_steps(bank, spark)
+
+    feed_next(bank)
+    order_changes(bank, spark)
+    merge_tables(bank, spark, bank.tables)
+    interrupt_once(monkeypatch, branches, "_retention", rival)
+    held_up = publish_cut(bank)
+    newest = list_cuts(bank.lake)[-1]
+    assert held_up is not None
+    assert held_up.cut + 1 == newest.cut
+    heads = {name: head(load_table(bank, name)) for name in newest.tables}
+    assert newest.tables == {name: found.snapshot_id for name, found in heads.items() if found is not None}
+
+
+def test_a_lost_cut_that_tables_have_moved_to_is_published_again(
+    spark: "SparkSession", bank: Pipeline
+) -> None:
+    """Tables go back to the cut before, and the next cycle publishes what was merged, under one number."""
+    feed_next(bank)
+    run_steps(bank, spark)
+    expected, lost = balances(bank), list_cuts(bank.lake)[-1]
+    newest = head(bank.lake.system_table(CUT))
+    assert newest is not None
+    Path(urlsplit(newest.manifest_list).path).unlink()
+    assert take_back_lost(bank.lake) == (f"{bank.lake.system_namespace}.{CUT}",)
+    again = publish_cut(bank)
+    assert again is not None
+    assert replace(lost, published_micros=again.published_micros) == again
+    assert expected == balances(bank)

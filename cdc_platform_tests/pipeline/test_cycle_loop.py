@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from pyiceberg.exceptions import ServerError
 
-from cdc_platform.errors import CdcError, CommitConflict, LakeError, LakeUnreachable
+from cdc_platform.errors import CdcError, CommitConflict, DiskFull, LakeError, LakeUnreachable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline import cycle_loop
@@ -19,16 +19,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def run(monkeypatch: pytest.MonkeyPatch, error: Exception, most_failures: int | None) -> list[CdcError]:
-    """Follow a source whose cycles always fail, for ten tries at most, and return what was told."""
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    most_failures: int | None,
+    pauses: list[float] | None = None,
+) -> list[CdcError]:
+    """Follow a source whose cycles always fail, for ten tries at most, and return what was told.
+
+    ``pauses`` receives how long each pause would have been.
+    """
     errors: list[CdcError] = []
+    lengths: list[float] = [] if pauses is None else pauses
 
     def fail(*_: object, **_named: object) -> None:
         raise error
 
     monkeypatch.setattr(cycle_loop, "run_cycle", fail)
     monkeypatch.setattr(cycle_loop, "finish_cycle", lambda *_: None)
-    monkeypatch.setattr(cycle_loop, "pause", lambda *_: None)
+    monkeypatch.setattr(cycle_loop, "pause", lambda seconds, _wants_more: lengths.append(seconds))
     monkeypatch.setattr(cycle_loop, "Guard", lambda *_: SimpleNamespace(run_due=lambda: None))
     monkeypatch.setattr(cycle_loop, "take_back_lost", lambda *_: None)
     opened = SimpleNamespace(settings=SimpleNamespace(lake=LakeSettings("lake")), lake=None)
@@ -37,9 +46,12 @@ def run(monkeypatch: pytest.MonkeyPatch, error: Exception, most_failures: int | 
     return errors
 
 
-def test_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a limit a cycle is tried for as long as it is wanted."""
-    assert len(run(monkeypatch, CommitConflict("another run"), None)) == 10
+@pytest.mark.parametrize("error", [CommitConflict("another run"), DiskFull("No space left on device")])
+def test_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch, error: CdcError) -> None:
+    """Without a limit a cycle is tried as long as it is wanted, after pauses that grow to half a minute."""
+    pauses: list[float] = []
+    assert run(monkeypatch, error, None, pauses) == [error] * 10
+    assert [2, 4, 8, 16, *[30] * 6] == pauses
 
 
 def test_what_a_library_reports_of_storage_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,16 +116,24 @@ class Traffic:
             record_sequences=RecordSequences.MIXED,
         )
 
+    @property
+    def begin_micros(self) -> int:
+        """When the first partitions have aged."""
+        return ORIGIN + int(2 * self.simulated.partition_life_s * SECOND)
+
+    def source(self, simulator: Simulator) -> SpannerSettings:
+        """Return the settings of a source that begins at the present, and is impatient with faults."""
+        names: dict[str, Any] = simulator.names()
+        del names["start_timestamp"]
+        return SpannerSettings(**names, heartbeat_ms=500, stuck_after_s=1.0, backoff_initial_s=0.02)
+
     @contextmanager
     def open(self) -> Iterator[tuple[Simulator, Pipeline]]:
         """Provide both; the pipeline begins with a copy, when the partitions churn."""
-        self.now_micros = ORIGIN + int(2 * self.simulated.partition_life_s * SECOND)
+        self.now_micros = self.begin_micros
         with Simulator(self.simulated, clock=lambda: self.now_micros) as simulator:
-            names: dict[str, Any] = simulator.names()
-            del names["start_timestamp"]
-            source = SpannerSettings(**names, heartbeat_ms=500, stuck_after_s=1.0, backoff_initial_s=0.02)
             name = f"traffic_{self.dialect.value}_{self.seed}"
-            pipeline = open_pipeline(PipelineSettings(name, source, self.lake))
+            pipeline = open_pipeline(PipelineSettings(name, self.source(simulator), self.lake))
             try:
                 yield simulator, pipeline
             finally:

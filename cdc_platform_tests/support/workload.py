@@ -135,7 +135,7 @@ def stored_rows(pipeline: Pipeline, table: str, columns: Iterable[str]) -> Rows:
     """Return the living rows of a table of the lake by some columns."""
     names = tuple(columns)
     return Counter(
-        tuple(row[name] for name in names) for row in rows_of(pipeline, table) if not row.get(DELETED)
+        tuple(row.get(name) for name in names) for row in rows_of(pipeline, table) if not row.get(DELETED)
     )
 
 

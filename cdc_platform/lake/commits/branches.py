@@ -1,12 +1,13 @@
 """Moving a branch of a table to one of its snapshots, which needs no Spark."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.commits.commits import MAIN, ancestors_of, head, mark_at, read_mark
 
 TRIES: Final = 4
 RETENTION: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
@@ -23,20 +24,61 @@ def move_branch(table: Table, branch: str, snapshot_id: int) -> None:
         snapshot_id: a snapshot of the table, of any branch.
 
     Raises:
-        CommitConflict: others have committed to the table at each try; the branch has not moved.
+        CommitConflict: others have committed to the table at each try, or the snapshot has expired; the
+            branch has not moved.
     """
+    _move(table, branch, snapshot_id, lambda _table: False)
+
+
+def advance_main(table: Table, snapshot_id: int) -> None:
+    """Let `main` end at a snapshot, unless it is there or beyond: another run may have been quicker.
+
+    Raises:
+        CommitConflict: as `move_branch` does.
+    """
+    _move(table, MAIN, snapshot_id, lambda current: is_beyond(current, snapshot_id))
+
+
+def is_beyond(table: Table, snapshot_id: int) -> bool:
+    """Return whether `main` is or contains a snapshot, or a later cycle of the log than it does."""
+    if contains(table, snapshot_id):
+        return True
+    return mark_at(table, table.metadata.snapshot_by_id(snapshot_id)).cycle < read_mark(table).cycle
+
+
+def contains(table: Table, snapshot_id: int) -> bool:
+    """Return whether `main` is, or was built upon, a snapshot."""
+    if table.metadata.snapshot_by_id(snapshot_id) is None:
+        # Only what lies behind `main` expires: compaction has built upon it long ago.
+        return True
+    return any(snapshot.snapshot_id == snapshot_id for snapshot in ancestors_of(table, head(table)))
+
+
+def _move(table: Table, branch: str, snapshot_id: int, is_done: Callable[[Table], bool]) -> None:
     for last in range(1, TRIES + 1):
+        if is_done(table):
+            return
+        name = ".".join(table.name())
+        if table.metadata.snapshot_by_id(snapshot_id) is None:
+            raise CommitConflict(
+                f"The snapshot {snapshot_id} of `{name}` has expired since this run looked, so the branch "
+                f"`{branch}` has not been moved; run the cycle again."
+            )
         try:
             table.manage_snapshots().create_branch(snapshot_id, branch, **_retention(table, branch)).commit()
         except CommitFailedException as error:
             if last == TRIES:
                 raise CommitConflict(
-                    f"Other runs have kept changing `{'.'.join(table.name())}`, so its branch `{branch}` "
-                    "has not been moved; run the cycle again."
+                    f"Other runs have kept changing `{name}`, so its branch `{branch}` has not been moved; "
+                    "run the cycle again."
                 ) from error
-            table = table.refresh()
+        except ValueError:
+            # pyiceberg names a snapshot that is unknown by now in this way, and nothing else here.
+            if table.refresh().metadata.snapshot_by_id(snapshot_id) is not None:
+                raise
         else:
             return
+        table = table.refresh()
 
 
 def _retention(table: Table, branch: str) -> Mapping[str, int]:

@@ -137,11 +137,16 @@ def _position(text: str) -> int:
 
 
 def read_mark(table: Table, ref: str = MAIN) -> Mark:
-    """Return the mark of the newest snapshot that a cycle has made (compaction makes others)."""
-    for snapshot in ancestors_of(table, head(table, ref)):
-        cycle = number_of(snapshot, CYCLE)
+    """Return the mark of the newest snapshot of a branch that a cycle has made (compaction makes others)."""
+    return mark_at(table, head(table, ref))
+
+
+def mark_at(table: Table, snapshot: Snapshot | None) -> Mark:
+    """Return the mark of a snapshot, or of the newest one below it that a cycle has made."""
+    for ancestor in ancestors_of(table, snapshot):
+        cycle = number_of(ancestor, CYCLE)
         if cycle is not None:
-            return Mark(cycle, position_of(snapshot), number_of(snapshot, NEXT_ORDINAL) or 0)
+            return Mark(cycle, position_of(ancestor), number_of(ancestor, NEXT_ORDINAL) or 0)
     return UNMARKED
 
 

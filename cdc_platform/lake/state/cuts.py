@@ -7,6 +7,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import CommitConflict, CutNotFound
 from cdc_platform.lake.catalog.lake import CUT, Lake
@@ -104,8 +105,8 @@ def cycle_published_by(lake: Lake, micros: int) -> int | None:
 
 
 @understanding(CUT)
-def _scan(table: Table, row_filter: str) -> tuple[Cut, ...]:
-    rows = table.scan(row_filter=row_filter).to_arrow().to_pylist()
+def _scan(table: Table, row_filter: str, snapshot_id: int | None = None) -> tuple[Cut, ...]:
+    rows = table.scan(row_filter=row_filter, snapshot_id=snapshot_id).to_arrow().to_pylist()
     cuts = (
         Cut(
             cut=row["cut"],
@@ -130,6 +131,20 @@ def _newest(table: Table) -> Cut | None:
         number = number_of(snapshot, NUMBER)
         if number is not None:
             return _read_cut(Version(table.location(), snapshot.snapshot_id, table), number)
+    return None
+
+
+def cut_before(table: Table, lost: Snapshot) -> Cut | None:
+    """Return the newest cut below a commit to the table of cuts that cannot be read, None without one.
+
+    Args:
+        table: the table of cuts.
+        lost: the commit.
+    """
+    for snapshot in ancestors_of(table, lost):
+        number = number_of(snapshot, NUMBER)
+        if snapshot != lost and number is not None:
+            return _scan(table, f"cut = {number}", snapshot.snapshot_id)[-1]
     return None
 
 

@@ -35,8 +35,9 @@ from cdc_platform.lake.catalog.lake import (
     Lake,
     own_tables,
 )
+from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, conflicts_as, head, number_of, read_mark
-from cdc_platform.lake.state.cuts import list_cuts, newest_cut
+from cdc_platform.lake.state.cuts import cut_before, list_cuts, newest_cut
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -79,8 +80,10 @@ def _take_back_of(lake: Lake, tables: Mapping[str, Table]) -> Iterator[str]:
         and _is_unused(lake, name, table, snapshot)
     ]
     for table, branch, snapshot in lost:
-        _take_back(table, branch, snapshot)
         name = ".".join(table.name())
+        if name == f"{lake.system_namespace}.{CUT}":
+            _move_back(lake, table, snapshot)
+        _take_back(table, branch, snapshot)
         LOGGER.warning(
             "The files of the newest commit to %s, branch `%s`, are missing: the catalog's answer to it was "
             "lost. It was taken back, and will be made again.",
@@ -139,7 +142,7 @@ def _is_unused(lake: Lake, name: str, table: Table, snapshot: Snapshot) -> bool:
     if own in _BEFORE_LOG:
         return cycle > read_mark(lake.system_table(LOG)).cycle
     if own == CUT:
-        return all(read_mark(merged).cycle < cycle for _, merged in _merged(lake))
+        return _places_before(lake, table, snapshot) is not None
     if own == LOG:
         cut = newest_cut(lake)
         return cycle > (cut.cycle if cut is not None else 0)
@@ -148,6 +151,28 @@ def _is_unused(lake: Lake, name: str, table: Table, snapshot: Snapshot) -> bool:
     }
     is_in_cut = any(snapshot.snapshot_id in cut.tables.values() for cut in list_cuts(lake))
     return names <= {MAIN, BRANCH} and not is_in_cut
+
+
+def _places_before(lake: Lake, cuts: Table, lost: Snapshot) -> Mapping[str, int] | None:
+    """Return where the tables that have moved to a lost cut were, by name; None where one was nowhere.
+
+    What the cut held is still on their branches, so the next cycle publishes it again.
+    """
+    cycle = number_of(lost, CYCLE) or 0
+    moved = {name: table for name, table in _merged(lake) if read_mark(table).cycle >= cycle}
+    former = cut_before(cuts, lost) if moved else None
+    named = former.tables if former is not None else {}
+    places = {name: named[name] for name in moved if name in named}
+    is_kept = all(moved[name].metadata.snapshot_by_id(place) for name, place in places.items())
+    return places if is_kept and len(places) == len(moved) else None
+
+
+def _move_back(lake: Lake, cuts: Table, lost: Snapshot) -> None:
+    """Let `main` of all tables end where it did before a lost cut, as if the run had ended before the cut."""
+    for name, snapshot_id in (_places_before(lake, cuts, lost) or {}).items():
+        table = lake.table(name)
+        if table is not None:
+            move_branch(table, MAIN, snapshot_id)
 
 
 def _take_back(table: Table, branch: str, snapshot: Snapshot) -> None:

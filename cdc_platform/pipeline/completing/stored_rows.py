@@ -12,6 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
+from cdc_platform.lake.commits.branches import contains
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark
 from cdc_platform.model.rows.resolution import RowId
@@ -23,7 +24,7 @@ from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.evolve import known_through
 from cdc_platform.pipeline.schema.retyped_columns import NOTHING, replaced_columns
-from cdc_platform.pipeline.versions.branch import contains, finished_head
+from cdc_platform.pipeline.versions.branch import finished_head
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
 from cdc_platform.spark.frames.some_rows import ROW_ID, changes_of, ids_frame
 from cdc_platform.spark.log.unresolved import unresolved_values

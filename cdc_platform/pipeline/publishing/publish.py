@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.branches import move_branch
-from cdc_platform.lake.commits.commits import BRANCH, MAIN, head, read_mark
+from cdc_platform.lake.commits.branches import advance_main, contains
+from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.model.base.progress import as_step
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.versions.branch import contains, finished_head, load_table
+from cdc_platform.pipeline.versions.branch import finished_head, load_table
 from cdc_platform.pipeline.versions.handover import find_handover
 from cdc_platform.pipeline.versions.level import find_level
 from cdc_platform.pipeline.versions.log_span import applied_cycle, pending_span
@@ -94,7 +94,5 @@ def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None
 def _move_mains(pipeline: Pipeline, cut: Cut, names: Iterable[str]) -> None:
     """Move `main` of some tables and histories to the snapshots that a cut names."""
     for name in names:
-        snapshot_id = cut.tables[name]
         # Compaction may have built upon the cut's snapshot since: then `main` is where it belongs.
-        if not contains(table := load_table(pipeline, name), snapshot_id):
-            move_branch(table, MAIN, snapshot_id)
+        advance_main(load_table(pipeline, name), cut.tables[name])

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict, LakeError, TableNotFound
-from cdc_platform.lake.commits.branches import move_branch
+from cdc_platform.lake.commits.branches import contains, move_branch
 from cdc_platform.lake.commits.commits import (
     ATTEMPT,
     BRANCH,
@@ -109,14 +109,6 @@ def published_head(table: Table, snapshot_id: int | None) -> Snapshot | None:
     if snapshot_id is None or contains(table, snapshot_id):
         return head(table)
     return table.metadata.snapshot_by_id(snapshot_id)
-
-
-def contains(table: Table, snapshot_id: int) -> bool:
-    """Return whether `main` is, or was built upon, a snapshot."""
-    if table.metadata.snapshot_by_id(snapshot_id) is None:
-        # Only what lies behind `main` expires: compaction has built upon it long ago.
-        return True
-    return any(snapshot.snapshot_id == snapshot_id for snapshot in ancestors_of(table, head(table)))
 
 
 def reset_branch(pipeline: Pipeline, attempt: Attempt) -> None:

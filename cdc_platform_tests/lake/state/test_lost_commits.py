@@ -12,7 +12,8 @@ from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.files import LakeFile
 from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LOG, QUARANTINED, RAW, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import CYCLE, head, read_mark
+from cdc_platform.lake.commits.branches import move_branch
+from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
 from cdc_platform.lake.state.lost_commits import take_back_lost
 from cdc_platform.model.base.schemas import CHANGE_LOG, DELETION_MARKER_ROWS, QUARANTINE, RAW_CHANGE_RECORDS
@@ -53,18 +54,33 @@ def test_a_lost_commit_is_made_again(lake: Lake, cycles: int) -> None:
     assert table.scan().to_arrow()["cycle"].to_pylist() == [*range(cycles, 0, -1)]
 
 
-@pytest.mark.parametrize("has_moved", [False, True])
-def test_a_lost_cut_is_published_again(lake: Lake, has_moved: bool) -> None:
-    """It is taken back as long as no table has moved to it, since nothing else says what it held."""
-    append_cut(lake, Cut(1, 5, 1, {}, 6))
-    append_cut(lake, Cut(2, 7, 2, {}, 8))
+@pytest.mark.parametrize(
+    ("has_moved", "is_new"),
+    [
+        (False, True),
+        (True, False),
+        # Nobody knows where a table was that no cut before has named.
+        (True, True),
+    ],
+)
+def test_a_lost_cut_is_published_again(lake: Lake, has_moved: bool, is_new: bool) -> None:
+    """It is taken back, and tables that have moved to it go back to where the cut before has them."""
     table = lake.catalog.create_table("p.t", pa.schema([("id", pa.int64())]))
-    table.append(pa.table({"id": [1]}), snapshot_properties={CYCLE: "2" if has_moved else "1"})
+    table.append(pa.table({"id": [1]}), snapshot_properties={CYCLE: "1"})
+    before = head(table)
+    assert before is not None
+    append_cut(lake, Cut(1, 5, 1, {} if is_new else {"t": before.snapshot_id}, 6))
+    append_cut(lake, Cut(2, 7, 2, {}, 8))
+    if has_moved:
+        table.append(pa.table({"id": [2]}), snapshot_properties={CYCLE: "2"})
     lose(lake.system_table(CUT))
-    assert take_back_lost(lake) == (() if has_moved else (f"p__cdc.{CUT}",))
-    if not has_moved:
-        assert [cut.cut for cut in list_cuts(lake)] == [1]
-        append_cut(lake, Cut(2, 7, 2, {}, 9))
+    if has_moved and is_new:
+        assert take_back_lost(lake) == ()
+        return
+    assert take_back_lost(lake) == (f"p__cdc.{CUT}",)
+    assert before == head(table.refresh())
+    assert [cut.cut for cut in list_cuts(lake)] == [1]
+    append_cut(lake, Cut(2, 7, 2, {}, 9))
 
 
 @pytest.mark.parametrize("name", [QUARANTINED, DELETION_MARKERS])
@@ -148,11 +164,27 @@ def test_a_lost_cut_hides_no_other_lost_commit(lake: Lake) -> None:
     assert table.refresh().scan().to_arrow()["id"].to_pylist() == [1]
 
 
-def test_a_published_cut_that_is_lost_is_damage(lake: Lake) -> None:
+def test_a_published_cut_that_is_lost_with_its_commit_is_made_again(lake: Lake) -> None:
+    """Both branches of the table end where they did before, as if the run had ended before its merge."""
+    table = publish(lake, "t", 1)
+    former = head(table)
+    assert former is not None
+    move_branch(table, BRANCH, former.snapshot_id)
+    table.refresh().append(pa.table({"id": [2]}), snapshot_properties={CYCLE: "2"}, branch=BRANCH)
+    merged = head(table.refresh(), BRANCH)
+    assert merged is not None
+    append_cut(lake, Cut(2, 7, 2, {"t": merged.snapshot_id}, 8))
+    move_branch(table, MAIN, merged.snapshot_id)
+    for lost in (lake.system_table(CUT), table.refresh()):
+        lose(lost)
+    assert {f"p__cdc.{CUT}", "p.t"} == {*take_back_lost(lake)}
+    assert [former, former] == [head(table.refresh(), branch) for branch in (MAIN, BRANCH)]
+    assert table.scan().to_arrow()["id"].to_pylist() == [1]
+
+
+def test_a_first_cut_that_is_lost_is_damage(lake: Lake) -> None:
     """Only the cut says which commits were published: its file is named, and what a restore needs."""
     table = publish(lake, "t", 1)
-    table.append(pa.table({"id": [2]}), snapshot_properties={CYCLE: "2"})
-    append_cut(lake, Cut(2, 7, 2, {}, 8))
     for lost in (lake.system_table(CUT), table):
         lose(lost)
     with pytest.raises(LakeDamaged, match=r"cuts/metadata/snap-.*catalog that is not newer"):

@@ -17,7 +17,13 @@ from cdc_platform_tests.support.crash_points.points import (
     Moment,
     describe,
 )
-from cdc_platform_tests.support.crash_points.runs import PointNotReached, Recovery, Trial, opened_anew
+from cdc_platform_tests.support.crash_points.runs import (
+    PointNotReached,
+    Recovery,
+    Trial,
+    opened_anew,
+    wait_for_spark,
+)
 from cdc_platform_tests.support.crash_points.series import Extent, Series, choose, end_series
 
 ERRORS: Final[dict[Failure, type[CdcError]]] = {
@@ -54,7 +60,7 @@ def outlive(trial: Trial, failure: Failure, place: Death, *, has_checks: bool = 
                 ended = error
             if not POINTS.has_failed:
                 raise PointNotReached(f"{place} of {len(POINTS.effects)} effects")
-            trial.wait_for_spark()
+            wait_for_spark(trial.spark)
         # What is there now must be deleted at the end.
         trial.lake.keep()
         begun = time.monotonic()

@@ -169,6 +169,10 @@ class CrashPoints:
             self.death, self.is_dead, self.witness = None, False, None
             self.failure, self.has_failed = None, False
 
+    def mend(self) -> None:
+        """Let no further effect of the context fail."""
+        self.death, self.failure, self.has_failed = None, None, False
+
     def _add(self, kind: EffectKind, target: str, moments: tuple[Moment, ...]) -> int:
         number = len(self.effects) + 1
         self.effects.append(Effect(number, kind, target, moments))

@@ -182,7 +182,7 @@ class Trial:
                     raise
             if not POINTS.is_dead:
                 raise PointNotReached(f"{death} of {len(POINTS.effects)} effects")
-            self.wait_for_spark()
+            wait_for_spark(self.spark)
 
     def recover(self, pipeline: Pipeline, spark: SparkSession) -> None:
         """Do what the next process does: it finishes what was begun, and reads until nothing is new."""
@@ -202,9 +202,7 @@ class Trial:
     def faults(self, pipeline: Pipeline) -> Iterator[str]:
         """Yield what is wrong with a lake that has caught up."""
         yield from self.workload.differences(pipeline)
-        log = pipeline.lake.system_table(LOG).scan(selected_fields=LOG_KEY).to_arrow()
-        doubled = len(log) - len(log.group_by(list(LOG_KEY)).aggregate([]))
-        if doubled:
+        if doubled := count_doubled(pipeline):
             yield f"{doubled} changes are in the log twice"
 
     def failed_checks(self, pipeline: Pipeline) -> Iterator[str]:
@@ -217,12 +215,19 @@ class Trial:
         with opened_anew(self.settings) as pipeline:
             act(pipeline, self.spark)
 
-    def wait_for_spark(self) -> None:
-        """Let Spark's jobs of a run that is over end, while their effects are still refused, or fail."""
-        tracker = self.spark.sparkContext.statusTracker()
-        with suppress(Py4JError):
-            while tracker.getActiveJobsIds():
-                time.sleep(0.01)
+
+def count_doubled(pipeline: Pipeline) -> int:
+    """Return how many changes of the log are in it already."""
+    log = pipeline.lake.system_table(LOG).scan(selected_fields=LOG_KEY).to_arrow()
+    return len(log) - len(log.group_by(list(LOG_KEY)).aggregate([]))
+
+
+def wait_for_spark(spark: SparkSession) -> None:
+    """Let Spark's jobs of a run that is over end, while their effects are still refused, or fail."""
+    tracker = spark.sparkContext.statusTracker()
+    with suppress(Py4JError):
+        while tracker.getActiveJobsIds():
+            time.sleep(0.01)
 
 
 @contextmanager

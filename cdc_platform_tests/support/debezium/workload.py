@@ -143,6 +143,28 @@ class Connector:
         if op == "d":
             self._write(table, None, key, headers or {})
 
+    def snapshot(self, rows: Sequence[tuple[str, Mapping[str, int] | None, Mapping[str, Any]]]) -> None:
+        """Write a snapshot: all rows, table by table, each with its table and its key."""
+        self._lsn += 10
+        for number, (table, key, row) in enumerate(rows):
+            is_first = number == 0 or rows[number - 1][0] != table
+            is_last = number + 1 == len(rows) or rows[number + 1][0] != table
+            mark = (
+                "first_in_data_collection" if is_first else "last_in_data_collection" if is_last else "true"
+            )
+            mark = "first" if number == 0 else "last" if number + 1 == len(rows) else mark
+            sequence = json.dumps([None, str(self._lsn)], separators=(",", ":"))
+            source = self._source(table) | {"sequence": sequence, "snapshot": mark}
+            self._write(table, envelope("r", after=row, source=source), key, {})
+        self._lsn += 5
+        self._commit = self._lsn
+
+    def read_again(self, table: str, key: Mapping[str, int], row: Mapping[str, Any]) -> None:
+        """Write a row of an incremental snapshot, which knows the commit before it and nothing else."""
+        sequence = json.dumps([str(self._commit)] * 2, separators=(",", ":"))
+        place = {"sequence": sequence, "snapshot": "incremental", "lsn": None, "txId": None}
+        self._write(table, envelope("r", after=row, source=self._source(table) | place), key, {})
+
     @property
     def _now_ms(self) -> int:
         return FIRST_MS + self._transaction * TRANSACTION_MS
@@ -191,15 +213,19 @@ class Sessions:
 
     def send(self) -> None:
         """Write the messages of some transactions."""
+        self._transact()
+        lines = self._sent.take()
+        self._cycle += 1
+        is_again = self._cycle % SENT_EVERY == 0
+        self._outlet.write([*lines, *lines[len(lines) // 2 :]] if is_again else lines, self._cycle)
+
+    def _transact(self) -> None:
+        """Let transactions happen until there are enough messages."""
         while len(self._sent.lines) < self._changes:
             self._sent.begin()
             for _ in range(self._dice.randint(1, 6)):
                 self._dice.choices((self._item, self._move, self._line, self._entry), (4, 1, 2, 2))[0]()
             self._sent.end()
-        lines = self._sent.take()
-        self._cycle += 1
-        is_again = self._cycle % SENT_EVERY == 0
-        self._outlet.write([*lines, *lines[len(lines) // 2 :]] if is_again else lines, self._cycle)
 
     def finish(self) -> None:
         """Do nothing: every transaction has been written whole."""
@@ -222,7 +248,7 @@ class Sessions:
         named = {"id": key[0]}
         if key not in self._items:
             row = self._items[key] = (self._next(), self._large())
-            self._sent.change(ITEMS, "c", named, (None, {**named, "n": row[0], "big": row[1]}))
+            self._sent.change(ITEMS, "c", named, (None, self._new_row(key, *row)))
         elif self._dice.random() < 0.2:
             del self._items[key]
             self._sent.change(ITEMS, "d", named, ({**named, "n": None, "big": None}, None))
@@ -230,7 +256,7 @@ class Sessions:
             number = self._next()
             big, shown = self._updated(self._items[key][1])
             self._items[key] = (number, big)
-            self._sent.change(ITEMS, "u", named, (None, {**named, "n": number, "big": shown}))
+            self._sent.change(ITEMS, "u", named, (None, self._new_row(key, number, shown)))
 
     def _move(self) -> None:
         if not self._items:
@@ -244,8 +270,12 @@ class Sessions:
         headers = {"__debezium.newkey": come}
         self._sent.change(ITEMS, "d", gone, ({**gone, "n": None, "big": None}, None), headers)
         headers = {"__debezium.oldkey": gone}
-        row = {**come, "n": number, "big": shown}
+        row = self._new_row(new, number, shown)
         self._sent.change(ITEMS, "c", come, (None, row), headers, is_same_place=True)
+
+    def _new_row(self, key: Key, number: int, big: str | None) -> dict[str, Any]:
+        """Return the row of an item after an insert or an update, as an event shows it."""
+        return {"id": key[0], "n": number, "big": big}
 
     def _line(self) -> None:
         key = (self._dice.randrange(ITEM_KEYS), self._dice.randrange(LINES_OF_ITEM))
