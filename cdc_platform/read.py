@@ -203,16 +203,15 @@ class TablesAtCut:
         duckdb_views.load_extensions(database)
         for name in self.names if tables is None else tables:
             stored = self._stored(name)
-            place, login = stored.metadata_location, stored.io.properties
-            if duckdb_views.can_scan(place, login) and duckdb_views.log_in(
-                database, stored.location(), login
-            ):
-                duckdb_views.create_view(database, name, place, self.cut.tables[name])
+            obstacle = duckdb_views.log_in(database, stored.location(), stored.io.properties)
+            if obstacle is None:
+                duckdb_views.create_view(database, name, stored.metadata_location, self.cut.tables[name])
             else:
                 LOGGER.warning(
-                    "Table `%s` (%.1f MB of files) is read into memory: DuckDB cannot read it in its store.",
+                    "Table `%s` (%.1f MB of files) is read into memory: %s.",
                     visible_text(name),
                     _file_bytes(stored, self.cut.tables[name]) / 1e6,
+                    visible_text(obstacle),
                 )
                 database.register(name, self.arrow(name))
         return database
