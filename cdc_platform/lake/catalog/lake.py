@@ -202,7 +202,7 @@ class Lake:
                 names = set()
         if RAW not in names:
             raise PipelineNotFound(
-                f"The lake at {self.settings.path} holds no pipeline `{self.pipeline}`; it holds "
+                f"The lake at {self.settings.shown_path} holds no pipeline `{self.pipeline}`; it holds "
                 f"{_listed(catalog)}. Look at the settings `name` and `lake`; if they are right, it "
                 "has not run yet: `cdc-platform sync` begins it."
             )
