@@ -1,5 +1,6 @@
 """The command line: the group of all commands; each is a file of commands/."""
 
+import signal
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -20,7 +21,8 @@ from cdc_platform.commands.spark_server import spark_server
 from cdc_platform.commands.status import status
 from cdc_platform.commands.sync import sync
 from cdc_platform.commands.validate import validate
-from cdc_platform.printing.lines import print_text
+from cdc_platform.printing.lines import print_line, print_text
+from cdc_platform.stopping import SIGNAL_EXIT
 
 FIRST_STEPS: Final = """\b
 See it work, with a bank of its own:
@@ -76,6 +78,9 @@ class Commands(click.Group):
                 raise
             print_text(f"{type(described).__name__}: {described}", "red", err=True)
             ctx.exit(1)
+        except KeyboardInterrupt:
+            print_line("Stopped.", err=True)
+            ctx.exit(SIGNAL_EXIT + signal.SIGINT)
 
 
 @click.group(cls=Commands, epilog=FIRST_STEPS, context_settings={"help_option_names": ["-h", "--help"]})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from pyarrow.fs import resolve_s3_region
+from pyiceberg.utils.properties import get_first_property_value, property_as_bool
 
 from cdc_platform.errors import LibraryMissing
 from cdc_platform.model.base.libraries import install_command, optional_library
@@ -22,69 +23,87 @@ AWS: Final = "aws"
 """The extension that finds keys of S3 where AWS's own tools do."""
 EXTRA: Final = "duckdb"
 _LOCAL: Final = "file:"
-_S3: Final = "s3:"
-_SECRET: Final[Mapping[str, str]] = {
-    "s3.access-key-id": "KEY_ID",
-    "s3.secret-access-key": "SECRET",
-    "s3.session-token": "SESSION_TOKEN",
-    "client.region": "REGION",
-    "s3.region": "REGION",
+_S3: Final = ("s3://", "s3a://", "s3n://")
+_KEYS: Final[Mapping[str, tuple[str, str]]] = {
+    "KEY_ID": ("s3.access-key-id", "client.access-key-id"),
+    "SECRET": ("s3.secret-access-key", "client.secret-access-key"),
+    "SESSION_TOKEN": ("s3.session-token", "client.session-token"),
 }
-"""What DuckDB's secrets call the properties of a table's files; of two, the later one counts."""
-_KEYS: Final = {"s3.access-key-id", "s3.secret-access-key"}
-_OTHER_LOGINS: Final = ("role", "sign", "profile", "anonymous")
-"""Words in the names of properties by which pyiceberg logs in, and DuckDB does not."""
+"""Options of DuckDB's secrets, and the properties of a table's files that give them: the first one counts."""
+_REGION: Final[Mapping[str, tuple[str, str]]] = {"REGION": ("s3.region", "client.region")}
+_ROLE: Final[Mapping[str, tuple[str, str]]] = {"ASSUME_ROLE_ARN": ("s3.role-arn", "client.role-arn")}
+_PROFILE: Final[Mapping[str, tuple[str, str]]] = {"PROFILE": ("s3.profile-name", "client.profile-name")}
+_PYICEBERG_ONLY: Final = ("s3.signer", "s3.proxy-uri")
+"""Properties by which pyiceberg reaches a store, and DuckDB does not."""
 
 
-def can_scan(metadata_file: str, properties: Mapping[str, str]) -> bool:
-    """Return whether the extension may read a table where it lies.
+def log_in(connection: "duckdb.DuckDBPyConnection", folder: str, properties: Mapping[str, str]) -> str | None:
+    """Let a connection read the files of a table, for as long as it is open; return why it cannot, or None.
 
-    Args:
-        metadata_file: the table's metadata in the lake.
-        properties: those of the table's files, which may have keys of an S3 server. Other stores, and other
-            ways to log in, are pyiceberg's only.
-    """
-    if metadata_file.startswith(_S3):
-        named = (name for name in properties if name.startswith(("s3.", "client.")))
-        return not any(word in name for name in named for word in _OTHER_LOGINS)
-    return metadata_file.startswith((_LOCAL, "/"))
-
-
-def log_in(connection: "duckdb.DuckDBPyConnection", folder: str, properties: Mapping[str, str]) -> bool:
-    """Let a connection read the files of a table, for as long as it is open; return whether it can.
-
-    Without keys among the properties, they come from the environment, the profile or the machine.
+    It logs in to S3 as pyiceberg does: anonymously, by a role, by keys, or by those of a profile. Without
+    any of them in the properties, the keys come from the environment, the default profile or the machine.
 
     Args:
         connection: a connection that has the extensions.
-        folder: location of the table; nothing is done unless it is in S3.
+        folder: location of the table; stores other than S3 are pyiceberg's only.
         properties: those of the table's files.
 
     Raises:
-        LibraryMissing: there are no keys, and what finds them is not installed.
+        LibraryMissing: what finds keys is needed, and is not installed.
     """
+    if folder.startswith((_LOCAL, "/")):
+        return None
     if not folder.startswith(_S3):
-        return True
-    options = {name: properties[key] for key, name in _SECRET.items() if key in properties}
-    endpoint = urlsplit(properties.get("s3.endpoint", ""))
-    if endpoint.netloc:
-        options |= {"ENDPOINT": f"{endpoint.netloc}{endpoint.path.rstrip('/')}"}
-        options |= {"USE_SSL": str(endpoint.scheme == "https").lower()}
-        is_virtual = properties.get("s3.force-virtual-addressing", "").lower() == "true"
-        options |= {"URL_STYLE": "vhost" if is_virtual else "path"}
-    elif "REGION" not in options:
-        options |= _region(urlsplit(folder).netloc)
-    if not properties.keys() >= _KEYS:
+        return f"DuckDB does not log in to `{urlsplit(folder).scheme}` stores as the catalog does"
+    foreign = next((name for name in _PYICEBERG_ONLY if properties.get(name)), None)
+    if foreign is not None:
+        return f"DuckDB has nothing like `{foreign}` of the catalog"
+    login = _login(properties)
+    if "PROVIDER" in login:
         _load_extension(connection, AWS)
-        options |= {"PROVIDER": "credential_chain"}
     # With its end, since a scope is a prefix.
     scope = f"{folder.rstrip('/')}/"
-    parts = ", ".join(f"{name} {_literal(value)}" for name, value in {**options, "SCOPE": scope}.items())
+    options = {**_server(folder, properties), **login, "SCOPE": scope}
+    parts = ", ".join(f"{name} {_literal(value)}" for name, value in options.items())
     try:
         connection.execute(f"CREATE OR REPLACE SECRET {_quoted(scope)} (TYPE s3, {parts})")
-    except optional_library("duckdb", EXTRA).Error:
-        return False
-    return True
+    except optional_library("duckdb", EXTRA).Error as error:
+        return f"DuckDB cannot log in: {' '.join(str(error).split())}"
+    return None
+
+
+def _login(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a secret that log in; none of them for a bucket that is open to everybody."""
+    if property_as_bool(dict(properties), "s3.anonymous", False):
+        return {}
+    role = _options(_ROLE, properties)
+    if role:
+        return {"PROVIDER": "credential_chain", "CHAIN": "sts", **role}
+    keys = _options(_KEYS, properties)
+    if keys.keys() >= {"KEY_ID", "SECRET"}:
+        return keys
+    return {"PROVIDER": "credential_chain", **_options(_PROFILE, properties)}
+
+
+def _server(folder: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a secret that name the server; AWS's own without `s3.endpoint`, as pyiceberg."""
+    region = _options(_REGION, properties)
+    endpoint = urlsplit(properties.get("s3.endpoint", ""))
+    if not endpoint.netloc:
+        return region or _region(urlsplit(folder).netloc)
+    is_virtual = property_as_bool(dict(properties), "s3.force-virtual-addressing", False)
+    return {
+        **region,
+        "ENDPOINT": f"{endpoint.netloc}{endpoint.path.rstrip('/')}",
+        "USE_SSL": str(endpoint.scheme == "https").lower(),
+        "URL_STYLE": "vhost" if is_virtual else "path",
+    }
+
+
+def _options(names: Mapping[str, tuple[str, str]], properties: Mapping[str, str]) -> dict[str, str]:
+    """Return those options of a secret that the properties give."""
+    found = {name: get_first_property_value(dict(properties), *keys) for name, keys in names.items()}
+    return {name: str(value) for name, value in found.items() if value}
 
 
 def _region(bucket: str) -> dict[str, str]:

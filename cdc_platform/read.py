@@ -204,18 +204,18 @@ class TablesAtCut:
         duckdb_views.load_extensions(database)
         for name in self.names if tables is None else tables:
             stored = self._stored(name)
-            place, login = stored.metadata_location, stored.io.properties
-            if duckdb_views.can_scan(place, login) and duckdb_views.log_in(
-                database, stored.location(), login
-            ):
-                duckdb_views.create_view(database, name, place, self.cut.tables[name])
+            obstacle = duckdb_views.log_in(database, stored.location(), stored.io.properties)
+            if obstacle is None:
+                duckdb_views.create_view(database, name, stored.metadata_location, self.cut.tables[name])
             else:
                 snapshot = stored.snapshot_by_id(self.cut.tables[name])
                 size_bytes = (number_of(snapshot, "total-files-size") if snapshot is not None else 0) or 0
-                message = (
-                    "Table `%s` (%.1f MB of files) is read into memory: DuckDB cannot read it in its store."
+                LOGGER.warning(
+                    "Table `%s` (%.1f MB of files) is read into memory: %s.",
+                    visible_text(name),
+                    size_bytes / 1e6,
+                    visible_text(obstacle),
                 )
-                LOGGER.warning(message, visible_text(name), size_bytes / 1e6)
                 database.register(name, self.arrow(name))
         return database
 

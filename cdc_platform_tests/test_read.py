@@ -1,18 +1,16 @@
 """Reading at a cut: every way gives the same rows, and pinned cuts outlast everything else."""
 
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.request import Request, urlopen
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
-from moto.server import ThreadedMotoServer
 from pyiceberg.catalog import load_catalog
 from pyiceberg.types import LongType
 
@@ -27,7 +25,6 @@ from cdc_platform.lake.state.cut_states import cut_states
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.lake.state.pins import pin_cut, unpin_cut
 from cdc_platform.model.base.libraries import optional_library
-from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -45,6 +42,7 @@ if TYPE_CHECKING:
 LONG_AFTER = 4_000_000_000_000_000
 COUNTS = """SELECT sum(balance), (SELECT count(*) FROM transfers), (SELECT count(*) FROM accounts__history)
 FROM accounts"""
+ENDLESS = "SELECT count(*) FROM range(1_000_000_000_000) a, range(1_000_000) b WHERE a.range + b.range > 0"
 HISTORY = {"accounts": TableOptions(history=True)}
 
 
@@ -163,7 +161,7 @@ def test_the_command_queries_a_cut(bank: Pipeline, tmp_path: Path, form: str, ex
     sql = "SELECT id, balance FROM accounts ORDER BY id LIMIT 1"
     code, output, errors = run("query", write_defs(tmp_path, attributes), sql, "--cut", "1", "--format", form)
     assert code == 0
-    assert "cut 1 at" in errors
+    assert f"cut 1 at {to_rfc3339(START + 2 * SECOND - 1)}" in errors
     assert expected in output
 
 
@@ -182,6 +180,20 @@ def test_sql_that_cannot_be_run_is_an_error(bank: Pipeline, tmp_path: Path, sql:
     code, _, errors = run("query", write_defs(tmp_path, attributes), sql)
     assert code == 1
     assert re.search(message, errors)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("form", ["table", "csv"])
+def test_ctrl_c_ends_a_query(bank: Pipeline, tmp_path: Path, form: str) -> None:
+    """A query that takes too long ends at once, with the exit code of a signal and without a traceback."""
+    attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
+    command = (sys.executable, "-m", "cdc_platform.cli", "query", write_defs(tmp_path, attributes), ENDLESS)
+    with subprocess.Popen((*command, "--format", form), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "cut 3 at" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == "Stopped.\n"
+    assert process.returncode == 128 + signal.SIGINT
 
 
 @pytest.mark.integration
@@ -305,76 +317,6 @@ def test_duckdb_reads_a_cut_as_it_was(one_table: TablesAtCut) -> None:
     assert "ICEBERG_SCAN" in plan
     assert "Filters: balance>100" in plan
     assert "note" not in plan
-
-
-def test_an_extension_for_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DuckDB loads only extensions of its own version."""
-    monkeypatch.setattr(duckdb, "__version__", "0.0.1")
-    with pytest.raises(LibraryMissing, match=r"`avro` is not for DuckDB 0\.0\.1: pip install"):
-        load_extensions(duckdb.connect())
-
-
-def numbered_tables(lake: Lake, names: Sequence[str]) -> TablesAtCut:
-    """Return tables of one row each, whose value is the number of the table."""
-    snapshots = {}
-    for number, name in enumerate(names):
-        rows = pa.table({"id": [number]})
-        table = lake.catalog.create_table(f"bank.{lake_table_name(name)}", rows.schema)
-        table.append(rows)
-        snapshot = head(table)
-        assert snapshot is not None
-        snapshots[name] = snapshot.snapshot_id
-    return TablesAtCut(lake, Cut(1, START, 1, snapshots, START))
-
-
-@pytest.mark.parametrize(
-    ("keys", "environment", "is_scanned"),
-    [
-        ({"s3.access-key-id": "me", "s3.secret-access-key": "it's secret"}, {}, True),
-        ({}, {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "it's secret"}, True),
-        ({"s3.role-session-name": "x"}, {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "x"}, False),
-    ],
-    ids=["keys of the catalog", "keys of the environment", "another login"],
-)
-def test_duckdb_scans_tables_in_an_object_store(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    keys: dict[str, str],
-    environment: dict[str, str],
-    *,
-    is_scanned: bool,
-) -> None:
-    """It reads where the files lie; if it cannot log in, it says how much is read into memory."""
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "s3.endpoint": endpoint}
-    try:
-        urlopen(Request(f"{endpoint}/a-bucket", method="PUT")).close()  # noqa: S310  ours, on loopback
-        lake = Lake(
-            LakeSettings("s3://a-bucket/a lake", {**properties, **keys, "s3.region": "us-east-1"}), "bank"
-        )
-        connection = numbered_tables(lake, ["zero", "one"]).duckdb()
-        plan = connection.sql("EXPLAIN SELECT id FROM one").fetchall()[0][1]
-        assert connection.sql("SELECT id FROM one").fetchall() == [(1,)]
-    finally:
-        server.stop()
-    assert is_scanned == ("ICEBERG_SCAN" in plan)
-    warnings = [message for message in caplog.messages if "is read into memory" in message]
-    assert is_scanned == (warnings == [])
-
-
-def test_duckdb_has_tables_under_the_names_of_the_source(tmp_path: Path) -> None:
-    """Quoted, a name of any characters is found; that of a table in a named schema needs no quotes."""
-    lake = Lake(LakeSettings(str(tmp_path)), "bank")
-    names = ("shop.orders", "order", "my table")
-    connection = numbered_tables(lake, names).duckdb()
-    for number, name in enumerate(names):
-        assert [(number,)] == connection.sql(f'SELECT id FROM "{name}"').fetchall()
-    assert connection.sql("SELECT id FROM shop.orders").fetchall() == [(0,)]
 
 
 def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,7 @@ def open_existing_of(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
     """Open the pipelines that have run, and report the others; the caller exits with 1 if there are any.
 
     Raises:
-        CdcError: none of them has run, or can be read; it is the error of the first.
+        CdcError: none of them has run, or can be read; it is the error of the last.
     """
     from cdc_platform.pipeline.opened.pipeline import open_existing
 
@@ -149,10 +149,10 @@ def open_existing_of(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
             pipelines.append(open_existing(settings))
         except CdcError as error:
             missing.append(error)
-    if not pipelines:
-        raise missing[0]
-    for reason in missing:
+    for reason in missing if pipelines else missing[:-1]:
         print_text(f"{type(reason).__name__}: {reason}", "red", err=True)
+    if not pipelines:
+        raise missing[-1]
     return pipelines
 
 

@@ -137,9 +137,10 @@ def _unpin(settings: "PipelineSettings", number: int) -> None:
 @contextmanager
 def _quiet_spark(settings: "PipelineSettings") -> "Iterator[SparkSession]":
     """Yield a session that says nothing more once Ctrl-C has come."""
+    from cdc_platform.lake.catalog.access import reaching
     from cdc_platform.resources import SPARK_IS_QUIET
 
-    with stop_signals(SPARK_IS_QUIET.set):
+    with stop_signals(SPARK_IS_QUIET.set), reaching(settings.lake):
         yield start_spark(settings)
 
 

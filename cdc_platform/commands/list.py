@@ -4,7 +4,6 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass
-from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -89,7 +88,7 @@ def list_pipeline(settings: "PipelineSettings") -> ListedPipeline:
         cut=cut.cut if cut is not None else None,
         published=to_rfc3339(cut.published_micros) if cut is not None else None,
         published_s=round(time.time() - cut.published_micros / 1e6, 3) if cut is not None else None,
-        lake=settings.lake.path if "://" in settings.lake.path else normpath(settings.lake.path),
+        lake=settings.lake.shown_path,
         error=problem,
     )
 

@@ -140,10 +140,11 @@ def replay(
     A record that can be used now enters the log at its own place in the source's order, so it overrides
     nothing that is newer. One that still cannot be used comes back, with its reason of now.
     """
+    from cdc_platform.lake.catalog.access import reaching
     from cdc_platform.pipeline.on_demand.replay import replay_records
 
     pipeline = _open(defs, name)
-    with show_progress(pipeline.progress):
+    with reaching(pipeline.settings.lake), show_progress(pipeline.progress):
         outcome = replay_records(pipeline, replace(wanted, record=record))
     print_text(json.dumps(_outcome_as_dict(outcome), indent=2) if as_json else describe_replay(outcome, defs))
 

@@ -10,13 +10,15 @@ import click
 
 from cdc_platform.commands.common import DEFS, NAME, CommandOnDefs, examples
 from cdc_platform.errors import SettingError
+from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_line, print_text
 
 if TYPE_CHECKING:
     import duckdb
 
 TABLE: Final = "table"
-_COPIES: Final = {"csv": "FORMAT csv, HEADER", "json": "FORMAT json, ARRAY", "parquet": "FORMAT parquet"}
+PARQUET: Final = "parquet"
+_COPIES: Final = {"csv": "FORMAT csv, HEADER", "json": "FORMAT json, ARRAY", PARQUET: "FORMAT parquet"}
 
 
 @click.command(
@@ -49,8 +51,10 @@ def query(defs: Path, sql: str, name: str | None, cut: int | None, moment: str |
     """
     from cdc_platform.read import open_tables
 
+    if form == PARQUET and sys.stdout.isatty():
+        raise click.UsageError("A terminal cannot show Parquet: write it to a file, `> rows.parquet`.")
     tables = open_tables(defs, name).at(cut, moment=moment)
-    print_line(f"cut {tables.cut.cut} at {tables.position.isoformat()}", err=True)
+    print_line(f"cut {tables.cut.cut} at {to_rfc3339(tables.cut.position_micros)}", err=True)
     _run(tables.duckdb(), sql, form)
 
 
@@ -59,6 +63,7 @@ def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
 
     Raises:
         SettingError: DuckDB does not run it.
+        KeyboardInterrupt: Ctrl-C has ended it.
     """
     import duckdb
 
@@ -78,3 +83,8 @@ def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
                 copyfileobj(copied, sys.stdout.buffer)
     except duckdb.Error as error:
         raise SettingError("SQL", f"cannot be run: {error}") from error
+    except RuntimeError as error:
+        # DuckDB's error of a query that Ctrl-C has ended.
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise error.__cause__ from None
+        raise

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 SHOWN_FILES: Final = 20
 WATCHED_EVERY_S: Final = 2.0
+PRECISE_BELOW_S: Final = 60
 WATCHED_PARTITIONS: Final = 5
 """Most live partitions that --watch names."""
 
@@ -226,10 +227,15 @@ def _describe_lag(status: "Status") -> tuple[str, Cell]:
     if status.is_silence:
         polled_s = time.time() - (status.polled_micros or 0) / 1e6
         style = "yellow" if polled_s > LATE_AFTER_S else ""
-        text = f"{status.lag_s} s since the source last had something to read; polled"
+        text = f"{_precise(status.lag_s)} since the source last had something to read; polled"
         return "silence", (f"{text} {as_duration(max(0.0, polled_s))} ago", style)
     style = "yellow" if status.lag_s > LATE_AFTER_S else "green"
-    return "lag", (f"{status.lag_s} s behind the clock of this machine", style)
+    return "lag", (f"{_precise(status.lag_s)} behind the clock of this machine", style)
+
+
+def _precise(seconds: float) -> str:
+    """Return seconds to the millisecond while they are few enough to be read so."""
+    return f"{seconds} s" if seconds < PRECISE_BELOW_S else as_duration(seconds)
 
 
 def _describe_tables(status: "Status") -> Iterator[RenderableType]:

@@ -1,6 +1,7 @@
 """Files that declare several pipelines: one rule for all commands."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,14 @@ def test_a_pipeline_that_has_never_run_hides_no_other(tmp_path: Path, command: s
     code, output, errors = run(*command.split(), defs)
     assert (code, "pipeline" in output, "shop" in output) == (1, True, False)
     assert errors.startswith(f"PipelineNotFound: The lake at {tmp_path / 'lake'} holds no pipeline `shop`")
+
+
+@pytest.mark.parametrize("command", REPORTS)
+def test_pipelines_that_have_never_run_are_all_named(tmp_path: Path, command: str) -> None:
+    """A folder of new pipelines says so of each."""
+    code, output, errors = run(*command.split(), write_two(tmp_path))
+    assert (code, output, errors.count("PipelineNotFound: ")) == (1, "", 2)
+    assert set(re.findall(r"`(?:bank|shop)`", errors)) == {"`bank`", "`shop`"}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,20 @@ from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
 WITHIN_S = 120.0
 START = 1_800_000_000_000_000
+STATUS = Status(
+    pipeline="bank",
+    cycle=1,
+    watermark_micros=START,
+    lag_s=1.0,
+    is_silence=False,
+    live_partitions=(),
+    waiting_partitions=(),
+    finished_partitions=0,
+    tables={"accounts": TableStatus(3, 1)},
+    cut=None,
+    quarantined=0,
+    findings=(),
+)
 
 
 def test_status_of_a_new_pipeline(tmp_path: Path) -> None:
@@ -89,25 +104,25 @@ def test_a_pipeline_that_cannot_be_read_has_a_row(tmp_path: Path, monkeypatch: p
 def test_a_low_terminal_shows_what_matters_first() -> None:
     """The tables of a watched pipeline come above its partitions, of which only some are named."""
     keys = tuple(f"partition-{number}" for number in range(12))
-    status = Status(
-        pipeline="bank",
-        cycle=1,
-        watermark_micros=START,
-        lag_s=1.0,
-        is_silence=False,
-        live_partitions=keys,
-        waiting_partitions=(),
-        finished_partitions=0,
-        tables={"accounts": TableStatus(3, 1)},
-        cut=None,
-        quarantined=0,
-        findings=(),
-    )
+    status = replace(STATUS, live_partitions=keys)
     lines = [line.strip() for line in as_text(describe_statuses([status], most_partitions=5)).splitlines()]
     names = [line.split()[0] if line else "" for line in lines]
     assert names[:8] == ["pipeline", "watermark", "lag", "cut", "quarantine", "", "table", "accounts"]
     assert lines[-6:] == [*keys[:5], "and 7 more"]
     assert set(keys) <= set(as_text(describe_statuses([status])).split())
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "shown"),
+    [(1.0, "1.0 s"), (59.123, "59.123 s"), (312.736, "5 min 13 s"), (3_600_000.5, "41 d 16 h")],
+)
+def test_a_lag_is_shown_as_people_read_it(lag_s: float, shown: str) -> None:
+    """Seconds are exact while they are few; JSON has them all."""
+    status = replace(STATUS, lag_s=lag_s)
+    assert f"{shown} behind the clock" in as_text(describe_statuses([status]))
+    silent = as_text(describe_statuses([replace(status, is_silence=True)]))
+    assert f"{shown} since the source last had something to read" in silent
+    assert lag_s == status.to_dict()["lag_s"]
 
 
 def test_watching_goes_on_after_an_error(tmp_path: Path) -> None:

@@ -130,8 +130,8 @@ def test_metrics(port: int) -> None:
 
 
 def test_the_names_of_metrics_are_documented(port: int) -> None:
-    """docs/dashboard.md lists every metric."""
-    page = (Path(__file__).parents[2] / "docs/dashboard.md").read_text(encoding="utf-8")
+    """docs/metrics.md lists every metric."""
+    page = (Path(__file__).parents[2] / "docs/metrics.md").read_text(encoding="utf-8")
     families = list(text_string_to_metric_families(ask(port, "/metrics")[2]))
     assert [family.name for family in families if f"`{family.name}" not in page] == []
 

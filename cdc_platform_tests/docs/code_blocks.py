@@ -21,6 +21,7 @@ BANK: Final = frozenset(
     {
         ("README.md", "python"),
         ("docs/reading.md", "python"),
+        ("docs/past-cuts.md", "python"),
         ("docs/engines.md", "python"),
         ("docs/histories.md", "sql"),
     }

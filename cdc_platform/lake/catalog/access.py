@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from os.path import normpath
 from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Final
@@ -213,7 +214,9 @@ def _explain_folder(settings: LakeSettings, text: str) -> CdcError | None:
     if _BROKEN.search(text):
         return _broken(settings, _cause(text, _BROKEN))
     folder = local_folder(settings.path)
-    if folder is None or not re.search(rf"(?<![\w.-]){re.escape(str(folder))}(?![\w.-])", text):
+    # Java leaves out the way up, as in `defs/../lake`.
+    forms = {str(folder), normpath(str(folder))}
+    if folder is None or not re.search(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, forms))})(?![\w.-])", text):
         return None
     return _read_only(settings, _cause(text, _UNWRITABLE)) if _UNWRITABLE.search(text) else None
 
@@ -262,15 +265,16 @@ def _silent_catalog(text: str) -> LakeUnreachable:
 
 def _read_only(settings: LakeSettings, text: str) -> LakeAccessDenied:
     return LakeAccessDenied(
-        f"Nothing can be written to the lake at {settings.path}; give this user the right to write there, "
-        f"or mount it for writing: {text}"
+        f"Nothing can be written to the lake at {settings.shown_path}; give this user the right to write "
+        f"there, or mount it for writing: {text}"
     )
 
 
 def _broken(settings: LakeSettings, text: str) -> LakeUnreachable:
     return LakeUnreachable(
-        f"A disk does not answer, that of the lake at {settings.path} or one that is named behind: look at "
-        "the disk, or at the mounted folder. What is committed stays, and the next cycle goes on from there: "
+        f"A disk does not answer, that of the lake at {settings.shown_path} or one that is named behind: "
+        "look at the disk, or at the mounted folder. What is committed stays, and the next cycle goes on "
+        "from there: "
         f"{text}"
     )
 

@@ -190,8 +190,9 @@ class Lake:
         file = self.settings.catalog_file
         if file is not None and not file.is_file():
             raise PipelineNotFound(
-                f"There is no lake at {self.settings.path} (no file {file}). Look at the setting `lake`; "
-                f"if it is right, pipeline `{self.pipeline}` has not run yet: `cdc-platform sync` begins it."
+                f"There is no lake at {self.settings.shown_path} (no file {file.name}). Look at the setting "
+                f"`lake`; if it is right, pipeline `{self.pipeline}` has not run yet: "
+                "`cdc-platform sync` begins it."
             )
         with reaching(self.settings):
             catalog = open_catalog(self.settings)
@@ -201,7 +202,7 @@ class Lake:
                 names = set()
         if RAW not in names:
             raise PipelineNotFound(
-                f"The lake at {self.settings.path} holds no pipeline `{self.pipeline}`; it holds "
+                f"The lake at {self.settings.shown_path} holds no pipeline `{self.pipeline}`; it holds "
                 f"{_listed(catalog)}. Look at the settings `name` and `lake`; if they are right, it "
                 "has not run yet: `cdc-platform sync` begins it."
             )

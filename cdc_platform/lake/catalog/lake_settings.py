@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from os.path import normpath
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
@@ -95,6 +96,11 @@ class LakeSettings:
         # Each refuses what it cannot translate.
         self.pyiceberg_properties()
         self.spark_properties()
+
+    @property
+    def shown_path(self) -> str:
+        """The path for people: a folder without the `..` of a path that is relative to a file of settings."""
+        return self.path if "://" in self.path else normpath(self.path)
 
     @property
     def warehouse(self) -> str:

@@ -88,7 +88,9 @@ class SparkSettings:
             raise SettingError("spark.driver_memory", problem)
         for name in self.conf:
             if not name.startswith("spark."):
-                problem = f"does not begin with `spark.`; write one of Hadoop's as `spark.hadoop.{name}`"
+                problem = (
+                    f"must begin with `spark.`: `spark.{name}`, or `spark.hadoop.{name}` if it is Hadoop's"
+                )
                 raise SettingError(f"spark.conf.{name}", problem)
         for number, package in enumerate(self.packages):
             # Spark takes GROUP/ARTIFACT:VERSION, too.

@@ -90,11 +90,12 @@ def test_errors_of_java(text: str, kind: type[CdcError]) -> None:
     "error",
     [OSError(30, "Read-only file system", "/lake/a"), PySparkException("/lake/a (Permission denied)")],
 )
-def test_a_folder_that_cannot_be_written(error: Exception) -> None:
-    """What the file system refuses within the lake names the lake."""
+@pytest.mark.parametrize("path", ["/lake", "/defs/../lake"])
+def test_a_folder_that_cannot_be_written(error: Exception, path: str) -> None:
+    """What the file system refuses within the lake names the lake, however its settings write the path."""
     with (
-        pytest.raises(LakeAccessDenied, match="Nothing can be written to the lake at /lake"),
-        reaching(FOLDER),
+        pytest.raises(LakeAccessDenied, match="Nothing can be written to the lake at /lake;"),
+        reaching(LakeSettings(path)),
     ):
         raise error
 

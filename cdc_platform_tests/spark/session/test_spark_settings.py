@@ -26,6 +26,14 @@ def test_what_spark_would_refuse_later_is_refused(setting: str, value: Any) -> N
     assert f"spark.{setting}" == caught.value.setting
 
 
+def test_a_setting_of_spark_is_written_with_its_prefix() -> None:
+    """The error has the name as it is to be written, for Spark and for Hadoop."""
+    with pytest.raises(
+        SettingError, match=r"`spark\.executor\.memory`, or `spark\.hadoop\.executor\.memory`"
+    ):
+        SparkSettings(conf={"executor.memory": "2g"})
+
+
 def test_a_token_is_not_repeated() -> None:
     """The parameters of an address stay out of its error."""
     with pytest.raises(SettingError) as caught:

@@ -95,8 +95,8 @@ class KafkaInput:
             if not 0 < getattr(self, name) < math.inf:
                 problem = f"must be above 0 and finite, but is: {getattr(self, name)}"
                 raise SettingError(f"input.kafka.{name}", problem)
-        for broker in self.bootstrap_servers.split(","):
-            address = broker.strip().rpartition("://")[2]
+        for broker in self.brokers.split(","):
+            address = broker.rpartition("://")[2]
             check_host("input.kafka.bootstrap_servers", address, "broker:9092 or broker:9092,broker:9093")
         self._check_options()
         for name, offset in self.start_offsets.items():
@@ -117,6 +117,11 @@ class KafkaInput:
         return re.fullmatch(self.topics_pattern, topic) is not None
 
     @property
+    def brokers(self) -> str:
+        """The brokers without spaces, and without the empty places that some of Kafka's clients refuse."""
+        return ",".join(broker.strip() for broker in self.bootstrap_servers.split(",") if broker.strip())
+
+    @property
     def isolation(self) -> str:
         """Kafka's isolation level; messages of aborted transactions do not count."""
         return self.options.get(f"{SPARK_PREFIX}isolation.level", "read_committed")
@@ -125,7 +130,7 @@ class KafkaInput:
         """Return the options of Spark's source, but for topics and offsets."""
         return {
             **self.options,
-            f"{SPARK_PREFIX}bootstrap.servers": self.bootstrap_servers,
+            f"{SPARK_PREFIX}bootstrap.servers": self.brokers,
             f"{SPARK_PREFIX}isolation.level": self.isolation,
             "includeHeaders": "true",
             # Lost messages are reported, never skipped.
@@ -141,7 +146,7 @@ class KafkaInput:
         }
         login = {f"sasl.{name}": _plain(value) for name, value in _LOGIN.findall(properties.get(_JAAS, ""))}
         shared = {name: value for name, value in properties.items() if name in _SHARED}
-        return {"bootstrap.servers": self.bootstrap_servers, **shared, **login, **self.client}
+        return {"bootstrap.servers": self.brokers, **shared, **login, **self.client}
 
 
 def _plain(text: str) -> str:

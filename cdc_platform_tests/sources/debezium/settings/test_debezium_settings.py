@@ -51,6 +51,22 @@ NAN = float("nan")
 
 
 @pytest.mark.parametrize(
+    ("servers", "brokers"),
+    [
+        ("a:9092,", "a:9092"),
+        (",a:9092", "a:9092"),
+        ("SSL://a:9092 , ,b:9092", "SSL://a:9092,b:9092"),
+    ],
+)
+def test_brokers_may_be_listed_with_spaces_and_empty_places(servers: str, brokers: str) -> None:
+    """Clients of Kafka differ in what they pass over, so both get the list without."""
+    settings = DebeziumSettings.from_fields({"input": {"kafka": TOPICS | {"bootstrap_servers": servers}}})
+    assert isinstance(settings.input, KafkaInput)
+    assert brokers == settings.input.client_properties()["bootstrap.servers"]
+    assert brokers == settings.input.spark_options()["kafka.bootstrap.servers"]
+
+
+@pytest.mark.parametrize(
     ("connector", "properties"),
     [
         ({}, {"unavailable.value.placeholder": "NOPE", "decimal.handling.mode": "string"}),
@@ -83,7 +99,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     *(
         ({"input": {"kafka": TOPICS | {"bootstrap_servers": servers}}}, "input.kafka.bootstrap_servers")
-        for servers in ("broker", "b:1,c", "b:", "SSL://b")
+        for servers in ("broker", "b:1,c", "b:", "SSL://b", ",", "b:1,,c")
     ),
     *(
         ({"input": {"kafka": TOPICS | {"options": {name: "x"}}}}, f"input.kafka.options.{name}")

@@ -1,0 +1,153 @@
+"""DuckDB's views of a cut: their names, and how DuckDB reaches the files in an object store."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import duckdb
+import pyarrow as pa
+import pytest
+from moto.server import ThreadedMotoServer
+
+from cdc_platform.duckdb_views import load_extensions
+from cdc_platform.errors import LibraryMissing
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits.commits import head
+from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.read import TablesAtCut
+from cdc_platform_tests.support.pipelines import START
+
+OpenInStore = Callable[..., duckdb.DuckDBPyConnection]
+REGION = {"s3.region": "us-east-1"}
+KEYS = {"s3.access-key-id": "me", "s3.secret-access-key": "it's secret"}
+ROLE = "arn:aws:iam::123456789012:role/reader"
+
+
+def test_an_extension_for_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB loads only extensions of its own version."""
+    monkeypatch.setattr(duckdb, "__version__", "0.0.1")
+    with pytest.raises(LibraryMissing, match=r"`avro` is not for DuckDB 0\.0\.1: pip install"):
+        load_extensions(duckdb.connect())
+
+
+def numbered_tables(lake: Lake, names: Sequence[str]) -> TablesAtCut:
+    """Return tables of one row each, whose value is the number of the table."""
+    snapshots = {}
+    for number, name in enumerate(names):
+        rows = pa.table({"id": [number]})
+        table = lake.catalog.create_table(f"bank.{lake_table_name(name)}", rows.schema)
+        table.append(rows)
+        snapshot = head(table)
+        assert snapshot is not None
+        snapshots[name] = snapshot.snapshot_id
+    return TablesAtCut(lake, Cut(1, START, 1, snapshots, START))
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[str]:
+    """Address of an S3 server that has a bucket, and assumes roles."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    endpoint = "http://{}:{}".format(*server.get_host_and_port())
+    urlopen(Request(f"{endpoint}/a-bucket", method="PUT")).close()  # noqa: S310  ours, on loopback
+    yield endpoint
+    server.stop()
+
+
+@pytest.fixture
+def one_in_store(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OpenInStore:
+    """Open a cut of the server with DuckDB, which finds keys in the environment and in a profile."""
+    profile = "aws_access_key_id = %s\naws_secret_access_key = it's secret\n"
+    (tmp_path / "credentials").write_text(f"[other]\n{profile % 'other'}")
+    environment = {
+        "AWS_ACCESS_KEY_ID": "surroundings",
+        "AWS_SECRET_ACCESS_KEY": "it's secret",
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials"),
+        "AWS_ENDPOINT_URL_STS": store,
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    def opened(properties: dict[str, str], scheme: str = "s3") -> duckdb.DuckDBPyConnection:
+        catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "s3.endpoint": store}
+        path = f"{scheme}://a-bucket/{tmp_path.name}/a lake"
+        written = numbered_tables(Lake(LakeSettings(path, {**catalog, **REGION}), "bank"), ["zero", "one"])
+        lake = Lake(LakeSettings(path, {**catalog, **REGION, **properties}), "bank", is_reader=True)
+        return TablesAtCut(lake, written.cut).duckdb()
+
+    return opened
+
+
+def key_of_secret(connection: duckdb.DuckDBPyConnection) -> str:
+    """Return the beginning of the key by which a connection reads, empty without one."""
+    secrets = connection.sql("SELECT secret_string FROM duckdb_secrets()").fetchall()
+    keys = {key for (text,) in secrets for key in re.findall(r";key_id=(\w{,5})", text)}
+    return ", ".join(keys)
+
+
+@pytest.mark.parametrize(
+    ("properties", "key"),
+    [
+        ({}, "surro"),
+        (KEYS, "me"),
+        ({"client.access-key-id": "me", "client.secret-access-key": "it's secret"}, "me"),
+        ({**KEYS, "client.access-key-id": "you", "s3.profile-name": "other", "s3.signer": ""}, "me"),
+        ({"s3.anonymous": "true"}, ""),
+        ({"s3.anonymous": "false"}, "surro"),
+        ({"s3.profile-name": "other"}, "other"),
+        ({"client.profile-name": "other"}, "other"),
+        ({"s3.role-arn": ROLE, "s3.role-session-name": "reading"}, "ASIA"),
+        ({"client.role-arn": ROLE}, "ASIA"),
+        # A name alone assumes no role.
+        ({"client.role-session-name": "reading"}, "surro"),
+        # A server that signs requests is asked by programs that have no keys.
+        ({**KEYS, "s3.remote-signing-enabled": "true"}, "me"),
+    ],
+    ids=lambda value: ", ".join(value) if isinstance(value, dict) else value,
+)
+def test_duckdb_scans_tables_in_an_object_store(
+    one_in_store: OpenInStore, properties: dict[str, str], key: str
+) -> None:
+    """It reads where the files lie, and logs in as pyiceberg does."""
+    connection = one_in_store(properties)
+    assert "ICEBERG_SCAN" in connection.sql("EXPLAIN SELECT id FROM one").fetchall()[0][1]
+    assert connection.sql("SELECT id FROM one").fetchall() == [(1,)]
+    assert key_of_secret(connection).startswith(key)
+    assert bool(key) == bool(key_of_secret(connection))
+
+
+def test_duckdb_scans_tables_under_hadoops_names_of_s3(one_in_store: OpenInStore) -> None:
+    """`s3a` and `s3n` are other names of the same store."""
+    connection = one_in_store(KEYS, "s3a")
+    assert "ICEBERG_SCAN" in connection.sql("EXPLAIN SELECT id FROM one").fetchall()[0][1]
+    assert connection.sql("SELECT id FROM one").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"s3.signer": "S3V4RestSigner"}, "DuckDB has nothing like `s3.signer` of the catalog"),
+        ({"s3.profile-name": "missing"}, "DuckDB cannot log in: .*'missing'"),
+    ],
+    ids=lambda value: ", ".join(value) if isinstance(value, dict) else "",
+)
+def test_tables_that_duckdb_cannot_scan_are_read_at_once(
+    one_in_store: OpenInStore, caplog: pytest.LogCaptureFixture, properties: dict[str, str], reason: str
+) -> None:
+    """A warning says how much is read into memory, and why."""
+    connection = one_in_store(properties)
+    assert connection.sql("SELECT id FROM one").fetchall() == [(1,)]
+    assert re.search(f"Table `one` .* is read into memory: {reason}", caplog.text)
+
+
+def test_duckdb_has_tables_under_the_names_of_the_source(tmp_path: Path) -> None:
+    """Quoted, a name of any characters is found; that of a table in a named schema needs no quotes."""
+    lake = Lake(LakeSettings(str(tmp_path)), "bank")
+    names = ("shop.orders", "order", "my table")
+    connection = numbered_tables(lake, names).duckdb()
+    for number, name in enumerate(names):
+        assert [(number,)] == connection.sql(f'SELECT id FROM "{name}"').fetchall()
+    assert connection.sql("SELECT id FROM shop.orders").fetchall() == [(0,)]
