@@ -6,11 +6,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.sources.debezium.settings.debezium_settings import (
-    DebeziumSettings,
-    SnapshotPolicy,
-    Strategy,
-)
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
+from cdc_platform.sources.debezium.settings.policies import SnapshotPolicy, Strategy
 from cdc_platform_tests.support.days.day import hurried
 from cdc_platform_tests.support.debezium.workload import ENTRIES, ITEMS, LINES, Files, Key, Sessions
 from cdc_platform_tests.support.workload import Place, describe_difference, stored_rows
@@ -86,7 +83,7 @@ class SessionsDay(Sessions):
             self._snapshot = []
 
     def differences(self, pipeline: Pipeline) -> list[str]:
-        """Compare all tables with the rows that the transactions have left, notes included while there are any."""
+        """Compare all tables with the rows that transactions have left, with notes while there are any."""
         found = super().differences(pipeline)
         if self._note is None:
             return found
