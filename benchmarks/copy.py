@@ -10,8 +10,8 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.bank import Bench, open_bench
-from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
+from benchmarks.inputs.bank import Bench, open_bench
+from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed
 from cdc_platform.demo.bank import OPENING_BALANCE, open_database
 from cdc_platform.demo.bookings import ACCOUNT_COLUMNS, ACCOUNTS, account_row
 from cdc_platform.pipeline.copying.copy import copy_tables

@@ -8,9 +8,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks.bank import CHANGES_PER_TRANSFER, book_transfers, open_bench
-from benchmarks.harness import Report, arguments, must_equal, percentile
-from benchmarks.tables import open_session
+from benchmarks.inputs.bank import CHANGES_PER_TRANSFER, book_transfers, open_bench
+from benchmarks.measure.harness import Report, arguments, must_equal, percentile
+from benchmarks.measure.tables import open_session
 from cdc_platform.demo.bank import open_database, sum_of_balances
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
-from benchmarks.harness import Report, arguments, must_equal, timed
+from benchmarks.measure.harness import Report, arguments, must_equal, timed
 from cdc_platform.components.loading import COMPONENTS, load_settings
 from cdc_platform.dashboard.change_rates import COUNTED_ROWS
 from cdc_platform.dashboard.check_history import CheckHistory

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
+from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed
 from cdc_platform.lake.catalog.lake import RAW, READ
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, read_mark

@@ -15,8 +15,8 @@ import pyarrow as pa
 from google.cloud.spanner_v1.streamed import StreamedResultSet
 from google.cloud.spanner_v1.types import PartialResultSet
 
-from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
-from benchmarks.messages import answer
+from benchmarks.inputs.messages import answer
+from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.spanner.client.chunks import RowAssembler

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.harness import Report, arguments, must_equal
+from benchmarks.measure.harness import Report, arguments, must_equal
 from cdc_platform.components.loading import load_settings
 from cdc_platform.lake.commits.commits import fact, head
 from cdc_platform.read import PublishedTables, open_tables

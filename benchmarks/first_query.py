@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness import Report, arguments, must_equal, timed
+from benchmarks.measure.harness import Report, arguments, must_equal, timed
 
 ROOT: Final = Path(__file__).parents[1]
 WITHIN_S: Final = 1800.0

@@ -23,7 +23,7 @@ from typing import cast
 import yaml
 from pyspark.sql import SparkSession
 
-from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
+from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed
 from benchmarks.partitions import open_stream
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -107,7 +107,7 @@ def measure_restart(options: Namespace, report: Report) -> None:
 
 def main() -> None:
     """Run the benchmark."""
-    from benchmarks.tables import open_session
+    from benchmarks.measure.tables import open_session
 
     parser = arguments(__doc__ or "")
     parser.add_argument("--partitions", type=int, default=6, help="that live at a time")

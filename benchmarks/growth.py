@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from benchmarks.harness import Report, arguments, interleaved, must_equal, percentile
-from benchmarks.inputs import CHECKSUM_SQL, TABLE, Checksum, History, arrow_columns
-from benchmarks.tables import open_session
+from benchmarks.inputs.changes import CHECKSUM_SQL, TABLE, Checksum, History, arrow_columns
+from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, percentile
+from benchmarks.measure.tables import open_session
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339

@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import yaml
 
-from benchmarks.harness import Report, arguments, must_equal
-from benchmarks.kill_files import run_files
-from benchmarks.processes import catch_up, check, kill_sync
+from benchmarks.measure.harness import Report, arguments, must_equal
+from benchmarks.measure.kill_files import run_files
+from benchmarks.measure.processes import catch_up, check, kill_sync
 from cdc_platform.lake.catalog.lake import LOG, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.copies import load_copy_progress, load_plans

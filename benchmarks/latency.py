@@ -18,7 +18,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from benchmarks.harness import Report, arguments, must_equal, percentile
+from benchmarks.measure.harness import Report, arguments, must_equal, percentile
 from cdc_platform.components.loading import load_settings
 from cdc_platform.demo.home import DemoHome, open_home, prepare_home
 from cdc_platform.demo.live import balances_at_all_cuts

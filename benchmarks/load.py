@@ -9,13 +9,13 @@ import shutil
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from benchmarks.harness import Report, arguments
-from benchmarks.load_bench import Bench
-from benchmarks.load_cases import run_columns, run_partitions, run_rows, run_size, run_tables
-from benchmarks.load_feeds import KINDS
-from benchmarks.load_transaction import run_transaction
-from benchmarks.tables import open_session
-from benchmarks.usage import Meter
+from benchmarks.inputs.load_cases import run_columns, run_partitions, run_rows, run_size, run_tables
+from benchmarks.inputs.load_feeds import KINDS
+from benchmarks.inputs.load_transaction import run_transaction
+from benchmarks.measure.harness import Report, arguments
+from benchmarks.measure.load_bench import Bench
+from benchmarks.measure.tables import open_session
+from benchmarks.measure.usage import Meter
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.spark_settings import SparkSettings
 

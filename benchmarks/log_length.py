@@ -17,8 +17,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from benchmarks.datastream import make_event, run_all
-from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
-from benchmarks.tables import open_session
+from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed
+from benchmarks.measure.tables import open_session
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
-from benchmarks.inputs import TABLE, Checksum, History, write_base
-from benchmarks.tables import (
+from benchmarks.inputs.changes import TABLE, Checksum, History, write_base
+from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed
+from benchmarks.measure.tables import (
     IcebergTable,
     checksum_of_batches,
     link_copy,

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
+from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, save_lineage
@@ -250,7 +250,7 @@ def measure_lineage(options: Namespace, report: Report) -> None:
 
 def main() -> None:
     """Run both."""
-    from benchmarks.tables import open_session
+    from benchmarks.measure.tables import open_session
 
     parser = arguments(__doc__ or "")
     parser.add_argument("--partitions", type=int, nargs="+", default=[1, 10, 100, 1000], help="to compare")

@@ -18,9 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness import Report, arguments, must_equal
 from benchmarks.kill import ACCOUNTS, Target, position, prove
-from benchmarks.processes import start
+from benchmarks.measure.harness import Report, arguments, must_equal
+from benchmarks.measure.processes import start
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness import Report, arguments, must_equal
+from benchmarks.measure.harness import Report, arguments, must_equal
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 

@@ -6,7 +6,7 @@ and these take turns. All tables but one stay small, so that growing tables do n
 longer cycles. After each cycle it counts the entries of Spark's cache manager, threads and file handles;
 every `--every` cycles also memory after a full garbage collection, files and snapshots. At the end the
 tables must equal what was sent, every check must pass, and nothing may have grown: see `judge` in
-`benchmarks/soaked.py`. Ends with exit code 1 if a criterion fails.
+`benchmarks/measure/soaked.py`. Ends with exit code 1 if a criterion fails.
 """
 
 import argparse
@@ -26,9 +26,9 @@ from typing import Final
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from benchmarks.harness import Report, arguments
-from benchmarks.soaked import Sample, Soaked, judge, markdown
-from benchmarks.tables import open_session
+from benchmarks.measure.harness import Report, arguments
+from benchmarks.measure.soaked import Sample, Soaked, judge, markdown
+from benchmarks.measure.tables import open_session
 from cdc_platform.lake.catalog.lake import SYSTEM_TABLES, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.spark_settings import SparkSettings

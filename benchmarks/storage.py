@@ -20,8 +20,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.harness import Report, arguments, must_equal
-from benchmarks.tables import open_session
+from benchmarks.measure.harness import Report, arguments, must_equal
+from benchmarks.measure.tables import open_session
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings

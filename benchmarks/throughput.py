@@ -22,11 +22,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.datastream import make_event, write_files
-from benchmarks.harness import Report, arguments, must_equal
+from benchmarks.measure.harness import Report, arguments, must_equal
+from benchmarks.measure.tables import open_session
+from benchmarks.measure.usage import DRIVER, JVM, WORKERS, Meter
 from benchmarks.partitions import open_stream
-from benchmarks.tables import open_session
 from benchmarks.unavailable import TYPES, Changes, wrong_rows
-from benchmarks.usage import DRIVER, JVM, WORKERS, Meter
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits import writes
 from cdc_platform.model.stream.read_windows import ReadWindow

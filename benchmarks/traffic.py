@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.harness import Report, arguments
+from benchmarks.measure.harness import Report, arguments
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.schema_history import list_schema_events
@@ -53,7 +53,7 @@ def run(options: Namespace, traffic: Traffic, spark: SparkSession, report: Repor
 
 def main() -> None:
     """Run the traffic; it stops at the first cut that is not right."""
-    from benchmarks.tables import open_session
+    from benchmarks.measure.tables import open_session
 
     parser = arguments(__doc__ or "")
     parser.add_argument("--minutes", type=float, default=60.0, help="simulated minutes")

@@ -17,9 +17,9 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from benchmarks.events import change_message
-from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
-from benchmarks.tables import open_session
+from benchmarks.inputs.events import change_message
+from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed
+from benchmarks.measure.tables import open_session
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import open_pipeline

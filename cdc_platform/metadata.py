@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -118,21 +118,22 @@ def describe_lineage(lineage: Lineage) -> Metadata:
     }
 
 
+def rows_table(rows: Iterable[Mapping[str, str | int]]) -> dg.TableMetadataValue:
+    """Return rows, each by the names of its columns, as a table of the UI."""
+    return dg.MetadataValue.table([dg.TableRecord(row) for row in rows])
+
+
 def _partition_table(partitions: Sequence[Partition]) -> dg.TableMetadataValue:
     keys = {partition.token: partition.key for partition in partitions}
-    return dg.MetadataValue.table(
-        [
-            dg.TableRecord(
-                {
-                    "partition": partition.key,
-                    "state": partition.state.value,
-                    "position": to_rfc3339(partition.position_micros),
-                    "parents": ", ".join(keys.get(token, token[:8]) for token in partition.parent_tokens),
-                    "start": to_rfc3339(partition.start_micros),
-                }
-            )
-            for partition in reversed(partitions)
-        ]
+    return rows_table(
+        {
+            "partition": partition.key,
+            "state": partition.state.value,
+            "position": to_rfc3339(partition.position_micros),
+            "parents": ", ".join(keys.get(token, token[:8]) for token in partition.parent_tokens),
+            "start": to_rfc3339(partition.start_micros),
+        }
+        for partition in reversed(partitions)
     )
 
 
@@ -170,19 +171,15 @@ def describe_copies(outcome: "CopyOutcome") -> Metadata:
 
 
 def _copy_table(outcome: "CopyOutcome") -> dg.TableMetadataValue:
-    return dg.MetadataValue.table(
-        [
-            dg.TableRecord(
-                {
-                    "table": copy.plan.table,
-                    "as_of": to_rfc3339(copy.plan.position_micros),
-                    "chunks": len(copy.plan.chunks),
-                    "copied_chunks": len(copy.done),
-                    "copied_rows": copy.rows,
-                }
-            )
-            for copy in outcome.copies
-        ]
+    return rows_table(
+        {
+            "table": copy.plan.table,
+            "as_of": to_rfc3339(copy.plan.position_micros),
+            "chunks": len(copy.plan.chunks),
+            "copied_chunks": len(copy.done),
+            "copied_rows": copy.rows,
+        }
+        for copy in outcome.copies
     )
 
 
@@ -236,11 +233,9 @@ def describe_cut(cut: Cut | None, capabilities: SourceCapabilities) -> Metadata:
         **_numbered(cut.cycle),
         "Position": moment(cut.position_micros),
         (READING_TO_PUBLICATION if capabilities.hands_out_events else LAG): cut.lag_s(),
-        "Tables": dg.MetadataValue.table(
-            [
-                dg.TableRecord({"table": name, "snapshot_id": str(snapshot)})
-                for name, snapshot in islice(cut.tables.items(), SHOWN_TABLES)
-            ]
+        "Tables": rows_table(
+            {"table": name, "snapshot_id": str(snapshot)}
+            for name, snapshot in islice(cut.tables.items(), SHOWN_TABLES)
         ),
         **({"Tables in the cut": len(cut.tables)} if len(cut.tables) > SHOWN_TABLES else {}),
     }

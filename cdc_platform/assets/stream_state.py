@@ -14,7 +14,7 @@ from dagster_shared.utils.warnings import BetaWarning
 
 from cdc_platform.assets.layers import PLATFORM_GROUP
 from cdc_platform.errors import SourceError
-from cdc_platform.metadata import Metadata, visible
+from cdc_platform.metadata import Metadata, rows_table, visible
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
@@ -174,15 +174,11 @@ def _object_table(objects: tuple[StreamObject, ...]) -> dg.TableMetadataValue:
     in_trouble_first = sorted(
         objects, key=lambda stream_object: (not stream_object.is_troubled, stream_object.name)
     )
-    return dg.MetadataValue.table(
-        [
-            dg.TableRecord(
-                {
-                    "object": stream_object.name,
-                    "backfill": stream_object.backfill.value,
-                    "errors": "; ".join(error.text for error in stream_object.errors),
-                }
-            )
-            for stream_object in in_trouble_first[:SHOWN_OBJECTS]
-        ]
+    return rows_table(
+        {
+            "object": stream_object.name,
+            "backfill": stream_object.backfill.value,
+            "errors": "; ".join(error.text for error in stream_object.errors),
+        }
+        for stream_object in in_trouble_first[:SHOWN_OBJECTS]
     )

@@ -23,7 +23,6 @@ class SourceCapabilities:
             comes again comes within one cycle.
         deletion_markers_s: for how long deletions leave deletion markers.
         leaves_values_out: whether changes may lack values that have not changed.
-        has_keyless_tables: whether tables may have no key, so that rows get one: see model/rows/keyless.py.
         completes_log: whether the log has these values all the same, found where they were seen last.
         knows_addresses: whether deletes may know their row by its physical address only.
         values_fit: whether every value of an event fits the type that the event declares for its column, so
@@ -41,7 +40,6 @@ class SourceCapabilities:
     repeats_within_s: float | None = None
     deletion_markers_s: float | None = None
     leaves_values_out: bool = False
-    has_keyless_tables: bool = False
     completes_log: bool = False
     knows_addresses: bool = False
     values_fit: bool = False

@@ -90,7 +90,6 @@ class Check:
         applies: returns whether a source of these capabilities can have it.
         table_name: name of the same check of one table, upon that table; empty where it looks at no single
             tables.
-        table_description: one sentence, what holds of the table if it passes.
         reads_histories: whether it looks at histories, not at tables.
     """
 
@@ -102,8 +101,12 @@ class Check:
     severity: Severity
     applies: Callable[[SourceCapabilities], bool] = _always
     table_name: str = ""
-    table_description: str = ""
     reads_histories: bool = False
+
+    @property
+    def table_description(self) -> str:
+        """What holds of one table if it passes."""
+        return self.description.replace("Every table", "The table", 1)
 
     @property
     def is_warning(self) -> bool:

@@ -142,8 +142,6 @@ CHECKS: tuple[Check, ...] = (
         run=check_tables_equal_log,
         severity=Severity.STOP,
         table_name="equals_log",
-        table_description="The table at the newest cut equals its initial copy with the changes of the log up"
-        " to the cut.",
     ),
     Check(
         "keys_unique",
@@ -153,7 +151,6 @@ CHECKS: tuple[Check, ...] = (
         run=check_keys,
         severity=Severity.STOP,
         table_name="keys_unique",
-        table_description="The table at the newest cut has one row for each of its keys.",
     ),
     Check(
         "histories_sound",
@@ -163,8 +160,6 @@ CHECKS: tuple[Check, ...] = (
         run=check_histories,
         severity=Severity.STOP,
         table_name="versions_sound",
-        table_description="The versions of a row follow each other, the current ones are the table, and all "
-        "are in the log.",
         reads_histories=True,
     ),
     Check(
@@ -176,7 +171,6 @@ CHECKS: tuple[Check, ...] = (
         severity=Severity.STOP,
         applies=lambda capabilities: capabilities.can_be_compared,
         table_name="equals_source",
-        table_description="The table at the newest cut equals a strong read of the source at its position.",
     ),
     Check(
         "schema_changes",

@@ -1,26 +1,19 @@
 """Completion of the log: values that the source did not send are found in the batch, the tables and the log.
 
-There is one algorithm: the lines of each key chain, in order (`key_chains.py`). It runs in this process for
-what it has in memory anyway, unless the log has to be read; else in Spark's tasks.
+There is one algorithm, and Spark's tasks run it: the lines of each key chain, in order (`key_chains.py`).
 """
 
-from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.completing.completion_size import (
-    BOUNDS,
-    BY_TASKS,
-    Bounds,
-    measure_lacking,
-    stored_rows_fit,
-)
 from cdc_platform.pipeline.completing.distributed_completion import DistributedCompletion
-from cdc_platform.pipeline.completing.local_completion import complete_locally
 from cdc_platform.pipeline.completing.stored_rows import Lookup
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import has_texts
@@ -28,6 +21,11 @@ from cdc_platform.spark.frames.some_rows import ROW_ID
 from cdc_platform.spark.log.order import UNSOUND
 from cdc_platform.spark.log.ordered_rows import lacking_rows
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
+
+MOST_ROWS: Final = 500_000
+"""Of so many rows to complete, every task gets the keys, so that no table has to be moved."""
+_MOST_KEY_BYTES: Final = 64 * 1024 * 1024
+"""The same of their keys."""
 
 
 def asked_changes(pipeline: Pipeline) -> str:
@@ -50,7 +48,7 @@ def complete_changes(
     ordered: DataFrame,
     cycle: int,
     cache: ExitStack,
-    bounds: Bounds = BOUNDS,
+    most_rows: int = MOST_ROWS,
 ) -> DataFrame:
     """Return ordered changes with the values that the source left out, as far as they are known.
 
@@ -60,77 +58,67 @@ def complete_changes(
         ordered: the result of `order_events`, persisted.
         cycle: cycle of the log before these changes, which the tables must have reached.
         cache: ends when nobody asks for the changes any more.
-        bounds: of what is quicker in this process, or with all keys in each task.
+        most_rows: of so many rows every task gets the keys; for more, the tables are moved to them.
 
     Raises:
         CommitConflict: another run worked on the tables at the same time.
     """
     condition = asked_changes(pipeline)
-    lacking = measure_lacking(ordered, condition)
+    lacking = _measure_lacking(ordered, condition)
     if not lacking.changes:
         return ordered
-    has_replays = _has_replays(pipeline, cycle)
-    if lacking.fits_driver(bounds) and not has_replays:
-        rows = ordered.toArrow()
-        asked = lacking_rows(rows, completes_log=pipeline.capabilities.completes_log)
-        completed = _complete_here(pipeline, spark, rows, asked, cycle)
-        if completed is not None:
-            return spark.createDataFrame(completed)
     # What goes to quarantine did not happen, as far as other changes are concerned.
     sound, unsound = ordered.where(f"NOT {UNSOUND}"), ordered.where(UNSOUND)
     lookup = Lookup(pipeline, spark, cycle, lacking.columns)
-    is_few = lacking.is_few(bounds)
+    is_few = lacking.changes <= most_rows and lacking.key_bytes <= _MOST_KEY_BYTES
+    has_replays = _has_replays(pipeline, cycle)
     completion = DistributedCompletion(lookup, cache, sound, is_few=is_few, has_replays=has_replays)
     asked_ids = ordered.where(condition).select(*ROW_ID).dropna().distinct()
     return completion.complete(asked_ids).unionByName(unsound)
 
 
 def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cycle: int) -> pa.Table:
-    """Return a small batch with the values that the source left out, in the order of the log.
+    """Return what `complete_changes` returns for a small batch, in the order of the log.
+
+    Most small batches lack nothing, and cost no query.
+    """
+    if not lacking_rows(ordered, completes_log=pipeline.capabilities.completes_log).num_rows:
+        return ordered
+    with ExitStack() as cache:
+        frame = complete_changes(pipeline, spark, spark.createDataFrame(ordered), cycle, cache)
+        return frame.toArrow().sort_by("ordinal")
+
+
+@dataclass(frozen=True)
+class _Lacking:
+    """Changes of a batch that are to be completed.
 
     Args:
-        pipeline: the pipeline.
-        spark: session that reads the tables.
-        ordered: the result of `order_events`.
-        cycle: cycle of the log before these changes, which the tables must have reached.
-
-    Raises:
-        CommitConflict: another run worked on the tables at the same time.
+        columns: which columns sound changes lack, by table; only tables of which a change is to be completed.
+        changes: how many are to be completed.
+        key_bytes: of their keys.
     """
-    asked = lacking_rows(ordered, completes_log=pipeline.capabilities.completes_log)
-    if not asked.num_rows:
-        return ordered
-    completed = None
-    if not _has_replays(pipeline, cycle):
-        completed = _complete_here(pipeline, spark, ordered, asked, cycle)
-    if completed is None:
-        with ExitStack() as cache:
-            frame = spark.createDataFrame(ordered)
-            frame = complete_changes(pipeline, spark, frame, cycle, cache, BY_TASKS)
-            completed = frame.toArrow()
-    return completed.sort_by("ordinal")
+
+    columns: Mapping[str, frozenset[str]]
+    changes: int
+    key_bytes: int
 
 
-def _complete_here(
-    pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, asked: pa.Table, cycle: int
-) -> pa.Table | None:
-    """Return a batch completed in this process; None where too much is stored, or the log must be read."""
-    if not stored_rows_fit(pipeline, asked):
-        return None
-    lookup = Lookup(pipeline, spark, cycle, _lacking_columns(ordered))
-    completed = complete_locally(lookup.few, ordered.filter(pc.invert(ordered[UNSOUND])), asked)
-    if completed is None:
-        return None
-    return pa.concat_tables([completed, ordered.filter(ordered[UNSOUND])], promote_options="default")
-
-
-def _lacking_columns(ordered: pa.Table) -> dict[str, set[str]]:
-    """Return the columns that sound changes lack, by table."""
-    lacking, columns = lacking_rows(ordered, completes_log=True), defaultdict[str, set[str]](set)
-    names = (lacking[name].to_pylist() for name in ("table_name", "unavailable_columns"))
-    for table, unavailable in zip(*names, strict=True):
-        columns[table].update(unavailable)
-    return columns
+def _measure_lacking(ordered: DataFrame, condition: str) -> _Lacking:
+    """Measure the changes of a batch that a condition selects; one Spark job."""
+    is_asked = F.expr(condition)
+    lacked = F.when(F.expr(f"NOT {UNSOUND} AND {LACKS_VALUES}"), F.col("unavailable_columns"))
+    measured = ordered.groupBy("table_name").agg(
+        F.count_if(is_asked).alias("changes"),
+        F.flatten(F.collect_set(lacked)).alias("columns"),
+        F.coalesce(F.sum(F.when(is_asked, F.octet_length("keys"))), F.lit(0)).alias("key_bytes"),
+    )
+    rows = measured.collect()
+    return _Lacking(
+        columns={row["table_name"]: frozenset(row["columns"]) for row in rows if row["changes"]},
+        changes=sum(row["changes"] for row in rows),
+        key_bytes=sum(row["key_bytes"] for row in rows),
+    )
 
 
 def _has_replays(pipeline: Pipeline, cycle: int) -> bool:

@@ -6,8 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
@@ -15,7 +13,6 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.lake.commits.branches import contains
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark
-from cdc_platform.model.rows.resolution import RowId
 from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
 from cdc_platform.model.schema.table_schema import ARRAY, ColumnType, TableSchema
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
@@ -26,7 +23,7 @@ from cdc_platform.pipeline.schema.evolve import known_through
 from cdc_platform.pipeline.schema.retyped_columns import NOTHING, replaced_columns
 from cdc_platform.pipeline.versions.branch import finished_head
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
-from cdc_platform.spark.frames.some_rows import ROW_ID, changes_of, ids_frame
+from cdc_platform.spark.frames.some_rows import ROW_ID, changes_of
 from cdc_platform.spark.log.unresolved import unresolved_values
 from cdc_platform.spark.tables.typed import ORDINAL, type_changes
 
@@ -68,17 +65,6 @@ class Lookup:
         unresolved = unresolved_values(log, known_through(self.pipeline, self.cycle).observed_since)
         columns = F.array("column_name").alias("unavailable_columns")
         return _lines(unresolved.select(*ROW_ID, columns), UNKNOWN, UNKNOWN_PLACE)
-
-    def few(self, ids: Collection[RowId]) -> list[pa.Table]:
-        """Return stored and unknown lines of a few rows, by one Spark job, or two if a column is NULL."""
-        frame = self.stored(ids_frame(self.spark, ids), {table for table, _ in ids})
-        if frame is None:
-            return []
-        stored = frame.toArrow()
-        doubtful = stored.filter(pc.invert(stored["is_whole_row"])).select(list(ROW_ID))
-        if not doubtful.num_rows:
-            return [stored]
-        return [stored, self.unknown(F.broadcast(self.spark.createDataFrame(doubtful))).toArrow()]
 
     @cached_property
     def valid_since(self) -> Mapping[tuple[str, str], int]:

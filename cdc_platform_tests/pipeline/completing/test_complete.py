@@ -1,4 +1,4 @@
-"""Batches come out as the model says, no matter whether this process or Spark's tasks complete them."""
+"""Batches come out as the model says, be they few changes in this process or many in Spark."""
 
 import json
 import random
@@ -14,8 +14,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.rows.resolution import RowChange, RowId, key_chains_of
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.pipeline.completing.complete import complete_changes, complete_few
-from cdc_platform.pipeline.completing.completion_size import BY_TASKS, Bounds
+from cdc_platform.pipeline.completing.complete import MOST_ROWS, complete_changes, complete_few
 from cdc_platform.pipeline.completing.key_chains import ChainChange
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -131,7 +130,7 @@ def ordered_of(changes: Mapping[str, Sequence[RowChange]], dice: random.Random) 
     ]
 
 
-def completed_locally(
+def completed_few(
     pipeline: Pipeline, spark: "SparkSession", rows: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the changes of a small batch, completed, in the order of the log."""
@@ -142,12 +141,12 @@ def completed_locally(
 
 
 def completed_by_tasks(
-    pipeline: Pipeline, spark: "SparkSession", rows: Sequence[dict[str, Any]], bounds: Bounds = BY_TASKS
+    pipeline: Pipeline, spark: "SparkSession", rows: Sequence[dict[str, Any]], most_rows: int = MOST_ROWS
 ) -> list[dict[str, Any]]:
     """Return the changes of any batch, completed, in the order of the log."""
     ordered = spark.createDataFrame(pa.Table.from_pylist(rows, ORDERED))
     with ExitStack() as cache, interpreted(spark, when=True):
-        frame = complete_changes(pipeline, spark, ordered, 1, cache, bounds)
+        frame = complete_changes(pipeline, spark, ordered, 1, cache, most_rows)
         completed: list[dict[str, Any]] = frame.orderBy("ordinal").toArrow().to_pylist()
     return completed
 
@@ -209,12 +208,12 @@ def test_batches_are_completed_as_the_model_says(pipeline: Pipeline, spark: "Spa
     )
     rows = ordered_of({STILL: still, MOVING: moving}, dice)
     expected = as_the_model(rows)
-    assert expected == completed_locally(pipeline, spark, rows)
+    assert expected == completed_few(pipeline, spark, rows)
     rows = ordered_of({STILL: still, MOVING: [*moving, replace(parted, previous_key=lost.key)]}, dice)
     expected = as_the_model(rows)
-    assert expected == completed_locally(pipeline, spark, rows)
-    assert expected == completed_by_tasks(pipeline, spark, rows, Bounds(0, 0))
-    assert expected == completed_by_tasks(pipeline, spark, rows, Bounds())
+    assert expected == completed_few(pipeline, spark, rows)
+    assert expected == completed_by_tasks(pipeline, spark, rows, 0)
+    assert expected == completed_by_tasks(pipeline, spark, rows)
     moved = moving_rows(rows)
     expected = [
         after if (before["table_name"], before["keys"]) in moved else before
@@ -233,7 +232,7 @@ def test_what_goes_to_quarantine_gives_no_value(pipeline: Pipeline, spark: "Spar
     ]
     rows = ordered_of({STILL: changes}, random.Random(1))  # noqa: S311  one table is not mixed
     rows = [{**row, "unsound": not row["unavailable_columns"]} for row in rows]
-    for completed in (completed_locally, completed_by_tasks):
+    for completed in (completed_few, completed_by_tasks):
         actual = completed(pipeline, spark, rows)
         assert rows[:2] == actual[:2]
         assert json.loads(actual[2]["new_values"])["big"] == LARGE[0]

@@ -179,7 +179,6 @@ class DebeziumSettings:
             can_be_copied=False,
             repeats_within_s=self.dedup_window_s,
             leaves_values_out=True,
-            has_keyless_tables=True,
             completes_log=self.strategy == Strategy.ENRICH,
             values_fit=True,
         )

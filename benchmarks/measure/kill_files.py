@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import yaml
 
-from benchmarks.harness import Report, must_equal
-from benchmarks.processes import catch_up, check, kill_sync
+from benchmarks.measure.harness import Report, must_equal
+from benchmarks.measure.processes import catch_up, check, kill_sync
 from cdc_platform.lake.catalog.lake import LOG, RAW, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark

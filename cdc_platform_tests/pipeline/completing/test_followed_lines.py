@@ -1,4 +1,4 @@
-"""Batches that are completed in this process come out as the model says."""
+"""Key chains that are followed line by line come out as the model says."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from cdc_platform.model.rows.resolution import RowChange, RowId, Values
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.completing.key_chains import STORED, STORED_PLACE, UNKNOWN, UNKNOWN_PLACE
-from cdc_platform.pipeline.completing.local_completion import complete_locally
 from cdc_platform.spark.log.ordered_rows import lack_values
+from cdc_platform_tests.support.followed_lines import complete_locally
 from cdc_platform_tests.support.played_rows import LARGE, STEPS, TABLE, key, play
 from cdc_platform_tests.support.resolved_rows import resolve
 

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.harness import must_equal
+from benchmarks.measure.harness import must_equal
 
 
 def start(definition: Path, command: str, *options: str) -> "subprocess.Popen[bytes]":

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from benchmarks.harness import must_equal
-from benchmarks.inputs import CHECKSUM_SQL, FIRST_MOMENT_MICROS, TABLE, Checksum, base_checksum
+from benchmarks.inputs.changes import CHECKSUM_SQL, FIRST_MOMENT_MICROS, TABLE, Checksum, base_checksum
+from benchmarks.measure.harness import must_equal
 from cdc_platform.lake.catalog.catalogs import open_catalog
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.config import spark_config

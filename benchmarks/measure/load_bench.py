@@ -7,9 +7,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks.harness import Report, must_equal
-from benchmarks.load_feeds import KEY, Feed, Row, open_feed
-from benchmarks.usage import Meter
+from benchmarks.inputs.load_feeds import KEY, Feed, Row, open_feed
+from benchmarks.measure.harness import Report, must_equal
+from benchmarks.measure.usage import Meter
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import ORDER_KEY
 from cdc_platform.pipeline.cycle import CycleOutcome, run_cycle

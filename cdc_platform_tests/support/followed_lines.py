@@ -1,4 +1,4 @@
-"""Completion of few changes in this process, which has them: only stored rows are read by Spark."""
+"""Key chains of a batch, followed without Spark: what properties are shown of many histories with."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -9,9 +9,9 @@ from typing import Final, cast
 import dagster as dg
 
 from benchmarks import growth
-from benchmarks.harness import must_equal, timed
-from benchmarks.load_bench import Bench, Loaded
-from benchmarks.load_feeds import NUMBER, Row, SpannerFeed
+from benchmarks.inputs.load_feeds import NUMBER, Row, SpannerFeed
+from benchmarks.measure.harness import must_equal, timed
+from benchmarks.measure.load_bench import Bench, Loaded
 from benchmarks.partitions import LIVING, SECOND, long_lineage
 from cdc_platform.dashboard.check_history import CheckHistory
 from cdc_platform.dashboard.facts import PipelineFacts, WatchedPipeline

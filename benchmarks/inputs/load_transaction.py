@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from benchmarks.harness import must_equal
-from benchmarks.load_bench import Bench
-from benchmarks.load_feeds import schema_of
+from benchmarks.inputs.load_feeds import schema_of
+from benchmarks.measure.harness import must_equal
+from benchmarks.measure.load_bench import Bench
 from benchmarks.partitions import START, long_lineage
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.control import save_lineage

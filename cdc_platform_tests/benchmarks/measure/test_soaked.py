@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from benchmarks.soaked import Sample, Soaked, judge, markdown
+from benchmarks.measure.soaked import Sample, Soaked, judge, markdown
 from cdc_platform_tests.support.footprint import Footprint, Memory, Tree
 from cdc_platform_tests.support.soak import Cycle
 
