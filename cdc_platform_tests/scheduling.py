@@ -1,6 +1,5 @@
 """Distribution of the test files among processes; the last one gets those that need no Spark."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 
-class FromBothEnds(LoadFileScheduling):
+class FromBothEnds(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no types
     """Gives whole files to workers in the order of collection, and to the last worker from the end.
 
     Many files at the end wait for programs that they start, and leave a processor to the other workers. One
@@ -30,7 +29,7 @@ def sort_files(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _place(item, with_spark))
 
 
-def _place(item: pytest.Item, with_spark: set[Path]) -> Sequence[bool]:
+def _place(item: pytest.Item, with_spark: set[Path]) -> tuple[bool, ...]:
     forks, long, integration = (
         item.get_closest_marker(name) is not None for name in ("forks", "long", "integration")
     )
