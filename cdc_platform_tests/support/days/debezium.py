@@ -86,7 +86,7 @@ class SessionsDay(Sessions):
             self._snapshot = []
 
     def differences(self, pipeline: Pipeline) -> list[str]:
-        """Compare all tables with the rows that the transactions have left, notes included while there are any."""
+        """Compare all tables with the rows that transactions have left, with notes while there are any."""
         found = super().differences(pipeline)
         if self._note is None:
             return found
