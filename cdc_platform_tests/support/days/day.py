@@ -107,7 +107,7 @@ class Day:
                 self.reconcile(self.soak.differences())
 
     def end(self, *, has_checks: bool = True) -> None:
-        """Reconcile what is left, and run every check of the platform over the whole lake if they are wanted."""
+        """Reconcile what is left, and run every check over the whole lake if they are wanted."""
         self.reconcile(self.soak.faults() if has_checks else self.soak.differences())
         pipeline = self.soak.pipeline
         self.cuts, self.doubled = len(cut_positions(pipeline.lake)), count_doubled(pipeline)
