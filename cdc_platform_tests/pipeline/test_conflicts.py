@@ -24,6 +24,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering import change_streams, log_commit
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing import publish
+from cdc_platform.pipeline.publishing.maintain import MaintenanceOutcome, maintain_lake
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.pipeline.reading.read import read_windows
 from cdc_platform.pipeline.schema import table_ddl
@@ -34,11 +35,13 @@ from cdc_platform_tests.pipeline.bank import (
     SECOND,
     balances,
     bank_pipeline,
+    expected_balances,
     feed_cycle,
     feed_next,
     opening,
     transfer,
 )
+from cdc_platform_tests.support.crash_points.scenarios import IMPATIENT
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.interruptions import interrupt_once
 from cdc_platform_tests.support.pipelines import (
@@ -301,3 +304,25 @@ def test_a_lost_cut_that_tables_have_moved_to_is_published_again(
     assert again is not None
     assert replace(lost, published_micros=again.published_micros) == again
     assert expected == balances(bank)
+
+
+def test_maintenance_by_another_process_disturbs_no_cycle(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It compacts and expires all it may within a merge and before `main` moves, and the next try goes on."""
+    pipeline = bank_pipeline(session_lake)
+    feed_cycle(pipeline, 1)
+    run_steps(pipeline, spark)
+    other = replace(pipeline, settings=replace(pipeline.settings, maintenance=IMPATIENT))
+    runs = list[MaintenanceOutcome]()
+    for module, step in ((build, "commit_merge"), (branches, "_retention")):
+        number = feed_next(pipeline)
+        interrupt_once(
+            monkeypatch, module, step, lambda: runs.append(maintain_lake(other, spark, thorough=True))
+        )
+        try:
+            run_steps(pipeline, spark)
+        except CommitConflict:
+            run_steps(pipeline, spark)
+        assert expected_balances(number) == balances(pipeline)
+    assert len(runs) == 2

@@ -11,23 +11,23 @@ import pytest
 from cdc_platform.pipeline import cycle_loop
 from cdc_platform_tests.support.crash_points.spark_catalog import require_javac
 from cdc_platform_tests.support.days.day import Rhythm
-from cdc_platform_tests.support.days.sources import DAYS, open_day
+from cdc_platform_tests.support.days.sources import open_day
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CYCLES: Final = 6
-RHYTHM: Final = Rhythm(reconciled=4, struck=2, by_spark=100, schema_changed=2)
+CYCLES: Final = 4
+RHYTHM: Final = Rhythm(struck=2, schema_changed=2)
 EXPECTED: Final = {
-    "spanner": {"schema changes", "partitions ended"},
-    "datastream": {"schema changes", "key changes", "events late", "events repeated"},
+    "spanner_postgresql": {"schema changes", "partitions ended"},
+    "datastream": {"schema changes", "events late", "events repeated"},
     "debezium": {"schema changes", "snapshots"},
 }
-"""Kinds of faults and changes that come about in any case."""
+"""Kinds of faults and changes that come about in any case; `test_traffic.py` has the other dialect."""
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("name", DAYS)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_some_minutes_of_a_day_are_right(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -35,11 +35,11 @@ def test_some_minutes_of_a_day_are_right(
     require_javac()
     # The disk is mended at once.
     monkeypatch.setattr(cycle_loop, "LONGEST_BACKOFF_S", 0.0)
-    with open_day(name, spark, tmp_path / "day", changes=20, seed=1, rhythm=RHYTHM) as day:
+    with open_day(name, spark, tmp_path / "day", changes=40, seed=1, rhythm=RHYTHM) as day:
         for _ in day.run(CYCLES):
             pass
-        day.end()
+        day.end(has_checks=False)
     assert day.wrong == []
     assert day.doubled == 0
-    assert day.befallen.keys() >= EXPECTED[name.partition("_")[0]]
+    assert day.befallen.keys() >= EXPECTED[name]
     assert sum(day.struck.values()) > 0

@@ -10,8 +10,8 @@ from pyiceberg.table import CommitTableResponse, Table
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.branches import TRIES, move_branch
-from cdc_platform.lake.commits.commits import BRANCH, MAIN, head
+from cdc_platform.lake.commits.branches import TRIES, advance_main, move_branch
+from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, head
 
 ROW = pa.table({"id": pa.array([1], pa.int64())})
 
@@ -85,3 +85,27 @@ def test_a_table_that_never_rests_is_a_conflict(table: Table, monkeypatch: pytes
         move_branch(table, MAIN, table.metadata.snapshots[0].snapshot_id)
     others = table.refresh().metadata.snapshots[-1].snapshot_id
     assert others == end_of(table, MAIN)
+
+
+def test_a_snapshot_that_has_expired_meanwhile_is_a_conflict(table: Table) -> None:
+    """Maintenance of another run may take it away between the look and the move."""
+    seen, first = table.catalog.load_table(table.name()), table.metadata.snapshots[0].snapshot_id
+    table.maintenance.expire_snapshots().by_id(first).commit()
+    with pytest.raises(CommitConflict, match=rf"snapshot {first} of `p\.t` has expired"):
+        move_branch(seen, BRANCH, first)
+
+
+def test_main_is_only_advanced(table: Table) -> None:
+    """It goes to what was built upon it, and stays where it is, was, or has a later cycle of the log."""
+    first, *_, last = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
+    move_branch(table, MAIN, first)
+    for snapshot_id in (last, first):
+        advance_main(table.refresh(), snapshot_id)
+        assert last == end_of(table, MAIN)
+    move_branch(table.refresh(), BRANCH, first)
+    for cycle, branch in (("7", MAIN), ("6", BRANCH)):
+        table.refresh().append(ROW, snapshot_properties={CYCLE: cycle}, branch=branch)
+    newest, older = end_of(table, MAIN), end_of(table, BRANCH)
+    assert older is not None
+    advance_main(table.refresh(), older)
+    assert newest == end_of(table, MAIN)
