@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -142,10 +143,18 @@ def write_trino_settings(folder: Path, uri: str, store: ObjectStore) -> Path:
 
 
 def run(*command: str | Path, **environment: str) -> None:
-    """Run a command to its end."""
-    subprocess.run(
-        command, check=True, capture_output=True, timeout=WITHIN_S, env={**os.environ, **environment}
+    """Run a command to its end, and say how long it took: a first run downloads jars for minutes."""
+    begun, shown = time.monotonic(), " ".join(map(str, command))[:100]
+    ended = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        env={**os.environ, **environment},
+        check=False,
     )
+    print(f"{time.monotonic() - begun:.0f} s: {shown}", file=sys.stderr, flush=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def ask(engine: Engine, folder: Path, settings: Path, queries: list[str]) -> list[str]:

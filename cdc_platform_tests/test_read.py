@@ -1,5 +1,7 @@
 """Reading at a cut: every way gives the same rows, and pinned cuts outlast everything else."""
 
+import os
+import pty
 import re
 import signal
 import subprocess
@@ -180,6 +182,18 @@ def test_sql_that_cannot_be_run_is_an_error(bank: Pipeline, tmp_path: Path, sql:
     code, _, errors = run("query", write_defs(tmp_path, attributes), sql)
     assert code == 1
     assert re.search(message, errors)
+
+
+def test_a_terminal_gets_no_parquet(tmp_path: Path) -> None:
+    """Bytes that a terminal would obey are for a file or a pipe."""
+    controller, terminal = pty.openpty()
+    command = (sys.executable, "-m", "cdc_platform.cli", "query", write_defs(tmp_path), "SELECT 1")
+    ended = subprocess.run(
+        (*command, "--format", "parquet"), stdout=terminal, stderr=subprocess.PIPE, text=True, check=False
+    )
+    for end in (controller, terminal):
+        os.close(end)
+    assert (ended.returncode, "write it to a file" in ended.stderr) == (2, True)
 
 
 @pytest.mark.integration

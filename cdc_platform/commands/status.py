@@ -32,6 +32,7 @@ from cdc_platform.printing.tables import Cell, make_grid, make_line, make_table,
 if TYPE_CHECKING:
     from cdc_platform.pipeline.on_demand.status import Status
     from cdc_platform.pipeline.opened.pipeline import Pipeline
+    from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 
 SHOWN_FILES: Final = 20
 WATCHED_EVERY_S: Final = 2.0
@@ -91,28 +92,27 @@ def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s:
     from cdc_platform.components.loading import load_each
 
     chosen = load_each(defs, name)
-    pipelines = open_existing_of(chosen)
     if watch:
-        _watch(pipelines, every_s, as_json=as_json)
+        _watch(chosen, every_s, as_json=as_json)
+        return
+    pipelines = open_existing_of(chosen)
+    statuses = [_read(pipeline) for pipeline in pipelines]
+    if as_json:
+        print_text(_to_json(statuses, indent=2))
     else:
-        statuses = _read(pipelines, is_watched=False)
-        if as_json:
-            print_text(_to_json(statuses, indent=2))
-        else:
-            print_rendered(describe_statuses(statuses))
-        if any(isinstance(status, Unreadable) for status in statuses):
-            sys.exit(1)
-    if len(pipelines) < len(chosen):
+        print_rendered(describe_statuses(statuses))
+    if len(pipelines) < len(chosen) or any(isinstance(status, Unreadable) for status in statuses):
         sys.exit(1)
 
 
-def _watch(pipelines: "Sequence[Pipeline]", every_s: float, *, as_json: bool) -> None:
+def _watch(chosen: "Sequence[PipelineSettings]", every_s: float, *, as_json: bool) -> None:
     """Show the pipelines until a signal: in place on a terminal, else one block or array after another."""
     is_over = interruption()
+    opened: dict[str, Pipeline] = {}
     live = None if as_json else open_live()
     with live or nullcontext():
         while not is_over.is_set():
-            statuses = _read(pipelines, is_watched=True)
+            statuses = [_read_again(settings, opened) for settings in chosen]
             shown = Group(
                 make_line(_clock(), "dim"), describe_statuses(statuses, most_partitions=WATCHED_PARTITIONS)
             )
@@ -125,23 +125,34 @@ def _watch(pipelines: "Sequence[Pipeline]", every_s: float, *, as_json: bool) ->
             is_over.wait(every_s)
 
 
-def _read(pipelines: "Sequence[Pipeline]", *, is_watched: bool) -> "list[Status | Unreadable]":
-    """Return the state of each pipeline; one that cannot be read hides no other.
-
-    While they are watched that holds for errors that nobody expects, too: they may be over at the next look.
-    """
+def _read(pipeline: "Pipeline") -> "Status | Unreadable":
+    """Return the state of a pipeline; one that cannot be read hides no other."""
     from cdc_platform.pipeline.on_demand.status import read_status
 
-    statuses: list[Status | Unreadable] = []
-    for pipeline in pipelines:
-        try:
-            pipeline.forget_tables()
-            statuses.append(read_status(pipeline))
-        except Exception as error:
-            if as_known(error) is None and not is_watched:
-                raise
-            statuses.append(Unreadable(pipeline.name, error_text(error)))
-    return statuses
+    try:
+        return read_status(pipeline)
+    except Exception as error:
+        if as_known(error) is None:
+            raise
+        return Unreadable(pipeline.name, error_text(error))
+
+
+def _read_again(settings: "PipelineSettings", opened: "dict[str, Pipeline]") -> "Status | Unreadable":
+    """Return the state of a watched pipeline, which is opened once it has run.
+
+    Errors that nobody expects hide no other pipeline, either: they may be over at the next look.
+    """
+    from cdc_platform.pipeline.on_demand.status import read_status
+    from cdc_platform.pipeline.opened.pipeline import open_existing
+
+    try:
+        if settings.name not in opened:
+            opened[settings.name] = open_existing(settings)
+        pipeline = opened[settings.name]
+        pipeline.forget_tables()
+        return read_status(pipeline)
+    except Exception as error:  # noqa: BLE001  shown in place of the pipeline
+        return Unreadable(settings.name, error_text(error))
 
 
 def _to_json(statuses: "Sequence[Status | Unreadable]", indent: int | None = None) -> str:

@@ -19,7 +19,7 @@ from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.printing.tables import as_text
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.programs import COMMAND_LINE, start
-from cdc_platform_tests.yaml_files import bank_attributes, write_defs
+from cdc_platform_tests.yaml_files import bank_attributes, write_defs, write_two
 
 WITHIN_S = 120.0
 START = 1_800_000_000_000_000
@@ -139,6 +139,18 @@ def test_watching_goes_on_after_an_error(tmp_path: Path) -> None:
         program.process.send_signal(signal.SIGINT)
         assert program.ends_with(WITHIN_S) == 0, program.said()
     assert "Traceback" not in program.said()
+
+
+def test_a_pipeline_is_watched_from_its_first_cycle_on(tmp_path: Path) -> None:
+    """One that has never run is named, and shown once it has; the end is a good one all the same."""
+    defs = begin(write_two(tmp_path), "bank")
+    with start(tmp_path / "log", COMMAND_LINE, "status", defs, "--watch", "--every", "0.1") as program:
+        program.wait_for("bank, no cycle yet", WITHIN_S)
+        program.wait_for("holds no pipeline `shop`", WITHIN_S)
+        begin(defs, "shop")
+        program.wait_for("shop, no cycle yet", WITHIN_S)
+        program.process.send_signal(signal.SIGTERM)
+        assert program.ends_with(WITHIN_S) == 0, program.said()
 
 
 def test_watching_goes_on_until_it_is_interrupted(tmp_path: Path) -> None:
