@@ -46,7 +46,8 @@ def part_in_ranges(
     most = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     ranges = min(most, -(-expected_rows // ROWS_PER_RANGE))
     moment, text = places.columns
-    sample = places.sample(min(1.0, ranges * _SAMPLED_PER_RANGE / expected_rows), seed=0)
+    # Both by name: behind a fraction without one, PySpark ignores the seed and draws its own.
+    sample = places.sample(fraction=min(1.0, ranges * _SAMPLED_PER_RANGE / expected_rows), seed=0)
     sampled = sample.select(F.unix_micros(moment), F.coalesce(text, F.lit(""))).collect()
     starts = range_starts([(row[0], row[1]) for row in sampled], ranges)
     if not starts:

@@ -1,5 +1,6 @@
 """The configuration of every Spark session and server of the platform."""
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,13 @@ from cdc_platform.spark.session.spark_settings import POSTGRESQL_DRIVER, SparkSe
 
 RUNTIME: Final = "org.apache.iceberg:iceberg-spark-runtime"
 LOG4J: Final = Path(__file__).with_name("log4j2.properties")
+
+COLLECTOR: Final = "-XX:+UseParallelGC"
+"""Java's own choice, G1, also collects in threads of its own and makes each write of a reference dearer: it
+takes about a tenth more processor time for a large cycle."""
+_ANY_COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
+_JAVA_VARIABLES: Final = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 
 CATALOGS: Final = "spark.sql.catalog."
 CATALOG_PREFIX: Final = f"{CATALOGS}{CATALOG}"
@@ -110,8 +118,15 @@ def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
 
 
 def _java_options(spark: SparkSettings) -> str:
-    options = f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"
-    return f"{options} {archive_options()}".rstrip() if spark.class_archive else options
+    archive = archive_options() if spark.class_archive else ""
+    options = (f"-Dlog4j2.configurationFile={LOG4J.as_uri()}", _collector(spark), archive)
+    return " ".join(option for option in options if option)
+
+
+def _collector(spark: SparkSettings) -> str:
+    """Return the option that chooses the garbage collector; Java does not start with two of them."""
+    others = (spark.conf.get(_DEFAULT_OPTIONS, ""), *(os.environ.get(name, "") for name in _JAVA_VARIABLES))
+    return "" if any(map(_ANY_COLLECTOR.search, others)) else COLLECTOR
 
 
 def launch_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:

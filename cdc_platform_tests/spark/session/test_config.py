@@ -8,7 +8,14 @@ import pytest
 
 from cdc_platform.errors import JarsUnavailable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.config import LOG4J, launch_secrets, list_jars, session_secrets, spark_config
+from cdc_platform.spark.session.config import (
+    COLLECTOR,
+    LOG4J,
+    launch_secrets,
+    list_jars,
+    session_secrets,
+    spark_config,
+)
 from cdc_platform.spark.session.spark_settings import (
     DEFAULT_PACKAGES,
     KAFKA_CONNECTOR,
@@ -30,6 +37,20 @@ def test_a_classic_session_has_all_that_the_platform_needs(tmp_path: Path) -> No
     assert conf["spark.sql.catalog.lake.warehouse"] == tmp_path.as_uri()
     assert conf["spark.sql.catalog.lake.cache-enabled"] == "false"
     assert LOG4J.exists()
+
+
+@pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS", None])
+def test_one_garbage_collector_is_chosen(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The platform has one of its own, unless the environment or Spark's defaults name another."""
+    other = "-Xmx9g -XX:+UseZGC"
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:-UsePerfData")
+    lake = LakeSettings("x")
+    assert COLLECTOR in spark_config(SparkSettings(), lake)["spark.driver.extraJavaOptions"].split()
+    if name is not None:
+        monkeypatch.setenv(name, other)
+    conf = {} if name is not None else {"spark.driver.defaultJavaOptions": other}
+    options = spark_config(SparkSettings(conf=conf), lake)["spark.driver.extraJavaOptions"]
+    assert "GC" not in options
 
 
 def test_settings_win_over_the_platform(tmp_path: Path) -> None:

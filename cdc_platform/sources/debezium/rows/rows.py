@@ -25,13 +25,12 @@ from cdc_platform.sources.debezium.rows.row_keys import (
     header_key,
     key_json,
     old_key_of,
-    refused,
+    read_value,
     values_json,
 )
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.policies import Strategy
-from cdc_platform.sources.debezium.values.moments import ValueRefused
 from cdc_platform.sources.debezium.values.unavailable import VALUE
 from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,
@@ -56,8 +55,8 @@ _MOD_TYPES: Final[Mapping[Op, ModType]] = {
 _NO_KEY: Final = "{}"
 _OF_FRAME: Final = SourceEvent._fields.index("keys")
 """So many fields of a change come before those of its row."""
-IsUnsent = Callable[[ColumnPlan, Any], bool]
-"""Whether the value of a column was not sent."""
+IsUnsent = Callable[[ColumnPlan, Any, Findings], bool]
+"""Whether the value of a column was not sent; findings get what else its value tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,22 @@ class RowDecoder:
         Raises:
             Unreadable: a value or the key cannot be used.
         """
-        return self._with_key(event, plan, self._frame(event, table, plan.column_types), is_full=False)
+        findings = Findings()
+        # All at once: a frame that a row is put into later takes twice as long.
+        return SourceEvent(
+            table,
+            ModType.UPDATE,
+            ordering_key(event, self.state.floor_of(event.source)),
+            event_id(event, event.source.table),
+            event.transaction_id,
+            event.source.micros,
+            plan.column_types,
+            key_json(plan, event.key or {}),
+            self._values(event.after or {}, plan, findings, is_unavailable),
+            unavailable_columns=tuple(findings.unavailable),
+            metadata=metadata_of(event, findings),
+            position=event.message.position,
+        )
 
     def settle(self, unpaired: Unpaired) -> SourceEvent:
         """Return the change of an inserted row by what is known of its old key now.
@@ -163,12 +177,12 @@ class RowDecoder:
         # An update without a row before is none of FULL, whatever the settings say.
         sends_all = is_full and (event.op is not UPDATE or event.before is not None or event.is_flat)
 
-        def is_unsent(column: ColumnPlan, value: Any) -> bool:
-            if sends_all:
-                return is_unsent_under_full(column, value, before)
-            return is_unavailable(column, value, findings)
+        def is_unsent(column: ColumnPlan, value: Any, _findings: Findings) -> bool:
+            return is_unsent_under_full(column, value, before)
 
-        new_values = self._new_values(event, plan, previous, findings, is_unsent)
+        new_values = self._new_values(
+            event, plan, previous, findings, is_unsent if sends_all else is_unavailable
+        )
         # By their places, as `_replace` would take several times as long.
         keyed = SourceEvent._make(
             (
@@ -241,26 +255,34 @@ class RowDecoder:
             raise Unreadable(f"The event with the operation {event.op.value!r} has no `after`.")
         may_lack = event.op is UPDATE or (event.op is CREATE and previous is not None)
         may_move = event.op is CREATE and bool(plan.keys) and not self.state.pairer.is_new(event)
+
+        def is_left_out(column: ColumnPlan, value: Any, findings: Findings) -> bool:
+            if may_lack:
+                return is_unsent(column, value, findings)
+            is_literal = column.detector.is_marker(value)
+            if is_literal and not may_move:
+                findings.literal_markers.append(column.name)
+            return is_literal and may_move
+
+        return self._values(event.after, plan, findings, is_left_out)
+
+    def _values(
+        self, row: Mapping[str, Any], plan: TablePlan, findings: Findings, is_left_out: IsUnsent
+    ) -> str:
+        """Return the values of a row as JSON, and note what was found about them."""
         columns, values = plan.others, dict[str, Any]()
-        for name, value in event.after.items():
+        for name, value in row.items():
             column = columns.get(name)
             if column is None:
                 continue
-            if not column.is_always_sent:
-                is_literal = not may_lack and column.detector.is_marker(value)
-                if (is_literal and may_move) or (may_lack and is_unsent(column, value)):
-                    findings.unavailable.append(name)
-                    if self.settings.strategy == Strategy.VETO:
-                        values[name] = None
-                    continue
-                if is_literal:
-                    findings.literal_markers.append(name)
+            if not column.is_always_sent and is_left_out(column, value, findings):
+                findings.unavailable.append(name)
+                if self.settings.strategy == Strategy.VETO:
+                    values[name] = None
+                continue
             if column.has_default and column.may_be_null(value):
                 findings.null_or_default.append(name)
-            try:
-                values[name] = None if value is None else column.read(value)
-            except ValueRefused as error:
-                raise refused(column, error) from error
+            values[name] = read_value(column, value)
         return write(values)
 
     def _without_key(self, event: DataEvent, plan: TablePlan, change: SourceEvent) -> Iterator[SourceEvent]:
@@ -284,7 +306,7 @@ class RowDecoder:
         if is_update and after is not None and event.before is not None:
             after = completed(plan, after, event.before)
         inserted = replace(event, op=CREATE, after=after)
-        gained = self._new_values(inserted, plan, None, findings, lambda _column, _value: False)
+        gained = self._new_values(inserted, plan, None, findings, lambda *_: False)
         row_change = _second(change) if is_update else change
         yield row_change._replace(
             mod_type=ModType.INSERT if is_update else change.mod_type,
