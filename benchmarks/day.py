@@ -18,8 +18,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from benchmarks.harness import Report, arguments
-from benchmarks.tables import open_session
+from benchmarks.measure.harness import Report, arguments
+from benchmarks.measure.tables import open_session
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.frames.small import INTERPRETED, ONE_TASK
 from cdc_platform.spark.session.spark_settings import SparkSettings

@@ -28,11 +28,11 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from benchmarks.engines import FLINK
-from benchmarks.events import change_message
-from benchmarks.harness import Report, arguments
-from benchmarks.tables import PEER_SQL, open_session
+from benchmarks.inputs.events import change_message
+from benchmarks.measure.harness import Report, arguments
+from benchmarks.measure.tables import PEER_SQL, open_session
+from benchmarks.measure.usage import Meter
 from benchmarks.unavailable import TYPES, Rows, wrong_rows
-from benchmarks.usage import Meter
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import open_pipeline

@@ -1,4 +1,4 @@
-"""Keys of rows and values of columns in the form of the log."""
+"""Keys of rows in the form of the log."""
 
 import json
 from collections.abc import Mapping
@@ -6,12 +6,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
-from cdc_platform.sources.debezium.values.moments import ValueRefused
-from cdc_platform.sources.debezium.wire.message_contents import (
-    UPDATE,
-    DataEvent,
-    Unreadable,
-)
+from cdc_platform.sources.debezium.rows.row_values import read_value
+from cdc_platform.sources.debezium.wire.message_contents import UPDATE, DataEvent, Unreadable
 from cdc_platform.sources.json_codec import write
 
 _KEY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
@@ -53,23 +49,6 @@ def _key_value(column: ColumnPlan, value: Any) -> Any:
     return text.removeprefix("-") if Decimal(text) == 0 else text
 
 
-def read_value(column: ColumnPlan, value: Any) -> Any:
-    """Return the value of a column in the form of the log.
-
-    Raises:
-        Unreadable: it is not what its type says, or cannot be kept in the lake.
-    """
-    try:
-        return None if value is None else column.read(value)
-    except ValueRefused as error:
-        raise refused(column, error) from error
-
-
-def refused(column: ColumnPlan, error: ValueRefused) -> Unreadable:
-    """Return why an event cannot be used that has such a value."""
-    return Unreadable(f"The value of the column `{column.name}` {error}.")
-
-
 def old_key_of(event: DataEvent, plan: TablePlan, *, is_full: bool) -> Mapping[str, Any] | None:
     """Return the key that a row had before an update, where its columns are not the database's own key.
 
@@ -84,9 +63,3 @@ def old_key_of(event: DataEvent, plan: TablePlan, *, is_full: bool) -> Mapping[s
         for name, value in old_key.items()
     )
     return old_key if is_told and old_key != dict(event.key) else None
-
-
-def values_json(plan: TablePlan, row: Mapping[str, Any]) -> str:
-    """Return the values of an image before a change."""
-    names = [name for name in row if name in plan.columns and name not in plan.keys]
-    return write({name: read_value(plan.columns[name], row[name]) for name in names})

@@ -1,7 +1,7 @@
 """Rows of events: keys, values and what was not sent, as one change each."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,13 +21,8 @@ from cdc_platform.sources.debezium.rows.findings import (
 from cdc_platform.sources.debezium.rows.identity import check_key_types
 from cdc_platform.sources.debezium.rows.pairing import Identity, identity_of
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, TablePlan
-from cdc_platform.sources.debezium.rows.row_keys import (
-    header_key,
-    key_json,
-    old_key_of,
-    read_value,
-    values_json,
-)
+from cdc_platform.sources.debezium.rows.row_keys import header_key, key_json, old_key_of
+from cdc_platform.sources.debezium.rows.row_values import IsUnsent, sent_values_json, values_json
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.policies import Strategy
@@ -43,7 +38,6 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     Unreadable,
 )
 from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, ordering_key
-from cdc_platform.sources.json_codec import write
 
 _MOD_TYPES: Final[Mapping[Op, ModType]] = {
     CREATE: ModType.INSERT,
@@ -55,8 +49,6 @@ _MOD_TYPES: Final[Mapping[Op, ModType]] = {
 _NO_KEY: Final = "{}"
 _OF_FRAME: Final = SourceEvent._fields.index("keys")
 """So many fields of a change come before those of its row."""
-IsUnsent = Callable[[ColumnPlan, Any, Findings], bool]
-"""Whether the value of a column was not sent; findings get what else its value tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,21 +261,8 @@ class RowDecoder:
     def _values(
         self, row: Mapping[str, Any], plan: TablePlan, findings: Findings, is_left_out: IsUnsent
     ) -> str:
-        """Return the values of a row as JSON, and note what was found about them."""
-        columns, values = plan.others, dict[str, Any]()
-        for name, value in row.items():
-            column = columns.get(name)
-            if column is None:
-                continue
-            if not column.is_always_sent and is_left_out(column, value, findings):
-                findings.unavailable.append(name)
-                if self.settings.strategy == Strategy.VETO:
-                    values[name] = None
-                continue
-            if column.has_default and column.may_be_null(value):
-                findings.null_or_default.append(name)
-            values[name] = read_value(column, value)
-        return write(values)
+        keeps_null = self.settings.strategy == Strategy.VETO
+        return sent_values_json(plan, row, findings, is_left_out, keeps_null=keeps_null)
 
     def _without_key(self, event: DataEvent, plan: TablePlan, change: SourceEvent) -> Iterator[SourceEvent]:
         """Yield the loss of one row equal to the one before, and the gain of one equal to the one after."""

@@ -1,0 +1,62 @@
+"""Values of rows in the form of the log."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cdc_platform.sources.debezium.rows.findings import Findings
+from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
+from cdc_platform.sources.debezium.values.moments import ValueRefused
+from cdc_platform.sources.debezium.wire.message_contents import Unreadable
+from cdc_platform.sources.json_codec import write
+
+IsUnsent = Callable[[ColumnPlan, Any, Findings], bool]
+"""Whether the value of a column was not sent; findings get what else its value tells."""
+
+
+def read_value(column: ColumnPlan, value: Any) -> Any:
+    """Return the value of a column in the form of the log.
+
+    Raises:
+        Unreadable: it is not what its type says, or cannot be kept in the lake.
+    """
+    try:
+        return None if value is None else column.read(value)
+    except ValueRefused as error:
+        raise Unreadable(f"The value of the column `{column.name}` {error}.") from error
+
+
+def values_json(plan: TablePlan, row: Mapping[str, Any]) -> str:
+    """Return the values of an image before a change."""
+    names = [name for name in row if name in plan.columns and name not in plan.keys]
+    return write({name: read_value(plan.columns[name], row[name]) for name in names})
+
+
+def sent_values_json(
+    plan: TablePlan, row: Mapping[str, Any], findings: Findings, is_unsent: IsUnsent, *, keeps_null: bool
+) -> str:
+    """Return the values of a row after a change, and note what was found about them.
+
+    Args:
+        plan: of the row's table.
+        row: the event's values by column.
+        findings: get the columns that were not sent, and what else the values tell.
+        is_unsent: asked about each value that may not have been sent.
+        keeps_null: whether null stands for a value that was not sent; else there is none.
+
+    Raises:
+        Unreadable: a value is not what its type says, or cannot be kept in the lake.
+    """
+    columns, values = plan.others, dict[str, Any]()
+    for name, value in row.items():
+        column = columns.get(name)
+        if column is None:
+            continue
+        if not column.is_always_sent and is_unsent(column, value, findings):
+            findings.unavailable.append(name)
+            if keeps_null:
+                values[name] = None
+            continue
+        if column.has_default and column.may_be_null(value):
+            findings.null_or_default.append(name)
+        values[name] = read_value(column, value)
+    return write(values)
