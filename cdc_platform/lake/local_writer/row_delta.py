@@ -94,7 +94,7 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
                 commit.drop_lists_but(made.manifest_list)
                 break
             newest = table.snapshot_by_name(branch)
-            if last == TRIES or (newest.snapshot_id if newest is not None else None) != delta.base_id:
+            if last == TRIES or (newest and newest.snapshot_id) != delta.base_id:
                 commit.take_back()
                 raise CommitConflict(
                     f"Another run has changed the branch `{branch}` of {'.'.join(table.name())}; nothing was "
@@ -203,9 +203,8 @@ class _Commit:
         totals = collector.build()
         for word, vectors in (("added", self.vectors), ("removed", list(self.outdated.values()))):
             # Each takes its part of a file only.
-            size = int(totals.get(f"{word}-files-size", 0)) + sum(
-                vector_place(file).length for file in vectors
-            )
+            size = sum(vector_place(file).length for file in vectors)
+            size += int(totals.get(f"{word}-files-size", 0))
             rows = sum(file.record_count for file in vectors)
             numbers = {"delete-files": len(vectors), "dvs": len(vectors), "position-deletes": rows}
             numbers["files-size"] = size
@@ -214,15 +213,13 @@ class _Commit:
         operation = deletes if self.vectors else Operation.APPEND
         summary = Summary(operation=operation, **totals, **{"engine-name": ENGINE}, **self.delta.properties)
         base = self.delta.base
-        return update_snapshot_summaries(summary, base.summary if base is not None else None)
+        return update_snapshot_summaries(summary, None if base is None else base.summary)
 
     def take_back(self) -> None:
         """Delete the files of a commit that has failed for good."""
         files = {file.file_path for file in (*self.added, *self.vectors)}
-        manifests_added = [
-            manifest for manifest in self.manifests if manifest.added_snapshot_id == self.snapshot_id
-        ]
-        self._delete([*files, *(manifest.manifest_path for manifest in manifests_added), *self.lists])
+        added = [file for file in self.manifests if file.added_snapshot_id == self.snapshot_id]
+        self._delete([*files, *(manifest.manifest_path for manifest in added), *self.lists])
 
     def drop_lists_but(self, committed: str) -> None:
         """Delete the lists of tries other than the one that was committed."""

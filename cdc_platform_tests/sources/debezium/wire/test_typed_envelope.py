@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.debezium.wire import messages
+from cdc_platform.sources.debezium.wire import messages, schema_blocks
 from cdc_platform.sources.debezium.wire.contents import read_content
 from cdc_platform.sources.debezium.wire.message_contents import DataEvent, Unreadable
 from cdc_platform.sources.debezium.wire.messages import RawMessage, parse_line, parse_raw
@@ -52,8 +52,8 @@ def _outcomes(line: str) -> tuple[Envelope, Envelope]:
 def _check_same(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     typed = _outcomes(line)
     with monkeypatch.context() as patched:
-        for name in ("typed_line", "typed_envelope"):
-            patched.setattr(messages, name, lambda _text: None)
+        for module, name in ((messages, "typed_line"), (schema_blocks, "typed_envelope")):
+            patched.setattr(module, name, lambda _text: None)
         free = _outcomes(line)
     for one, other in zip(free, typed, strict=True):
         # A number that nothing can read is not read where nobody asks for it.
