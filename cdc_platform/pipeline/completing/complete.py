@@ -3,7 +3,7 @@
 There is one algorithm, and Spark's tasks run it: the lines of each key chain, in order (`key_chains.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +17,7 @@ from cdc_platform.pipeline.completing.distributed_completion import DistributedC
 from cdc_platform.pipeline.completing.stored_rows import Lookup
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import has_texts
-from cdc_platform.spark.frames.some_rows import ROW_ID
+from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID
 from cdc_platform.spark.log.order import UNSOUND
 from cdc_platform.spark.log.ordered_rows import lacking_rows
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
@@ -72,7 +72,9 @@ def complete_changes(
     lookup = Lookup(pipeline, spark, cycle, lacking.columns)
     is_few = lacking.changes <= most_rows and lacking.key_bytes <= _MOST_KEY_BYTES
     has_replays = _has_replays(pipeline, cycle)
-    completion = DistributedCompletion(lookup, cache, sound, is_few=is_few, has_replays=has_replays)
+    completion = DistributedCompletion(
+        lookup, cache, sound, lacking.truncates, is_few=is_few, has_replays=has_replays
+    )
     asked_ids = ordered.where(condition).select(*ROW_ID).dropna().distinct()
     return completion.complete(asked_ids).unionByName(unsound)
 
@@ -95,11 +97,13 @@ class _Lacking:
 
     Args:
         columns: which columns sound changes lack, by table; only tables of which a change is to be completed.
+        truncates: ordinals of the sound truncates of these tables, in order.
         changes: how many are to be completed.
         key_bytes: of their keys.
     """
 
     columns: Mapping[str, frozenset[str]]
+    truncates: Mapping[str, Sequence[int]]
     changes: int
     key_bytes: int
 
@@ -108,14 +112,17 @@ def _measure_lacking(ordered: DataFrame, condition: str) -> _Lacking:
     """Measure the changes of a batch that a condition selects; one Spark job."""
     is_asked = F.expr(condition)
     lacked = F.when(F.expr(f"NOT {UNSOUND} AND {LACKS_VALUES}"), F.col("unavailable_columns"))
+    truncate = F.when(F.expr(f"NOT {UNSOUND} AND {IS_TRUNCATE}"), F.col("ordinal"))
     measured = ordered.groupBy("table_name").agg(
         F.count_if(is_asked).alias("changes"),
         F.flatten(F.collect_set(lacked)).alias("columns"),
+        F.collect_list(truncate).alias("truncates"),
         F.coalesce(F.sum(F.when(is_asked, F.octet_length("keys"))), F.lit(0)).alias("key_bytes"),
     )
-    rows = measured.collect()
+    rows = [row for row in measured.collect() if row["changes"]]
     return _Lacking(
-        columns={row["table_name"]: frozenset(row["columns"]) for row in rows if row["changes"]},
+        columns={row["table_name"]: frozenset(row["columns"]) for row in rows},
+        truncates={row["table_name"]: sorted(row["truncates"]) for row in rows},
         changes=sum(row["changes"] for row in rows),
         key_bytes=sum(row["key_bytes"] for row in rows),
     )

@@ -1,6 +1,5 @@
 """Completion of any number of changes by Spark's tasks, each of which follows key chains of its own."""
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -43,6 +42,7 @@ class DistributedCompletion:
         lookup: where values are looked for that the batch does not have.
         cache: closed when nobody asks for the changes any more.
         changes: the sound changes of the batch, persisted.
+        truncates: ordinals of the truncates among them, in order, by table.
         is_few: whether the rows are so few that each task gets all their keys.
         has_replays: whether changes may be older than those in the log.
     """
@@ -50,6 +50,7 @@ class DistributedCompletion:
     lookup: Lookup
     cache: ExitStack
     changes: DataFrame
+    truncates: Mapping[str, Sequence[int]]
     is_few: bool
     has_replays: bool
 
@@ -109,7 +110,7 @@ class DistributedCompletion:
             of_log = logged_lines(self._log, self.changes, chains_frame.where("is_logged"))
             lines = lines.unionByName(of_log, allowMissingColumns=True)
         valid_since = self.lookup.valid_since if chains.logged else {}
-        completer = ChainCompleter(tuple(self.changes.columns), self._truncates(), valid_since)
+        completer = ChainCompleter(tuple(self.changes.columns), self.truncates, valid_since)
         by_chain = lines.select(*LINE, REST).repartition("table_name", KEY_CHAIN)
         in_order = by_chain.sortWithinPartitions(*LINE_ORDER)
         completed = in_order.mapInArrow(completer, self.changes.schema).sortWithinPartitions("ordinal")
@@ -127,15 +128,6 @@ class DistributedCompletion:
         stored = cache_frame(self.cache, stored)
         doubtful = stored.where("NOT is_whole_row").select(*ROW_ID)
         return [stored] if doubtful.isEmpty() else [stored, self.lookup.unknown(doubtful)]
-
-    def _truncates(self) -> Mapping[str, Sequence[int]]:
-        """Return the ordinals of the truncates of the tables of which changes lack values."""
-        ordinals: defaultdict[str, list[int]] = defaultdict(list)
-        truncates = self.changes.where(IS_TRUNCATE).select("table_name", "ordinal")
-        for row in truncates.orderBy("ordinal").collect():
-            if row["table_name"] in self.lookup.columns:
-                ordinals[row["table_name"]].append(row["ordinal"])
-        return dict(ordinals)
 
     @cached_property
     def _log(self) -> DataFrame:

@@ -33,8 +33,9 @@ def read_own(pipeline: Pipeline, spark: SparkSession, name: str, version: Table 
     table, target = version or pipeline.lake.system_table(name), pipeline.lake.spark_system_table(name)
     snapshot = head(table)
     if snapshot is None:
-        # Not a frame of no Python rows, which starts a Python worker.
-        return read_current(spark, target).where(F.lit(False))
+        # Neither the current rows, which must not be cached, nor no Python rows, which start a Python worker.
+        nothing = spark.range(0).drop("id").where(F.lit(False))
+        return with_columns_of(nothing, read_current(spark, target).schema)
     rows = read_version(spark, target, snapshot.snapshot_id)
     if snapshot.schema_id == table.metadata.current_schema_id:
         return rows
