@@ -34,6 +34,8 @@ CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
 """Not drawn: of 64 random ones, one begins with a dash, which the tool takes for an option."""
 STARTED_WITHIN_S: Final = 120.0
 ANSWERED_WITHIN_S: Final = 60.0
+QUEUED: Final = 50_000
+"""Messages that a producer holds; it refuses twice as many."""
 MEMBER_S: Final = 0.5
 """After so long another consumer joins a group that is rebalanced."""
 MOST_MEMBERS: Final = 3
@@ -137,7 +139,9 @@ class Broker:
             partitions: how many each topic has; one where it is not named.
         """
         producer = Producer({"bootstrap.servers": self.address, "linger.ms": 5})
-        for line in lines:
+        for number, line in enumerate(lines, start=1):
+            if number % QUEUED == 0:
+                producer.flush(ANSWERED_WITHIN_S)
             message = json.loads(line)
             key = _encoded(message["key"])
             producer.produce(
