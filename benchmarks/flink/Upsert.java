@@ -16,6 +16,10 @@ public class Upsert
     {
         Configuration settings = new Configuration();
         settings.setString("execution.checkpointing.interval", "10 s");
+        // The state of many rows does not fit the messages in which small states go.
+        settings.setString("execution.checkpointing.storage", "filesystem");
+        settings.setString("execution.checkpointing.dir",
+                Path.of(arguments[0]).toAbsolutePath().resolveSibling("checkpoints").toUri().toString());
         settings.setString("parallelism.default", "2");
         settings.setString("restart-strategy.type", "none");
         var machine = (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
