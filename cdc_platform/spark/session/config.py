@@ -1,6 +1,5 @@
 """The configuration of every Spark session and server of the platform."""
 
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,18 +15,12 @@ from cdc_platform.lake.catalog.lake_settings import (
     is_secret,
 )
 from cdc_platform.spark.session.class_archive import archive_options
+from cdc_platform.spark.session.collector import collector_option
 from cdc_platform.spark.session.connect_token import with_token
 from cdc_platform.spark.session.spark_settings import POSTGRESQL_DRIVER, SparkSettings
 
 RUNTIME: Final = "org.apache.iceberg:iceberg-spark-runtime"
 LOG4J: Final = Path(__file__).with_name("log4j2.properties")
-
-COLLECTOR: Final = "-XX:+UseParallelGC"
-"""Java's own choice, G1, also collects in threads of its own and makes each write of a reference dearer: it
-takes about a tenth more processor time for a large cycle."""
-_ANY_COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
-_JAVA_VARIABLES: Final = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-_DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 
 CATALOGS: Final = "spark.sql.catalog."
 CATALOG_PREFIX: Final = f"{CATALOGS}{CATALOG}"
@@ -119,14 +112,8 @@ def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
 
 def _java_options(spark: SparkSettings) -> str:
     archive = archive_options() if spark.class_archive else ""
-    options = (f"-Dlog4j2.configurationFile={LOG4J.as_uri()}", _collector(spark), archive)
+    options = (f"-Dlog4j2.configurationFile={LOG4J.as_uri()}", collector_option(spark), archive)
     return " ".join(option for option in options if option)
-
-
-def _collector(spark: SparkSettings) -> str:
-    """Return the option that chooses the garbage collector; Java does not start with two of them."""
-    others = (spark.conf.get(_DEFAULT_OPTIONS, ""), *(os.environ.get(name, "") for name in _JAVA_VARIABLES))
-    return "" if any(map(_ANY_COLLECTOR.search, others)) else COLLECTOR
 
 
 def launch_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:

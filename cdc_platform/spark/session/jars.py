@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import pyspark
-
 from cdc_platform.errors import JarsUnavailable
+from cdc_platform.spark.session.properties import SUBMIT_ARGUMENTS, conf_folder
 from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 
 SHA256: Final = {
@@ -71,11 +70,9 @@ def with_fetched_jars(conf: Mapping[str, str]) -> dict[str, str]:
 
 def _has_defaults() -> bool:
     """Return whether this machine has arguments or settings for all Spark programs, which may name jars."""
-    if "PYSPARK_SUBMIT_ARGS" in os.environ:
+    if SUBMIT_ARGUMENTS in os.environ:
         return True
-    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
-    folder = os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf"
-    return (Path(folder) / "spark-defaults.conf").is_file()
+    return (conf_folder() / "spark-defaults.conf").is_file()
 
 
 def _fetched(packages: Sequence[str], folder: str | None) -> list[Path] | None:

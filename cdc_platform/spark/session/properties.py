@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import pyspark
+
 from cdc_platform.errors import SettingError
 from cdc_platform.private_files import open_private
 
@@ -17,6 +19,12 @@ SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 
 NO_ARGUMENTS: Final = "pyspark-shell"
 OPTION: Final = "--properties-file"
+
+
+def conf_folder() -> Path:
+    """Return the folder with this machine's settings for all Spark programs; there may be none."""
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    return Path(os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf")
 
 
 def properties_options(path: Path) -> list[str]:

@@ -8,14 +8,8 @@ import pytest
 
 from cdc_platform.errors import JarsUnavailable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.config import (
-    COLLECTOR,
-    LOG4J,
-    launch_secrets,
-    list_jars,
-    session_secrets,
-    spark_config,
-)
+from cdc_platform.spark.session.collector import COLLECTOR
+from cdc_platform.spark.session.config import LOG4J, launch_secrets, list_jars, session_secrets, spark_config
 from cdc_platform.spark.session.spark_settings import (
     DEFAULT_PACKAGES,
     KAFKA_CONNECTOR,
@@ -39,18 +33,31 @@ def test_a_classic_session_has_all_that_the_platform_needs(tmp_path: Path) -> No
     assert LOG4J.exists()
 
 
-@pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS", None])
-def test_one_garbage_collector_is_chosen(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The platform has one of its own, unless the environment or Spark's defaults name another."""
-    other = "-Xmx9g -XX:+UseZGC"
+@pytest.mark.parametrize(
+    "place",
+    [
+        "JAVA_TOOL_OPTIONS",
+        "PYSPARK_SUBMIT_ARGS",
+        "SPARK_DAEMON_JAVA_OPTS",
+        "spark-defaults.conf",
+        "java-opts",
+        "",
+    ],
+)
+def test_one_garbage_collector_is_chosen(place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The platform has one of its own, unless Spark or Java gets another: with two, Java does not start."""
+    name = "spark.driver.defaultJavaOptions"
+    other, lake = f'{name} "-Xmx9g -XX:+UseZGC"', LakeSettings("x")
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:-UsePerfData")
-    lake = LakeSettings("x")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text(f"# {other}\nspark.executor.extraJavaOptions -XX:+UseG1GC")
     assert COLLECTOR in spark_config(SparkSettings(), lake)["spark.driver.extraJavaOptions"].split()
-    if name is not None:
-        monkeypatch.setenv(name, other)
-    conf = {} if name is not None else {"spark.driver.defaultJavaOptions": other}
-    options = spark_config(SparkSettings(conf=conf), lake)["spark.driver.extraJavaOptions"]
-    assert "GC" not in options
+    if place == place.upper():
+        monkeypatch.setenv(place or "UNUSED", other)
+    else:
+        (tmp_path / place).write_text(f"spark.ui.enabled false\n{other}")
+    spark = SparkSettings(conf={} if place else {name: other})
+    assert "GC" not in spark_config(spark, lake)["spark.driver.extraJavaOptions"]
 
 
 def test_settings_win_over_the_platform(tmp_path: Path) -> None:
