@@ -173,9 +173,9 @@ class Bench:
         frame.selectExpr("count(*)", "sum(id)", "sum(n)", "sum(hash(big))").collect()
         meter.end("reading")
         used = {step: sum(use.processor_s.values()) for step, use in meter.steps.items()}
-        self.tell(name, events, frame, meter.steps[name].wall_s, used[name], used["reading"])
+        self.note(name, events, frame, meter.steps[name].wall_s, used[name], used["reading"])
 
-    def tell(
+    def note(
         self, name: str, events: Events, frame: DataFrame, wall_s: float, used_s: float, reading_s: float
     ) -> None:
         """Report a candidate."""
@@ -275,7 +275,7 @@ def run_flink(bench: Bench, events: Events, folder: Path, rounds: int) -> None:
     meter.begin()
     frame.selectExpr("count(*)", "sum(id)", "sum(n)", "sum(hash(big))").collect()
     meter.end("reading")
-    bench.tell(SQL, events, frame, wall_s, used_s, sum(meter.steps["reading"].processor_s.values()))
+    bench.note(SQL, events, frame, wall_s, used_s, sum(meter.steps["reading"].processor_s.values()))
 
 
 def main() -> None:

@@ -64,9 +64,12 @@ def log_in(connection: "duckdb.DuckDBPyConnection", folder: str, properties: Map
     # With its end, since a scope is a prefix.
     scope = f"{folder.rstrip('/')}/"
     options = {**_server(folder, properties), **login, "SCOPE": scope}
-    parts = ", ".join(f"{name} {_literal(value)}" for name, value in options.items())
+    parts = ", ".join(f"{name} ?" for name in options)
     try:
-        connection.execute(f"CREATE OR REPLACE SECRET {_quoted(scope)} (TYPE s3, {parts})")
+        # Errors and logs of DuckDB repeat a statement, but not its parameters.
+        connection.execute(
+            f"CREATE OR REPLACE SECRET {_quoted(scope)} (TYPE s3, {parts})", list(options.values())
+        )
     except optional_library("duckdb", EXTRA).Error as error:
         return f"DuckDB cannot log in: {' '.join(str(error).split())}"
     return None

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
 
-from cdc_platform.duckdb_views import load_extensions
+from cdc_platform.duckdb_views import connect, load_extensions, log_in
 from cdc_platform.errors import LibraryMissing
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -141,6 +141,18 @@ def test_tables_that_duckdb_cannot_scan_are_read_at_once(
     connection = one_in_store(properties)
     assert connection.sql("SELECT id FROM one").fetchall() == [(1,)]
     assert re.search(f"Table `one` .* is read into memory: {reason}", caplog.text)
+
+
+def test_duckdb_repeats_no_key() -> None:
+    """Neither its errors nor its log of statements have the keys by which it logs in."""
+    connection = connect()
+    load_extensions(connection)
+    connection.execute("CALL enable_logging('QueryLog')")
+    keys = {"s3.access-key-id": "me", "s3.secret-access-key": "it's\0secret", "s3.session-token": "secret"}
+    obstacle = log_in(connection, "s3://a-bucket/one", {**REGION, **keys})
+    logged = connection.sql("SELECT message FROM duckdb_logs").fetchall()
+    assert "CREATE OR REPLACE SECRET" in str(logged)
+    assert "secret" not in f"{obstacle}{logged}"
 
 
 def test_duckdb_has_tables_under_the_names_of_the_source(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 LONG_AFTER = 4_000_000_000_000_000
 COUNTS = """SELECT sum(balance), (SELECT count(*) FROM transfers), (SELECT count(*) FROM accounts__history)
 FROM accounts"""
+FIRST = "SELECT id, balance FROM accounts ORDER BY id LIMIT 1"
 ENDLESS = "SELECT count(*) FROM range(1_000_000_000_000) a, range(1_000_000) b WHERE a.range + b.range > 0"
 HISTORY = {"accounts": TableOptions(history=True)}
 
@@ -150,17 +151,19 @@ def test_a_cut_is_found_by_number_or_moment(bank: Pipeline) -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("form", "expected"),
+    ("sql", "form", "expected"),
     [
-        ("csv", "id,balance\n1,100\n"),
-        ("json", '[\n\t{"id":1,"balance":100}\n]\n'),
-        ("table", "│     1 │     100 │"),
+        (FIRST, "csv", "id,balance\n1,100\n"),
+        (FIRST, "json", '[\n\t{"id":1,"balance":100}\n]\n'),
+        (FIRST, "table", "│     1 │     100 │"),
+        ("SHOW TABLES", "csv", "name\naccounts\naccounts__history\ntransfers\n"),
     ],
 )
-def test_the_command_queries_a_cut(bank: Pipeline, tmp_path: Path, form: str, expected: str) -> None:
+def test_the_command_queries_a_cut(
+    bank: Pipeline, tmp_path: Path, sql: str, form: str, expected: str
+) -> None:
     """`query` prints the rows of SQL at the cut that was asked for, in the form that was asked for."""
     attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
-    sql = "SELECT id, balance FROM accounts ORDER BY id LIMIT 1"
     code, output, errors = run("query", write_defs(tmp_path, attributes), sql, "--cut", "1", "--format", form)
     assert code == 0
     assert f"cut 1 at {to_rfc3339(START + 2 * SECOND - 1)}" in errors

@@ -6,7 +6,7 @@ import org.apache.flink.table.api.EnvironmentSettings;
 import org.apache.flink.table.api.TableEnvironment;
 
 /**
- * Runs the last of some statements of Flink SQL to its end, in each round anew, and writes the wall and the
+ * Runs statements of Flink SQL in each round, waits for the end of the last one, and writes the wall and the
  * processor seconds of each round: OUTPUT ROUNDS STATEMENT... In the statements, `{round}` is the round.
  */
 public class Upsert

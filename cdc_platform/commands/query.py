@@ -74,11 +74,11 @@ def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
         if form == TABLE:
             print_text(str(rows))
             return
-        rows.create_view("rows_of_the_query")
+        rows_of_the_query = rows  # noqa: F841  SQL finds it; a view would be among the tables that SQL lists
         with TemporaryDirectory() as folder:
             # DuckDB would truncate what standard output is appended to.
             file = Path(folder) / "rows"
-            connection.execute(f"COPY rows_of_the_query TO '{file}' ({_COPIES[form]})")
+            connection.execute(f"COPY (FROM rows_of_the_query) TO '{file}' ({_COPIES[form]})")
             with file.open("rb") as copied:
                 copyfileobj(copied, sys.stdout.buffer)
     except duckdb.Error as error:

@@ -20,7 +20,7 @@ def from_rfc3339(text: str) -> int:
     """Return the microseconds of an RFC 3339 text; digits beyond microseconds are cut off.
 
     Raises:
-        ValueError: The text is no RFC 3339 timestamp, or has no offset.
+        ValueError: The text is no RFC 3339 timestamp, has no offset, or one that leads out of the years.
     """
     match = _RFC3339.fullmatch(text)
     if match is None:
@@ -29,7 +29,11 @@ def from_rfc3339(text: str) -> int:
     day, time, fraction, offset = match.groups()
     offset = "+00:00" if offset in ("Z", "z") else offset
     micros = int((fraction or "").ljust(6, "0")[:6])
-    return (datetime.fromisoformat(f"{day}T{time}{offset}") - _EPOCH) // _MICROSECOND + micros
+    micros += (datetime.fromisoformat(f"{day}T{time}{offset}") - _EPOCH) // _MICROSECOND
+    if not is_moment(micros):
+        message = f"Not an RFC 3339 timestamp of the years 1 to 9999 in UTC: {text!r}"
+        raise ValueError(message)
+    return micros
 
 
 def is_between_micros(text: str) -> bool:

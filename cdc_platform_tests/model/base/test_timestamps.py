@@ -70,9 +70,15 @@ def test_nanosecond_texts_are_in_utc(text: str, expected: str) -> None:
     assert expected == to_nanosecond_text(text)
 
 
-@pytest.mark.parametrize("text", ["", "2026-11-21", "2026-11-21T00:00:00", "2026-13-01T00:00:00Z", "now"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "2026-11-21", "2026-11-21T00:00:00", "2026-13-01T00:00:00Z", "now"),
+        *("0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01"),
+    ],
+)
 def test_other_texts_are_refused(text: str) -> None:
-    """A text without an offset, or that is no timestamp, is an error."""
+    """A text without an offset, that is no timestamp, or none of the years that there are is an error."""
     with pytest.raises(ValueError, match=r"RFC 3339|month"):
         from_rfc3339(text)
 
