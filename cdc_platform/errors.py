@@ -278,10 +278,10 @@ class DiskFull(LakeError):
     def __init__(self, text: str) -> None:
         self.text = text
         super().__init__(
-            "There is no room left for the lake, or for Spark's temporary files (`spark.local.dir` in the "
-            "setting `spark.conf`). What is committed stays, and what was begun does not count: make room; "
-            "`sync --continuous` and Dagster's sensor then go on by themselves, anything else is started "
-            f"again. {text}"
+            "There is no room left for the lake, the spool of an embedded engine, or Spark's temporary files "
+            "(`spark.local.dir` in the setting `spark.conf`). What is committed stays, and what was begun "
+            "does not count: make room; `sync --continuous` and Dagster's sensor then go on by themselves, "
+            f"anything else is started again. {text}"
         )
 
 

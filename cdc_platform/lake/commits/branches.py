@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import BadRequestError, CommitFailedException
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
@@ -30,20 +30,27 @@ def move_branch(table: Table, branch: str, snapshot_id: int) -> None:
     _move(table, branch, snapshot_id, lambda _table: False)
 
 
-def advance_main(table: Table, snapshot_id: int) -> None:
+def advance_main(table: Table, snapshot_id: int, is_newest: Callable[[], bool]) -> None:
     """Let `main` end at a snapshot, unless it is there or beyond: another run may have been quicker.
+
+    Args:
+        table: the table.
+        snapshot_id: what a cut names.
+        is_newest: whether no later cut names another; asked where `main` is another version of the same
+            cycle, since one that is rebuilt has the cycle of what it replaces.
 
     Raises:
         CommitConflict: as `move_branch` does.
     """
-    _move(table, MAIN, snapshot_id, lambda current: is_beyond(current, snapshot_id))
 
+    def is_done(current: Table) -> bool:
+        if contains(current, snapshot_id):
+            return True
+        cycle = mark_at(current, current.metadata.snapshot_by_id(snapshot_id)).cycle
+        reached = read_mark(current).cycle
+        return cycle < reached or (cycle == reached and not is_newest())
 
-def is_beyond(table: Table, snapshot_id: int) -> bool:
-    """Return whether `main` is or contains a snapshot, or a later cycle of the log than it does."""
-    if contains(table, snapshot_id):
-        return True
-    return mark_at(table, table.metadata.snapshot_by_id(snapshot_id)).cycle < read_mark(table).cycle
+    _move(table, MAIN, snapshot_id, is_done)
 
 
 def contains(table: Table, snapshot_id: int) -> bool:
@@ -72,8 +79,8 @@ def _move(table: Table, branch: str, snapshot_id: int, is_done: Callable[[Table]
                     f"Other runs have kept changing `{name}`, so its branch `{branch}` has not been moved; "
                     "run the cycle again."
                 ) from error
-        except ValueError:
-            # pyiceberg names a snapshot that is unknown by now in this way, and nothing else here.
+        except (ValueError, BadRequestError):
+            # So pyiceberg names a snapshot that is unknown by now, or the service behind it.
             if table.refresh().metadata.snapshot_by_id(snapshot_id) is not None:
                 raise
         else:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     RemoveSnapshotsUpdate,
@@ -134,8 +134,10 @@ def _has_parent(table: Table, snapshot: Snapshot) -> bool:
 def _is_unused(lake: Lake, name: str, table: Table, snapshot: Snapshot) -> bool:
     """Return whether no later step has used what a snapshot holds."""
     cycle = number_of(snapshot, CYCLE) or 0
-    own = name.removeprefix(f"{lake.system_namespace}.")
-    if own in _DERIVED:
+    # One of the other tables may be called `files`, or `cuts`.
+    namespace, _, own = name.rpartition(".")
+    own = own if namespace == lake.system_namespace else ""
+    if own in _DERIVED or (own and _is_compaction(snapshot)):
         return True
     if own == COPIED:
         return False
@@ -153,12 +155,19 @@ def _is_unused(lake: Lake, name: str, table: Table, snapshot: Snapshot) -> bool:
     return names <= {MAIN, BRANCH} and not is_in_cut
 
 
+def _is_compaction(snapshot: Snapshot) -> bool:
+    """Return whether a commit holds nothing but what it was built upon has."""
+    return snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
+
+
 def _places_before(lake: Lake, cuts: Table, lost: Snapshot) -> Mapping[str, int] | None:
     """Return where the tables that have moved to a lost cut were, by name; None where one was nowhere.
 
     What the cut held is still on their branches, so the next cycle publishes it again.
     """
-    cycle = number_of(lost, CYCLE) or 0
+    cycle = number_of(lost, CYCLE)
+    if cycle is None:
+        return {}
     moved = {name: table for name, table in _merged(lake) if read_mark(table).cycle >= cycle}
     former = cut_before(cuts, lost) if moved else None
     named = former.tables if former is not None else {}

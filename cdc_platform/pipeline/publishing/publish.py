@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.catalog.lake import LOG
@@ -95,4 +96,9 @@ def _move_mains(pipeline: Pipeline, cut: Cut, names: Iterable[str]) -> None:
     """Move `main` of some tables and histories to the snapshots that a cut names."""
     for name in names:
         # Compaction may have built upon the cut's snapshot since: then `main` is where it belongs.
-        advance_main(load_table(pipeline, name), cut.tables[name])
+        advance_main(load_table(pipeline, name), cut.tables[name], partial(_is_newest, pipeline, cut, name))
+
+
+def _is_newest(pipeline: Pipeline, cut: Cut, name: str) -> bool:
+    newest = newest_cut(pipeline.lake)
+    return newest is None or newest.tables.get(name) == cut.tables[name]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import BadRequestError
 from pyiceberg.table import CommitTableResponse, Table
 
 from cdc_platform.errors import CommitConflict
@@ -87,10 +88,19 @@ def test_a_table_that_never_rests_is_a_conflict(table: Table, monkeypatch: pytes
     assert others == end_of(table, MAIN)
 
 
-def test_a_snapshot_that_has_expired_meanwhile_is_a_conflict(table: Table) -> None:
+@pytest.mark.parametrize("is_service", [False, True])
+def test_a_snapshot_that_has_expired_meanwhile_is_a_conflict(
+    table: Table, monkeypatch: pytest.MonkeyPatch, is_service: bool
+) -> None:
     """Maintenance of another run may take it away between the look and the move."""
+
+    def refuse(*_: object) -> None:
+        raise BadRequestError("ValidationException: Cannot set cycle to unknown snapshot")
+
     seen, first = table.catalog.load_table(table.name()), table.metadata.snapshots[0].snapshot_id
     table.maintenance.expire_snapshots().by_id(first).commit()
+    if is_service:
+        monkeypatch.setattr(seen.catalog, "commit_table", refuse)
     with pytest.raises(CommitConflict, match=rf"snapshot {first} of `p\.t` has expired"):
         move_branch(seen, BRANCH, first)
 
@@ -100,12 +110,12 @@ def test_main_is_only_advanced(table: Table) -> None:
     first, *_, last = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
     move_branch(table, MAIN, first)
     for snapshot_id in (last, first):
-        advance_main(table.refresh(), snapshot_id)
+        advance_main(table.refresh(), snapshot_id, lambda: True)
         assert last == end_of(table, MAIN)
     move_branch(table.refresh(), BRANCH, first)
     for cycle, branch in (("7", MAIN), ("6", BRANCH)):
         table.refresh().append(ROW, snapshot_properties={CYCLE: cycle}, branch=branch)
     newest, older = end_of(table, MAIN), end_of(table, BRANCH)
     assert older is not None
-    advance_main(table.refresh(), older)
+    advance_main(table.refresh(), older, lambda: True)
     assert newest == end_of(table, MAIN)

@@ -1,5 +1,6 @@
 """A commit whose files are gone is taken back where nothing builds upon it, and is damage elsewhere."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -7,10 +8,12 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
 from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.files import LakeFile
-from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LOG, QUARANTINED, RAW, Lake
+from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, QUARANTINED, RAW, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, head, read_mark
@@ -95,16 +98,19 @@ def test_what_went_with_a_cycle_of_the_log_is_damage(lake: Lake, name: str) -> N
 
 
 def test_snapshots_that_cuts_and_tags_name_stay(lake: Lake) -> None:
-    """Neither the version of an older cut, nor one that a tag pins, nor somebody else's is taken back."""
+    """Neither the version of an older cut, nor one that a tag pins, nor somebody else's is taken back.
+
+    Names of the platform's own tables are names like others.
+    """
     rows = pa.table({"id": [1]})
-    for name in ("cut", "pinned", "foreign"):
+    for name in (LINEAGE, "pinned", "foreign"):
         table = lake.catalog.create_table(f"p.{name}", rows.schema)
         for cycle in (1, 2):
             table.append(rows, snapshot_properties={} if name == "foreign" else {CYCLE: str(cycle)})
         newest = head(table)
         assert newest is not None
-        if name == "cut":
-            append_cut(lake, Cut(1, 5, 1, {"cut": newest.snapshot_id}, 6))
+        if name == LINEAGE:
+            append_cut(lake, Cut(1, 5, 1, {name: newest.snapshot_id}, 6))
             append_cut(lake, Cut(2, 7, 2, {}, 8))
         if name == "pinned":
             table.manage_snapshots().create_tag(newest.snapshot_id, "kept").commit()
@@ -131,6 +137,43 @@ def publish(lake: Lake, name: str, cycle: int) -> Table:
     assert newest is not None
     append_cut(lake, Cut(cycle, cycle, cycle, {name: newest.snapshot_id}, cycle))
     return table
+
+
+def compact(table: Table) -> None:
+    """Commit what the table has again, as a compaction does."""
+    newest = table.refresh().current_snapshot()
+    assert newest is not None
+    place = f"{newest.manifest_list}-again"
+    shutil.copy(urlsplit(newest.manifest_list).path, urlsplit(place).path)
+    compacted = newest.model_copy(
+        update={
+            "snapshot_id": newest.snapshot_id + 1,
+            "parent_snapshot_id": newest.snapshot_id,
+            "sequence_number": table.metadata.next_sequence_number(),
+            "manifest_list": place,
+            "summary": Summary(Operation.REPLACE),
+        }
+    )
+    moved = {"snapshot-id": compacted.snapshot_id, "ref-name": MAIN, "type": "branch"}
+    updates = AddSnapshotUpdate(snapshot=compacted), SetSnapshotRefUpdate.model_validate(moved)
+    table.catalog.commit_table(table, (), updates)
+
+
+def test_a_lost_compaction_is_taken_back(lake: Lake) -> None:
+    """Whatever has been read since, it held what is there; no other table is moved for it."""
+    commit(lake, RAW, RAW_CHANGE_RECORDS, 1)
+    commit(lake, LOG, CHANGE_LOG, 1)
+    publish(lake, "retired", 1)
+    table = publish(lake, "t", 2)
+    compact(table)
+    newest = head(table.refresh())
+    own = RAW, LOG, CUT
+    for name in own:
+        compact(lake.system_table(name))
+        lose(lake.system_table(name))
+    assert {f"p__cdc.{name}" for name in own} == {*take_back_lost(lake)}
+    assert [cut.cut for cut in list_cuts(lake)] == [1, 2]
+    assert newest == head(table.refresh())
 
 
 def test_files_of_what_the_newest_cut_names_are_not_looked_for(

@@ -1,10 +1,13 @@
 """Refusals of a source or the engine become the platform's errors, with what to do."""
 
+import errno
 import json
+import signal
 import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from cdc_platform.errors import (
     AccessDenied,
     CaptureStopped,
+    DiskFull,
     LibraryMissing,
     ReplicationRefused,
     SettingError,
@@ -20,9 +24,10 @@ from cdc_platform.errors import (
     SourceNotFound,
     SourceUnreachable,
 )
+from cdc_platform.sources.debezium.engine import engine
 from cdc_platform.sources.debezium.engine.engine import Order
 from cdc_platform.sources.debezium.engine.engine_failures import failure_of
-from cdc_platform.sources.debezium.engine.engine_process import read_failure
+from cdc_platform.sources.debezium.engine.engine_process import EngineProcess, read_failure
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform_tests.programs import free_port
 from cdc_platform_tests.servers.postgresql import Cluster
@@ -88,6 +93,8 @@ def ask(lines: str) -> list[tuple[str, str]]:
         ('Invalid value: null used for required field: "v", schema type: ARRAY', CaptureStopped),
         ("FATAL: terminating connection due to administrator command", SourceUnreachable),
         ("java.lang.NullPointerException", CaptureStopped),
+        ("java.io.IOException: No space left on device", DiskFull),
+        ("PSQLException: ERROR: could not extend file: No space left on device", CaptureStopped),
     ],
 )
 def test_what_the_engine_says_has_a_meaning(text: str, expected: type[Exception]) -> None:
@@ -116,3 +123,28 @@ def test_an_error_comes_over_from_the_engines_process(
     path.write_text(json.dumps(failure))
     read_error = read_failure(path)
     assert (type(expected), str(expected)) == (type(read_error), str(read_error))
+
+
+def test_a_full_disk_comes_over_by_the_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be written into the spool any more, and the pipeline waits for room all the same."""
+
+    def fill(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def capture(*_: object) -> None:
+        raise DiskFull("No space left on device")
+
+    settings = replace(SETTINGS, spool=str(tmp_path))
+    monkeypatch.setattr(engine, "write_whole", fill)
+    monkeypatch.setattr(engine, "capture", capture)
+    monkeypatch.setattr(engine, "_end_with_parent", lambda _: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sys, "stdin", StringIO(Order(settings).to_json()))
+    code = engine.main()
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\nexit {code}\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    expected = f"No space left on device: {tmp_path}"
+    with EngineProcess(settings) as process, pytest.raises(DiskFull, match=expected):
+        process.wait()

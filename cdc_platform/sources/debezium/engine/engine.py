@@ -5,22 +5,24 @@ a pipeline. Run as a program it takes its order as one line of JSON on its stand
 closes, on SIGTERM and SIGINT, or when it has caught up, if it shall.
 """
 
+import errno
 import json
 import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cdc_platform.errors import CdcError, LibraryMissing, SettingError
+from cdc_platform.errors import CdcError, DiskFull, LibraryMissing, SettingError
 from cdc_platform.model.base.declared_settings import read_json, to_json
 from cdc_platform.sources.debezium.engine.batches import BatchWriter, Run
 from cdc_platform.sources.debezium.engine.engine_failures import failure_of
 from cdc_platform.sources.debezium.engine.engine_source import check_capturable, emit_marker
-from cdc_platform.sources.debezium.engine.spool import Spool, write_whole
+from cdc_platform.sources.debezium.engine.spool import Spool, reported_as_unusable, write_whole
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 LOG4J: Final = Path(__file__).with_name("log4j2.properties")
@@ -63,7 +65,8 @@ def capture(order: Order, run: Run) -> None:
     with spool.opened(settings.identity()) as writer:
         _start_java(spool, settings)
         check_capturable(settings)
-        _mend_offsets(spool)
+        with reported_as_unusable(spool.folder):
+            _mend_offsets(spool)
         engine = _build(order, BatchWriter(writer, settings, run), run, spool)
         thread = threading.Thread(target=engine.run, name="engine", daemon=True)
         thread.start()
@@ -201,8 +204,10 @@ def main() -> int:
     try:
         capture(order, run)
     except CdcError as error:
-        _tell(error, order.settings.folder())
-        return 1
+        # On a full disk nothing may get through but the code.
+        with suppress(OSError):
+            _tell(error, order.settings.folder())
+        return errno.ENOSPC if isinstance(error, DiskFull) else 1
     return 0
 
 
@@ -223,6 +228,7 @@ def _tell(error: CdcError, folder: Path) -> None:
 
 if __name__ == "__main__":
     code = main()
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stderr.flush()
     # Threads of the JVM that hang at its end must not keep the process.
     os._exit(code)

@@ -9,6 +9,7 @@ from cdc_platform.errors import (
     AccessDenied,
     CaptureStopped,
     CdcError,
+    DiskFull,
     ReplicationRefused,
     SlotInUse,
     SlotOutrun,
@@ -97,6 +98,8 @@ MEANINGS: Final = (
         "The connection broke and could not be made again.",
     ),
 )
+FULL: Final = r"(?:java\.io\.|Errno ).*(?:No space left on device|Disk quota exceeded)"
+"""As our own machine says it; that of the database's server has a text of PostgreSQL's around it."""
 LONGEST_CHAIN: Final = 20
 
 
@@ -105,6 +108,9 @@ def failure_of(failure: Any, settings: EngineInput) -> CdcError:
     if isinstance(failure, CdcError):
         return failure
     chain = list(dict.fromkeys(texts_of(failure)))
+    full = next((text for text in chain if re.search(FULL, text)), None)
+    if full is not None:
+        return DiskFull(full)
     for meaning in MEANINGS:
         if any(re.search(meaning.pattern, text) for text in chain):
             return meaning.kind(f"{meaning.advice} Source: {place_of(settings)}: {chain[-1]}")

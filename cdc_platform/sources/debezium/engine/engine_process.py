@@ -1,5 +1,6 @@
 """The embedded engine as a child process: started, asked to end, and heard why it has failed."""
 
+import errno
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from cdc_platform import errors
 from cdc_platform.errors import (
     CaptureStopped,
     CdcError,
+    DiskFull,
     SettingError,
     SetupError,
     SourceError,
@@ -115,6 +117,8 @@ class EngineProcess:
                 self._process.stdin.close()
 
     def _failure(self, code: int) -> CdcError:
+        if code == errno.ENOSPC:
+            return DiskFull(f"{os.strerror(code)}: {self.spool.folder}")
         if self.spool.failure.exists():
             return read_failure(self.spool.failure)
         said = self._said.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]

@@ -6,6 +6,7 @@ that has been read is deleted. A line is an object with topic, key, value, heade
 timestamp.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -16,13 +17,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from cdc_platform.errors import OffsetsLost, SettingError, SlotInUse, SpoolUnusable
+from cdc_platform.errors import DiskFull, OffsetsLost, SettingError, SlotInUse, SpoolUnusable
 from cdc_platform.private_files import make_private_folder, open_private
 
 FORMAT_VERSION: Final = 1
 SUFFIX: Final = ".jsonl"
 PART: Final = ".part"
 DIGITS: Final = 20
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, order=True)
@@ -213,7 +215,8 @@ class SpoolWriter:
             timestamp_millis: when the events were captured.
 
         Raises:
-            SpoolUnusable: the disk is full, or the folder is gone.
+            DiskFull: there is no room.
+            SpoolUnusable: the folder is gone.
         """
         path = self._spool.folder / f"{self.next_offset:0{DIGITS}d}{SUFFIX}"
         lines = [
@@ -260,7 +263,9 @@ def reported_as_unusable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in FULL:
+            raise DiskFull(f"{error.strerror}: {folder}") from error
         raise SpoolUnusable(
             f"The spool cannot be written ({error.strerror or error}). No event is lost: the source keeps "
-            f"them. Make room or give the right to write, and start again: {folder}"
+            f"them. Give the right to write, and start again: {folder}"
         ) from error

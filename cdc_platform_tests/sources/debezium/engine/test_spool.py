@@ -1,13 +1,14 @@
 """The spool: files that are whole and in order, offsets that only grow, one writer."""
 
+import errno
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from cdc_platform.errors import OffsetsLost, SettingError, SlotInUse, SpoolUnusable
-from cdc_platform.sources.debezium.engine.spool import Spool, SpoolFile
+from cdc_platform.errors import DiskFull, OffsetsLost, SettingError, SlotInUse, SpoolUnusable
+from cdc_platform.sources.debezium.engine.spool import Spool, SpoolFile, reported_as_unusable
 from cdc_platform_tests.support.crash_points.local_files import dying_in
 from cdc_platform_tests.support.crash_points.points import POINTS, Death, Died, Moment
 
@@ -143,6 +144,13 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         Spool(tmp_path / "file" / "spool").opened(SOURCE),
     ):
         pass
+
+
+def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
+    """It passes once there is room, so a pipeline that follows its source goes on by itself."""
+    expected = f"No space left on device: {tmp_path}"
+    with pytest.raises(DiskFull, match=expected), reported_as_unusable(tmp_path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_the_copy_of_the_offsets_is_whole(tmp_path: Path) -> None:
