@@ -4,7 +4,6 @@ import gc
 import os
 import sqlite3
 import sys
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -54,16 +53,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sort the files for several workers."""
+    """Let workers begin with what takes longest, so that both end at about the same time."""
     if hasattr(config, "workerinput"):
-        from cdc_platform_tests.scheduling import sort_files
-
-        sort_files(items)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Return what distributes whole files; for another `--dist` it is xdist's own."""
-    from cdc_platform_tests.scheduling import FromBothEnds
-
-    return FromBothEnds(config, log) if config.option.dist == "loadfile" else None
+        first = ("forks", "long", "integration")
+        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in first])
