@@ -157,15 +157,21 @@ def run(*command: str | Path, **environment: str) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def ask(engine: Engine, folder: Path, settings: Path, queries: list[str]) -> list[str]:
-    """Return the rows of some queries, each a list as Java prints it."""
-    jars, rows = folder / "jars", folder / "rows"
+def run_program(engine: Engine, folder: Path, memory: str, program: str, *arguments: str | Path) -> None:
+    """Run a Java program of an engine's folder with its jars, whose list goes into another folder."""
+    jars = folder / "jars"
     home = {} if engine.java_home is None else {"JAVA_HOME": engine.java_home}
     build = ("dependency:build-classpath", f"-Dmdep.outputFile={jars}")
     run("mvn", "-q", "-B", "-f", engine.folder / "pom.xml", *build, **home)
     java = "java" if engine.java_home is None else Path(engine.java_home) / "bin" / "java"
-    options = ("-Xmx1500m", *engine.options, "-cp", jars.read_text(encoding="utf-8"))
-    run(java, *options, engine.folder / "Query.java", settings, rows, *queries)
+    options = (f"-Xmx{memory}", *engine.options, "-cp", jars.read_text(encoding="utf-8"))
+    run(java, *options, engine.folder / program, *arguments)
+
+
+def ask(engine: Engine, folder: Path, settings: Path, queries: list[str]) -> list[str]:
+    """Return the rows of some queries, each a list as Java prints it."""
+    rows = folder / "rows"
+    run_program(engine, folder, "1500m", "Query.java", settings, rows, *queries)
     return rows.read_text(encoding="utf-8").splitlines()
 
 
