@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from cdc_platform.demo.next_steps import graph_address
+
 FOLDER: Final = Path(__file__).parent
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 ADDRESS: Final = re.compile(r"Dagster's UI: (http://\S+)")
@@ -43,7 +45,6 @@ class Shot:
         size: width and height of the window, in pixels.
         expected: a text that the page shows once it is there.
         click: what is clicked then, as a selector of Playwright.
-        keys: what is pressed then.
     """
 
     name: str
@@ -51,7 +52,6 @@ class Shot:
     size: tuple[int, int]
     expected: str
     click: str | None = None
-    keys: str | None = None
 
 
 SYSTEM: Final = "/assets/bank__cdc"
@@ -60,7 +60,7 @@ PANEL: Final = "[aria-label=panel_show_right]"
 NARROW: Final = "localStorage.setItem('dagster-nav-collapsed', 'true')"
 """Leaves only the symbols of Dagster's navigation."""
 SHOTS: Final = (
-    Shot("asset-graph", "/asset-groups", (1660, 760), "bank", f"button:has({PANEL})", "Alt+KeyE"),
+    Shot("asset-graph", graph_address("", "bank"), (1660, 760), "change_log", f"button:has({PANEL})"),
     Shot("table", "/assets/bank/accounts", (1200, 1260), "account_id", "text=/^Plots$/"),
     Shot("checks", f"{SYSTEM}/change_log?view=checks", (1500, 1000), "Passed", "text=/^exactly_once$/"),
     Shot(
@@ -142,8 +142,6 @@ def take(page: Any, address: str, shot: Shot, folder: Path) -> Path:
     page.wait_for_timeout(SETTLED_MS)
     if shot.click is not None:
         page.locator(shot.click).first.click(timeout=SHOWN_WITHIN_MS)
-    if shot.keys is not None:
-        page.keyboard.press(shot.keys)
     page.wait_for_timeout(SETTLED_MS)
     file = folder / f"{shot.name}.png"
     page.screenshot(path=file)

@@ -9,15 +9,13 @@ import dagster as dg
 from cdc_platform.assets.table_columns import own_schema
 from cdc_platform.lake.catalog.lake import COPIED, LINEAGE, LOG, RAW, own_tables
 from cdc_platform.metadata import COLUMN_SCHEMA, TABLE_NAME
-from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.names import PLATFORM_GROUP, lake_table_name
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 
 CUT_ASSET: Final = "cut"
 MAINTENANCE_ASSET: Final = "maintenance"
 SOURCE_ASSET: Final = "source"
-PLATFORM_GROUP: Final = "platform"
-"""Group, within that of the pipeline, of the assets that are not the user's tables."""
 
 
 class AssetArguments(TypedDict):

@@ -12,10 +12,10 @@ from typing import Any, Final
 import dagster as dg
 from dagster_shared.utils.warnings import BetaWarning
 
-from cdc_platform.assets.layers import PLATFORM_GROUP
 from cdc_platform.errors import SourceError
 from cdc_platform.metadata import Metadata, rows_table, visible
 from cdc_platform.model.base.cached_values import cached_value
+from cdc_platform.model.base.names import PLATFORM_GROUP
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.stream.stream_reader import read_stream

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from cdc_platform.demo.bookings import ACCOUNTS
 from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.names import PLATFORM_GROUP
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.printing.lines import print_line
 from cdc_platform.printing.tables import make_grid, print_rendered
@@ -39,12 +40,18 @@ def next_steps(pipeline: Pipeline, cut: Cut, defs: Path, pages: Pages | None) ->
     place = shlex.quote(_shortened(defs))
     if pages is not None:
         yield "how far it is", pages.status_page
-        yield "the graph", f"{pages.dagster}/asset-groups"
+        yield "the graph", graph_address(pages.dagster, pipeline.settings.name)
     yield "the same as text", f"cdc-platform status {place} --watch"
     yield "one row explained", f"cdc-platform explain {place} {ACCOUNTS} {_newest_account(pipeline, cut)}"
     # The library of `query` is not among those that the platform itself needs.
     install = "" if find_spec("duckdb") else "pip install 'cdc_platform[duckdb]' && "
     yield "one query", f"{install}cdc-platform query {place} {shlex.quote(SUM)}"
+
+
+def graph_address(dagster: str, name: str) -> str:
+    """Return the page of the graph with a pipeline's groups opened, in the form of Dagster's UI."""
+    groups = (name, f"{name}/{PLATFORM_GROUP}")
+    return f"{dagster}/asset-groups?expanded={','.join(f'global@global:{group}' for group in groups)}"
 
 
 def _newest_account(pipeline: Pipeline, cut: Cut) -> int:

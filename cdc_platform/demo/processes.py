@@ -20,7 +20,8 @@ HOME_VARIABLE: Final = "CDC_PLATFORM_DEMO_HOME"
 CHILD_VARIABLE: Final = "CDC_PLATFORM_DEMO_CHILD"
 """Environment variable that tells from which child of the demo a process descends."""
 
-STOP_WITHIN_S: Final = 10.0
+STOP_WITHIN_S: Final = 30.0
+"""Java needs some seconds to write the archive of its classes, which a first demo does at its end."""
 TAIL_LINES: Final = 15
 
 DIE_WITH_PARENT: Final = """
@@ -56,6 +57,8 @@ class Children:
     ) -> None:
         for name in reversed(list(self._processes)):
             self.stop(name)
+        # A Java that is killed keeps no archive of its classes for the next start.
+        _send(signal.SIGTERM, f"{HOME_VARIABLE}={self._home}")
         end_leftovers(self._home)
 
     def log_of(self, name: str) -> Path:
@@ -81,7 +84,7 @@ class Children:
     def stop(self, name: str, number: int = signal.SIGTERM) -> None:
         """End a process and all that it has started, by force if they do not end by themselves in time."""
         end_process(self._processes.pop(name), STOP_WITHIN_S, number)
-        _end_all(f"{CHILD_VARIABLE}={name}", f"{HOME_VARIABLE}={self._home}")
+        _send(signal.SIGKILL, f"{CHILD_VARIABLE}={name}", f"{HOME_VARIABLE}={self._home}")
 
     def check(self) -> None:
         """Look whether all are alive.
@@ -112,13 +115,14 @@ def end_process(process: "subprocess.Popen[bytes]", within_s: float, number: int
 
 def end_leftovers(home: Path) -> None:
     """Kill what an earlier demo of the same home has left behind, such as a run that outlived its server."""
-    _end_all(f"{HOME_VARIABLE}={home}")
+    _send(signal.SIGKILL, f"{HOME_VARIABLE}={home}")
 
 
-def _end_all(*marks: str) -> None:
+def _send(number: int, *marks: str) -> None:
+    """Send a signal to the processes that carry all marks, and wait some seconds until they have ended."""
     for pid in _marked(*marks):
         with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
     deadline = time.monotonic() + STOP_WITHIN_S
     while any(True for _ in _marked(*marks)) and time.monotonic() < deadline:
         time.sleep(0.05)

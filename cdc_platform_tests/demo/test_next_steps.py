@@ -26,7 +26,7 @@ def steps(folder: Path, pages: Pages | None) -> Iterator[tuple[str, str]]:
 def test_every_command_can_be_pasted(tmp_path: Path) -> None:
     """Each command is one of the platform's, with arguments that it takes; pages come first."""
     shown = [text for _, text in steps(tmp_path, PAGES)]
-    assert shown[:2] == [PAGES.status_page, f"{PAGES.dagster}/asset-groups"]
+    assert shown[:2] == [PAGES.status_page, next_steps.graph_address(PAGES.dagster, "bank")]
     names = [parsed(text.rsplit(" && ", 1)[-1]).command.name for text in shown[2:]]
     assert names == ["status", "explain", "query"]
 

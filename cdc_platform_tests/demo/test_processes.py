@@ -120,6 +120,26 @@ def test_a_dead_child_is_an_error_with_its_last_words(tmp_path: Path) -> None:
             check_for_a_while(children)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_what_the_demo_itself_has_started_ends_by_itself(tmp_path: Path) -> None:
+    """A process that is no named child, such as a session's Java, may finish what it does at its end."""
+    finished = tmp_path / "finished"
+    finishing = f"""
+import signal, sys, time
+from pathlib import Path
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.5), Path({str(finished)!r}).touch(), sys.exit()))
+print("up", flush=True)
+time.sleep(600)
+"""
+    with Children(tmp_path, tmp_path):
+        process = subprocess.Popen([sys.executable, "-c", finishing], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+    assert finished.exists()
+    assert process.wait() == 0
+    process.stdout.close()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's parent death signal")
 def test_children_die_with_a_killed_demo(tmp_path: Path) -> None:
     """`kill -9` of the demo alone ends its children."""

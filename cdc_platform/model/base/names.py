@@ -13,6 +13,8 @@ ROOT_TOKEN: Final = ""
 ROOT_KEY: Final = "root"
 """Partition key of that query."""
 
+PLATFORM_GROUP: Final = "platform"
+"""Dagster's group, within that of the pipeline, of the assets that are not the user's tables."""
 FRESH: Final = "fresh"
 """Name of the check of a table's freshness: checks/freshness.py."""
 CHECKED_AT: Final = "Checked at"
