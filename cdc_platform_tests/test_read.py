@@ -45,6 +45,7 @@ LONG_AFTER = 4_000_000_000_000_000
 COUNTS = """SELECT sum(balance), (SELECT count(*) FROM transfers), (SELECT count(*) FROM accounts__history)
 FROM accounts"""
 FIRST = "SELECT id, balance FROM accounts ORDER BY id LIMIT 1"
+NOT_FINITE = """SELECT 'nan'::DOUBLE AS a, ['-inf'::FLOAT, 1.5] AS b, 'say "NaN": Infinity' AS c"""
 ENDLESS = "SELECT count(*) FROM range(1_000_000_000_000) a, range(1_000_000) b WHERE a.range + b.range > 0"
 HISTORY = {"accounts": TableOptions(history=True)}
 
@@ -155,6 +156,7 @@ def test_a_cut_is_found_by_number_or_moment(bank: Pipeline) -> None:
     [
         (FIRST, "csv", "id,balance\n1,100\n"),
         (FIRST, "json", '[\n\t{"id":1,"balance":100}\n]\n'),
+        (NOT_FINITE, "json", '[\n\t{"a":"NaN","b":["-Infinity",1.5],"c":"say \\"NaN\\": Infinity"}\n]\n'),
         (FIRST, "table", "│     1 │     100 │"),
         ("SHOW TABLES", "csv", "name\naccounts\naccounts__history\ntransfers\n"),
     ],

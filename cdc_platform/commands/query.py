@@ -1,5 +1,6 @@
 """`cdc-platform query`: SQL over all tables of one cut."""
 
+import re
 import sys
 from pathlib import Path
 from shutil import copyfileobj
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 TABLE: Final = "table"
 PARQUET: Final = "parquet"
-_COPIES: Final = {"csv": "FORMAT csv, HEADER", "json": "FORMAT json, ARRAY", PARQUET: "FORMAT parquet"}
+JSON: Final = "json"
+_COPIES: Final = {"csv": "FORMAT csv, HEADER", JSON: "FORMAT json, ARRAY", PARQUET: "FORMAT parquet"}
+_TEXT_OR_NOT_FINITE: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|NaN|-?Infinity')
 
 
 @click.command(
@@ -80,7 +83,10 @@ def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
             file = Path(folder) / "rows"
             connection.execute(f"COPY (FROM rows_of_the_query) TO '{file}' ({_COPIES[form]})")
             with file.open("rb") as copied:
-                copyfileobj(copied, sys.stdout.buffer)
+                if form == JSON:
+                    sys.stdout.buffer.writelines(map(_valid_json, copied))
+                else:
+                    copyfileobj(copied, sys.stdout.buffer)
     except duckdb.Error as error:
         raise SettingError("SQL", f"cannot be run: {error}") from error
     except RuntimeError as error:
@@ -88,3 +94,10 @@ def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
         if isinstance(error.__cause__, KeyboardInterrupt):
             raise error.__cause__ from None
         raise
+
+
+def _valid_json(line: bytes) -> bytes:
+    """Write numbers that JSON lacks as texts, as Protobuf's JSON and Spanner do; DuckDB writes them bare."""
+    if b"NaN" not in line and b"Infinity" not in line:
+        return line
+    return _TEXT_OR_NOT_FINITE.sub(lambda part: part[0] if part[0][:1] == b'"' else b'"%b"' % part[0], line)
