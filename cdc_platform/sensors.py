@@ -16,6 +16,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import FULL_CHECKS_TAG, PIPELINE_TAG, failures_in_a_row, unfinished_runs
 from cdc_platform.errors import CdcError, SettingError, SourceError
+from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
@@ -185,11 +186,12 @@ def evaluate_pipeline(
         return dg.SkipReason(reason)
     pipeline = open_pipeline(replace(settings, source=settings.source.impatient(SOURCE_DEADLINE_S)))
     try:
-        clock_micros = pipeline.source.clock_micros()
-        lineage = trace_lineage(pipeline)
-        if not has_news(pipeline, lineage, clock_micros):
-            save_poll(pipeline.lake, clock_micros, settings.maintenance.keep_metadata_s)
-            return dg.SkipReason("There is nothing new to read, and all that was read is published.")
+        with reaching(settings.lake):
+            clock_micros = pipeline.source.clock_micros()
+            lineage = trace_lineage(pipeline)
+            if not has_news(pipeline, lineage, clock_micros):
+                save_poll(pipeline.lake, clock_micros, settings.maintenance.keep_metadata_s)
+                return dg.SkipReason("There is nothing new to read, and all that was read is published.")
     except SourceError as error:
         return dg.SkipReason(f"The source cannot be read ({type(error).__name__}): {error}")
     except CdcError as error:

@@ -1,7 +1,9 @@
 """The sensor: partitions level with the lineage, one run at a time over all live ones, and no Spark."""
 
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -268,15 +270,37 @@ def test_partitions_are_named_after_the_pipeline() -> None:
     assert change_stream_partitions("bank").name == PARTITIONS
 
 
-def test_a_sensor_that_finds_nothing_stores_its_poll(instance: dg.DagsterInstance, tmp_path: Path) -> None:
-    """A pipeline of files whose bucket is silent does not look like one whose daemon is dead."""
+@pytest.fixture
+def silent_files(tmp_path: Path) -> PipelineSettings:
+    """A pipeline of files that has published all there is, and whose catalog's users wait for nobody."""
     (tmp_path / "files").mkdir()
     source = DatastreamSettings(str(tmp_path / "files"))
-    settings = PipelineSettings("files", source, LakeSettings(str(tmp_path / "lake")))
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db?timeout=0.05"}
+    settings = PipelineSettings("files", source, LakeSettings(str(tmp_path / "lake"), catalog))
     lake = Lake(settings.lake, "files", hands_out_events=True)
     root = replace(begin(START).partitions[ROOT_TOKEN], running_cycle=1)
     save_lineage(lake, Lineage({ROOT_TOKEN: root}, 1))
     append_cut(lake, Cut(1, START, 0, {}, START))
+    return settings
+
+
+def test_a_sensor_that_finds_nothing_stores_its_poll(
+    instance: dg.DagsterInstance, silent_files: PipelineSettings
+) -> None:
+    """A pipeline of files whose bucket is silent does not look like one whose daemon is dead."""
     before = time.time_ns() // 1000
-    assert reason(evaluate_pipeline(instance, settings, Running(), WANTED)).startswith("There is nothing new")
-    assert before <= load_poll(lake) <= time.time_ns() // 1000
+    outcome = evaluate_pipeline(instance, silent_files, Running(), WANTED)
+    assert reason(outcome).startswith("There is nothing new")
+    polled = load_poll(Lake(silent_files.lake, "files", hands_out_events=True))
+    assert before <= polled <= time.time_ns() // 1000
+
+
+def test_a_lake_that_cannot_be_written_is_a_reason_to_wait(
+    instance: dg.DagsterInstance, silent_files: PipelineSettings, tmp_path: Path
+) -> None:
+    """Where the poll cannot be stored, the sensor says what is wrong with the lake, and looks again."""
+    with closing(sqlite3.connect(tmp_path / "catalog.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        outcome = evaluate_pipeline(instance, silent_files, Running(), WANTED)
+    assert reason(outcome).startswith("LakeUnreachable: ")
+    assert "database is locked" in reason(outcome)
