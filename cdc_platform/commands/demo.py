@@ -15,7 +15,7 @@ from cdc_platform.stopping import stop_signals
 DEMO_HOME: Final = Path(".cdc_platform")
 
 
-@click.command(epilog=examples("demo", "demo --seconds 90 --no-ui", "demo --server emulator"))
+@click.command(epilog=examples("demo", "demo --seconds 90 --no-ui"))
 @click.option(
     "--home",
     type=click.Path(file_okay=False, path_type=Path),
@@ -44,19 +44,11 @@ DEMO_HOME: Final = Path(".cdc_platform")
     show_default=True,
     help="Port of the UI; a free one if taken.",
 )
-@click.option(
-    "--server",
-    type=click.Choice(["simulator", "emulator"]),
-    default="simulator",
-    show_default=True,
-    help="What plays Spanner; the emulator is Google's, or the one that SPANNER_EMULATOR_HOST names.",
-)
 def demo(home: Path, **options: Any) -> None:
     """Show the platform at work on a bank whose sum of balances never changes.
 
     Starts a simulated Spanner with a bank in it that books transfers all the time, and turns its change
     stream into tables of a lake. The stream's partitions live for seconds only: they split, merge and move.
-    With `--server emulator` the bank is in Google's emulator, and books through the real client.
 
     It prints what to look at next once the first cut is published, within seconds of Spark's start.
 
@@ -66,7 +58,6 @@ def demo(home: Path, **options: Any) -> None:
     from cdc_platform.components.loading import load_settings
     from cdc_platform.demo.demo import run_demo
     from cdc_platform.demo.pages import DemoOptions, DemoTools
-    from cdc_platform.demo.servers import DemoServer
     from cdc_platform.pipeline.checks.invariants import checks_of
     from cdc_platform.pipeline.on_demand.status import read_status
     from cdc_platform.resources import SPARK_IS_QUIET
@@ -78,7 +69,6 @@ def demo(home: Path, **options: Any) -> None:
         rate=options["rate"],
         token_life_s=options["token_life"],
         port=options["port"],
-        server=DemoServer(options["server"]),
     )
     tools = DemoTools(
         load_settings,

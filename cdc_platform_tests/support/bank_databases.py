@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from cdc_platform.demo.bank import BankSettings, open_database
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform_tests.servers.bank import BankSettings, open_database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from cdc_platform.demo.processes import LOOPBACK, answers, end_process, free_port
-from cdc_platform.errors import EmulatorMissing
+from cdc_platform.errors import SetupError
 from cdc_platform.sources.spanner.spanner_settings import EMULATOR_VARIABLE
 
 PROGRAM_VARIABLE: Final = "CDC_PLATFORM_SPANNER_EMULATOR"
@@ -29,6 +29,10 @@ _STOP_WITHIN_S: Final = 5.0
 _PORT_ATTEMPTS: Final = 3
 _PROBE_S: Final = 5.0
 _SET_PARENT_DEATH_SIGNAL: Final = 1
+
+
+class EmulatorMissing(SetupError):
+    """No Spanner emulator was found."""
 
 
 def find_emulator(environment: Mapping[str, str] = os.environ) -> Path:
@@ -144,7 +148,7 @@ class Emulator:
         command = [str(self.program), f"--host_port={LOOPBACK}:{port}"]
         if self.token_life_s is not None:
             command.append(f"--override_change_stream_partition_token_alive_seconds={self.token_life_s}")
-        return subprocess.Popen(  # noqa: S603 - the program that find_emulator found, no shell
+        return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from cdc_platform.demo.emulator import Emulator, find_emulator, open_emulator
-from cdc_platform.errors import EmulatorMissing
+from cdc_platform_tests.servers.spanner_emulator import (
+    Emulator,
+    EmulatorMissing,
+    find_emulator,
+    open_emulator,
+)
 
 
 def program(folder: Path, name: str, script: str = "exit 0") -> Path:
@@ -98,7 +102,7 @@ def test_emulator_ends_with_its_parent(emulator: str) -> None:
     """A killed parent leaves no emulator behind."""
     script = (
         "import os, time\n"
-        "from cdc_platform.demo.emulator import open_emulator\n"
+        "from cdc_platform_tests.servers.spanner_emulator import open_emulator\n"
         "with open_emulator(environment={'PATH': os.environ['PATH']}) as host:\n"
         "    print(host, flush=True)\n"
         "    time.sleep(60)\n"

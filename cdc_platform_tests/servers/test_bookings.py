@@ -3,7 +3,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_platform.demo.bookings import BankAccounts, Booking
+from cdc_platform_tests.servers.bookings import BankAccounts, Booking
 
 
 def bookings(seed: int, count: int) -> tuple[BankAccounts, list[Booking]]:
