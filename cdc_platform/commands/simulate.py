@@ -1,6 +1,8 @@
 """The command `cdc-platform simulate`."""
 
 import json
+from collections.abc import Callable
+from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -33,82 +35,73 @@ Examples:
 """
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _HIGHEST_RATE: Final = 100_000
-_ABOVE_0: Final = FiniteRange(min=0, min_open=True)
+_CAPTURES: Final = [item for item in ValueCaptureType if item is not ValueCaptureType.UNKNOWN]
+_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def _words(*members: StrEnum) -> click.Choice[str]:
-    # click tells members of an enum by their names, not by the values that everything else writes.
-    return click.Choice([member.value for member in members], case_sensitive=False)
+class _Words(click.Choice[str]):
+    """Members of an enum by their values, as everything else writes them; click knows their names."""
+
+    def __init__(self, *members: StrEnum) -> None:
+        super().__init__([member.value for member in members], case_sensitive=False)
+        self._kind = type(members[0])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> StrEnum:
+        """Return the member of a value in any case."""
+        return self._kind(super().convert(value, param, ctx))
+
+
+def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str | None) -> _Decorator:
+    """Return an option that is a setting of the simulator, whose default it has."""
+    default = getattr(SimulatorSettings, name)
+    default = default.value if isinstance(default, StrEnum) else default
+    return click.option(option, name, type=kind, default=default, show_default=True, help=text)
 
 
 @click.command(epilog=EXAMPLES)
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; any free one without it."
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the history and the faults.")
-@click.option("--dialect", type=_words(*Dialect), default=Dialect.GOOGLESQL.value, show_default=True)
-@click.option("--partitions", type=click.IntRange(min=1), default=8, show_default=True)
-@click.option(
+@_setting("--seed", "seed", click.INT, "Seed of the history and the faults.")
+@_setting("--dialect", "dialect", _Words(*Dialect), None)
+@_setting("--partitions", "partitions", click.IntRange(min=1), None)
+@_setting(
     "--partition-life",
-    type=FiniteRange(min=0.1),
-    default=20,
-    show_default=True,
-    help="Seconds for which a partition lives at least.",
+    "partition_life_s",
+    FiniteRange(min=0.1),
+    "Seconds for which a partition lives at least.",
 )
-@click.option(
-    "--rate",
-    type=FiniteRange(min=0, min_open=True, max=_HIGHEST_RATE),
-    default=250,
-    show_default=True,
-    help="Transactions a second.",
-)
-@click.option("--accounts", type=int, default=1000, show_default=True, help="Accounts at the beginning.")
-@click.option(
+@_setting("--rate", "rate", FiniteRange(min=0, min_open=True, max=_HIGHEST_RATE), "Transactions a second.")
+@_setting("--accounts", "accounts", click.INT, "Accounts at the beginning.")
+@_setting(
     "--preloaded",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Transfers in the tables before the change stream is made.",
+    "preloaded_transfers",
+    click.IntRange(min=0),
+    "Transfers in the tables before the change stream is made.",
 )
-@click.option(
-    "--capture",
-    type=_words(*(item for item in ValueCaptureType if item is not ValueCaptureType.UNKNOWN)),
-    default=ValueCaptureType.NEW_ROW.value,
-    show_default=True,
-    help="What the change stream captures.",
-)
+@_setting("--capture", "value_capture_type", _Words(*_CAPTURES), "What the change stream captures.")
 @click.option("--all-types", is_flag=True, help="Add a table with a column of every type.")
-@click.option(
+@_setting(
     "--schema-changes-every",
-    type=_ABOVE_0,
-    help="Seconds from one schema change to the next; none without it.",
+    "schema_change_every_s",
+    FiniteRange(min=0, min_open=True),
+    "Seconds from one schema change to the next; none without it.",
 )
 @click.option("--origin", help="When the history begins, such as 2026-01-31T08:00:00Z; else at the start.")
-@click.option(
-    "--age", type=FiniteRange(min=0), default=0, help="Seconds of history that there are at the start."
-)
+@_setting("--age", "history_s", FiniteRange(min=0), "Seconds of history that there are at the start.")
 @click.option(
     "--faults",
     default="",
     help=f"Faults that befall queries, separated by commas: {', '.join(Fault)}; "
     f"`{ALL_FAULTS}` are those that a reader gets over.",
 )
-@click.option(
-    "--fault-probability", type=FiniteRange(0, 1), default=0.1, show_default=True, help="Of each query."
-)
-@click.option(
-    "--stall",
-    type=FiniteRange(min=0),
-    default=5,
-    show_default=True,
-    help="Seconds for which a stalled query is silent.",
-)
-@click.option(
+@_setting("--fault-probability", "fault_probability", FiniteRange(0, 1), "Of each query.")
+@_setting("--stall", "stall_s", FiniteRange(min=0), "Seconds for which a stalled query is silent.")
+@_setting(
     "--partition-mode",
-    type=_words(*PartitionMode),
-    default=PartitionMode.IMMUTABLE_KEY_RANGE.value,
-    show_default=True,
-    help="Whether partitions end and have children, or go on while keys move between them.",
+    "partition_mode",
+    _Words(*PartitionMode),
+    "Whether partitions end and have children, or go on while keys move between them.",
 )
 @click.option(
     "--placement",
@@ -116,19 +109,17 @@ def _words(*members: StrEnum) -> click.Choice[str]:
     multiple=True,
     help="Placement with a read function of its own, besides the default one; may be repeated.",
 )
-@click.option(
+@_setting(
     "--root-parents",
-    type=_words(*RootParents),
-    default=RootParents.NONE.value,
-    show_default=True,
-    help="parent_partition_tokens of the first partitions: an empty list, or a list with a NULL.",
+    "root_parents",
+    _Words(*RootParents),
+    "parent_partition_tokens of the first partitions: an empty list, or a list with a NULL.",
 )
-@click.option(
+@_setting(
     "--record-sequences",
-    type=_words(*RecordSequences),
-    default=RecordSequences.NUMBERS.value,
-    show_default=True,
-    help="record_sequence: decimal numbers, or in a quarter of the transactions pairs of hexadecimal ones.",
+    "record_sequences",
+    _Words(*RecordSequences),
+    "record_sequence: decimal numbers, or in a quarter of the transactions pairs of hexadecimal ones.",
 )
 @click.option("--history", type=_FILE, help="Write the true history here, one transaction a line, as JSON.")
 @click.option("--state", type=_FILE, help="Go on with the history of this file; it is made if it is new.")
@@ -164,26 +155,11 @@ def to_settings(options: dict[str, Any]) -> SimulatorSettings:
     Raises:
         SettingError: One cannot be used.
     """
+    own = {field.name for field in fields(SimulatorSettings)} & {*options} - {"faults"}
     return SimulatorSettings(
-        seed=options["seed"],
-        dialect=Dialect(options["dialect"]),
-        rate=options["rate"],
-        partitions=options["partitions"],
-        partition_life_s=options["partition_life"],
-        accounts=options["accounts"],
-        preloaded_transfers=options["preloaded"],
-        value_capture_type=ValueCaptureType(options["capture"]),
-        all_types=options["all_types"],
-        schema_change_every_s=options["schema_changes_every"],
-        history_s=options["age"],
+        **{name: options[name] for name in own},
         origin_micros=_origin(options["origin"]),
         faults=parse_faults(options["faults"]),
-        fault_probability=options["fault_probability"],
-        stall_s=options["stall"],
-        partition_mode=PartitionMode(options["partition_mode"]),
-        placements=options["placements"],
-        root_parents=RootParents(options["root_parents"]),
-        record_sequences=RecordSequences(options["record_sequences"]),
     )
 
 
