@@ -56,6 +56,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "simulator": ("wire", "history", "stream", "sql"),
     "sources": ("spanner", "datastream", "debezium"),
+    "commands": ("reading", "operating", "servers"),
     "sources.spanner": ("client", "copying", "stream"),
     "sources.datastream": ("values", "settings", "events", "files", "stream"),
     "sources.debezium": (

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from cdc_platform.commands.status import describe_status
-from cdc_platform.commands.sync import print_notes
+from cdc_platform.commands.operating.sync import print_notes
+from cdc_platform.commands.reading.status import describe_status
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.schema_history import list_schema_events

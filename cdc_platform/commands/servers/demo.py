@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import click
 
-from cdc_platform.commands.check import all_passed, run_checks
 from cdc_platform.commands.common import FiniteRange, examples, start_spark
-from cdc_platform.commands.status import describe_status
+from cdc_platform.commands.reading.check import all_passed, run_checks
+from cdc_platform.commands.reading.status import describe_status
 from cdc_platform.printing.tables import print_rendered
 from cdc_platform.stopping import stop_signals
 

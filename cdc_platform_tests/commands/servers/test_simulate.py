@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cdc_platform.cli import main
-from cdc_platform.commands.simulate import parse_faults, to_settings
+from cdc_platform.commands.servers.simulate import parse_faults, to_settings
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.simulator.history.hours import Hours

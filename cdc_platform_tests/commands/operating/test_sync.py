@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.commands.sync import describe_cycle
+from cdc_platform.commands.operating.sync import describe_cycle
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.cycle import CycleOutcome

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_platform.commands.status import describe_statuses
+from cdc_platform.commands.reading.status import describe_statuses
 from cdc_platform.components.loading import COMPONENTS, load_settings
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.state.control import save_lineage
