@@ -25,7 +25,7 @@ from cdc_platform_tests.servers.bank import BankSettings, open_database, sum_of_
 from cdc_platform_tests.servers.spanner_emulator import Emulator, find_emulator
 from cdc_platform_tests.spark_fixtures import TEST_SPARK, require_java
 from cdc_platform_tests.support.pipelines import CHECKS
-from cdc_platform_tests.support.traffic import prove_end
+from cdc_platform_tests.support.workloads.traffic import prove_end
 from cdc_platform_tests.yaml_files import TYPE
 
 if TYPE_CHECKING:

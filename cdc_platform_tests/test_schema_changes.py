@@ -21,8 +21,8 @@ from cdc_platform.pipeline.schema.evolve import find_exclusions
 from cdc_platform.printing.tables import as_text
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.servers.bank import BankSettings, create_instance, open_client, open_database
-from cdc_platform_tests.support.bank_databases import catch_up, write
 from cdc_platform_tests.support.pipelines import quarantined_rows, rows_of
+from cdc_platform_tests.support.workloads.bank_databases import catch_up, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from cdc_platform_tests.sources.datastream.generated_events import json_event, story
 from cdc_platform_tests.sources.datastream.raw_avro import avro, event, record, text
-from cdc_platform_tests.support.hostile_values import (
+from cdc_platform_tests.support.hostile.values import (
     BEYOND,
     COLLIDING,
     DEEP,

@@ -11,8 +11,8 @@ from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.cycle_loop import ErrorListener, follow_source, is_idle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform_tests.support.footprint import Footprint, Session
-from cdc_platform_tests.support.workload import Workload
+from cdc_platform_tests.support.footprints.footprint import Footprint, Session
+from cdc_platform_tests.support.workloads.workload import Workload
 
 LAST_CYCLES_MAX: Final = 10
 """So many cycles are enough to read what is left."""

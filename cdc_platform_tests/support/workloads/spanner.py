@@ -11,8 +11,8 @@ from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
-from cdc_platform_tests.support.traffic import ORIGIN, SECOND, prove, prove_log
-from cdc_platform_tests.support.workload import Place
+from cdc_platform_tests.support.workloads.traffic import ORIGIN, SECOND, prove, prove_log
+from cdc_platform_tests.support.workloads.workload import Place
 
 CHANGES_PER_TRANSACTION: Final = 3
 PARTITIONS: Final = 8

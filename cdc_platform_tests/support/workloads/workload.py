@@ -78,7 +78,7 @@ Opening = Callable[[Place, Broker | None], AbstractContextManager[Workload]]
 
 @contextmanager
 def _spanner(place: Place, _broker: Broker | None) -> Iterator[Workload]:
-    from cdc_platform_tests.support.spanner_workload import open_spanner
+    from cdc_platform_tests.support.workloads.spanner import open_spanner
 
     with open_spanner(place) as workload:
         yield workload

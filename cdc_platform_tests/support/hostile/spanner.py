@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform_tests.sources.spanner.servers import DATA
-from cdc_platform_tests.support.hostile_values import BEYOND, EXPONENTS, HALF, NUMBER, nested, written
-from cdc_platform_tests.support.spanner_additions import Addition, Record
+from cdc_platform_tests.support.hostile.values import BEYOND, EXPONENTS, HALF, NUMBER, nested, written
+from cdc_platform_tests.support.proxies.spanner_additions import Addition, Record
 
 TABLE: Final = "accounts"
 _NEW: Final = count(9_000_000)

@@ -4,7 +4,7 @@ from itertools import count
 from typing import Any, Final
 
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line
-from cdc_platform_tests.support.hostile_values import (
+from cdc_platform_tests.support.hostile.values import (
     BEYOND,
     COLLIDING,
     DEEP,
