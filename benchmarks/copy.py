@@ -12,13 +12,13 @@ from typing import Any
 
 from benchmarks.inputs.bank import Bench, open_bench
 from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed
-from cdc_platform.demo.bank import OPENING_BALANCE, open_database
-from cdc_platform.demo.bookings import ACCOUNT_COLUMNS, ACCOUNTS, account_row
 from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.resources import spark_session
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform_tests.servers.bank import OPENING_BALANCE, open_database
+from cdc_platform_tests.servers.bookings import ACCOUNT_COLUMNS, ACCOUNTS, account_row
 
 OURS = "platform, into the lake"
 ROWS_PER_COMMIT = 2000

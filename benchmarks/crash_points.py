@@ -35,7 +35,7 @@ from cdc_platform_tests.support.crash_points.failures import run_failures
 from cdc_platform_tests.support.crash_points.points import Failure
 from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS
 from cdc_platform_tests.support.crash_points.series import Extent, Series, run_series
-from cdc_platform_tests.support.java_classes import keep_classes
+from cdc_platform_tests.support.footprints.java_classes import keep_classes
 
 SAME: Final = ("seed", "singly", "failing")
 """Options of the runs whose results belong together."""

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from benchmarks.inputs.bank import CHANGES_PER_TRANSFER, book_transfers, open_bench
 from benchmarks.measure.harness import Report, arguments, must_equal, percentile
 from benchmarks.measure.tables import open_session
-from cdc_platform.demo.bank import open_database, sum_of_balances
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
+from cdc_platform_tests.servers.bank import open_database, sum_of_balances
 
 NO_CHURN_S = 3600
 """Life of partitions: one that ends during a cycle would leave that cycle less to do."""

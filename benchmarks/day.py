@@ -25,8 +25,8 @@ from cdc_platform.spark.frames.small import INTERPRETED, ONE_TASK
 from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.support.days.day import MINUTE_S, Day, Rhythm
 from cdc_platform_tests.support.days.sources import DAYS, open_day
-from cdc_platform_tests.support.footprint import Memory, Session, Tree, tree_of
-from cdc_platform_tests.support.java_classes import keep_classes
+from cdc_platform_tests.support.footprints.footprint import Memory, Session, Tree, tree_of
+from cdc_platform_tests.support.footprints.java_classes import keep_classes
 
 WARM: Final = 40
 """The first samples of memory and lake are taken after so many cycles."""

@@ -30,7 +30,7 @@ from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import PartitionMode, SimulatorSettings
-from cdc_platform_tests.support.traffic import changing_columns
+from cdc_platform_tests.support.workloads.traffic import changing_columns
 
 ALL: Final = "all"
 CHANGES: Final = changing_columns(every_s=2.0, laps=2000)

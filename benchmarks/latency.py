@@ -20,10 +20,10 @@ from typing import Any
 
 from benchmarks.measure.harness import Report, arguments, must_equal, percentile
 from cdc_platform.components.loading import load_settings
+from cdc_platform.demo.bank import open_bank
 from cdc_platform.demo.home import DemoHome, open_home, prepare_home
 from cdc_platform.demo.live import balances_at_all_cuts
 from cdc_platform.demo.processes import Children
-from cdc_platform.demo.servers import DemoServer, open_bank, start_writer
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
@@ -40,13 +40,11 @@ Seen = tuple[int, int]
 @contextmanager
 def sync_running(home: DemoHome, options: Any) -> Iterator[None]:
     """Let the command line follow a busy bank."""
-    server = DemoServer(options.server)
     with ExitStack() as stack:
         stack.enter_context(open_home(home.folder))
         children = stack.enter_context(Children(home.folder, home.logs))
-        bank = open_bank(server, stack, home, children, options.rate, options.token_life_s)
+        bank = open_bank(home, children, options.rate, options.token_life_s)
         prepare_home(home, bank)
-        start_writer(server, bank, children, options.rate)
         children.start("sync", [*CLI, "sync", str(home.defs), "--continuous"])
         yield
 
@@ -55,7 +53,7 @@ def sync_running(home: DemoHome, options: Any) -> Iterator[None]:
 def demo_running(home: DemoHome, options: Any) -> Iterator[None]:
     """Let Dagster's sensor follow a busy bank."""
     shape = ["--rate", str(options.rate), "--token-life", str(options.token_life_s)]
-    command = [*CLI, "demo", "--home", str(home.folder), "--server", options.server, *shape]
+    command = [*CLI, "demo", "--home", str(home.folder), *shape]
     demo = Popen(command, start_new_session=True)
     try:
         yield
@@ -116,7 +114,6 @@ def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--ui", action="store_true", help="of Dagster's sensor, instead of `sync`")
-    parser.add_argument("--server", choices=[*DemoServer], default="simulator", help="where the bank is")
     parser.add_argument("--rate", type=float, default=200, help="transfers a second, of about three changes")
     parser.add_argument("--token-life-s", type=int, default=20, help="least life of a partition")
     parser.add_argument("--warm-up-s", type=float, default=120, help="seconds after the first cut, left out")

@@ -34,9 +34,9 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.servers.jars import fetch_jars
 from cdc_platform_tests.servers.kafka import CONNECTOR, Broker, broker
-from cdc_platform_tests.support.footprint import Session, tree_of
-from cdc_platform_tests.support.soak import Cycle, Soak, take_turns
-from cdc_platform_tests.support.workload import WORKLOADS, Place, needs_broker
+from cdc_platform_tests.support.footprints.footprint import Session, tree_of
+from cdc_platform_tests.support.footprints.soak import Cycle, Soak, take_turns
+from cdc_platform_tests.support.workloads.workload import WORKLOADS, Place, needs_broker
 
 SOURCES: Final[Mapping[str, Sequence[str]]] = {
     "spanner": ("spanner",),

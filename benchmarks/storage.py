@@ -30,10 +30,17 @@ from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.servers.object_store import BUCKET, REGION, object_store
 from cdc_platform_tests.servers.postgresql import Cluster, cluster, require_postgresql
 from cdc_platform_tests.servers.rest_catalog import rest_catalog
-from cdc_platform_tests.support.http_proxy import Choice, Fault, HttpProxy, Request, http_proxy, seldom
-from cdc_platform_tests.support.soak import Soak
-from cdc_platform_tests.support.tcp_proxy import Break, TcpProxy, tcp_proxy
-from cdc_platform_tests.support.workload import WORKLOADS, Place
+from cdc_platform_tests.support.footprints.soak import Soak
+from cdc_platform_tests.support.proxies.http_proxy import (
+    Choice,
+    Fault,
+    HttpProxy,
+    Request,
+    http_proxy,
+    seldom,
+)
+from cdc_platform_tests.support.proxies.tcp_proxy import Break, TcpProxy, tcp_proxy
+from cdc_platform_tests.support.workloads.workload import WORKLOADS, Place
 
 CLIENT_TIMEOUT_S: Final = 2
 LOCKED_S: Final = 3.0

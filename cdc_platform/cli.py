@@ -1,4 +1,4 @@
-"""The command line: the group of all commands; each is a file of commands/."""
+"""The command line: the group of all commands; each is a file below commands/."""
 
 import signal
 from importlib.metadata import version
@@ -6,21 +6,21 @@ from typing import Any, Final
 
 import click
 
-from cdc_platform.commands.check import check
 from cdc_platform.commands.common import as_known
-from cdc_platform.commands.cuts import cuts
-from cdc_platform.commands.dashboard import dashboard
-from cdc_platform.commands.demo import demo
-from cdc_platform.commands.explain import explain
-from cdc_platform.commands.list import list_pipelines
-from cdc_platform.commands.maintain import maintain
-from cdc_platform.commands.quarantine import quarantine
-from cdc_platform.commands.query import query
-from cdc_platform.commands.simulate import simulate
-from cdc_platform.commands.spark_server import spark_server
-from cdc_platform.commands.status import status
-from cdc_platform.commands.sync import sync
-from cdc_platform.commands.validate import validate
+from cdc_platform.commands.operating.maintain import maintain
+from cdc_platform.commands.operating.quarantine import quarantine
+from cdc_platform.commands.operating.sync import sync
+from cdc_platform.commands.reading.check import check
+from cdc_platform.commands.reading.cuts import cuts
+from cdc_platform.commands.reading.explain import explain
+from cdc_platform.commands.reading.list import list_pipelines
+from cdc_platform.commands.reading.query import query
+from cdc_platform.commands.reading.status import status
+from cdc_platform.commands.reading.validate import validate
+from cdc_platform.commands.servers.dashboard import dashboard
+from cdc_platform.commands.servers.demo import demo
+from cdc_platform.commands.servers.simulate import simulate
+from cdc_platform.commands.servers.spark_server import spark_server
 from cdc_platform.printing.lines import print_line, print_text
 from cdc_platform.stopping import SIGNAL_EXIT
 

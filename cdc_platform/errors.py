@@ -5,7 +5,6 @@
   x SetupError                a program or library that the platform needs is missing
     + JavaMissing               no Java, or one too old
     + JarsUnavailable           Spark's packages could not be fetched
-    + EmulatorMissing           no Spanner emulator was found
     + SparkUnreachable          the named Spark server does not answer
     + LibraryMissing            an optional library is not installed
     + SpoolUnusable             the folder between capture and pipeline cannot be written
@@ -87,10 +86,6 @@ class JavaMissing(SetupError):
 
 class JarsUnavailable(SetupError):
     """Spark's packages could not be fetched."""
-
-
-class EmulatorMissing(SetupError):
-    """No Spanner emulator was found."""
 
 
 class SparkUnreachable(SetupError):

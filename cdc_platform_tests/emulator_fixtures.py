@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.demo.bank import BankSettings, create_bank
-from cdc_platform.demo.emulator import Emulator, find_emulator, open_emulator
-from cdc_platform.errors import EmulatorMissing
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform_tests.servers.bank import BankSettings, create_bank
+from cdc_platform_tests.servers.spanner_emulator import (
+    Emulator,
+    EmulatorMissing,
+    find_emulator,
+    open_emulator,
+)
 
 TOKEN_LIFE_S = 3
 """Partitions of the tests' emulator live so long to twice as long."""

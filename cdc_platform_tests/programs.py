@@ -23,7 +23,7 @@ PORTS: Final = (20_000, 32_000)
 """Below the ports of which the system takes one for every connection, and so many that two seldom meet."""
 
 COMMAND_LINE: Final = "cdc_platform.cli"
-BANK: Final = "cdc_platform.demo.bank"
+BANK: Final = "cdc_platform_tests.servers.bank"
 
 
 @dataclass(frozen=True)

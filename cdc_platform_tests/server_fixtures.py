@@ -9,10 +9,10 @@ from typing import Final
 
 import pytest
 
-from cdc_platform.demo.emulator import open_emulator
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.simulator.wire.simulator_settings import Dialect, PartitionMode
 from cdc_platform_tests.emulator_fixtures import required
+from cdc_platform_tests.servers.spanner_emulator import open_emulator
 from cdc_platform_tests.sources.spanner.servers import (
     EMULATOR,
     MOVING,

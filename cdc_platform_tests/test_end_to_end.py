@@ -14,8 +14,6 @@ import pytest
 import yaml
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.demo.bank import BankSettings, open_database, sum_of_balances
-from cdc_platform.demo.emulator import Emulator, find_emulator
 from cdc_platform.lake.catalog.lake import LOG, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.copies import load_copy_progress, load_plans
@@ -23,9 +21,11 @@ from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform_tests.emulator_fixtures import BankStream, change_schema, make_bank, required
 from cdc_platform_tests.programs import BANK, COMMAND_LINE, Program, running_demo, start
+from cdc_platform_tests.servers.bank import BankSettings, open_database, sum_of_balances
+from cdc_platform_tests.servers.spanner_emulator import Emulator, find_emulator
 from cdc_platform_tests.spark_fixtures import TEST_SPARK, require_java
 from cdc_platform_tests.support.pipelines import CHECKS
-from cdc_platform_tests.support.traffic import prove_end
+from cdc_platform_tests.support.workloads.traffic import prove_end
 from cdc_platform_tests.yaml_files import TYPE
 
 if TYPE_CHECKING:

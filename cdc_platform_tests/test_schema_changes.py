@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from cdc_platform.commands.status import describe_status
-from cdc_platform.commands.sync import print_notes
-from cdc_platform.demo.bank import BankSettings, create_instance, open_client, open_database
+from cdc_platform.commands.operating.sync import print_notes
+from cdc_platform.commands.reading.status import describe_status
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.schema_history import list_schema_events
@@ -21,8 +20,9 @@ from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.schema.evolve import find_exclusions
 from cdc_platform.printing.tables import as_text
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
-from cdc_platform_tests.support.bank_databases import catch_up, write
+from cdc_platform_tests.servers.bank import BankSettings, create_instance, open_client, open_database
 from cdc_platform_tests.support.pipelines import quarantined_rows, rows_of
+from cdc_platform_tests.support.workloads.bank_databases import catch_up, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cdc_platform.demo.bank import BankSettings, create_bank, read_accounts
-from cdc_platform.demo.emulator import open_emulator
-from cdc_platform.demo.home import find_start
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform_tests.servers.bank import BankSettings, create_bank, read_accounts
+from cdc_platform_tests.servers.spanner_emulator import open_emulator
 
 PIPELINE = "bank"
 CHANGES_PER_TRANSFER = 3
@@ -35,7 +34,7 @@ def open_bench(folder: Path, token_life_s: int | None = None, accounts: int = 10
     shutil.rmtree(folder, ignore_errors=True)
     with open_emulator(token_life_s) as host:
         bank = BankSettings(host)
-        create_bank(bank, accounts)
+        begin_micros = from_datetime(create_bank(bank, accounts))
         source = SpannerSettings(
             project=bank.project,
             instance=bank.instance,
@@ -43,7 +42,7 @@ def open_bench(folder: Path, token_life_s: int | None = None, accounts: int = 10
             change_stream=bank.change_stream,
             emulator_host=host,
             # The stream tells the whole history of the bank only from its own beginning on.
-            start_timestamp=to_rfc3339(find_start(bank)),
+            start_timestamp=to_rfc3339(begin_micros),
         )
         spark = SparkSettings(driver_memory="3g")
         yield Bench(bank, PipelineSettings(PIPELINE, source, LakeSettings(str(folder)), spark))

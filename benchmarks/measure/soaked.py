@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cdc_platform_tests.support.footprint import Footprint, Memory, Tree
-from cdc_platform_tests.support.soak import Cycle
+from cdc_platform_tests.support.footprints.footprint import Footprint, Memory, Tree
+from cdc_platform_tests.support.footprints.soak import Cycle
 
 WINDOW: Final = 100
 """Cycles at the beginning and at the end of a run that are compared; a third of a shorter run."""

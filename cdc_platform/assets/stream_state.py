@@ -26,8 +26,6 @@ from cdc_platform.sources.datastream.stream.stream_state import (
     StreamStatus,
 )
 
-Observe = Callable[[StreamSettings], StreamStatus]
-
 STREAM_ASSET: Final = "stream"
 SHOWN_OBJECTS: Final = 200
 """Most objects that an observation shows: those in trouble first."""
@@ -56,23 +54,23 @@ class StreamAsset:
 class StreamReading:
     """State of a stream as Datastream reports it; one request per run serves the asset and its check."""
 
-    def __init__(self, settings: StreamSettings, observe: Observe) -> None:
-        self._settings, self._observe = settings, observe
+    def __init__(self, settings: StreamSettings) -> None:
+        self._settings = settings
 
     @cached_value
     def outcome(self) -> StreamStatus | SourceError:
         """The stream's status, or why it could not be read; a missing library is raised."""
         try:
-            return self._observe(self._settings)
+            return read_stream(self._settings)
         except SourceError as error:
             return error
 
 
-def stream_resource(stream: StreamAsset, observe: Observe = read_stream) -> dg.ResourceDefinition:
+def stream_resource(stream: StreamAsset) -> dg.ResourceDefinition:
     """Return the resource that asks Datastream for the stream's status."""
 
     def make(_context: dg.InitResourceContext) -> StreamReading:
-        return StreamReading(stream.settings, observe)
+        return StreamReading(stream.settings)
 
     return dg.ResourceDefinition(
         make, description=f"What Datastream says of the {stream.settings.title}, asked once a run."

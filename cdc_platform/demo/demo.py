@@ -7,13 +7,12 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from cdc_platform.demo.bank import open_database, sum_of_balances
+from cdc_platform.demo.bank import open_bank, sum_of_balances
 from cdc_platform.demo.home import open_home, prepare_home
 from cdc_platform.demo.live import balances_at_all_cuts, live_view
 from cdc_platform.demo.next_steps import Pages, print_next_steps
 from cdc_platform.demo.pages import DemoOptions, DemoTools, Stage, shown_step, start_pages
 from cdc_platform.demo.processes import LOOPBACK, Children, free_port
-from cdc_platform.demo.servers import open_bank, start_writer, stop_writer
 from cdc_platform.errors import SetupError
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.base.quantities import as_duration
@@ -45,18 +44,16 @@ def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bo
     with ExitStack() as end, ExitStack() as stack:
         home = stack.enter_context(open_home(options.home))
         children = stack.enter_context(Children(home.folder, home.logs))
-        print_line(f"Starting the {options.server} and its bank ...")
+        print_line("Starting the simulator and its bank ...")
         with shown_step("start of the bank"):
-            bank = open_bank(options.server, stack, home, children, options.rate, options.token_life_s)
+            bank = open_bank(home, children, options.rate, options.token_life_s)
             goes_on = prepare_home(home, bank)
         # Shown while what the stack has is ended.
         stack.callback(lambda: end.enter_context(shown_step("end of the demo's processes")))
         stack.callback(print_line, "Ending the demo's processes ...")
-        print_line(
-            f"The bank is at {bank.host}; the lake {'goes on' if goes_on else 'begins'} in {home.lake}"
-        )
+        lake = f"the lake {'goes on' if goes_on else 'begins'} in {home.lake}"
+        print_line(f"The bank is at {bank['emulator_host']}; {lake}")
         print_line(_describe_end(options))
-        start_writer(options.server, bank, children, options.rate)
         stage = Stage(options, tools, home, bank, children, _for_seconds(options.seconds, wants_more))
         return _run_with_ui(stage, wants_more) if options.ui else _run_locally(stage, wants_more)
 
@@ -177,22 +174,17 @@ def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:
 
 
 def _finish(stage: Stage, pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[], bool]) -> bool:
-    """Let the bank rest, catch up with it, and check that everything is right, unless the user ends it."""
+    """Catch up with the bank, and check that everything is right, unless the user ends it."""
     if stage.options.seconds is None or not is_wanted():
         return stage.options.seconds is None
-    last_words = stop_writer(stage.options.server, stage.children)
     print_line()
-    if last_words is not None:
-        print_line(f"The bank has closed: {last_words}")
     _catch_up(pipeline, spark, is_wanted)
     print_line()
     checks_hold = stage.tools.run_checks(pipeline, spark, is_wanted)
     if not is_wanted():
         return False
     stage.tools.print_status(pipeline)
-    with open_database(stage.bank) as database:
-        expected = sum_of_balances(database)
-    return _check_balances(pipeline, expected) and checks_hold
+    return _check_balances(pipeline, sum_of_balances(stage.bank)) and checks_hold
 
 
 def _catch_up(pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[], bool]) -> None:

@@ -3,24 +3,21 @@
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import yaml
 
-from cdc_platform.demo.bank import BankSettings
-from cdc_platform.errors import SettingError, SourceError
-from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.errors import SettingError
 from cdc_platform.private_files import make_private_folder
-from cdc_platform.sources.spanner.source import SpannerSource
-from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 REMOTE_VARIABLE: Final = "CDC_PLATFORM_SPARK_REMOTE"
 """Environment variable by which the demo tells the pipeline's runs about its Spark Connect server."""
 
+ACCOUNTS: Final = "accounts"
 COMPONENT: Final = "cdc_platform.components.spanner.SpannerPipeline"
 
 DAGSTER_YAML: Final = """\
@@ -37,9 +34,6 @@ WORKSPACE_YAML: Final = """\
 load_from:
   - python_module: {module_name: cdc_platform.definitions, location_name: cdc_platform}
 """
-
-OLDEST_START_S: Final = 24 * 3600
-"""A change stream of the bank keeps a day."""
 
 
 @dataclass(frozen=True)
@@ -116,49 +110,20 @@ def _locked(home: DemoHome) -> Iterator[DemoHome]:
         yield home
 
 
-def prepare_home(home: DemoHome, bank: BankSettings) -> bool:
-    """Write the home's files for a bank that exists; return whether the lake of before goes on.
+def prepare_home(home: DemoHome, bank: Mapping[str, str]) -> bool:
+    """Write the home's files for a bank, and return whether the lake of before goes on.
 
-    It does when the bank's change stream existed already at the lake's start. Otherwise the bank is
-    another one (an emulator keeps nothing), and what was made of the last one is put aside.
+    It does when the bank's change stream is the one that the lake began with. Otherwise the bank is another
+    one, whose history somebody has removed, and what was made of the last one is put aside.
     """
-    start = _read_start(home)
-    goes_on = start is not None and _may_start_at(bank, from_rfc3339(start))
-    if start is None or not goes_on:
+    goes_on = _read_start(home) == bank["start_timestamp"]
+    if not goes_on:
         _put_aside(home)
-        start = to_rfc3339(find_start(bank))
     home.dagster.mkdir(parents=True, exist_ok=True)
     (home.dagster / "dagster.yaml").write_text(DAGSTER_YAML, encoding="utf-8")
     home.workspace.write_text(WORKSPACE_YAML, encoding="utf-8")
-    home.defs.write_text(_defs(bank, start), encoding="utf-8")
+    home.defs.write_text(_defs(bank), encoding="utf-8")
     return goes_on
-
-
-def find_start(bank: BankSettings) -> int:
-    """Return the first moment that the bank's change stream can be read from: it has the whole history."""
-    valid = time.time_ns() // 1000
-    invalid = valid - OLDEST_START_S * 1_000_000
-    while valid - invalid > 1:
-        middle = (valid + invalid) // 2
-        if _may_start_at(bank, middle):
-            valid = middle
-        else:
-            invalid = middle
-    return valid
-
-
-def _may_start_at(bank: BankSettings, micros: int) -> bool:
-    settings = SpannerSettings(bank.project, bank.instance, bank.database, bank.change_stream)
-    settings = replace(settings, emulator_host=bank.host, start_timestamp=to_rfc3339(micros))
-    source = SpannerSource(settings)
-    try:
-        source.start_micros()
-    except (SourceError, SettingError):
-        return False
-    else:
-        return True
-    finally:
-        source.close()
 
 
 def _read_start(home: DemoHome) -> str | None:
@@ -175,20 +140,13 @@ def _put_aside(home: DemoHome) -> None:
             folder.rename(folder.with_name(f"{folder.name}-before-{stamp}"))
 
 
-def _defs(bank: BankSettings, start: str) -> str:
+def _defs(bank: Mapping[str, str]) -> str:
     attributes = {
         "name": "bank",
-        "source": {
-            "project": bank.project,
-            "instance": bank.instance,
-            "database": bank.database,
-            "change_stream": bank.change_stream,
-            "emulator_host": bank.host,
-            "start_timestamp": start,
-        },
+        "source": dict(bank),
         "lake": {"path": "lake"},
         "spark": {"remote": f"{{{{ env.{REMOTE_VARIABLE} }}}}"},
-        "tables": ["accounts", "transfers"],
+        "tables": [ACCOUNTS, "transfers"],
         "idle_interval_s": 0.5,
         "runs": {"follow_s": 300, "full_checks_every_s": 300, "owners": ["team:bank"]},
     }

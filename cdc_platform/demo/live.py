@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from cdc_platform.demo.bookings import ACCOUNTS
+from cdc_platform.demo.home import ACCOUNTS
 from cdc_platform.lake.state.cuts import Cut, list_cuts
 from cdc_platform.model.base.progress import Progress
 from cdc_platform.model.base.timestamps import to_rfc3339

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from cdc_platform.demo.bookings import ACCOUNTS
+from cdc_platform.demo.home import ACCOUNTS
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.names import PLATFORM_GROUP
 from cdc_platform.pipeline.opened.pipeline import Pipeline

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from cdc_platform.demo.bank import BankSettings
 from cdc_platform.demo.home import REMOTE_VARIABLE, DemoHome
 from cdc_platform.demo.next_steps import Pages
 from cdc_platform.demo.processes import LOOPBACK, Children, answers, free_port
-from cdc_platform.demo.servers import DemoServer
 from cdc_platform.errors import SetupError
 from cdc_platform.model.base.progress import Progress
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -39,7 +37,6 @@ class DemoOptions:
     rate: float
     token_life_s: int
     port: int
-    server: DemoServer = DemoServer.SIMULATOR
 
 
 @dataclass(frozen=True)
@@ -54,12 +51,12 @@ class DemoTools:
 
 @dataclass(frozen=True)
 class Stage:
-    """A demo whose bank is writing."""
+    """A demo whose bank is writing; `bank` are the names to connect with to it."""
 
     options: DemoOptions
     tools: DemoTools
     home: DemoHome
-    bank: BankSettings
+    bank: Mapping[str, str]
     children: Children
     wants_more: Callable[[], bool]
 

@@ -10,7 +10,6 @@ from google.cloud.datastream_v1.types import Error
 
 from cdc_platform.assets.stream_state import StreamReading
 from cdc_platform.checks.stream_state import judge_stream
-from cdc_platform.sources.datastream.stream.stream_reader import read_stream
 from cdc_platform_tests.sources.datastream.datastream_server import (
     DatastreamServer,
     Refusal,
@@ -44,7 +43,7 @@ def bench(server: DatastreamServer, instance: dg.DagsterInstance) -> StreamBench
 
 def judged(server: DatastreamServer) -> dg.AssetCheckResult:
     """Return what the check says of what the server says."""
-    return judge_stream(StreamReading(server.settings(), read_stream).outcome)
+    return judge_stream(StreamReading(server.settings()).outcome)
 
 
 def evaluation(bench: StreamBench) -> dg.AssetCheckEvaluation:

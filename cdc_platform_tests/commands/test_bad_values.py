@@ -28,11 +28,12 @@ from cdc_platform_tests.sources.datastream.generated_events import story, write_
 from cdc_platform_tests.sources.debezium.written_events import TABLE
 from cdc_platform_tests.sources.spanner.servers import SIMULATOR, Server, connected
 from cdc_platform_tests.spark_fixtures import TEST_SPARK
-from cdc_platform_tests.support import hostile_datastream, hostile_debezium
-from cdc_platform_tests.support.hostile_spanner import bad_records, is_of_accounts
-from cdc_platform_tests.support.hostile_values import HALF
+from cdc_platform_tests.support.hostile import datastream as hostile_datastream
+from cdc_platform_tests.support.hostile import debezium as hostile_debezium
+from cdc_platform_tests.support.hostile.spanner import bad_records, is_of_accounts
+from cdc_platform_tests.support.hostile.values import HALF
 from cdc_platform_tests.support.pipelines import log_rows, state_of
-from cdc_platform_tests.support.spanner_additions import Additions, adding
+from cdc_platform_tests.support.proxies.spanner_additions import Additions, adding
 
 pytestmark = pytest.mark.integration
 

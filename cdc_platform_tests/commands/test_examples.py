@@ -8,7 +8,7 @@ import click
 import pytest
 
 from cdc_platform.cli import main
-from cdc_platform.commands.simulate import simulate, to_settings
+from cdc_platform.commands.servers.simulate import simulate, to_settings
 from cdc_platform_tests.commands.invoking import PROGRAM, parsed, run
 
 DEFS: Final = re.compile(r"\S+\.yaml")

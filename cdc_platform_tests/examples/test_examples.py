@@ -25,7 +25,8 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from cdc_platform.commands import check, sync
+from cdc_platform.commands.operating import sync
+from cdc_platform.commands.reading import check
 from cdc_platform.components.loading import find_pipelines, load_each
 from cdc_platform.downstream.cut_io_manager import CutIOManager
 from cdc_platform.errors import SettingError, TableNotFound

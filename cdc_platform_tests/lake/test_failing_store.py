@@ -19,7 +19,14 @@ from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.commits.writes import CycleStep, append_cycle
 from cdc_platform.lake.state.lost_commits import take_back_lost
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
-from cdc_platform_tests.support.http_proxy import Choice, Fault, HttpProxy, Request, http_proxy, seldom
+from cdc_platform_tests.support.proxies.http_proxy import (
+    Choice,
+    Fault,
+    HttpProxy,
+    Request,
+    http_proxy,
+    seldom,
+)
 
 BUCKET: Final = "lakes"
 LOGIN: Final = {"aws_access_key_id": "me", "aws_secret_access_key": "secret", "region_name": "us-east-1"}

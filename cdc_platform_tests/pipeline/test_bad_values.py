@@ -18,8 +18,8 @@ from cdc_platform_tests.fuzzing.known_inputs import corpus
 from cdc_platform_tests.sources.datastream.generated_events import story
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
 from cdc_platform_tests.support.cycles import failed_checks, sync
-from cdc_platform_tests.support.hostile_debezium import inserted
-from cdc_platform_tests.support.hostile_values import HALF
+from cdc_platform_tests.support.hostile.debezium import inserted
+from cdc_platform_tests.support.hostile.values import HALF
 from cdc_platform_tests.support.pipelines import quarantined_rows, rows_of
 
 if TYPE_CHECKING:

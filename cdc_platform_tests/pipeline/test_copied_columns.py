@@ -17,7 +17,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform_tests.pipeline.evolving import EvolvingSource
-from cdc_platform_tests.support.copied_columns import (
+from cdc_platform_tests.support.changing.copied_columns import (
     COPIED,
     END,
     KEYS,

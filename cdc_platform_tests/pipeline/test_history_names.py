@@ -14,7 +14,7 @@ from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform_tests.support.copied_columns import (
+from cdc_platform_tests.support.changing.copied_columns import (
     END,
     KNOWN,
     add,

@@ -16,7 +16,7 @@ from cdc_platform_tests.support.cycles import sync
 from cdc_platform_tests.support.datastream.files import StreamFolder
 from cdc_platform_tests.support.datastream.pipelines import make_pipeline, user
 from cdc_platform_tests.support.debezium.pipelines import append
-from cdc_platform_tests.support.hostile_debezium import inserted
+from cdc_platform_tests.support.hostile.debezium import inserted
 from cdc_platform_tests.support.pipelines import rows_of, state_of
 
 if TYPE_CHECKING:

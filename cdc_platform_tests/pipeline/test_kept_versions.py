@@ -20,7 +20,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.pipeline.bank import NOW, bank_of, closing, opening, transfer
 from cdc_platform_tests.pipeline.evolving import STEP, EvolvingSource, lives
 from cdc_platform_tests.strategies import spark_cases
-from cdc_platform_tests.support.evolving_pipelines import read_until, retyped_source, schema_read_at
+from cdc_platform_tests.support.changing.evolving_pipelines import read_until, retyped_source, schema_read_at
 from cdc_platform_tests.support.pipelines import START, feed, make_pipeline, rows_of, run_steps, source_of
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.pipeline.bank import bank_pipeline, busy, wait
 from cdc_platform_tests.servers.postgresql import cluster, require_postgresql
 from cdc_platform_tests.servers.rest_catalog import rest_catalog
-from cdc_platform_tests.support.http_proxy import Fault, every, http_proxy
 from cdc_platform_tests.support.pipelines import log_rows, merging_by_spark, reading_by_spark, rows_of
+from cdc_platform_tests.support.proxies.http_proxy import Fault, every, http_proxy
+from cdc_platform_tests.support.proxies.tcp_proxy import Break, act_at, break_at, tcp_proxy
 from cdc_platform_tests.support.sessions import session_of
-from cdc_platform_tests.support.tcp_proxy import Break, act_at, break_at, tcp_proxy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.pipeline.evolving import STEP, EvolvingSource
-from cdc_platform_tests.support.evolving_pipelines import follow, live_rows, read_until
+from cdc_platform_tests.support.changing.evolving_pipelines import follow, live_rows, read_until
 from cdc_platform_tests.support.pipelines import START, rows_of, run_steps
 
 if TYPE_CHECKING:

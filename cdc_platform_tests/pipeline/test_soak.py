@@ -8,8 +8,8 @@ import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform_tests.servers.kafka import Broker
-from cdc_platform_tests.support.soak import Soak
-from cdc_platform_tests.support.workload import WORKLOADS, Place, needs_broker
+from cdc_platform_tests.support.footprints.soak import Soak
+from cdc_platform_tests.support.workloads.workload import WORKLOADS, Place, needs_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.simulator.wire.simulator_settings import Dialect, PartitionMode
-from cdc_platform_tests.support.traffic import Traffic
+from cdc_platform_tests.support.workloads.traffic import Traffic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

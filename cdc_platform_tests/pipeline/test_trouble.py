@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdc_platform.commands.status import describe_status
+from cdc_platform.commands.reading.status import describe_status
 from cdc_platform.errors import RetentionExpired, SourceError
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage

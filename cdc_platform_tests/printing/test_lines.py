@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cdc_platform.commands.quarantine import describe_quarantined
+from cdc_platform.commands.operating.quarantine import describe_quarantined
 from cdc_platform.errors import SettingError, SparkUnreachable
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.printing.lines import join_lines, print_line, print_text

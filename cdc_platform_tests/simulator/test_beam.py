@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import pytest
 
-from cdc_platform.demo.bank import BankSettings, create_instance, open_client
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import (
@@ -26,6 +25,7 @@ from cdc_platform.simulator.wire.simulator_settings import (
 )
 from cdc_platform_tests.java_options import SHORT_LIVED
 from cdc_platform_tests.programs import ENVIRONMENT, start_command
+from cdc_platform_tests.servers.bank import BankSettings, create_instance, open_client
 from cdc_platform_tests.servers.jars import require_jars
 from cdc_platform_tests.servers.spanner_router import router
 from cdc_platform_tests.simulator.truth import ReadChange, assert_same_changes, changes_until, object_text

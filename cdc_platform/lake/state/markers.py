@@ -26,11 +26,9 @@ class Marker:
 
 
 @understanding(RAW)
-def list_markers(lake: Lake, after_cycle: int = 0, until_cycle: int | None = None) -> tuple[Marker, ...]:
-    """Return the markers that cycles `(after_cycle, until_cycle]` have read, in order; each once."""
-    window = f"kind = '{RecordKind.MESSAGE.value}' and cycle > {after_cycle}"
-    if until_cycle is not None:
-        window += f" and cycle <= {until_cycle}"
+def list_markers(lake: Lake) -> tuple[Marker, ...]:
+    """Return the markers that cycles have read, in order; each once."""
+    window = f"kind = '{RecordKind.MESSAGE.value}'"
     columns = ("kind", "cycle", "record_order", "record_sequence", "event")
     rows = lake.system_table(RAW).scan(row_filter=window, selected_fields=columns).to_arrow().to_pylist()
     markers: dict[str, Marker] = {}

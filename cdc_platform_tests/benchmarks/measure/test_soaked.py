@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 
 from benchmarks.measure.soaked import Sample, Soaked, judge, markdown
-from cdc_platform_tests.support.footprint import Footprint, Memory, Tree
-from cdc_platform_tests.support.soak import Cycle
+from cdc_platform_tests.support.footprints.footprint import Footprint, Memory, Tree
+from cdc_platform_tests.support.footprints.soak import Cycle
 
 CYCLES: Final = 1000
 EVERY: Final = 20

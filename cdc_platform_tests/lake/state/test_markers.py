@@ -1,6 +1,6 @@
 """Markers belong to the first cut that has everything before them, and are shown with it."""
 
-from cdc_platform.commands.cuts import as_dict, describe_cuts
+from cdc_platform.commands.reading.cuts import as_dict, describe_cuts
 from cdc_platform.lake.state.cut_states import CutState
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.lake.state.markers import Marker, markers_of

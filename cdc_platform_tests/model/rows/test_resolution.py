@@ -7,8 +7,17 @@ from hypothesis import given, settings
 
 from cdc_platform.model.rows.resolution import RowChange, RowId, Values, key_chains_of
 from cdc_platform.model.stream.records import ModType
-from cdc_platform_tests.support.played_rows import LARGE, SIZES, STEPS, TABLE, Database, change, key, play
-from cdc_platform_tests.support.resolved_rows import resolve
+from cdc_platform_tests.support.reference.played_rows import (
+    LARGE,
+    SIZES,
+    STEPS,
+    TABLE,
+    Database,
+    change,
+    key,
+    play,
+)
+from cdc_platform_tests.support.reference.resolved_rows import resolve
 
 
 def values_of(changes: Sequence[RowChange]) -> list[Values | None]:

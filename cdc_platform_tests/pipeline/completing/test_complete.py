@@ -25,8 +25,8 @@ from cdc_platform.sources.json_codec import read_members
 from cdc_platform.spark.frames.small import interpreted
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 from cdc_platform_tests.support.cycles import sync
-from cdc_platform_tests.support.played_rows import LARGE, Database
-from cdc_platform_tests.support.resolved_rows import resolve
+from cdc_platform_tests.support.reference.played_rows import LARGE, Database
+from cdc_platform_tests.support.reference.resolved_rows import resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

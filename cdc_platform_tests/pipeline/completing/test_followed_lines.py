@@ -12,9 +12,9 @@ from cdc_platform.model.rows.resolution import RowChange, RowId, Values
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.completing.key_chains import STORED, STORED_PLACE, UNKNOWN, UNKNOWN_PLACE
 from cdc_platform.spark.log.ordered_rows import lack_values
-from cdc_platform_tests.support.followed_lines import complete_locally
-from cdc_platform_tests.support.played_rows import LARGE, STEPS, TABLE, key, play
-from cdc_platform_tests.support.resolved_rows import resolve
+from cdc_platform_tests.support.reference.followed_lines import complete_locally
+from cdc_platform_tests.support.reference.played_rows import LARGE, STEPS, TABLE, key, play
+from cdc_platform_tests.support.reference.resolved_rows import resolve
 
 LINES: Final = pa.schema(
     [

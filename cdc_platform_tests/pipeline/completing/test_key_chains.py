@@ -26,8 +26,8 @@ from cdc_platform.pipeline.completing.key_chains import (
     UNKNOWN_PLACE,
     ChainCompleter,
 )
-from cdc_platform_tests.support.played_rows import LARGE, SIZES, STEPS, TABLE, key, play
-from cdc_platform_tests.support.resolved_rows import resolve
+from cdc_platform_tests.support.reference.played_rows import LARGE, SIZES, STEPS, TABLE, key, play
+from cdc_platform_tests.support.reference.resolved_rows import resolve
 
 Line = dict[str, Any]
 Completed = tuple[int, Values, list[str] | None, bool, str]

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from cdc_platform.cli import main
-from cdc_platform.commands.explain import describe_explanation
+from cdc_platform.commands.reading.explain import describe_explanation
 from cdc_platform.errors import RowNotFound, TableNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.schema_reads import SchemaRead

@@ -19,10 +19,10 @@ from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform_tests.pipeline.evolving import STEP, EvolvingSource
+from cdc_platform_tests.support.changing.evolving_pipelines import follow, live_rows, read_until
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
 from cdc_platform_tests.support.datastream.pipelines import make_pipeline
-from cdc_platform_tests.support.evolving_pipelines import follow, live_rows, read_until
 from cdc_platform_tests.support.pipelines import START, rows_of, run_steps
 
 if TYPE_CHECKING:

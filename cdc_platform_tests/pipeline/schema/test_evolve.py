@@ -23,7 +23,12 @@ from cdc_platform.pipeline.schema import evolve, table_ddl
 from cdc_platform.pipeline.schema.evolve import find_exclusions
 from cdc_platform_tests.pipeline.evolving import STEP, EvolvingSource, lives
 from cdc_platform_tests.strategies import spark_cases
-from cdc_platform_tests.support.evolving_pipelines import follow, live_rows, read_until, retyped_source
+from cdc_platform_tests.support.changing.evolving_pipelines import (
+    follow,
+    live_rows,
+    read_until,
+    retyped_source,
+)
 from cdc_platform_tests.support.pipelines import (
     START,
     found_table,

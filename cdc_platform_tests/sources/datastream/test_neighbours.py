@@ -13,7 +13,7 @@ from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.sound_rows import MOST_CHARACTERS, MOST_TEXT_CHARACTERS
 from cdc_platform_tests.sources.datastream.raw_avro import avro, event, long
 from cdc_platform_tests.support.datastream.files import MadeEvent
-from cdc_platform_tests.support.raw_rows import raw_rows_of
+from cdc_platform_tests.support.reference.raw_rows import raw_rows_of
 
 SETTINGS = DatastreamSettings("x")
 

@@ -12,7 +12,7 @@ from cdc_platform.sources.datastream.settings.datastream_settings import Datastr
 from cdc_platform.sources.datastream.values.json_text import JsonNumber
 from cdc_platform.sources.datastream.values.types import FieldType, Kind
 from cdc_platform.sources.datastream.values.values import json_reader
-from cdc_platform_tests.support.odd_values import NUMBERS, OTHERS, TEXTS, unfit_values
+from cdc_platform_tests.support.hostile.odd_values import NUMBERS, OTHERS, TEXTS, unfit_values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

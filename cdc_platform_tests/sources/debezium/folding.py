@@ -10,7 +10,7 @@ from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.records import ModType
 from cdc_platform_tests.sources.debezium.captures_read import Truth
 from cdc_platform_tests.sources.debezium.postgres_texts import canonical
-from cdc_platform_tests.support.resolved_rows import resolve
+from cdc_platform_tests.support.reference.resolved_rows import resolve
 
 Tables = dict[RowId, Values]
 

@@ -14,8 +14,8 @@ from cdc_platform_tests.sources.debezium.written_events import (
     settings_with,
 )
 from cdc_platform_tests.support.debezium.connector import faults_of, keys_of
-from cdc_platform_tests.support.hostile_debezium import BAD, BAD_NUMBERS, DECLARED, inserted
-from cdc_platform_tests.support.hostile_values import EXPONENTS, NUMBER, Bad, written
+from cdc_platform_tests.support.hostile.debezium import BAD, BAD_NUMBERS, DECLARED, inserted
+from cdc_platform_tests.support.hostile.values import EXPONENTS, NUMBER, Bad, written
 
 
 @pytest.mark.parametrize("exponent", EXPONENTS)

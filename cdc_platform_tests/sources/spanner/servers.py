@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-from cdc_platform.demo.bank import BankSettings, create_instance, open_client
 from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339, to_datetime
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import (
@@ -20,6 +19,7 @@ from cdc_platform.simulator.wire.simulator_settings import (
     SimulatorSettings,
 )
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform_tests.servers.bank import BankSettings, create_instance, open_client
 from cdc_platform_tests.sources.spanner.messages import message_record
 
 SIMULATOR: Final = "simulator"

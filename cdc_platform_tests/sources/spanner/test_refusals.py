@@ -7,7 +7,6 @@ import grpc  # type: ignore[import-untyped] # ships no types
 import pytest
 from google.api_core.exceptions import GoogleAPICallError
 
-from cdc_platform.demo.bank import BankSettings, create_instance, open_client
 from cdc_platform.errors import (
     DefinitionRefused,
     PartitionBoundsInvalid,
@@ -23,6 +22,7 @@ from cdc_platform.sources.spanner.client.failures import to_source_error
 from cdc_platform.sources.spanner.client.query import Parameter, Query, change_stream_query, to_request
 from cdc_platform.sources.spanner.spanner_settings import Dialect, SpannerSettings
 from cdc_platform.sources.spanner.stream.window_reader import read_window
+from cdc_platform_tests.servers.bank import BankSettings, create_instance, open_client
 from cdc_platform_tests.sources.spanner.fake_server import Answer, fake_server
 
 HOUR = 3_600_000_000

@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from cdc_platform.demo.bank import BankSettings, create_instance, open_client
 from cdc_platform.errors import (
     DialectMismatch,
     SettingError,
@@ -14,6 +13,7 @@ from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.schema import StreamDescription, describe_stream, retention_s
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import Dialect, SpannerSettings
+from cdc_platform_tests.servers.bank import BankSettings, create_instance, open_client
 from cdc_platform_tests.sources.spanner.fake_server import Answer, Plain, fake_server
 
 DDL = (

@@ -4,7 +4,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from cdc_platform.demo.bank import open_database
 from cdc_platform.errors import SettingError, SourceNotFound, SourceUnreachable
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
@@ -12,6 +11,7 @@ from cdc_platform.sources.spanner.copying import snapshot
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.emulator_fixtures import BankStream, make_bank
+from cdc_platform_tests.servers.bank import open_database
 from cdc_platform_tests.sources.spanner.fake_server import Answer, fake_server
 
 SECOND = 1_000_000

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from cdc_platform.demo.bank import BankSettings, create_instance, open_client
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.copying.snapshot import clock_micros
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.spanner.stream.window_reader import read_window
+from cdc_platform_tests.servers.bank import BankSettings, create_instance, open_client
 from cdc_platform_tests.support.history import RawRow
 
 pytestmark = pytest.mark.integration

@@ -27,7 +27,7 @@ from cdc_platform_tests.support.crash_points.points import (
     path_of,
 )
 from cdc_platform_tests.support.cycles import failed_checks
-from cdc_platform_tests.support.workload import Workload
+from cdc_platform_tests.support.workloads.workload import Workload
 
 Act = Callable[[Pipeline, SparkSession], object]
 """What a run does besides opening the pipeline."""

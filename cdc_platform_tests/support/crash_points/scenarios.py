@@ -33,7 +33,7 @@ from cdc_platform_tests.support.crash_points.workloads import (
     widening_files,
     widening_transactions,
 )
-from cdc_platform_tests.support.workload import WORKLOADS, Place, Workload
+from cdc_platform_tests.support.workloads.workload import WORKLOADS, Place, Workload
 
 PIPELINE: Final = "mortal"
 CHANGES: Final = 20

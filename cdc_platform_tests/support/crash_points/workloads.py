@@ -22,9 +22,9 @@ from cdc_platform_tests.support.datastream.files import MadeEvent
 from cdc_platform_tests.support.datastream.workload import KeyedFiles
 from cdc_platform_tests.support.debezium.connector import Connector
 from cdc_platform_tests.support.debezium.pipelines import append
-from cdc_platform_tests.support.spanner_workload import BankWorkload, open_spanner
-from cdc_platform_tests.support.traffic import changing_columns
-from cdc_platform_tests.support.workload import Place, Workload, describe_difference, stored_rows
+from cdc_platform_tests.support.workloads.spanner import BankWorkload, open_spanner
+from cdc_platform_tests.support.workloads.traffic import changing_columns
+from cdc_platform_tests.support.workloads.workload import Place, Workload, describe_difference, stored_rows
 
 REFUSED: Final = "visits"
 

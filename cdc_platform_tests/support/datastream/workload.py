@@ -9,7 +9,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
-from cdc_platform_tests.support.workload import Place, describe_difference, stored_rows
+from cdc_platform_tests.support.workloads.workload import Place, describe_difference, stored_rows
 
 TABLES: Final = ("users", "orders")
 KEYS: Final = 200

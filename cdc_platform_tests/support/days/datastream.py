@@ -10,7 +10,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
 from cdc_platform_tests.support.days.day import hurried
-from cdc_platform_tests.support.workload import Place, describe_difference, stored_rows
+from cdc_platform_tests.support.workloads.workload import Place, describe_difference, stored_rows
 
 KEYS: Final = 300
 LATE, REPEATED, MOVED, DELETED = 0.05, 0.05, 0.1, 0.2

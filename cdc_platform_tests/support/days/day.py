@@ -14,8 +14,8 @@ from cdc_platform.lake.state.cuts import cut_positions
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings, PipelineSettings
 from cdc_platform_tests.support.crash_points.points import POINTS, Death, Died, Failure, Moment
 from cdc_platform_tests.support.crash_points.runs import count_doubled, wait_for_spark
-from cdc_platform_tests.support.soak import Cycle, Soak
-from cdc_platform_tests.support.workload import Workload
+from cdc_platform_tests.support.footprints.soak import Cycle, Soak
+from cdc_platform_tests.support.workloads.workload import Workload
 
 MINUTE_S: Final = 60
 DISASTERS: Final = (None, Failure.FULL, Failure.BROKEN, Failure.REFUSED)

@@ -10,7 +10,7 @@ from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSet
 from cdc_platform.sources.debezium.settings.policies import SnapshotPolicy, Strategy
 from cdc_platform_tests.support.days.day import hurried
 from cdc_platform_tests.support.debezium.workload import ENTRIES, ITEMS, LINES, Files, Key, Sessions
-from cdc_platform_tests.support.workload import Place, describe_difference, stored_rows
+from cdc_platform_tests.support.workloads.workload import Place, describe_difference, stored_rows
 
 STOPPED, SNAPSHOT, BEGUN_AGAIN, INCREMENTAL = 0.05, 0.01, 0.3, 0.02
 """Shares of cycles in which the connector stops, has lost its place, or is asked for an incremental snapshot;

@@ -16,7 +16,7 @@ from cdc_platform_tests.support.days.datastream import FilesDay
 from cdc_platform_tests.support.days.day import Day, DayWorkload, Rhythm
 from cdc_platform_tests.support.days.debezium import SessionsDay
 from cdc_platform_tests.support.days.spanner import open_bank_day
-from cdc_platform_tests.support.workload import Place
+from cdc_platform_tests.support.workloads.workload import Place
 
 OpenDay = Callable[[Place, int], AbstractContextManager[DayWorkload]]
 """Receives also the number of cycles from one schema change to the next."""

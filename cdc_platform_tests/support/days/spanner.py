@@ -12,9 +12,9 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform_tests.support.days.day import MINUTE_S, hurried
-from cdc_platform_tests.support.spanner_workload import CHANGES_PER_TRANSACTION, BankWorkload, Clock
-from cdc_platform_tests.support.traffic import SECOND, Traffic, prove_log
-from cdc_platform_tests.support.workload import Place
+from cdc_platform_tests.support.workloads.spanner import CHANGES_PER_TRANSACTION, BankWorkload, Clock
+from cdc_platform_tests.support.workloads.traffic import SECOND, Traffic, prove_log
+from cdc_platform_tests.support.workloads.workload import Place
 
 PARTITIONS: Final = 12
 CHURN_S: Final = 20.0

@@ -16,7 +16,7 @@ from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform_tests.servers.kafka import Broker
 from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.written_events import envelope, line
-from cdc_platform_tests.support.workload import Place, Rows, describe_difference, stored_rows
+from cdc_platform_tests.support.workloads.workload import Place, Rows, describe_difference, stored_rows
 
 ITEMS: Final = "public.items"
 LINES: Final = "public.lines"

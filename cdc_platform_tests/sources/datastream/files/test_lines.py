@@ -8,7 +8,7 @@ import pytest
 
 from cdc_platform.sources.datastream.files.lines import read_blocks
 from cdc_platform.sources.text_files import CHUNK_BYTES
-from cdc_platform_tests.support.copied_bytes import MeasuredStream
+from cdc_platform_tests.support.footprints.copied_bytes import MeasuredStream
 
 CHUNKS = 128
 LONG = os.urandom(CHUNKS * CHUNK_BYTES // 2).hex().encode()

@@ -14,7 +14,7 @@ from cdc_platform.sources.debezium.files.reader import MOST_LINES, FilesReading
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform_tests.sources.debezium.written_events import settings_with
 from cdc_platform_tests.support.debezium.connector import Connector
-from cdc_platform_tests.support.footprint import Session
+from cdc_platform_tests.support.footprints.footprint import Session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,7 +20,7 @@ from cdc_platform.sources.debezium.values.encodings import Encoding, agreed_enco
 from cdc_platform.sources.debezium.values.moments import ValueRefused
 from cdc_platform.sources.debezium.values.postgres_types import PostgresType
 from cdc_platform.sources.debezium.values.values import fits_its_type, reader_of
-from cdc_platform_tests.support.odd_values import NUMBERS, OTHERS, TEXTS, unfit_values
+from cdc_platform_tests.support.hostile.odd_values import NUMBERS, OTHERS, TEXTS, unfit_values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

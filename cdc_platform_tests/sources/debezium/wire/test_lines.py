@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cdc_platform.sources.debezium.wire.lines import Line, check_gzip, read_lines
 from cdc_platform.sources.text_files import BYTE_ORDER_MARK, FileDamaged
-from cdc_platform_tests.support.copied_bytes import MeasuredStream
+from cdc_platform_tests.support.footprints.copied_bytes import MeasuredStream
 
 LINES = ['{"a": "one\u2028line\x85of\x0bmany"}', "", '{"b": 1}\r']
 

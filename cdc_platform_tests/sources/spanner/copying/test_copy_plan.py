@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-from cdc_platform.demo.bank import BankSettings, create_instance, open_client, open_database
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.copying.copy_bounds import OrderedKeyColumn, splittable
@@ -17,6 +16,7 @@ from cdc_platform.sources.spanner.copying.copy_reader import read_chunk
 from cdc_platform.sources.spanner.copying.snapshot import clock_micros
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.example_tables import TABLES, table
+from cdc_platform_tests.servers.bank import BankSettings, create_instance, open_client, open_database
 
 pytestmark = pytest.mark.integration
 

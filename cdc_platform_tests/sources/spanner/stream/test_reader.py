@@ -9,7 +9,6 @@ from zipfile import ZipFile
 
 import pytest
 
-from cdc_platform.demo.bank import write_transfers
 from cdc_platform.model.stream.generations import finished_parents
 from cdc_platform.model.stream.lineage import Lineage, begin, watermark_micros
 from cdc_platform.model.stream.lineage_rules import violations
@@ -19,6 +18,7 @@ from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.stream.reader import deal_out, windows_from_json, windows_to_json
 from cdc_platform.sources.workers import prepare_worker
 from cdc_platform_tests.emulator_fixtures import make_bank
+from cdc_platform_tests.servers.bank import write_transfers
 from cdc_platform_tests.sources.spanner.cycles import apply_cycle
 
 if TYPE_CHECKING:

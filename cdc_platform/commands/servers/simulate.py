@@ -1,0 +1,194 @@
+"""The command `cdc-platform simulate`."""
+
+import json
+from collections.abc import Callable
+from dataclasses import fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from cdc_platform.commands.common import FiniteRange, interruption
+from cdc_platform.errors import SettingError
+from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.model.stream.records import ValueCaptureType
+from cdc_platform.printing.lines import print_line
+from cdc_platform.printing.tables import make_grid, print_rendered
+from cdc_platform.simulator.wire.simulator_settings import (
+    PASSING_FAULTS,
+    Dialect,
+    Fault,
+    PartitionMode,
+    RecordSequences,
+    RootParents,
+    SimulatorSettings,
+)
+
+ALL_FAULTS: Final = "all"
+EXAMPLES: Final = """\b
+Examples:
+  cdc-platform simulate
+  cdc-platform simulate --dialect postgresql --partitions 200 --rate 1000
+  cdc-platform simulate --seed 7 --faults all --history truth.jsonl
+  cdc-platform simulate --state bank.json --faults unavailable,stalled --stall 60
+"""
+_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+_HIGHEST_RATE: Final = 100_000
+_CAPTURES: Final = [item for item in ValueCaptureType if item is not ValueCaptureType.UNKNOWN]
+_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class _Words(click.Choice[str]):
+    """Members of an enum by their values, as everything else writes them; click knows their names."""
+
+    def __init__(self, *members: StrEnum) -> None:
+        super().__init__([member.value for member in members], case_sensitive=False)
+        self._kind = type(members[0])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> StrEnum:
+        """Return the member of a value in any case."""
+        return self._kind(super().convert(value, param, ctx))
+
+
+def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str | None) -> _Decorator:
+    """Return an option that is a setting of the simulator, whose default it has."""
+    default = getattr(SimulatorSettings, name)
+    default = default.value if isinstance(default, StrEnum) else default
+    return click.option(option, name, type=kind, default=default, show_default=True, help=text)
+
+
+@click.command(epilog=EXAMPLES)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; any free one without it."
+)
+@_setting("--seed", "seed", click.INT, "Seed of the history and the faults.")
+@_setting("--dialect", "dialect", _Words(*Dialect), None)
+@_setting("--partitions", "partitions", click.IntRange(min=1), None)
+@_setting(
+    "--partition-life",
+    "partition_life_s",
+    FiniteRange(min=0.1),
+    "Seconds for which a partition lives at least.",
+)
+@_setting("--rate", "rate", FiniteRange(min=0, min_open=True, max=_HIGHEST_RATE), "Transactions a second.")
+@_setting("--accounts", "accounts", click.INT, "Accounts at the beginning.")
+@_setting(
+    "--preloaded",
+    "preloaded_transfers",
+    click.IntRange(min=0),
+    "Transfers in the tables before the change stream is made.",
+)
+@_setting("--capture", "value_capture_type", _Words(*_CAPTURES), "What the change stream captures.")
+@click.option("--all-types", is_flag=True, help="Add a table with a column of every type.")
+@_setting(
+    "--schema-changes-every",
+    "schema_change_every_s",
+    FiniteRange(min=0, min_open=True),
+    "Seconds from one schema change to the next; none without it.",
+)
+@click.option("--origin", help="When the history begins, such as 2026-01-31T08:00:00Z; else at the start.")
+@_setting("--age", "history_s", FiniteRange(min=0), "Seconds of history that there are at the start.")
+@click.option(
+    "--faults",
+    default="",
+    help=f"Faults that befall queries, separated by commas: {', '.join(Fault)}; "
+    f"`{ALL_FAULTS}` are those that a reader gets over.",
+)
+@_setting("--fault-probability", "fault_probability", FiniteRange(0, 1), "Of each query.")
+@_setting("--stall", "stall_s", FiniteRange(min=0), "Seconds for which a stalled query is silent.")
+@_setting(
+    "--partition-mode",
+    "partition_mode",
+    _Words(*PartitionMode),
+    "Whether partitions end and have children, or go on while keys move between them.",
+)
+@click.option(
+    "--placement",
+    "placements",
+    multiple=True,
+    help="Placement with a read function of its own, besides the default one; may be repeated.",
+)
+@_setting(
+    "--root-parents",
+    "root_parents",
+    _Words(*RootParents),
+    "parent_partition_tokens of the first partitions: an empty list, or a list with a NULL.",
+)
+@_setting(
+    "--record-sequences",
+    "record_sequences",
+    _Words(*RecordSequences),
+    "record_sequence: decimal numbers, or in a quarter of the transactions pairs of hexadecimal ones.",
+)
+@click.option("--history", type=_FILE, help="Write the true history here, one transaction a line, as JSON.")
+@click.option("--state", type=_FILE, help="Go on with the history of this file; it is made if it is new.")
+@click.option("--names", type=_FILE, help="Write the names to connect with here, as JSON.")
+def simulate(**options: Any) -> None:
+    """Serve a change stream whose history is made up, repeatable, and known.
+
+    It speaks Spanner's gRPC API on loopback: set SPANNER_EMULATOR_HOST to the address, and read it like
+    Spanner. A bank books in it, and the sum of all balances never changes; partitions split, merge and move
+    all the time. It ends when it is interrupted.
+    """
+    # Imported here: anyone who only asks for help needs no gRPC.
+    from cdc_platform.simulator.server import Simulator
+
+    settings = to_settings(options)
+    is_over = interruption()
+    files = {"state": options["state"], "history_file": options["history"]}
+    with Simulator(settings, port=options["port"], **files) as simulator:
+        names = simulator.names()
+        # Before anything is printed: anyone who waits for the address may then look for the file.
+        if options["names"] is not None:
+            _write_whole(options["names"], json.dumps(names, indent=1))
+        print_rendered(make_grid(names.items()))
+        print_line()
+        print_line(f"export SPANNER_EMULATOR_HOST={simulator.host}")
+        is_over.wait()
+    print_line(f"{simulator.transactions:,} transactions since {to_rfc3339(simulator.origin_micros)}")
+
+
+def to_settings(options: dict[str, Any]) -> SimulatorSettings:
+    """Return the settings that the command's options, as they are parsed, stand for.
+
+    Raises:
+        SettingError: One cannot be used.
+    """
+    own = {field.name for field in fields(SimulatorSettings)} & {*options} - {"faults"}
+    return SimulatorSettings(
+        **{name: options[name] for name in own},
+        origin_micros=_origin(options["origin"]),
+        faults=parse_faults(options["faults"]),
+    )
+
+
+def _origin(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return from_rfc3339(text)
+    except ValueError as error:
+        raise SettingError("--origin", f"must look like 2026-01-31T08:00:00Z, but is: {text!r}") from error
+
+
+def parse_faults(text: str) -> tuple[Fault, ...]:
+    """Return the faults of a list; `all` are those that a reader can get over.
+
+    Raises:
+        SettingError: There is no fault of a name.
+    """
+    if text.strip() == ALL_FAULTS:
+        return PASSING_FAULTS
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in [*Fault]]
+    if unknown:
+        raise SettingError("--faults", f"knows {', '.join(Fault)} and {ALL_FAULTS}, but not: {unknown[0]}")
+    return tuple(map(Fault, names))
+
+
+def _write_whole(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".new")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
