@@ -60,7 +60,7 @@ def test_an_interrupted_launch_leaves_no_process(tmp_path: Path) -> None:
         pid_file.write_text(str(os.getpid()), encoding="utf-8")
         os.kill(os.getppid(), signal.SIGINT)
 
-    assert_ends(lambda: java_gateway.Popen(["sleep", "600"], preexec_fn=interrupt), pid_file)  # noqa: PLW1509  as PySpark does
+    assert_ends(lambda: java_gateway.Popen(["sleep", "600"], preexec_fn=interrupt), pid_file)
 
 
 def assert_ends(start: Callable[[], object], pid_file: Path) -> None:
