@@ -132,11 +132,13 @@ def _probe(remote: str) -> None:
 
 def _refuse_second_lake(settings: PipelineSettings) -> None:
     """A process has one classic session, and its catalog `lake` is fixed once it is used."""
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
+    # A builder without settings returns that session unchanged; the active one differs from thread to thread.
+    is_running = SparkContext._active_spark_context is not None  # noqa: SLF001  it has no public name
+    current = SparkSession.builder.getOrCreate().conf.get(WAREHOUSE, None) if is_running else None
     warehouse = settings.lake.spark_properties()["warehouse"]
-    current = active.conf.get(WAREHOUSE, None) if active is not None else None
     if current is not None and current != warehouse:
         raise SettingError(
             "lake.path",

@@ -4,6 +4,7 @@ import gc
 import os
 import sqlite3
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -53,7 +54,16 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let workers begin with what takes longest, so that both end at about the same time."""
+    """Sort the files for several workers."""
     if hasattr(config, "workerinput"):
-        first = ("forks", "long", "integration")
-        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in first])
+        from cdc_platform_tests.scheduling import sort_files
+
+        sort_files(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return what distributes whole files; for another `--dist` it is xdist's own."""
+    from cdc_platform_tests.scheduling import FromBothEnds
+
+    return FromBothEnds(config, log) if config.option.dist == "loadfile" else None

@@ -21,6 +21,7 @@ from cdc_platform.spark.session.jars import with_fetched_jars
 from cdc_platform.spark.session.java import check_java
 from cdc_platform.spark.session.session_settings import changed_settings
 from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
+from cdc_platform_tests.java_options import ROOM_FOR_NEW, VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -116,7 +117,9 @@ def spark(session_lake: LakeSettings) -> "Iterator[SparkSession]":
 
     # Classic sessions read it from the environment when the JVM starts the first worker.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = _start(with_fetched_jars(spark_config(TEST_SPARK, session_lake)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, f"{os.environ[VARIABLE]} {ROOM_FOR_NEW}")
+        session = _start(with_fetched_jars(spark_config(TEST_SPARK, session_lake)))
     keep_classes(session)
     # Otherwise Spark walks the stack of Java for each RDD and each job, to name it by the line that made it.
     for form in ("short", "long"):

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -57,8 +59,34 @@ def store() -> Iterator[str]:
     server.stop()
 
 
+@dataclass(frozen=True)
+class Stored:
+    """A cut of a lake in the server, and what its catalog is called by."""
+
+    cut: Cut
+    path: str
+    catalog: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def written(store: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Stored]:
+    """Function that returns a cut of the server, written once for each name of its kind of store."""
+
+    @cache
+    def write(scheme: str) -> Stored:
+        uri = f"sqlite:///{tmp_path_factory.mktemp(scheme)}/c.db"
+        catalog = {"type": "sql", "uri": uri, "s3.endpoint": store, **REGION}
+        path = f"{scheme}://a-bucket/{scheme}/a lake"
+        tables = numbered_tables(Lake(LakeSettings(path, {**catalog, **KEYS}), "bank"), ["zero", "one"])
+        return Stored(tables.cut, path, catalog)
+
+    return write
+
+
 @pytest.fixture
-def one_in_store(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OpenInStore:
+def one_in_store(
+    store: str, written: Callable[[str], Stored], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> OpenInStore:
     """Open a cut of the server with DuckDB, which finds keys in the environment and in a profile."""
     profile = "aws_access_key_id = %s\naws_secret_access_key = it's secret\n"
     (tmp_path / "credentials").write_text(f"[other]\n{profile % 'other'}")
@@ -72,11 +100,9 @@ def one_in_store(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv(name, value)
 
     def opened(properties: dict[str, str], scheme: str = "s3") -> duckdb.DuckDBPyConnection:
-        catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "s3.endpoint": store}
-        path = f"{scheme}://a-bucket/{tmp_path.name}/a lake"
-        written = numbered_tables(Lake(LakeSettings(path, {**catalog, **REGION}), "bank"), ["zero", "one"])
-        lake = Lake(LakeSettings(path, {**catalog, **REGION, **properties}), "bank", is_reader=True)
-        return TablesAtCut(lake, written.cut).duckdb()
+        stored = written(scheme)
+        lake = Lake(LakeSettings(stored.path, {**stored.catalog, **properties}), "bank", is_reader=True)
+        return TablesAtCut(lake, stored.cut).duckdb()
 
     return opened
 

@@ -3,18 +3,26 @@
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 import pytest
 
 from cdc_platform import resources
 from cdc_platform.components.loading import load_settings
+from cdc_platform.errors import SettingError
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.progress_lines import report_lines
-from cdc_platform.resources import run_resource
-from cdc_platform_tests.yaml_files import write_defs
+from cdc_platform.resources import WAREHOUSE, run_resource, spark_session
+from cdc_platform_tests.spark_fixtures import TEST_SPARK
+from cdc_platform_tests.support.sessions import session_of
+from cdc_platform_tests.yaml_files import bank_attributes, write_defs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 WITHIN_S: Final = 60.0
 SCRIPT = """
@@ -95,3 +103,22 @@ def progress_of(instance: dg.DagsterInstance, run_id: str) -> list[str]:
     """Return the lines of a run's log that report its progress."""
     entries = instance.all_logs(run_id)
     return [entry.user_message for entry in entries if entry.user_message.endswith(" so far")]
+
+
+@pytest.mark.integration
+def test_a_process_keeps_to_the_lake_of_its_session(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """Neither a thread that has not used Spark nor another active session changes which lake that is."""
+
+    def asked(lake: str) -> "SparkSession":
+        conf = {"driver_memory": TEST_SPARK.driver_memory, "conf": {**TEST_SPARK.conf}}
+        defs = write_defs(tmp_path, bank_attributes(lake={"path": lake}, spark=conf))
+        return spark_session(load_settings(defs))
+
+    other = LakeSettings(str(tmp_path / "other"))
+    session_of(spark, other).createDataFrame([(1,)], "number INT")
+    assert asked(session_lake.path) is spark
+    with ThreadPoolExecutor(1) as threads, pytest.raises(SettingError, match="in the same process"):
+        threads.submit(asked, other.path).result()
+    assert spark.conf.get(WAREHOUSE) == session_lake.spark_properties()["warehouse"]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 EXTENTS: Final = {
     "spanner: copy": Extent(singly=5, checked_every=5, is_maintained=False),
     "spanner: moving keys": Extent(singly=6, checked_every=6, is_maintained=False),

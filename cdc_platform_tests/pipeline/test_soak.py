@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 CYCLES: Final = 4
 WARM_UP: Final = 2
 """After these cycles a pipeline has read, logged and merged by either way."""
+pytestmark = pytest.mark.long
+
 CHANGES: Final = 30
 EXECUTIONS_MAX: Final = 30
 """Spark forgets a few of its past queries late."""

@@ -53,8 +53,10 @@ def _ended_launcher() -> Iterator[None]:
         """A launcher that can be found: PySpark keeps it to itself until Java answers."""
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            started.append(self)
+            # An interruption in between would leave a process that nothing names.
+            with _delayed_signals():
+                super().__init__(*arguments, **options)
+                started.append(self)
 
     gateway: Any = java_gateway
     before, gateway.Popen = gateway.Popen, Launcher
@@ -67,3 +69,22 @@ def _ended_launcher() -> Iterator[None]:
         raise
     finally:
         gateway.Popen = before
+
+
+@contextmanager
+def _delayed_signals() -> Iterator[None]:
+    """Handle signals at the end; threads other than the main one handle none."""
+    is_main = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # Without a handler of Python's, a signal raises nothing here.
+    delayed = {number: handler for number, handler in handlers.items() if is_main and callable(handler)}
+    arrived: list[int] = []
+    for number in delayed:
+        signal.signal(number, lambda number, _frame: arrived.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in delayed.items():
+            signal.signal(number, handler)
+        for number in arrived:
+            signal.raise_signal(number)

@@ -4,6 +4,8 @@ import logging
 import os
 import signal
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import py4j.java_gateway
@@ -43,15 +45,31 @@ def test_an_interrupted_start_leaves_no_process(tmp_path: Path, monkeypatch: pyt
 
     def interrupt() -> None:
         while not pid_file.exists():
-            pass
+            time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
 
+    threading.Thread(target=interrupt, daemon=True).start()
+    assert_ends(java_gateway.launch_gateway, pid_file)
+
+
+def test_an_interrupted_launch_leaves_no_process(tmp_path: Path) -> None:
+    """Ctrl-C before the launcher has replaced the copy of Python that was to start it ends that, too."""
+    pid_file = tmp_path / "pid"
+
+    def interrupt() -> None:
+        pid_file.write_text(str(os.getpid()), encoding="utf-8")
+        os.kill(os.getppid(), signal.SIGINT)
+
+    assert_ends(lambda: java_gateway.Popen(["sleep", "600"], preexec_fn=interrupt), pid_file)
+
+
+def assert_ends(start: Callable[[], object], pid_file: Path) -> None:
+    """An interruption comes out of a start, and the process of which a file has the number has ended."""
     # A shell starts what it leaves in the background with Ctrl-C ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Thread(target=interrupt, daemon=True).start()
     try:
         with pytest.raises(KeyboardInterrupt), interruptible_start():
-            java_gateway.launch_gateway()  # type: ignore[no-untyped-call]  # as PySpark has it
+            start()
     finally:
         signal.signal(signal.SIGINT, before)
     with pytest.raises(ProcessLookupError):
