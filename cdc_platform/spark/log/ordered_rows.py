@@ -11,6 +11,7 @@ from cdc_platform.model.base.schemas import DELETION_MARKER_ROWS
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.rows.keyless import keys_text, row_of
+from cdc_platform.model.rows.resolution import RowId
 from cdc_platform.spark.log.keyless import UNNUMBERED_PREFIX
 from cdc_platform.spark.log.order import BEGINS, UNSOUND, Incomplete, LogStats, TableStats
 
@@ -113,6 +114,29 @@ def lacking_rows(ordered: pa.Table, *, completes_log: bool) -> pa.Table:
 def lack_values(changes: pa.Table) -> pa.ChunkedArray:
     """Return of each change whether it lacks values that the source left out."""
     return pc.greater(pc.fill_null(pc.list_value_length(changes["unavailable_columns"]), 0), 0)
+
+
+def ids_of(changes: pa.Table) -> list[RowId]:
+    """Return the row that each change is of."""
+    return list(zip(changes["table_name"].to_pylist(), changes["keys"].to_pylist(), strict=True))
+
+
+def lacked_columns(sound: pa.Table, asked: pa.Table) -> Mapping[str, set[str]]:
+    """Return which columns sound changes lack, by table; only of tables that other changes are of."""
+    lacking = sound.filter(pc.is_in(sound["table_name"], asked["table_name"]))
+    columns = defaultdict[str, set[str]](set)
+    for row in lacking.filter(lack_values(lacking)).select(["table_name", "unavailable_columns"]).to_pylist():
+        columns[row["table_name"]].update(row["unavailable_columns"])
+    return columns
+
+
+def truncates_in(sound: pa.Table) -> Mapping[str, list[int]]:
+    """Return the ordinals of truncates, in their order, by table."""
+    ordinals = defaultdict[str, list[int]](list)
+    truncates = sound.filter(pc.equal(sound["change_kind"], ChangeKind.TRUNCATE.value)).sort_by("ordinal")
+    for row in truncates.select(["table_name", "ordinal"]).to_pylist():
+        ordinals[row["table_name"]].append(row["ordinal"])
+    return ordinals
 
 
 def _is_alone(row: _Row) -> bool:
