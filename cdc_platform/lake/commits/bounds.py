@@ -23,12 +23,7 @@ class _Manifest:
 
 
 def is_true_throughout(table: Table, column: str) -> bool:
-    """Return whether a column is true in all rows; not where a file does not state its bounds.
-
-    Args:
-        table: the table; its newest version is looked at.
-        column: a column without NULLs.
-    """
+    """Return whether a column without NULLs is true in all rows; not where a file does not state bounds."""
     snapshot, field_id = head(table), table.schema().find_field(column).field_id
     manifests = snapshot.manifests(table.io) if snapshot is not None else []
     return all(_is_true_in(_Manifest(file.manifest_path, file, table.io), field_id) for file in manifests)

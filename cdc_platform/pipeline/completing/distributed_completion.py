@@ -1,4 +1,7 @@
-"""Completion of any number of changes by Spark's tasks, each of which follows key chains of its own."""
+"""Completion of changes: one query finds the lines of their key chains, which are then followed.
+
+Spark's tasks follow those of many changes, each of them chains of its own; this process those of few.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -121,22 +121,12 @@ def ids_of(changes: pa.Table) -> list[RowId]:
     return list(zip(changes["table_name"].to_pylist(), changes["keys"].to_pylist(), strict=True))
 
 
-def lacked_columns(sound: pa.Table, asked: pa.Table) -> Mapping[str, set[str]]:
-    """Return which columns sound changes lack, by table; only of tables that other changes are of."""
-    lacking = sound.filter(pc.is_in(sound["table_name"], asked["table_name"]))
-    columns = defaultdict[str, set[str]](set)
-    for row in lacking.filter(lack_values(lacking)).select(["table_name", "unavailable_columns"]).to_pylist():
-        columns[row["table_name"]].update(row["unavailable_columns"])
-    return columns
-
-
-def truncates_in(sound: pa.Table) -> Mapping[str, list[int]]:
-    """Return the ordinals of truncates, in their order, by table."""
-    ordinals = defaultdict[str, list[int]](list)
-    truncates = sound.filter(pc.equal(sound["change_kind"], ChangeKind.TRUNCATE.value)).sort_by("ordinal")
-    for row in truncates.select(["table_name", "ordinal"]).to_pylist():
-        ordinals[row["table_name"]].append(row["ordinal"])
-    return ordinals
+def by_table(changes: pa.Table, column: str) -> Mapping[str, list[Any]]:
+    """Return what changes have in a column, by table, in their order."""
+    values = defaultdict[str, list[Any]](list)
+    for table, value in zip(changes["table_name"].to_pylist(), changes[column].to_pylist(), strict=True):
+        values[table].append(value)
+    return values
 
 
 def _is_alone(row: _Row) -> bool:
