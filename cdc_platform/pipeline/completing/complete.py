@@ -1,25 +1,31 @@
 """Completion of the log: values that the source did not send are found in the batch, the tables and the log.
 
-There is one algorithm, and Spark's tasks run it: the lines of each key chain, in order (`key_chains.py`).
+There is one algorithm: the lines of each key chain, in order (`key_chains.py`).
 """
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
+from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.completing.distributed_completion import DistributedCompletion
 from cdc_platform.pipeline.completing.stored_rows import Lookup
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import has_texts
+from cdc_platform.spark.frames.small import interpreted
 from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID
+from cdc_platform.spark.frames.table_frames import bring_frame, cache_frame
 from cdc_platform.spark.log.order import UNSOUND
-from cdc_platform.spark.log.ordered_rows import lacking_rows
+from cdc_platform.spark.log.ordered_rows import by_table, ids_of, lack_values, lacking_rows
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
 
 MOST_ROWS: Final = 500_000
@@ -73,7 +79,7 @@ def complete_changes(
     is_few = lacking.changes <= most_rows and lacking.key_bytes <= _MOST_KEY_BYTES
     has_replays = _has_replays(pipeline, cycle)
     completion = DistributedCompletion(
-        lookup, cache, sound, lacking.truncates, is_few=is_few, has_replays=has_replays
+        lookup, partial(cache_frame, cache), sound, lacking.truncates, is_few=is_few, has_replays=has_replays
     )
     asked_ids = ordered.where(condition).select(*ROW_ID).dropna().distinct()
     return completion.complete(asked_ids).unionByName(unsound)
@@ -82,13 +88,30 @@ def complete_changes(
 def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cycle: int) -> pa.Table:
     """Return what `complete_changes` returns for a small batch, in the order of the log.
 
-    Most small batches lack nothing, and cost no query.
+    Most small batches lack nothing, and cost no query. Most others cost one.
     """
-    if not lacking_rows(ordered, completes_log=pipeline.capabilities.completes_log).num_rows:
+    asked = frozenset(ids_of(lacking_rows(ordered, completes_log=pipeline.capabilities.completes_log)))
+    if not asked:
         return ordered
-    with ExitStack() as cache:
-        frame = complete_changes(pipeline, spark, spark.createDataFrame(ordered), cycle, cache)
-        return frame.toArrow().sort_by("ordinal")
+    # A struct that is null has no values in fields that may not be null.
+    nullable = pa.schema([field.with_nullable(True) for field in ordered.schema])
+    sound = ordered.filter(pc.invert(ordered[UNSOUND])).cast(nullable)
+    lacked = by_table(sound.filter(lack_values(sound)), "unavailable_columns")
+    truncates = sound.filter(pc.equal(sound["change_kind"], ChangeKind.TRUNCATE.value)).sort_by("ordinal")
+    has_replays = _has_replays(pipeline, cycle)
+    completion = DistributedCompletion(
+        Lookup(pipeline, spark, cycle, {table: frozenset(chain(*lacked[table])) for table, _ in asked}),
+        bring_frame,
+        spark.createDataFrame(sound),
+        by_table(truncates, "ordinal"),
+        is_few=True,
+        has_replays=has_replays,
+    )
+    # Late rows are looked for in all of the log.
+    with interpreted(spark, when=True, in_one_task=not has_replays):
+        completed = completion.complete_few(asked)
+    unchanged = ordered.filter(pc.invert(pc.is_in(ordered["ordinal"], completed["ordinal"])))
+    return pa.concat_tables([unchanged, completed.cast(unchanged.schema)]).sort_by("ordinal")
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
-"""Completion of any number of changes by Spark's tasks, each of which follows key chains of its own."""
+"""Completion of changes: one query finds the lines of their key chains, which are then followed.
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
+Spark's tasks follow those of many changes, each of them chains of its own; this process those of few.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
@@ -24,7 +28,7 @@ from cdc_platform.pipeline.completing.logged_rows import ids_in, late_rows, link
 from cdc_platform.pipeline.completing.stored_rows import Lookup
 from cdc_platform.pipeline.versions.lake_frames import read_log
 from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID, ids_frame, key_chains_frame
-from cdc_platform.spark.frames.table_frames import cache_frame
+from cdc_platform.spark.log.ordered_rows import ids_of, lack_values
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
 
 _IS_LACKING: Final = f"({LACKS_VALUES} AND table_name IS NOT NULL AND keys IS NOT NULL)"
@@ -40,7 +44,7 @@ class DistributedCompletion:
 
     Args:
         lookup: where values are looked for that the batch does not have.
-        cache: closed when nobody asks for the changes any more.
+        keep: returns a frame that is computed once, however often it is asked for.
         changes: the sound changes of the batch, persisted.
         truncates: ordinals of the truncates among them, in order, by table.
         is_few: whether the rows are so few that each task gets all their keys.
@@ -48,7 +52,7 @@ class DistributedCompletion:
     """
 
     lookup: Lookup
-    cache: ExitStack
+    keep: Callable[[DataFrame], DataFrame]
     changes: DataFrame
     truncates: Mapping[str, Sequence[int]]
     is_few: bool
@@ -64,22 +68,27 @@ class DistributedCompletion:
         if chains.names:
             asked = asked.union(ids_frame(self.lookup.spark, chains.names)).distinct()
         # Each table is asked for its rows.
-        ids = self._hinted(cache_frame(self.cache, asked))
+        ids = self._hinted(self.keep(asked))
         completed = self._completed(ids, chains)
-        # A row that the tables do not have under its former key may have left it in an earlier cycle.
-        lost = ids_in(completed.where(_IS_LOST)) - chains.logged if chains.names else ()
-        if lost:
-            names = _chains_with(lost, chains.names)
-            lost_ids = ids_frame(self.lookup.spark, names)
-            rest = completed.join(lost_ids, list(ROW_ID), "left_anti")
-            completed = rest.unionByName(self._completed(lost_ids, _KeyChains(names, frozenset(names))))
         unchanged = self.changes.where(f"NOT {_IS_LACKING}")
         if not self.lookup.pipeline.capabilities.completes_log:
             lacking = self.changes.where(_IS_LACKING)
             unchanged = unchanged.unionByName(lacking.join(ids, list(ROW_ID), "left_anti"))
         return unchanged.unionByName(completed)
 
-    def _key_chains(self, asked: DataFrame) -> "_KeyChains":
+    def complete_few(self, asked: frozenset[RowId]) -> pa.Table:
+        """Return the completed changes only, of rows whose ids this process has; their lines come here."""
+        chains = self._key_chains(asked)
+        ids = ids_frame(self.lookup.spark, asked | chains.names.keys())
+        completed = self._followed_here(ids, chains)
+        is_lost = pc.and_(lack_values(completed), pc.is_valid(completed["previous_keys"]))
+        lost = frozenset(ids_of(completed.filter(is_lost))) - chains.logged
+        if not lost:
+            return completed
+        logged = chains.logged | _chains_with(lost, chains.names).keys()
+        return self._followed_here(ids, _KeyChains(chains.names, logged))
+
+    def _key_chains(self, asked: DataFrame | frozenset[RowId]) -> "_KeyChains":
         links = links_in(self.changes)
         late = late_rows(self._log, self.changes) if self.has_replays else frozenset()
         if late:
@@ -87,12 +96,42 @@ class DistributedCompletion:
         connected = late.union(*links)
         if not connected:
             return _KeyChains({}, late)
-        connected_ids = ids_frame(self.lookup.spark, connected)
-        names = key_chains_of(ids_in(asked.join(connected_ids, list(ROW_ID), "left_semi")), links)
+        if isinstance(asked, DataFrame):
+            connected_ids = ids_frame(self.lookup.spark, connected)
+            asked = ids_in(asked.join(connected_ids, list(ROW_ID), "left_semi"))
+        names = key_chains_of(asked & connected, links)
         return _KeyChains(names, frozenset(_chains_with(late, names)))
 
     def _completed(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
         """Return completed those changes of rows that lack values."""
+        completed = self._followed(ids, chains)
+        # A row that the tables do not have under its former key may have left it in an earlier cycle.
+        lost = ids_in(completed.where(_IS_LOST)) - chains.logged if chains.names else ()
+        if not lost:
+            return completed
+        names = _chains_with(lost, chains.names)
+        lost_ids = ids_frame(self.lookup.spark, names)
+        rest = completed.join(lost_ids, list(ROW_ID), "left_anti")
+        return rest.unionByName(self._followed(lost_ids, _KeyChains(names, frozenset(names))))
+
+    def _followed(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
+        """Return the changes of rows that lack values, with what their key chains have of these."""
+        by_chain = self._lines(ids, chains).repartition("table_name", KEY_CHAIN)
+        in_order = by_chain.sortWithinPartitions(*LINE_ORDER)
+        completed = in_order.mapInArrow(self._completer(chains), self.changes.schema)
+        return self.keep(completed.sortWithinPartitions("ordinal"))
+
+    def _followed_here(self, ids: DataFrame, chains: "_KeyChains") -> pa.Table:
+        """Return the same for few rows; to plan an exchange, and to wake a Python worker, takes longer."""
+        in_order = self._lines(ids, chains).toArrow().sort_by([(name, "ascending") for name in LINE_ORDER])
+        return pa.Table.from_batches(self._completer(chains)(in_order.to_batches()))
+
+    def _completer(self, chains: "_KeyChains") -> ChainCompleter:
+        valid_since = self.lookup.valid_since if chains.logged else {}
+        return ChainCompleter(tuple(self.changes.columns), self.truncates, valid_since)
+
+    def _lines(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
+        """Return the lines of rows: their changes, and what the tables and the log have of them."""
         rest = F.struct(*(name for name in self.changes.columns if name not in CHANGE_COLUMNS))
         changes = self.changes.where(f"NOT {IS_TRUNCATE}").join(ids, list(ROW_ID), "left_semi")
         lines = changes.withColumn(REST, F.when(F.expr(LACKS_VALUES), rest))
@@ -109,12 +148,7 @@ class DistributedCompletion:
         if chains.logged:
             of_log = logged_lines(self._log, self.changes, chains_frame.where("is_logged"))
             lines = lines.unionByName(of_log, allowMissingColumns=True)
-        valid_since = self.lookup.valid_since if chains.logged else {}
-        completer = ChainCompleter(tuple(self.changes.columns), self.truncates, valid_since)
-        by_chain = lines.select(*LINE, REST).repartition("table_name", KEY_CHAIN)
-        in_order = by_chain.sortWithinPartitions(*LINE_ORDER)
-        completed = in_order.mapInArrow(completer, self.changes.schema).sortWithinPartitions("ordinal")
-        return cache_frame(self.cache, completed)
+        return lines.select(*LINE, REST)
 
     def _stored_lines(self, ids: DataFrame, chains: "_KeyChains") -> list[DataFrame]:
         """Return lines of what the tables have of rows, but those that are followed from the log."""
@@ -125,7 +159,9 @@ class DistributedCompletion:
         stored = self.lookup.stored(ids, self.lookup.columns)
         if stored is None:
             return []
-        stored = cache_frame(self.cache, stored)
+        if not self.lookup.may_be_unknown:
+            return [stored]
+        stored = self.keep(stored)
         doubtful = stored.where("NOT is_whole_row").select(*ROW_ID)
         return [stored] if doubtful.isEmpty() else [stored, self.lookup.unknown(doubtful)]
 

@@ -10,6 +10,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.bounds import is_true_throughout
 from cdc_platform.lake.commits.branches import contains
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark
@@ -65,6 +67,11 @@ class Lookup:
         unresolved = unresolved_values(log, known_through(self.pipeline, self.cycle).observed_since)
         columns = F.array("column_name").alias("unavailable_columns")
         return _lines(unresolved.select(*ROW_ID, columns), UNKNOWN, UNKNOWN_PLACE)
+
+    @cached_property
+    def may_be_unknown(self) -> bool:
+        """Whether the log may have a change that lacks values: not if its files have whole rows only."""
+        return not is_true_throughout(self.pipeline.lake.system_table(LOG), "is_whole_row")
 
     @cached_property
     def valid_since(self) -> Mapping[tuple[str, str], int]:

@@ -56,6 +56,11 @@ def cache_frame(cache: ExitStack, frame: DataFrame) -> DataFrame:
     return persisted
 
 
+def bring_frame(frame: DataFrame) -> DataFrame:
+    """Return a frame of few rows, which are computed now, and go with every query."""
+    return frame.sparkSession.createDataFrame(frame.toArrow())
+
+
 def cache_view(cache: ExitStack, frame: DataFrame) -> str:
     """Return the name of a temporary view of a frame, which lasts until the end of the stack."""
     view = f"held_{uuid4().hex}"

@@ -11,6 +11,7 @@ from cdc_platform.model.base.schemas import DELETION_MARKER_ROWS
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.rows.keyless import keys_text, row_of
+from cdc_platform.model.rows.resolution import RowId
 from cdc_platform.spark.log.keyless import UNNUMBERED_PREFIX
 from cdc_platform.spark.log.order import BEGINS, UNSOUND, Incomplete, LogStats, TableStats
 
@@ -113,6 +114,19 @@ def lacking_rows(ordered: pa.Table, *, completes_log: bool) -> pa.Table:
 def lack_values(changes: pa.Table) -> pa.ChunkedArray:
     """Return of each change whether it lacks values that the source left out."""
     return pc.greater(pc.fill_null(pc.list_value_length(changes["unavailable_columns"]), 0), 0)
+
+
+def ids_of(changes: pa.Table) -> list[RowId]:
+    """Return the row that each change is of."""
+    return list(zip(changes["table_name"].to_pylist(), changes["keys"].to_pylist(), strict=True))
+
+
+def by_table(changes: pa.Table, column: str) -> Mapping[str, list[Any]]:
+    """Return what changes have in a column, by table, in their order."""
+    values = defaultdict[str, list[Any]](list)
+    for table, value in zip(changes["table_name"].to_pylist(), changes[column].to_pylist(), strict=True):
+        values[table].append(value)
+    return values
 
 
 def _is_alone(row: _Row) -> bool:

@@ -1,0 +1,31 @@
+"""Columns that are true in all rows of a table, as its manifests say."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from cdc_platform.lake.catalog.lake import LOG, Lake
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits.bounds import is_true_throughout
+from cdc_platform.lake.commits.writes import CycleStep, append_cycle
+
+
+def test_one_false_value_is_enough(tmp_path: Path) -> None:
+    """A later file that has one counts, until its rows are gone; so does a file without bounds."""
+    lake, expected = Lake(LakeSettings(str(tmp_path)), "bounds", hands_out_events=True), [True]
+    for cycle, is_whole in enumerate(([True, True], [True], [False, True], [True]), start=1):
+        log = lake.system_table(LOG)
+        schema = log.schema().as_arrow()
+        rows = [
+            {field.name: None for field in schema} | {"cycle": cycle, "is_whole_row": value}
+            for value in is_whole
+        ]
+        assert is_true_throughout(log, "is_whole_row") is expected[-1]
+        append_cycle(pa.Table.from_pylist(rows, schema), log, CycleStep(cycle - 1, cycle), {})
+        expected.append(expected[-1] and all(is_whole))
+    log = lake.system_table(LOG)
+    assert not is_true_throughout(log, "is_whole_row")
+    # No file states bounds of a column that has only NULLs.
+    assert not is_true_throughout(log, "is_system_transaction")
+    log.delete("cycle = 3")
+    assert is_true_throughout(lake.system_table(LOG), "is_whole_row")
