@@ -97,16 +97,31 @@ class _Metadata(msgspec.Struct, omit_defaults=True):
 
 def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = None) -> str:
     """Return what is known of an event beyond its row, as JSON."""
-    source, headers = event.source, event.message.headers
+    source = event.source
+    place = (source.schema, source.table, source.lsn, source.sequence, event.total_order)
+    snapshot = source.snapshot if is_snapshot(source) else ""
+    return metadata_text(event.op, place, event.message.headers, findings, snapshot, new_keys)
+
+
+def metadata_text(
+    op: str,
+    place: tuple[str, str, int | None, tuple[int | None, int | None] | None, int | None],
+    headers: Mapping[str, Any] | None,
+    findings: Findings,
+    snapshot: str = "",
+    new_keys: str | None = None,
+) -> str:
+    """Return the same of its parts; a place is schema, table, position, sequence and order."""
+    schema, table, lsn, sequence, total_order = place
     return write(
         _Metadata(
-            event.op,
-            source.schema,
-            source.table,
-            source.lsn or 0,
-            source.sequence,
-            event.total_order or 0,
-            source.snapshot if is_snapshot(source) else "",
+            op,
+            schema,
+            table,
+            lsn or 0,
+            sequence,
+            total_order or 0,
+            snapshot,
             (headers.get("__debezium.context.runId") or None) if headers else None,
             new_keys,
             findings.literal_markers,
