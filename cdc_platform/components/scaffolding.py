@@ -33,16 +33,26 @@ _OPTIONS: Final = """\
   #   owners: ["team:data"]
 """
 
-SPANNER: Final = (
-    """\
-# A Spanner change stream as tables of a lake. `dg check defs` validates this file,
+_HEAD: Final = """\
+# {title} as tables of a lake. `dg check defs` validates this file,
 # `cdc-platform sync THIS_FILE --until-caught-up` runs it without Dagster.
-type: {type_name}
+type: {{type_name}}
 attributes:
-  # Names the lake's namespaces: {name} holds the tables, {name}__cdc what the platform knows about them.
-  name: {name}
+  # Names the lake's namespaces: {{name}} holds the tables, {{name}}__cdc what the platform knows about them.
+  name: {{name}}
 
   source:
+"""
+
+
+def _template(title: str, source: str, tables: str) -> str:
+    """Return the text of a pipeline's file, with the parts that its kind of source has."""
+    return "".join((_HEAD.format(title=title), source, "\n", _COMMON, "\n", tables, "\n", _OPTIONS))
+
+
+SPANNER: Final = _template(
+    "A Spanner change stream",
+    """\
     project: "{{{{ env.GOOGLE_CLOUD_PROJECT }}}}"
     instance: my-instance
     database: my-database
@@ -52,30 +62,18 @@ attributes:
     # start_timestamp: "2026-01-31T08:00:00Z"
     # An emulator instead of Spanner; the variable SPANNER_EMULATOR_HOST does the same.
     # emulator_host: localhost:9010
-
-"""
-    + _COMMON
-    + """
+""",
+    """\
   # Tables to materialise; without the list all that the change stream watches.
   # tables: [accounts, transfers]
 
   # Copy the rows that tables hold already; without it yes, unless there is a start_timestamp.
   # initial_copy: true
-
-"""
-    + _OPTIONS
+""",
 )
-
-DATASTREAM: Final = (
+DATASTREAM: Final = _template(
+    "The files of a Datastream stream",
     """\
-# The files of a Datastream stream as tables of a lake. `dg check defs` validates this file,
-# `cdc-platform sync THIS_FILE --until-caught-up` runs it without Dagster.
-type: {type_name}
-attributes:
-  # Names the lake's namespaces: {name} holds the tables, {name}__cdc what the platform knows about them.
-  name: {name}
-
-  source:
     # The folder or prefix that the stream writes to.
     path: gs://my-bucket/my-prefix
     # The stream itself, so that a paused or failed one is seen.
@@ -86,27 +84,15 @@ attributes:
     # Columns in whose updates NULL stands for a large value that was not sent.
     # null_means_unchanged:
     #   public.orders: [description]
-
-"""
-    + _COMMON
-    + """
+""",
+    """\
   # Tables to materialise; without the list all of which there are files.
   # tables: [public.orders]
-
-"""
-    + _OPTIONS
+""",
 )
-
-DEBEZIUM: Final = (
+DEBEZIUM: Final = _template(
+    "Debezium's events of PostgreSQL",
     """\
-# Debezium's events of PostgreSQL as tables of a lake. `dg check defs` validates this file,
-# `cdc-platform sync THIS_FILE --until-caught-up` runs it without Dagster.
-type: {type_name}
-attributes:
-  # Names the lake's namespaces: {name} holds the tables, {name}__cdc what the platform knows about them.
-  name: {name}
-
-  source:
     # One of the three.
     input:
       files: {{path: events}}
@@ -119,15 +105,11 @@ attributes:
     # PostgreSQL types, where events carry no schema block.
     # columns:
     #   public.orders: {{id: bigint, total: "numeric(10,2)"}}
-
-"""
-    + _COMMON
-    + """
+""",
+    """\
   # Tables to materialise; without the list all of which there are events.
   # tables: [public.orders]
-
-"""
-    + _OPTIONS
+""",
 )
 
 _UNSAFE: Final = re.compile(r"[^a-z0-9_]+")

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -36,46 +35,23 @@ load_from:
 """
 
 
-@dataclass(frozen=True)
 class DemoHome:
     """Folder of a demo; nothing is written outside it."""
 
-    folder: Path
-
-    @property
-    def defs(self) -> Path:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.defs = folder / "defs.yaml"
         """The pipeline's YAML file, which all commands take."""
-        return self.folder / "defs.yaml"
-
-    @property
-    def lake(self) -> Path:
-        """The lake's folder."""
-        return self.folder / "lake"
-
-    @property
-    def bank(self) -> Path:
+        self.lake = folder / "lake"
+        self.bank = folder / "bank.json"
         """Settings with which the simulator resumes the bank's history."""
-        return self.folder / "bank.json"
-
-    @property
-    def names(self) -> Path:
+        self.names = folder / "names.json"
         """The names to connect with to the simulator that runs now."""
-        return self.folder / "names.json"
-
-    @property
-    def dagster(self) -> Path:
+        self.dagster = folder / "dagster"
         """Dagster's instance folder."""
-        return self.folder / "dagster"
-
-    @property
-    def workspace(self) -> Path:
-        """Dagster's workspace file."""
-        return self.dagster / "workspace.yaml"
-
-    @property
-    def logs(self) -> Path:
+        self.workspace = self.dagster / "workspace.yaml"
+        self.logs = folder / "logs"
         """Folder of the child processes' logs."""
-        return self.folder / "logs"
 
 
 @contextmanager

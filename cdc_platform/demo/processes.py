@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from cdc_platform.errors import SetupError
@@ -52,9 +51,7 @@ class Children:
         end_leftovers(self._home)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         for name in reversed(list(self._processes)):
             self.stop(name)
         # A Java that is killed keeps no archive of its classes for the next start.

@@ -1,4 +1,7 @@
-"""Arrow schemas of the platform's own tables, and the version that each carries."""
+"""Arrow schemas of the platform's own tables, and the version that each carries.
+
+Columns of tables that are assets are described in `lake/catalog/column_comments.py`, which users see.
+"""
 
 from typing import Final
 
@@ -30,21 +33,16 @@ READ_WINDOW: Final = pa.struct(
 RAW_CHANGE_RECORDS: Final = pa.schema(
     [
         ("cycle", pa.int64()),
-        # data_change, heartbeat, child_partitions, file, read_window and others: see RecordKind
         ("kind", pa.string()),
-        # "" is the query without a token that a stream begins with
         ("partition_token", pa.string()),
-        # commit_timestamp, heartbeat timestamp, start or end of partitions, or end of the window
         ("record_timestamp", TIMESTAMP),
         ("record_sequence", pa.string()),
-        # record_sequence in a form whose text order is its order: model/stream/ordering_key.py
         ("record_order", pa.string()),
         ("server_transaction_id", pa.string()),
         ("is_last_record_in_transaction_in_partition", pa.bool_()),
         ("table_name", pa.string()),
         ("mod_type", pa.string()),
         ("value_capture_type", pa.string()),
-        # JSON array of objects with name, type, is_primary_key and ordinal_position
         ("column_types", pa.string()),
         ("mods", pa.list_(MOD)),
         ("number_of_records_in_transaction", pa.int64()),
@@ -88,13 +86,10 @@ PARTITION_LINEAGE: Final = pa.schema(
         ("parent_tokens", pa.list_(pa.string())),
         ("state", pa.string()),
         ("start_timestamp", TIMESTAMP),
-        # everything at or before it has been read
         ("position", TIMESTAMP),
-        # cycles of the transitions, null until they happen
         ("created_cycle", pa.int64()),
         ("running_cycle", pa.int64()),
         ("finished_cycle", pa.int64()),
-        # whether its parents ended where it starts; null where that is not known
         ("continues_parents", pa.bool_()),
     ],
 )
@@ -102,30 +97,21 @@ PARTITION_LINEAGE: Final = pa.schema(
 CHANGE_LOG: Final = pa.schema(
     [
         ("cycle", pa.int64()),
-        # the total order of the log, across cycles; it has gaps
         ("ordinal", pa.int64()),
         ("table_name", pa.string()),
-        # insert, update, delete, truncate or snapshot: model/rows/changes.py, ChangeKind
         ("change_kind", pa.string()),
-        # the source's ordering key, rendered so that text order is its order: model/stream/ordering_key.py
         ("ordering_key", pa.string()),
         ("commit_timestamp", TIMESTAMP),
         ("transaction_id", pa.string()),
-        # identity of the source's record, and the position of the change in it
         ("record_id", pa.string()),
         ("mod_ordinal", pa.int32()),
         ("records_in_transaction", pa.int64()),
         ("partition_token", pa.string()),
-        # JSON objects: column name to value in the source's own JSON encoding
         ("keys", pa.string()),
-        # the key before a key change; reserved: always null with Spanner, whose keys are fixed
         ("previous_keys", pa.string()),
         ("new_values", pa.string()),
         ("old_values", pa.string()),
-        # true when new_values names every column of the row, so that absent means NULL
         ("is_whole_row", pa.bool_()),
-        # columns that have a value which the source did not send; reserved for sources that leave values out
-        # of whole rows: always null with Spanner
         ("unavailable_columns", pa.list_(pa.string())),
         ("is_system_transaction", pa.bool_()),
         ("transaction_tag", pa.string()),
@@ -160,9 +146,7 @@ DELETION_MARKER_ROWS: Final = pa.schema(
 CUTS: Final = pa.schema(
     [
         ("cut", pa.int64()),
-        # every change committed at or before it is in the tables of the cut, and none after it
         ("position", TIMESTAMP),
-        # the cycle whose log the cut was made from
         ("cycle", pa.int64()),
         ("tables", pa.map_(pa.string(), pa.int64())),
         ("published_at", TIMESTAMP),
@@ -172,12 +156,9 @@ CUTS: Final = pa.schema(
 COPIES: Final = pa.schema(
     [
         ("table_name", pa.string()),
-        # counts the beginnings: a copy whose version of the source is gone starts over
         ("number", pa.int64()),
-        # the rows are those of this moment; the stream takes over right after it
         ("position", TIMESTAMP),
         ("planned_at", TIMESTAMP),
-        # the columns that are copied, and what each chunk of the copy reads: JSON of the source
         ("columns", pa.string()),
         ("chunks", pa.list_(pa.string())),
     ],

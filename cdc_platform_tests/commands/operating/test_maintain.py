@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.commands import maintain
+from cdc_platform.commands.operating import maintain
 from cdc_platform.components.loading import load_settings
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
