@@ -104,7 +104,7 @@ def _open_session(
     check_jars(settings.spark)
     _refuse_second_lake(settings)
     secrets = launch_secrets(settings.spark, settings.lake)
-    with started_with(secrets), _launcher_output(report or _ignore) as lines, interruptible_start():
+    with started_with(secrets), _launcher_output(report) as lines, interruptible_start():
         try:
             session: SparkSession = resource.spark_session
         except Exception as error:
@@ -112,10 +112,6 @@ def _open_session(
     if any("downloading http" in line.lower() for line in lines):
         check_jars(settings.spark)
     return session
-
-
-def _ignore(_line: str) -> None:
-    """Say nothing."""
 
 
 def _probe(remote: str) -> None:
@@ -148,7 +144,7 @@ def _refuse_second_lake(settings: PipelineSettings) -> None:
 
 
 @contextmanager
-def _launcher_output(report: Callable[[str], None]) -> Iterator[list[str]]:
+def _launcher_output(report: Callable[[str], None] | None) -> Iterator[list[str]]:
     """Collect what Spark's launcher writes to stderr while it starts, and hand it on afterwards."""
     lines: list[str] = []
     read_end, write_end = os.pipe()
@@ -166,7 +162,8 @@ def _launcher_output(report: Callable[[str], None]) -> Iterator[list[str]]:
                     continue
                 del lines[:-KEPT_LINES]
                 lines.append(line.rstrip())
-                report(line.rstrip())
+                if report is not None:
+                    report(line.rstrip())
 
     # The JVM holds the pipe as long as it lives, so somebody has to read it.
     threading.Thread(target=drain, daemon=True, name="spark-output").start()

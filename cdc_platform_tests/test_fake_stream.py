@@ -37,8 +37,7 @@ def data_rows(rows: tuple[RawRow, ...]) -> list[RawRow]:
     return [row for row in rows if row["kind"] == RecordKind.DATA_CHANGE]
 
 
-@given(streams())
-def test_everything_up_to_the_watermark_has_been_read(stream: Stream) -> None:
+def assert_all_up_to_the_watermark_is_read(stream: Stream) -> None:
     """At each watermark the batches so far hold every record that was committed at or before it."""
     fake = FakeChangeStream(stream[0], stream[1].tree)
     seen: set[tuple[str, str]] = set()
@@ -49,8 +48,7 @@ def test_everything_up_to_the_watermark_has_been_read(stream: Stream) -> None:
     assert len(fake.records) == len(seen)
 
 
-@given(streams())
-def test_records_come_from_the_partition_of_their_key(stream: Stream) -> None:
+def assert_records_come_from_the_partition_of_their_key(stream: Stream) -> None:
     """Each record is announced with its transaction's counts, by a partition that lived at its commit."""
     history, slicing = stream
     fake = FakeChangeStream(history, slicing.tree)
@@ -61,8 +59,7 @@ def test_records_come_from_the_partition_of_their_key(stream: Stream) -> None:
         assert per_transaction[row["server_transaction_id"]] == row["number_of_records_in_transaction"]
 
 
-@given(streams())
-def test_changes_of_the_log_make_the_tables(stream: Stream) -> None:
+def assert_changes_of_the_log_make_the_tables(stream: Stream) -> None:
     """Replaying the expected log key by key gives the rows of the serial history."""
     history, slicing = stream
     log = FakeChangeStream(history, slicing.tree).log()
@@ -73,6 +70,14 @@ def test_changes_of_the_log_make_the_tables(stream: Stream) -> None:
         (keys.discard if entry.change_kind == "delete" else keys.add)(entry.keys)
     expected = {name: len(rows) for name, rows in tables_at(history, history.end_micros).items()}
     assert expected == {name: len(keys) for name, keys in alive.items()}
+
+
+@given(streams())
+def test_any_stream_keeps_the_promises(stream: Stream) -> None:
+    """All is read up to each watermark, from the partition of its key, and the log makes the tables."""
+    assert_all_up_to_the_watermark_is_read(stream)
+    assert_records_come_from_the_partition_of_their_key(stream)
+    assert_changes_of_the_log_make_the_tables(stream)
 
 
 def test_child_of_a_merge_is_announced_by_both_parents() -> None:

@@ -33,7 +33,7 @@ SIMULATOR: Final = frozenset({("docs/simulator.md", "python"), ("docs/simulator-
 """Those that run as programs of their own."""
 
 _BLOCK: Final = re.compile(
-    r"(?P<before>[^\n]*)\n\n?(?P<indent> *)```(?P<language>[^\n]*)\n(?P<text>.*?)^ *```$",
+    r"^(?P<before>[^\n]*)\n\n?(?P<indent> *)```(?P<language>[^\n]*)\n(?P<text>.*?)^ *```$",
     re.MULTILINE | re.DOTALL,
 )
 _NOT_RUN: Final = re.compile(r"^ *\*Not run by a test: .+\*$")

@@ -114,7 +114,8 @@ def _watch(chosen: "Sequence[PipelineSettings]", every_s: float, *, as_json: boo
         while not is_over.is_set():
             statuses = [_read_again(settings, opened) for settings in chosen]
             shown = Group(
-                make_line(_clock(), "dim"), describe_statuses(statuses, most_partitions=WATCHED_PARTITIONS)
+                make_line(to_rfc3339(time.time_ns() // 1000), "dim"),
+                describe_statuses(statuses, most_partitions=WATCHED_PARTITIONS),
             )
             if as_json:
                 print_text(_to_json(statuses))
@@ -157,10 +158,6 @@ def _read_again(settings: "PipelineSettings", opened: "dict[str, Pipeline]") -> 
 
 def _to_json(statuses: "Sequence[Status | Unreadable]", indent: int | None = None) -> str:
     return json.dumps([status.to_dict() for status in statuses], indent=indent)
-
-
-def _clock() -> str:
-    return to_rfc3339(time.time_ns() // 1000)
 
 
 def describe_statuses(

@@ -84,12 +84,8 @@ class Reconciliation:
         return self.is_equal or self.differences.are_explained(self.exclusion)
 
 
-def _covers_all(_table: str) -> bool:
-    return True
-
-
 def reconcile_tables(
-    pipeline: Pipeline, cut: Cut, covers: Callable[[str], bool] = _covers_all
+    pipeline: Pipeline, cut: Cut, covers: Callable[[str], bool] = lambda _table: True
 ) -> tuple[list[Reconciliation], tuple[str, ...]]:
     """Compare the tables at a cut with the source at its position.
 

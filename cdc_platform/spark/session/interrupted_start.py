@@ -74,17 +74,14 @@ def _ended_launcher() -> Iterator[None]:
 @contextmanager
 def _delayed_signals() -> Iterator[None]:
     """Handle signals at the end; threads other than the main one handle none."""
-    is_main = threading.current_thread() is threading.main_thread()
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    # Without a handler of Python's, a signal raises nothing here.
-    delayed = {number: handler for number, handler in handlers.items() if is_main and callable(handler)}
     arrived: list[int] = []
-    for number in delayed:
-        signal.signal(number, lambda number, _frame: arrived.append(number))
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+    before = {number: signal.signal(number, lambda at, _: arrived.append(at)) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in delayed.items():
+        for number, handler in before.items():
             signal.signal(number, handler)
-        for number in arrived:
-            signal.raise_signal(number)
+        for each in arrived:
+            signal.raise_signal(each)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import py4j.java_gateway
 import pytest
@@ -60,7 +61,8 @@ def test_an_interrupted_launch_leaves_no_process(tmp_path: Path) -> None:
         pid_file.write_text(str(os.getpid()), encoding="utf-8")
         os.kill(os.getppid(), signal.SIGINT)
 
-    assert_ends(lambda: java_gateway.Popen(["sleep", "600"], preexec_fn=interrupt), pid_file)
+    launching: Any = java_gateway
+    assert_ends(lambda: launching.Popen(["sleep", "600"], preexec_fn=interrupt), pid_file)
 
 
 def assert_ends(start: Callable[[], object], pid_file: Path) -> None:

@@ -27,7 +27,7 @@ def avro_reader(field: FieldType, *, is_wide: bool = False) -> Reader | None:
     if field.kind is Kind.DECIMAL:
         return _decimal_reader(field, is_wide=is_wide)
     if field.kind is Kind.ARRAY and field.element is not None:
-        element = avro_reader(field.element, is_wide=is_wide) or _as_it_is
+        element = avro_reader(field.element, is_wide=is_wide) or (lambda value: value)
         return array_reader(element, is_wide=is_wide)
     if field.kind in _MOMENTS:
         return _moment_reader(field, _MOMENTS[field.kind][is_wide])
@@ -66,10 +66,6 @@ def _decimal_text(unscaled: int, scale: int) -> str:
         return str(unscaled * 10**-scale)
     digits = str(abs(unscaled)).rjust(scale + 1, "0")
     return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
 
 
 def _time_with_offset(value: Mapping[str, int]) -> str:

@@ -163,8 +163,4 @@ def _array_reader(field: FieldType, declared: FieldType, native: NativeReader) -
     if field.element is None or declared.element is None:
         return json_reader(declared)
     element = column_reader(field.element, declared.element, native)
-    return array_reader(element or _as_it_is, is_wide=False)
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
+    return array_reader(element or (lambda value: value), is_wide=False)
