@@ -21,12 +21,13 @@ from cdc_platform.pipeline.completing.distributed_completion import DistributedC
 from cdc_platform.pipeline.completing.stored_rows import Lookup
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import has_texts
-from cdc_platform.spark.frames.small import interpreted
+from cdc_platform.spark.frames.small import ONE_TASK
 from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID
 from cdc_platform.spark.frames.table_frames import bring_frame, cache_frame
 from cdc_platform.spark.log.order import UNSOUND
 from cdc_platform.spark.log.ordered_rows import by_table, ids_of, lack_values, lacking_rows
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
+from cdc_platform.spark.session.session_settings import changed_settings
 
 MOST_ROWS: Final = 500_000
 """Of so many rows to complete, every task gets the keys, so that no table has to be moved."""
@@ -108,7 +109,7 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cyc
         has_replays=has_replays,
     )
     # Late rows are looked for in all of the log.
-    with interpreted(spark, when=True, in_one_task=not has_replays):
+    with changed_settings(spark, {} if has_replays else ONE_TASK):
         completed = completion.complete_few(asked)
     unchanged = ordered.filter(pc.invert(pc.is_in(ordered["ordinal"], completed["ordinal"])))
     return pa.concat_tables([unchanged, completed.cast(unchanged.schema)]).sort_by("ordinal")

@@ -17,7 +17,6 @@ from cdc_platform.model.rows.resolution import RowId, key_chains_of
 from cdc_platform.pipeline.completing.key_chains import (
     CHANGE_COLUMNS,
     KEY_CHAIN,
-    LINE,
     LINE_ORDER,
     LOGGED_MICROS,
     REST,
@@ -132,23 +131,22 @@ class DistributedCompletion:
 
     def _lines(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
         """Return the lines of rows: their changes, and what the tables and the log have of them."""
-        rest = F.struct(*(name for name in self.changes.columns if name not in CHANGE_COLUMNS))
+        rest = ", ".join(name for name in self.changes.columns if name not in CHANGE_COLUMNS)
         changes = self.changes.where(f"NOT {IS_TRUNCATE}").join(ids, list(ROW_ID), "left_semi")
-        lines = changes.withColumn(REST, F.when(F.expr(LACKS_VALUES), rest))
+        lines = changes.selectExpr("*", f"if({LACKS_VALUES}, struct({rest}), NULL) AS {REST}")
         chains_frame = key_chains_frame(self.lookup.spark, chains.names, chains.logged)
         for stored in self._stored_lines(ids, chains):
             lines = lines.unionByName(stored, allowMissingColumns=True)
-        lines = lines.join(chains_frame, list(ROW_ID), "left").withColumns(
-            {
-                KEY_CHAIN: F.coalesce(KEY_CHAIN, "keys"),
-                SOURCE_PLACE: F.expr("if(is_logged, ordering_key, '')"),
-                LOGGED_MICROS: F.lit(None).cast("bigint"),
-            }
+        lines = lines.join(chains_frame, list(ROW_ID), "left").selectExpr(
+            f"coalesce({KEY_CHAIN}, keys) AS {KEY_CHAIN}",
+            f"if(is_logged, ordering_key, '') AS {SOURCE_PLACE}",
+            f"cast(NULL AS bigint) AS {LOGGED_MICROS}",
+            *(*CHANGE_COLUMNS, REST),
         )
         if chains.logged:
             of_log = logged_lines(self._log, self.changes, chains_frame.where("is_logged"))
             lines = lines.unionByName(of_log, allowMissingColumns=True)
-        return lines.select(*LINE, REST)
+        return lines
 
     def _stored_lines(self, ids: DataFrame, chains: "_KeyChains") -> list[DataFrame]:
         """Return lines of what the tables have of rows, but those that are followed from the log."""

@@ -1,20 +1,19 @@
 """Lines of single rows of the tables as they were after a cycle, with values as the log writes them."""
 
-import operator
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
 from pyiceberg.table.snapshots import Snapshot
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.bounds import is_true_throughout
 from cdc_platform.lake.commits.branches import contains
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
-from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark
+from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark, quote_text
 from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
 from cdc_platform.model.schema.table_schema import ARRAY, ColumnType, TableSchema
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
@@ -53,7 +52,9 @@ class Lookup:
             ids: the rows' `table_name` and `keys`, distinct; where they are broadcast, no table is moved.
             tables: the tables.
         """
-        frames = [self._stored(name, ids.where(F.col("table_name") == name)) for name in sorted(tables)]
+        frames = [
+            self._stored(name, ids.where(f"table_name = {quote_text(name)}")) for name in sorted(tables)
+        ]
         lines = [frame for frame in frames if frame is not None]
         return reduce(DataFrame.unionByName, lines) if lines else None
 
@@ -96,7 +97,7 @@ class Lookup:
         schema = pipeline.stored(table)
         rows = read_table(pipeline, self.spark, table, version.snapshot_id)
         if keeps_deleted(schema):
-            rows = rows.where(~F.col(DELETED))
+            rows = rows.where(f"NOT {DELETED}")
         there = {case_key(name) for name in rows.columns}
         names = {*self.columns[table]} - self._replaced.get(table, NOTHING)
         values = [
@@ -131,57 +132,56 @@ def version_at(pipeline: Pipeline, spark: SparkSession, table: str, cycle: int) 
 def _joined(
     rows: DataFrame, keys: DataFrame, schema: TableSchema, values: Collection[SourceColumn]
 ) -> DataFrame:
-    same = [
-        F.col(quote_spark(column.name)).eqNullSafe(F.col(f"{KEY_PREFIX}{number}"))
-        for number, column in enumerate(schema.key_columns)
-    ]
-    stored = {column.source_name: F.col(quote_spark(column.name)) for column in values}
-    texts = [_text(stored[column.source_name], column.type).alias(column.source_name) for column in values]
-    json_text = F.to_json(F.struct(*texts), {"ignoreNullFields": "false"}) if texts else F.lit("{}")
-    is_whole = reduce(operator.and_, (value.isNotNull() for value in stored.values()), F.lit(True))
-    lines = rows.join(keys, same).select(
-        F.lit(schema.name).alias("table_name"),
-        F.col(ORDINAL).alias("keys"),
-        json_text.alias("new_values"),
-        is_whole.alias("is_whole_row"),
+    # As texts: each expression that is built here costs a few calls of Spark's JVM, for each of many columns.
+    key_names = (quote_spark(column.name) for column in schema.key_columns)
+    same = " AND ".join(f"{name} <=> {KEY_PREFIX}{number}" for number, name in enumerate(key_names))
+    stored = {column.source_name: quote_spark(column.name) for column in values}
+    texts = ", ".join(
+        f"{_text(stored[column.source_name], column.type)} AS {quote_spark(column.source_name)}"
+        for column in values
+    )
+    lines = rows.join(keys, F.expr(same)).selectExpr(
+        f"{quote_text(schema.name)} AS table_name",
+        f"{ORDINAL} AS keys",
+        f"to_json(struct({texts}), map('ignoreNullFields', 'false')) AS new_values"
+        if texts
+        else "'{}' AS new_values",
+        f"{' AND '.join(f'{name} IS NOT NULL' for name in stored.values()) or 'true'} AS is_whole_row",
     )
     return _lines(lines, STORED, STORED_PLACE)
 
 
 def _lines(frame: DataFrame, kind: str, place: int) -> DataFrame:
-    return frame.select("*", F.lit(kind).alias("change_kind"), F.lit(place).cast("bigint").alias("ordinal"))
+    return frame.selectExpr("*", f"'{kind}' AS change_kind", f"cast({place} AS bigint) AS ordinal")
 
 
 def _typed_keys(keys: DataFrame, schema: TableSchema) -> DataFrame:
     """Return the key columns of key texts, each with its text."""
-    nothing = F.lit(None).cast("string")
-    log = keys.select(
+    log = keys.selectExpr(
         "keys",
-        F.col("keys").alias("ordinal"),
-        F.lit("delete").alias("change_kind"),
-        nothing.alias("new_values"),
-        F.lit(True).alias("is_whole_row"),
-        nothing.alias("transaction_id"),
-        nothing.cast("timestamp").alias("commit_timestamp"),
+        "keys AS ordinal",
+        "'delete' AS change_kind",
+        "cast(NULL AS string) AS new_values",
+        "true AS is_whole_row",
+        "cast(NULL AS string) AS transaction_id",
+        "cast(NULL AS timestamp) AS commit_timestamp",
     )
     typed = type_changes(log, TableSchema(schema.name, schema.key_columns), has_partial_updates=False)
-    named = [
-        F.col(quote_spark(column.name)).alias(f"{KEY_PREFIX}{number}")
-        for number, column in enumerate(schema.key_columns)
-    ]
-    return typed.select(*named, ORDINAL)
+    names = (quote_spark(column.name) for column in schema.key_columns)
+    return typed.selectExpr(
+        *(f"{name} AS {KEY_PREFIX}{number}" for number, name in enumerate(names)), ORDINAL
+    )
 
 
-def _text(value: Column, column_type: ColumnType) -> Column:
-    """Return a value as text that casts to itself, or as an array of such texts."""
+def _text(value: str, column_type: ColumnType) -> str:
+    """Return a value as text that casts to itself, or as an array of such texts; all in SQL."""
     if column_type.code == ARRAY and column_type.element is not None:
-        element = column_type.element
-        return F.transform(value, lambda item: _text(item, element))
+        return f"transform({value}, item -> {_text('item', column_type.element)})"
     if column_type.code in {"BYTES", "PROTO"}:
         # Spark breaks the text into lines.
-        return F.translate(F.base64(value), "\r\n", "")
+        return f"translate(base64({value}), '\\r\\n', '')"
     if column_type.code == "TIMESTAMP":
-        return F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'")
+        return f"""date_format({value}, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'")"""
     if column_type.code == "DATETIME":
-        return F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")
-    return value.cast("string")
+        return f"""date_format({value}, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")"""
+    return f"cast({value} AS string)"

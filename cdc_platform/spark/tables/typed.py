@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import ChangeUnparsed, ValueUnfit
@@ -120,20 +120,20 @@ def type_changes(
     is_read = f"change_kind IN ({_READ_KINDS})"
     origin_text = {COMMITTED: words.committed, TRANSACTION: "transaction_id", IS_READ: is_read}
     origin = origin_text if has_origin else {}
-    parsed = log.select(
-        F.expr(words.kind).alias(KIND),
-        F.col(words.position).alias(ORDINAL),
-        *further,
-        F.col("keys").alias(KEY_TEXT),
-        *(F.expr(expression).alias(name) for name, expression in origin.items()),
-        "new_values",
-        _texts("keys", table).alias("k"),
-        _texts("new_values", table).alias("v"),
-        *([_names(words).alias("names")] if has_partial_updates else []),
-        *([F.unix_micros("commit_timestamp").alias("committed")] if table.is_evolving else []),
-    )
-    parsed = parsed.withColumns({"k": _parsed("k", KEY_TEXT, table), "v": _parsed("v", "new_values", table)})
     # As texts: each expression that is built here costs a few calls of Spark's JVM, for each of many columns.
+    of_change = {KIND: words.kind, ORDINAL: words.position, **{name: quote_spark(name) for name in further}}
+    of_change |= {KEY_TEXT: "keys", **origin, "new_values": "new_values"}
+    if has_partial_updates:
+        of_change["names"] = _names(words)
+    if table.is_evolving:
+        of_change["committed"] = "unix_micros(commit_timestamp)"
+    texts = {"k": _texts("keys", table), "v": _texts("new_values", table)}
+    unparsed = log.selectExpr(*(f"{sql} AS {quote_spark(name)}" for name, sql in (of_change | texts).items()))
+    parsed = unparsed.selectExpr(
+        *map(quote_spark, of_change),
+        f"{_parsed('k', KEY_TEXT, table)} AS k",
+        f"{_parsed('v', 'new_values', table)} AS v",
+    )
     values = {column.name: _value(table, column) for column in (*table.key_columns, *table.value_columns)}
     if has_partial_updates:
         values |= {named(column.name): _is_named(column) for column in table.value_columns}
@@ -164,30 +164,31 @@ def key_parts(table: TableSchema) -> list[str]:
 
 def with_key_parts(changes: DataFrame, table: TableSchema) -> DataFrame:
     """Return changes of one table with the typed columns of their keys added; see `with_row`."""
-    parts = {"k": _texts("keys", table), KEY_TEXT: F.col("keys")}
+    parts = {"k": F.expr(_texts("keys", table)), KEY_TEXT: F.col("keys")}
     if table.is_evolving:
         parts["committed"] = F.unix_micros("commit_timestamp")
     values = {
         name: F.expr(_value(table, column))
         for name, column in zip(key_parts(table), table.key_columns, strict=True)
     }
-    with_texts = changes.withColumns(parts).withColumn("k", _parsed("k", KEY_TEXT, table))
+    with_texts = changes.withColumns(parts).withColumn("k", F.expr(_parsed("k", KEY_TEXT, table)))
     return with_texts.withColumns(values).drop(*parts)
 
 
-def _texts(mod: str, table: TableSchema) -> Column:
-    """Return the texts that the keys or the new values of a change have of the columns of a table.
+def _texts(mod: str, table: TableSchema) -> str:
+    """Return the SQL of the texts that the keys or the new values of a change have of the columns of a table.
 
     All are NULL where Spark does not parse the mod: see `_parsed`, through which every use goes.
     """
     names = _names_in(table, is_keys=mod == "keys")
     named = ", ".join(f"{quote_spark(name)}: string" for name in names)
     fields = ", ".join(f"{_field(name)}: string" for name in names)
-    return F.from_json(mod, f"struct<{named or '`_`: string'}>").cast(f"struct<{fields or '_: string'}>")
+    schema = quote_text(f"struct<{named or '`_`: string'}>")
+    return f"cast(from_json({mod}, {schema}) AS struct<{fields or '_: string'}>)"
 
 
-def _parsed(texts: str, mod: str, table: TableSchema) -> Column:
-    """Return the result of `_texts`, a column of the frame, which fails the query where there is none.
+def _parsed(texts: str, mod: str, table: TableSchema) -> str:
+    """Return the SQL of the result of `_texts`, a column, which fails the query where there is none.
 
     Spark's parser makes a struct of NULLs of an object that it does not take, as of one with a name that is
     too long, and a single NULL of a text that is too long. An object that has other columns only, or may have
@@ -195,7 +196,7 @@ def _parsed(texts: str, mod: str, table: TableSchema) -> Column:
     """
     values = ", ".join(f"{texts}.{_field(name)}" for name in _names_in(table, is_keys=texts == "k"))
     if not values:
-        return F.col(texts)
+        return texts
     part = "keys" if texts == "k" else mod
     facts = f"'table', {quote_text(table.name)}, 'part', '{part}', 'value', {shown_expression(mod)}"
     failure = (
@@ -205,7 +206,7 @@ def _parsed(texts: str, mod: str, table: TableSchema) -> Column:
     is_doubtful = f"(coalesce({values}, NULL) IS NULL OR length({mod}) > {LONGEST_TEXT})"
     is_unparsed = f"{is_doubtful} AND {is_text} AND {parsed_object(mod)} IS NULL"
     fitting = _fitting(texts, mod, table) if texts == "v" and _is_judged_by_row(table) else texts
-    return F.expr(f"if({is_unparsed}, {failure}, {fitting})")
+    return f"if({is_unparsed}, {failure}, {fitting})"
 
 
 def _is_judged_by_row(table: TableSchema) -> bool:
@@ -234,10 +235,9 @@ def _field(name: str) -> str:
     return f"_{name.encode().hex()}"
 
 
-def _names(words: LogWords) -> Column:
-    """The columns that a change names; NULL when it names them all."""
-    keys = F.coalesce(F.expr(words.names), F.array().cast("array<string>"))
-    return F.when(~F.col("is_whole_row"), keys)
+def _names(words: LogWords) -> str:
+    """Return the SQL of the columns that a change names; NULL when it names them all."""
+    return f"CASE WHEN NOT is_whole_row THEN coalesce({words.names}, cast(array() AS array<string>)) END"
 
 
 def _is_named(column: SourceColumn) -> str:
