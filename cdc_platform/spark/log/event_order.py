@@ -37,8 +37,6 @@ EVENT_PARTS: Final = (
     "event.source_timestamp as source_timestamp",
     "event.origin as origin",
 )
-IS_ALONE: Final = "record_id = concat_ws('/', transaction_id, transaction_id)"
-"""Whether a change is a transaction of its own: its source reports none."""
 HALF_FAULT: Final = (
     "it is half of a key change, and the other half is in quarantine: see its reason, and replay both"
 )
@@ -178,25 +176,13 @@ def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
 
 
 def count_events(ordered: DataFrame, asked: str = "false") -> EventCounts:
-    """Count what a window of ordered changes holds; those without a transaction are one each.
+    """Count what a window of ordered changes holds; one Spark job.
 
     Args:
         ordered: the result of `order_events`, best persisted.
         asked: SQL of the changes that are to be completed.
     """
-    conditions = {
-        "alone": f"not {UNSOUND} and {IS_ALONE}",
-        "unsound": UNSOUND,
-        "unnumbered": IS_UNNUMBERED,
-        "asked": asked,
-    }
+    conditions = {"unsound": UNSOUND, "unnumbered": IS_UNNUMBERED, "asked": asked}
     counts = {name: F.count_if(F.expr(condition)) for name, condition in conditions.items()}
     rows = count_changes(ordered, counts)
-    transactions = sum(row["alone"] for row in rows)
-    if transactions < sum(row["changes"] for row in rows):
-        shared = ordered.where(f"not {UNSOUND} and not {IS_ALONE}").select("transaction_id")
-        transactions += shared.distinct().count()
-    unsound, unnumbered, to_complete = (
-        sum(row[name] for row in rows) for name in ("unsound", "unnumbered", "asked")
-    )
-    return EventCounts(to_stats(rows, transactions), unsound, unnumbered, to_complete)
+    return EventCounts(to_stats(rows), *(sum(row[name] for row in rows) for name in conditions))

@@ -78,7 +78,7 @@ def gives_key_up(event: object) -> TypeGuard[SourceEvent | FaultyEvent]:
     return isinstance(event, SourceEvent | FaultyEvent) and f'"{NEW_KEYS}":' in (event.metadata or "")
 
 
-class _Metadata(msgspec.Struct, omit_defaults=True):
+class Metadata(msgspec.Struct, omit_defaults=True):
     """Metadata of a change; members that say nothing are left out."""
 
     op: str
@@ -95,34 +95,24 @@ class _Metadata(msgspec.Struct, omit_defaults=True):
     lossy_nulls: list[str] = msgspec.field(default_factory=list)
 
 
+def run_of(headers: Mapping[str, Any] | None) -> Any:
+    """Return the run of the connector that headers name; None where they do not."""
+    return (headers.get("__debezium.context.runId") or None) if headers else None
+
+
 def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = None) -> str:
     """Return what is known of an event beyond its row, as JSON."""
-    source = event.source
-    place = (source.schema, source.table, source.lsn, source.sequence, event.total_order)
-    snapshot = source.snapshot if is_snapshot(source) else ""
-    return metadata_text(event.op, place, event.message.headers, findings, snapshot, new_keys)
-
-
-def metadata_text(
-    op: str,
-    place: tuple[str, str, int | None, tuple[int | None, int | None] | None, int | None],
-    headers: Mapping[str, Any] | None,
-    findings: Findings,
-    snapshot: str = "",
-    new_keys: str | None = None,
-) -> str:
-    """Return the same of its parts; a place is schema, table, position, sequence and order."""
-    schema, table, lsn, sequence, total_order = place
+    source, headers = event.source, event.message.headers
     return write(
-        _Metadata(
-            op,
-            schema,
-            table,
-            lsn or 0,
-            sequence,
-            total_order or 0,
-            snapshot,
-            (headers.get("__debezium.context.runId") or None) if headers else None,
+        Metadata(
+            event.op,
+            source.schema,
+            source.table,
+            source.lsn or 0,
+            source.sequence,
+            event.total_order or 0,
+            source.snapshot if is_snapshot(source) else "",
+            run_of(headers),
             new_keys,
             findings.literal_markers,
             findings.null_or_default,

@@ -22,7 +22,7 @@ def read_value(column: ColumnPlan, value: Any) -> Any:
     try:
         return None if value is None else column.read(value)
     except ValueRefused as error:
-        raise _refused(column.name, error) from error
+        raise Unreadable(f"The value of the column `{column.name}` {error}.") from error
 
 
 def values_json(plan: TablePlan, row: Mapping[str, Any]) -> str:
@@ -46,24 +46,17 @@ def sent_values_json(
     Raises:
         Unreadable: a value is not what its type says, or cannot be kept in the lake.
     """
-    columns, values, name = plan.others, dict[str, Any](), ""
-    try:
-        for name, value in row.items():
-            column = columns.get(name)
-            if column is None:
-                continue
-            if not column.is_always_sent and is_unsent(column, value, findings):
-                findings.unavailable.append(name)
-                if keeps_null:
-                    values[name] = None
-                continue
-            if column.has_default and column.may_be_null(value):
-                findings.null_or_default.append(name)
-            values[name] = None if value is None else column.read(value)
-    except ValueRefused as error:
-        raise _refused(name, error) from error
+    columns, values = plan.others, dict[str, Any]()
+    for name, value in row.items():
+        column = columns.get(name)
+        if column is None:
+            continue
+        if not column.is_always_sent and is_unsent(column, value, findings):
+            findings.unavailable.append(name)
+            if keeps_null:
+                values[name] = None
+            continue
+        if column.has_default and column.may_be_null(value):
+            findings.null_or_default.append(name)
+        values[name] = read_value(column, value)
     return write(values)
-
-
-def _refused(name: str, error: ValueRefused) -> Unreadable:
-    return Unreadable(f"The value of the column `{name}` {error}.")
