@@ -1,4 +1,4 @@
-"""The partitions of a source as a picture: time from left to right, one line each, with splits and merges."""
+"""Picture of a source's partitions: time runs from left to right, with one line each, splits and merges."""
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ MARGIN: Final = 14
 FOOT_HEIGHT: Final = 46
 
 COLOURS: Final[Mapping[PartitionState, str]] = {
-    # Readable on a light ground and on a dark one.
+    # Readable on light and dark backgrounds.
     PartitionState.CREATED: "#b0b6c0",
     PartitionState.SCHEDULED: "#7aa7e8",
     PartitionState.RUNNING: "#2f7de1",
@@ -33,11 +33,11 @@ LEGEND: Final = (
 
 
 def draw_partitions(partitions: Sequence[Partition], watermark_micros: int | None) -> str:
-    """Return a picture of partitions, as Markdown with the image in it; empty where there are none.
+    """Return a picture of partitions, as Markdown with an inline image; empty without partitions.
 
     Args:
-        partitions: what is drawn, sorted by start.
-        watermark_micros: the watermark; what is unfinished and no further is marked, if others are further.
+        partitions: the partitions to draw, sorted by start.
+        watermark_micros: the watermark; unfinished partitions at it are marked if others are further.
     """
     if not partitions:
         return ""
@@ -75,7 +75,7 @@ def _shapes(
 
     by_token = {partition.token: partition for partition in partitions}
     unfinished = {partition.position_micros for partition in partitions if not partition.is_finished}
-    # Where all have come equally far, none holds the others.
+    # If all have the same position, none holds back the others.
     held_at = watermark_micros if len(unfinished) > 1 else None
     for partition in partitions:
         start, stop, height = x(partition.start_micros), x(partition.position_micros), y(partition.token)

@@ -1,4 +1,4 @@
-"""Columns of tables, and what they are made of, as the UI shows them."""
+"""Columns of tables and their lineage, for the UI."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -11,7 +11,7 @@ from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 
 
 def own_schema(table: str, schema: pa.Schema) -> dg.TableSchema:
-    """Return the columns of one of the platform's own tables, with their descriptions."""
+    """Return the columns of a system table, with their descriptions."""
     comments = COLUMN_COMMENTS[table]
     return dg.TableSchema(
         columns=[dg.TableColumn(field.name, _type_name(field.type), comments[field.name]) for field in schema]
@@ -22,7 +22,7 @@ _TYPE_NAMES: Final = {pa.int64(): "bigint", pa.int32(): "int", pa.bool_(): "bool
 
 
 def _type_name(kind: pa.DataType) -> str:
-    """Return a type as Spark calls it, and as the columns of the source tables are shown."""
+    """Return Spark's name of a type, which the columns of source tables have, too."""
     if pa.types.is_timestamp(kind):
         return "timestamp"
     if pa.types.is_list(kind):
@@ -53,7 +53,7 @@ def table_schema(schema: TableSchema) -> dg.TableSchema:
 
 
 def log_lineage(raw: dg.AssetKey) -> dg.TableColumnLineage:
-    """Return what the columns of the log are made of."""
+    """Return the lineage of the columns of the log."""
     return dg.TableColumnLineage(
         {
             column: [dg.TableColumnDep(raw, raw_column) for raw_column in raw_columns]

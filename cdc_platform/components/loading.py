@@ -114,7 +114,7 @@ def check_name(name: str, place: str, declared: Mapping[str, Document]) -> None:
 
 
 def find_pipelines(place: Path) -> tuple[Path, ...]:
-    """Return the pipelines' files at a place: the place itself if it is a file, else each of FILE_NAMES below.
+    """Return the pipelines' files at a place: the place if it is a file, else each of FILE_NAMES below it.
 
     A file with several links is returned once, by the first path. Folders whose names begin with `..` are
     skipped: a mounted ConfigMap keeps its files there, behind links.

@@ -80,7 +80,7 @@ def _annotated(setting: Setting, kind: Any, text: str) -> Any:
 
 
 def _default(setting: Setting, kind: Any) -> Any:
-    """Return the default or a factory for it; a list without a default, or an empty one, may be left empty."""
+    """Return the default or a factory for it; a list with an empty default, or none, may be left empty."""
     if setting.default is MISSING:
         return ...
     if get_origin(kind) is tuple and not setting.takes_none:

@@ -100,7 +100,7 @@ def _items(node: yaml.MappingNode, names: Names) -> Iterator[tuple[str, yaml.Nod
 
 
 def _weigh(node: yaml.Node, weights: dict[int, int | None]) -> int:
-    """Return the number of values in a node; a node that is visited again before it has one contains itself."""
+    """Return the number of values in a node; a node that is visited again meanwhile contains itself."""
     weight = weights.setdefault(id(node), 0)
     if weight is None:
         raise Unusable((), node, "contains itself; write the values without references")

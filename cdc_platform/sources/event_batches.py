@@ -29,7 +29,7 @@ _NEW_VALUES: Final = ValueCaptureType.NEW_VALUES.value
 
 
 class Released(msgspec.Struct, frozen=True):
-    """An event and the number of events of its transaction; ``fault`` is the reason to keep it out of the log."""
+    """An event and its transaction's number of events; ``fault`` is the reason to keep it out of the log."""
 
     event: SourceEvent | FaultyEvent
     transaction_id: str

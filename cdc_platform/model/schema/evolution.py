@@ -164,8 +164,8 @@ def _add_beside(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
 
 def _append_beside(table: ColumnHistory, version: ColumnVersion) -> ColumnHistory:
     names = {case_key(version.lake_name) for version in table.versions}
-    beside = replace(version, lake_name=_aside_name(version, names))
-    return replace(table, versions=(*table.versions, beside))
+    renamed = replace(version, lake_name=_aside_name(version, names))
+    return replace(table, versions=(*table.versions, renamed))
 
 
 def _drop_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:

@@ -51,13 +51,14 @@ def plan_missing(pipeline: Pipeline, tables: Sequence[str]) -> PlannedCopies:
 
 
 def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, CopyPlan]) -> PlannedCopies:
-    """Plan the copies of some tables at one moment, the source's present, and keep the plans.
+    """Plan the copies of some tables at one moment, the source's present, and store the plans.
 
-    A copy has the columns of that moment, whatever the log has shown until now; where the log passes it,
-    the plan tells the columns there (`evolve.py`). A table that is gone at the moment has no plan.
+    A copy has the columns of that moment, even if the log has shown other ones so far. When the log passes
+    the moment, the plan provides the columns there (`evolve.py`). A table that no longer exists at the moment
+    has no plan.
 
     Raises:
-        CommitConflict: another run has planned the same copies, or brought the log beyond the moment.
+        CommitConflict: another run has planned the same copies, or advanced the log beyond the moment.
     """
     # The stream must begin before the copy, or changes between the two would be in neither.
     trace_lineage(pipeline)

@@ -25,7 +25,7 @@ class MaintenanceSettings:
 
     minor_every_cycles: Annotated[int, Described("Cycles between two compactions of small files.")] = 6
     expire_every_cycles: Annotated[int, Described("Least cycles between two expiries of snapshots.")] = 120
-    small_file_bytes: Annotated[int, Described("Size in bytes below which a file is small.")] = 8 * 1024 * 1024
+    small_file_bytes: Annotated[int, Described("Bytes below which a file counts as small.")] = 8 * 1024 * 1024
     keep_every_cut_s: Annotated[
         float,
         Described(
@@ -112,7 +112,7 @@ class PipelineSettings:
         ),
     ] = None
     copy_chunk_rows: Annotated[
-        int, Described("Approximate number of rows per copy task, for tables that Spanner does not partition.")
+        int, Described("Approximate number of rows per chunk, for tables that Spanner does not partition.")
     ] = 25_000
     copy_s: Annotated[
         float,

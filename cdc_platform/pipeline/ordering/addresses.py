@@ -31,8 +31,8 @@ _ASKED: Final = pa.schema(
 )
 
 
-def tells_addresses(pipeline: Pipeline, window: str) -> bool:
-    """Return whether an event of a window tells the address of its row; needs no Spark."""
+def contains_addresses(pipeline: Pipeline, window: str) -> bool:
+    """Return whether an event of a window has the address of its row; needs no Spark."""
     scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_GLANCED)
     all_metadata = (
         pc.struct_field(batch.column("event"), "metadata") for batch in scan.to_arrow_batch_reader()

@@ -15,7 +15,7 @@ from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.pipeline.completing.complete import asked_changes, complete_changes, complete_few
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.ordering.addresses import call_waiting, tells_addresses, with_keys_by_address
+from cdc_platform.pipeline.ordering.addresses import call_waiting, contains_addresses, with_keys_by_address
 from cdc_platform.pipeline.ordering.key_shifts import with_shifted_keys
 from cdc_platform.pipeline.ordering.log_window import Window, log_before
 from cdc_platform.pipeline.ordering.rewritten_files import settle_rewritten
@@ -44,7 +44,7 @@ from cdc_platform.spark.log.repeats import without_repeated
 
 @dataclass(frozen=True)
 class Events:
-    """The strategy for events, which tell their order themselves and may come again."""
+    """The strategy for events, which contain their own ordering keys and may come again."""
 
     pipeline: Pipeline
     spark: SparkSession
@@ -63,10 +63,10 @@ class Events:
     def ordered(self, raw: DataFrame, window: Window, expected: int) -> Iterator[DataFrame]:
         """Yield the changes of a window that the log has not had, in the source's order.
 
-        After their commit, deletes in quarantine are judged again if their rows have come.
+        After their commit, quarantined deletes are replayed if their rows have arrived.
         """
         capabilities, condition = self.pipeline.capabilities, window.data_changes
-        has_addresses = capabilities.knows_addresses and tells_addresses(self.pipeline, condition)
+        has_addresses = capabilities.knows_addresses and contains_addresses(self.pipeline, condition)
         records = self._new_records(raw, window, expected)
         if has_addresses:
             records = with_shifted_keys(self.pipeline, records, condition)

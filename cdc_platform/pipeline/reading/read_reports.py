@@ -9,7 +9,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
 def has_texts(pipeline: Pipeline, reports: str) -> bool:
-    """Return whether some cycle has taken a replay of texts; its reports are those that the filter tells."""
+    """Return whether a cycle has taken a replay of texts, according to the reports that a filter selects."""
     if not load_replays(pipeline.lake).texts:
         return False
     return any(origin.startswith(REPLAY) for origin in _origins(pipeline, reports))

@@ -21,7 +21,7 @@ _COUNTED: Final = ("kind", "record_timestamp")
 _OF_EVENTS: Final = ("mod_type", "event.source_timestamp")
 _OF_SNAPSHOTS: Final = pa.array([ModType.SNAPSHOT.value, ModType.TRUNCATE.value])
 _SLACK_MICROS: Final = 1_000_000
-"""A newer connector may tell by the microsecond what an older one told by the millisecond."""
+"""A newer connector may state microseconds for an event for which an older one stated milliseconds."""
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,7 @@ def is_built_by(table: Table, token: str, base: int, commits: int) -> bool:
 
 
 def count_matched(merged: Snapshot | None) -> int:
-    """Return how many rows a MERGE has updated or deleted, as its snapshot tells."""
+    """Return the number of rows that a MERGE updated or deleted, from its snapshot."""
     return sum(number_of(merged, key) or 0 for key in MATCHED) if merged is not None else 0
 
 

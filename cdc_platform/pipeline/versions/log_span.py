@@ -29,12 +29,12 @@ UNKNOWN_CHANGES: Final = 2**62
 
 @dataclass(frozen=True)
 class LogSpan:
-    """Cycles `(after_exclusive, until_inclusive]` of the log, and what they hold for one table.
+    """Cycles `(after_exclusive, until_inclusive]` of the log, and their changes of one table.
 
-    ``changes`` is `UNKNOWN_CHANGES`, and ``has_partial_updates`` and ``has_truncates`` are True, where the
-    log no longer tells. What was committed until ``after_micros`` is left out; ``changes`` may count it. With
-    ``is_late`` it holds replayed changes that belong before those of former cycles, so that `ordinal` is not
-    their order and `ordering_key` is.
+    If the log no longer has its statistics, ``changes`` is `UNKNOWN_CHANGES`, and ``has_partial_updates`` and
+    ``has_truncates`` are True. Changes up to ``after_micros`` are left out; ``changes`` may count them.
+    ``is_late`` means that the span has replayed changes that belong before those of former cycles: their
+    order is `ordering_key` instead of `ordinal`.
     """
 
     after_exclusive: int
@@ -49,7 +49,7 @@ class LogSpan:
 def applied_cycle(table: Table, name: str, cut: Cut | None) -> int:
     """Return the cycle of the log that the published version of a table holds.
 
-    A table that the newest cut does not name, since it was left out for a while, tells it itself.
+    The table's own mark counts if the newest cut does not name it because it was left out for a while.
     """
     return cut.cycle if cut is not None and name in cut.tables else read_mark(table).cycle
 
@@ -124,7 +124,7 @@ def changes_by_table(snapshot: Snapshot) -> Mapping[str, int]:
 
 
 def stats_after(log: Table, table: str, after_exclusive: int) -> list[CycleStats] | None:
-    """Return what each later cycle tells, None where expired snapshots have taken it along.
+    """Return the statistics of each later cycle, None if they went with expired snapshots.
 
     Raises:
         LakeDamaged: a summary of the log has other statistics than the platform writes.

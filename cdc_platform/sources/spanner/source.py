@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MOST_WINDOW_S: Final = 1200.0
 """Length of a window of a stream with mutable key ranges, whose queries may reach over half an hour."""
 LOCAL_WINDOWS: Final = 64
-"""Most windows that this process reads itself; it reads a few at a time, and Spark's tasks share more better."""
+"""Most windows that this process reads itself, a few at a time; Spark's tasks read more of them faster."""
 
 
 class SpannerSource(SparkSource):
@@ -73,7 +73,7 @@ class SpannerSource(SparkSource):
         return decode_again(cycle, token, sequence, record_text)
 
     def read_schema(self, micros: int) -> SchemaRead:
-        """Return the schema at a timestamp, or the present schema if the source no longer has the past one."""
+        """Return the schema at a timestamp, or the present one if the source no longer has the past one."""
         try:
             description = describe_stream(self.client, micros, may_watch_nothing=True)
         except RetentionExpired:

@@ -131,7 +131,7 @@ class DebeziumSource(SourceOfArrivals):
     def plan(
         self, lineage: Lineage, request: ReadRequest, read_progress: Callable[[], Mapping[str, str]]
     ) -> ReadPlan:
-        """Return one window for the whole stream, with the files that are new or have grown; or an empty plan.
+        """Return one window for the stream, with the files that are new or have grown; or an empty plan.
 
         Files are read in the order of their names, which is the order of arrival.
         """
@@ -167,7 +167,7 @@ class DebeziumSource(SourceOfArrivals):
     def decode_again(
         self, _origin: str, text: str, position: int | None
     ) -> Iterator[SourceEvent | FaultyEvent]:
-        """Yield the events in the text of a faulty event under the present settings, without earlier state."""
+        """Yield the events of a faulty event's text under the present settings, without earlier state."""
         for event in Decoder(self.settings).decode_lines([text], position or 0):
             if isinstance(event, SourceEvent | FaultyEvent):
                 yield event

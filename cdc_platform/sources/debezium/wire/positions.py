@@ -63,7 +63,7 @@ def _total_order(event: DataEvent | LogicalMessage) -> int:
 
 
 def has_total_order(key: str) -> bool:
-    """Return whether an ordering key is that of an event which tells its order in its transaction."""
+    """Return whether an ordering key contains the event's order in its transaction."""
     return key[_ORDER] != _NO_ORDER
 
 
