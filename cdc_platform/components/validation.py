@@ -76,8 +76,9 @@ def _judge_file(file: Path, declared: dict[str, Document]) -> Iterator[Finding]:
         yield _as_finding(file, error, {})
         return
     for lines_of_document, document in zip(lines, documents, strict=True):
-        is_error = isinstance(document, SettingError)
-        errors = [document] if is_error else _judge_document(file, document, declared)
+        errors = (
+            [document] if isinstance(document, SettingError) else _judge_document(file, document, declared)
+        )
         yield from (_as_finding(file, error, lines_of_document) for error in errors)
 
 

@@ -1,4 +1,4 @@
-"""Ordering of events: what came before, keys found by addresses, refusals, and values that were left out."""
+"""Ordering of events, with duplicates, keys found by address, rejected events and left-out values."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -52,7 +52,7 @@ class Events:
 
     @property
     def leaves_deletion_markers(self) -> bool:
-        """Whether an older change of a deleted row may still come."""
+        """Whether an older change of a deleted row may still arrive."""
         return not self.pipeline.capabilities.comes_in_order
 
     def late_records(self, _quarantine: Table, _log: Table) -> tuple[QuarantinedRecord, ...]:
@@ -78,7 +78,7 @@ class Events:
             call_waiting(self.pipeline, raw, window.data_changes_of(raw))
 
     def settle(self, ordered: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
-        """Return ordered changes, settled by the others of their transactions, of equal rows and keys."""
+        """Return ordered changes, finalised with the other changes of their transactions, rows and keys."""
         counts = count_events(ordered, asked_changes(self.pipeline))
         if counts.are_final:
             return ordered, counts.stats
@@ -110,7 +110,7 @@ class Events:
     def finish(self) -> None:
         """Close the records in quarantine that a newer version of their file has."""
         if not self.pipeline.capabilities.comes_in_order:
-            # The other sources read a file on from where they ended.
+            # The other sources continue a file after the part that they have read.
             settle_rewritten(self.pipeline)
 
     def _new_records(self, raw: DataFrame, window: Window, expected: int) -> DataFrame:
@@ -122,7 +122,7 @@ class Events:
         repeated = repeated_from(self.pipeline, window.reports)
         log = log_before(self.pipeline, self.spark, window)
         if not replayed:
-            # Both bounds keep older files of the log unread.
+            # Both bounds save reading older files of the log.
             oldest = remembered_from(self.pipeline, window.mark.position_micros or 0, repeated)
             log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
             log = log.where(window.content.logged_before)
@@ -131,17 +131,17 @@ class Events:
         return without_repeated(records, log, capabilities, replayed, repeated, is_small=is_small)
 
     def _with_refusals(self, records: DataFrame, window: Window) -> tuple[DataFrame, Sequence[Shape]]:
-        """Return records with the faults of what tables do not take, and the shapes whose values fit."""
+        """Return records with faults for events that tables reject, and the shapes whose values fit."""
         shapes = window.content.shapes
         if not self.pipeline.capabilities.comes_in_order:
             history = known_through(self.pipeline, window.mark.cycle)
             records = with_refusals(self.pipeline, records, window.data_changes, history, shapes)
-        # What is replayed as it was read may have been read by a former version.
+        # A former version may have read the records that are replayed unchanged.
         is_replay = has_texts(self.pipeline, window.reports)
         return records, () if is_replay else fitting_shapes(self.pipeline, shapes)
 
     def _whole(self, ordered: DataFrame) -> DataFrame:
-        """Return ordered changes, of which none is sound whose transaction or other half is not."""
+        """Return ordered changes; a change is only sound if its transaction and its other half are."""
         if self.pipeline.capabilities.keeps_transactions:
             return with_whole_transactions(ordered)
         return with_whole_key_changes(ordered) if self.pipeline.capabilities.comes_in_order else ordered
