@@ -1,7 +1,7 @@
-"""One run of a pipeline at a time: runs claim their turn, and those whose process died are found.
+"""Claims that allow one run of a pipeline at a time, and detection of runs whose process died.
 
-A run writes who executes it into its own tags before it does anything. Dagster's default launcher cannot
-say whether a run's process lives; with this tag everybody on the same machine can.
+A run first writes the process that executes it into its own tags. Dagster's default launcher does not know
+whether a run's process is alive; with this tag, any process on the same machine can find out.
 """
 
 import os
@@ -20,10 +20,10 @@ WORKER_TAG: Final = "cdc/worker"
 CLAIMED_TAG: Final = "cdc/claimed_at"
 LOST_TAG: Final = "cdc/lost"
 FULL_CHECKS_TAG: Final = "cdc/full_checks"
-"""Says whether a run looks at everything, and not only at what is new since the last one."""
+"""States whether a run checks everything, instead of only new data."""
 
 START_TIMEOUT_S: Final = 90
-"""A run that has not claimed its turn after this time has lost its process while it started."""
+"""Seconds after which a run without a claim counts as lost: its process died while it started."""
 WAIT_S: Final = 0.5
 
 LAUNCHED: Final = (
@@ -37,7 +37,7 @@ UNFINISHED: Final = (dg.DagsterRunStatus.QUEUED, *LAUNCHED)
 
 @dataclass(frozen=True)
 class Worker:
-    """A process, told apart from others that had or will have the same number."""
+    """A process, identified so that an earlier or later process with the same number differs."""
 
     host: str
     pid: int
@@ -55,23 +55,23 @@ class Worker:
 
     @classmethod
     def current(cls) -> "Worker":
-        """Return the process that asks."""
+        """Return the current process."""
         return cls(socket.gethostname(), os.getpid(), _started(os.getpid()) or "")
 
     def is_lost(self) -> bool:
-        """Return whether the process is known to be gone; of other machines nothing is known."""
+        """Return whether the process is certainly gone; False for processes of other machines."""
         return self.host == socket.gethostname() and _started(self.pid) != self.started
 
 
 def _started(pid: int) -> str | None:
-    """Return when a process was started, in the system's own words, None if there is none such."""
+    """Return the start time of a process in the system's own format, None if there is no such process."""
     boot, stat = Path("/proc/sys/kernel/random/boot_id"), Path(f"/proc/{pid}/stat")
     if boot.exists():
         try:
             fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except OSError:
             return None
-        # A dead child that nobody has waited for yet is no worker any more.
+        # A zombie, a dead child that was not waited for, is no longer a worker.
         return None if fields[0] in "ZX" else f"{boot.read_text().strip()[:8]}-{fields[19]}"
     command = ["ps", "-o", "lstart=", "-p", str(pid)]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  a fixed command
@@ -81,13 +81,12 @@ def _started(pid: int) -> str | None:
 def claim_run(
     instance: dg.DagsterInstance, run_id: str, pipeline: str, say: Callable[[str], None] = print
 ) -> None:
-    """Mark a run as ours, and wait until no other run of the pipeline that claimed before is going on.
+    """Claim a run for this process, and wait for the pipeline's runs that claimed their turn earlier.
 
-    Should two runs claim at the very same moment and both go on, the commit of the raw records lets only
-    one of them through.
+    If two runs claim at the very same moment and both continue, only one of them can commit the raw records.
 
     Raises:
-        Failure: somebody has ended the run meanwhile.
+        Failure: the run was ended from outside meanwhile.
     """
     claimed_at = f"{time.time():.6f}"
     tags = {PIPELINE_TAG: pipeline, WORKER_TAG: Worker.current().to_tag(), CLAIMED_TAG: claimed_at}
@@ -111,7 +110,7 @@ def claim_run(
 
 
 def _is_before(other: dg.RunRecord, mine: dg.RunRecord) -> bool:
-    """Return whether another run claimed its turn first; runs that have not begun do not count."""
+    """Return whether another run claimed its turn first; runs that have not started do not count."""
     return CLAIMED_TAG in other.dagster_run.tags and _order(other) < _order(mine)
 
 
@@ -121,7 +120,7 @@ def _order(record: dg.RunRecord) -> tuple[float, str]:
 
 
 def unfinished_runs(instance: dg.DagsterInstance, pipeline: str) -> list[dg.RunRecord]:
-    """Return the runs of a pipeline that are going on; those whose process died are reported as failed."""
+    """Return the unfinished runs of a pipeline, and report runs whose process died as failed."""
     records = instance.get_run_records(
         dg.RunsFilter(tags={PIPELINE_TAG: pipeline}, statuses=list(UNFINISHED))
     )
@@ -164,7 +163,7 @@ def _why_lost(record: dg.RunRecord) -> str | None:
 
 
 def failures_in_a_row(instance: dg.DagsterInstance, pipeline: str, most: int) -> tuple[int, float]:
-    """Return how many of the newest runs failed of themselves, and when the last of them ended."""
+    """Return the number of newest runs that failed on their own, and the end of the last of them."""
     records = instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}), limit=most)
     count = 0
     for record in records:

@@ -1,4 +1,4 @@
-"""The command line: the group of all commands; each is a file below commands/."""
+"""The command line: the group of all commands; each defined in a file below commands/."""
 
 import signal
 from importlib.metadata import version
@@ -25,18 +25,18 @@ from cdc_platform.printing.lines import print_line, print_text
 from cdc_platform.stopping import SIGNAL_EXIT
 
 FIRST_STEPS: Final = """\b
-See it work, with a bank of its own:
+See the platform work, with a demo bank:
   cdc-platform demo
 \b
-Test a reader of change streams, yours or this one:
+Test a reader of change streams, such as this one or your own:
   cdc-platform simulate
 \b
 Run an example of Datastream's files, or of Debezium's events:
   cdc-platform sync examples/datastream/defs.yaml
   cdc-platform sync examples/debezium/defs.yaml
 \b
-Declare a pipeline of yours, and run it; there are components.datastream.DatastreamPipeline and
-components.debezium.DebeziumPipeline, too:
+Declare and run your own pipeline; other components are components.datastream.DatastreamPipeline and
+components.debezium.DebeziumPipeline:
   dg scaffold defs cdc_platform.components.spanner.SpannerPipeline my_bank
   cdc-platform validate examples/my_bank/defs.yaml
   cdc-platform sync examples/my_bank/defs.yaml --until-caught-up
@@ -44,29 +44,29 @@ components.debezium.DebeziumPipeline, too:
   cdc-platform dashboard examples/my_bank/defs.yaml
   cdc-platform check examples/my_bank/defs.yaml
 \b
-List all pipelines of a folder; the variable CDC_PLATFORM_DEFS stands in for the first argument:
+List all pipelines of a folder; the variable CDC_PLATFORM_DEFS replaces the first argument:
   cdc-platform list examples
   export CDC_PLATFORM_DEFS=examples && cdc-platform status
 \b
-Query the tables, ask how a row came to be, and which moments of the past can be read:
+Query the tables, explain the value of a row, and list the cuts that you can read:
   cdc-platform query examples/my_bank/defs.yaml "SELECT sum(balance) FROM accounts"
   cdc-platform explain examples/my_bank/defs.yaml accounts 42
   cdc-platform cuts examples/my_bank/defs.yaml
 \b
-See what could not be used, and try it again:
+List the records in quarantine, which you can replay:
   cdc-platform quarantine list examples/my_bank/defs.yaml
 \b
-Compact everything, and delete what killed runs have left:
+Compact everything, and delete the files that killed runs left behind:
   cdc-platform maintain examples/my_bank/defs.yaml
 \b
-Run it with Dagster's UI and the pipeline's sensor, with a Spark that stays up between runs:
+Run a pipeline with Dagster's UI and sensor, and with a Spark that stays up between runs:
   CDC_PLATFORM_DEFS=examples/my_bank/defs.yaml dagster dev -w workspace.yaml
   cdc-platform spark-server examples/my_bank/defs.yaml
 """
 
 
 class Commands(click.Group):
-    """A group whose commands end with a message and not with a traceback where the platform knows why."""
+    """A group whose commands end with a message instead of a traceback if the platform knows the error."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""

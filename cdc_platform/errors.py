@@ -1,7 +1,7 @@
 """Errors of the platform.
 
 * CdcError
-  x SettingError              a setting cannot be used as it is
+  x SettingError              a setting cannot be used
   x SetupError                a program or library that the platform needs is missing
     + JavaMissing               no Java, or one too old
     + JarsUnavailable           Spark's packages could not be fetched
@@ -14,37 +14,37 @@
     + AccessDenied              the credentials may not read it
     + SourceNotFound            no such instance, database or change stream
     + StreamWatchesNothing      the change stream watches no table
-    + DialectMismatch           the database speaks another dialect than the setting says
+    + DialectMismatch           the database has another dialect than the setting states
     + RetentionExpired          the start lies before the change stream's retention
     + CopyExpired               the version of the source that a copy reads is gone
-    + KeyUnfit                  a key of the source would not stay itself in the lake
+    + KeyUnfit                  the lake cannot store a key of the source exactly
     + PartitionBoundsInvalid    the read began outside the partition's life
-    + RecordUnreadable          a record has not the shape that the source documents
-    + QueryRefused              the source refuses a query as it is written
+    + RecordUnreadable          a record does not have the documented shape
+    + QueryRefused              the source rejects a query
     + DefinitionRefused         the source refuses a definition of a change stream or a table
-    + ReplicationRefused        the database is not set up to hand out its changes
-    + SlotInUse                 somebody else reads the replication slot (retry)
-    + SlotOutrun                the replication slot no longer has what comes next
-    + OffsetsLost               a topic or a spool no longer has what comes next
-    + CaptureStopped            the engine met something that it cannot convert or handle
+    + ReplicationRefused        the database is not set up for replication
+    + SlotInUse                 another process reads the replication slot (retry)
+    + SlotOutrun                the replication slot no longer has the next changes
+    + OffsetsLost               a topic or a spool no longer has the next messages
+    + CaptureStopped            the engine cannot convert or handle a change
   x OrderError                the log cannot be put in commit order
-    + TransactionIncomplete     not as many records arrived as the transaction announced
-    + CheckFailed               a check of the log failed, and nothing more of it is published
+    + TransactionIncomplete     fewer or more records arrived than the transaction announced
+    + CheckFailed               a check of the log failed, and publication stops
   x LakeError                 a table of the lake could not be read or committed
     + CommitConflict            another run committed first (retry)
     + LakeAccessDenied          the credentials may not use the catalog or the object store
     + LakeUnreachable           the catalog or the object store does not answer (retry)
     + ClockBehind               this machine's clock is behind the newest commit to a table (retry)
     + LakeDamaged               the catalog, or a file that it names, is missing or unreadable
-    + DiskFull                  there is no room for what is written (retry)
+    + DiskFull                  no disk space is left (retry)
     + LakeFormatUnknown         the lake was written by a newer version of the platform
     + CutNotFound               no such cut, or its snapshots have expired
     + PipelineNotFound          no lake at the place, or the pipeline has never run there
     + ValueUnfit                a value of the log does not fit the type of its column
-      - ChangeUnparsed            Spark does not read the keys or the values of a change at all
+      - ChangeUnparsed            Spark cannot parse the keys or the values of a change
     + TableNotFound             the lake has no such table of the pipeline
-    + RowNotFound               no change of such a row is in the change log
-    + QuarantinedRecordNotFound        no such record lies in quarantine
+    + RowNotFound               the change log has no change of such a row
+    + QuarantinedRecordNotFound        quarantine has no such record
 """
 
 from collections.abc import Mapping
@@ -57,19 +57,19 @@ from cdc_platform.visible import visible_text
 class CdcError(Exception):
     """Base of all errors that the platform raises on purpose.
 
-    ``retryable`` says whether the same call may succeed later without anybody changing anything.
+    ``retryable`` states whether the same call may succeed later although nobody changes anything.
     """
 
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str = "") -> None:
-        # What a library says of an address, and names and values of the source: errors end up in logs and
-        # pages.
+        # Errors end up in logs and pages, and their texts contain addresses from libraries, and names and
+        # values of the source.
         super().__init__(visible_text(redacted(message)))
 
 
 class SettingError(CdcError, ValueError):
-    """A setting cannot be used as it is; ``setting`` is its dotted name, ``problem`` what to change."""
+    """A setting cannot be used; ``setting`` is its dotted name, ``problem`` states what to change."""
 
     def __init__(self, setting: str, problem: str) -> None:
         self.setting, self.problem = setting, problem
@@ -111,7 +111,7 @@ class SourceUnreachable(SourceError):
 
 
 class PartitionStuck(SourceUnreachable):
-    """A partition sends neither records nor heartbeats, and did not when it was asked again."""
+    """A partition sends neither records nor heartbeats, even when it is queried again."""
 
 
 class AccessDenied(SourceError):
@@ -127,15 +127,15 @@ class StreamWatchesNothing(SourceError):
 
 
 class DialectMismatch(SourceError):
-    """The database speaks another dialect than the setting says."""
+    """The database has another dialect than the setting states."""
 
 
 class RetentionExpired(SourceError):
-    """The start of the read lies before the change stream's retention: records are lost to it."""
+    """The start of the read lies before the change stream's retention: records are lost."""
 
 
 class CopyExpired(SourceError):
-    """The version of the source that a copy was reading is gone: the copy has to start over."""
+    """The version of the source that a copy was reading is gone: the copy must start over."""
 
 
 class KeyUnfit(SourceError):
@@ -143,15 +143,15 @@ class KeyUnfit(SourceError):
 
 
 class PartitionBoundsInvalid(SourceError):
-    """The read began outside the life of its partition: a position went wrong."""
+    """The read began outside the life of its partition: a position is wrong."""
 
 
 class RecordUnreadable(SourceError):
-    """A record has not the shape that the source documents."""
+    """A record does not have the shape that the source documents."""
 
 
 class QueryRefused(SourceError):
-    """The source refuses a query as it is written: a setting is out of its bounds, or we wrote it wrong."""
+    """The source rejects a query: a setting is out of bounds, or the platform built a wrong query."""
 
 
 class DefinitionRefused(SourceError):
@@ -159,7 +159,7 @@ class DefinitionRefused(SourceError):
 
 
 class ReplicationRefused(SourceError):
-    """The database, its settings or its grants do not let its changes be read."""
+    """The database's settings or grants do not allow reading its changes."""
 
 
 class SlotInUse(SourceError):
@@ -169,15 +169,15 @@ class SlotInUse(SourceError):
 
 
 class SlotOutrun(SourceError):
-    """The replication slot is gone or no longer has the changes that come next: they are lost to it."""
+    """The replication slot is gone, or no longer has the next changes: they are lost."""
 
 
 class OffsetsLost(SourceError):
-    """A topic or a spool no longer has the messages that come next, or is gone: they are lost to it."""
+    """A topic or a spool is gone, or no longer has the next messages: they are lost."""
 
 
 class CaptureStopped(SourceError):
-    """The engine stopped at something that it cannot convert or handle."""
+    """The engine stopped at a change that it cannot convert or handle."""
 
 
 class OrderError(CdcError):
@@ -185,27 +185,27 @@ class OrderError(CdcError):
 
 
 class TransactionIncomplete(OrderError):
-    """Not as many records arrived as the transaction announced, although all have been read."""
+    """Fewer or more records arrived than the transaction announced, although all have been read."""
 
     def __init__(self, transaction_id: str, expected: int, seen: int) -> None:
         self.transaction_id, self.expected, self.seen = transaction_id, expected, seen
         super().__init__(
             f"Transaction `{transaction_id}` has {seen} of {expected} records at the watermark. "
-            "Nothing at or after it enters the change log or is published, since the tables would not equal "
-            "the source. Report it with the transaction's raw records; to go on without it, begin a new lake."
+            "Nothing from it on enters the change log or is published, because the tables would differ from "
+            "the source. Report it with its raw records; to continue without it, begin a new lake."
         )
 
 
 class CheckFailed(OrderError):
-    """Checks of the log failed; ``findings`` are what they found, by their names."""
+    """Checks of the log failed; ``findings`` has their summaries, by the names of the checks."""
 
     def __init__(self, findings: Mapping[str, str]) -> None:
         self.findings = findings
         texts = "; ".join(f"`{name}`: {summary}" for name, summary in findings.items())
         super().__init__(
-            f"The log fails its checks, so nothing more of it is published: {texts}. Readers keep the newest "
-            "cut. `cdc-platform check DEFS.yaml` looks at the whole log; report what it prints. The setting "
-            "`check_every_s`, left empty, lets cycles go on unchecked."
+            f"The log fails its checks, so no more of it is published: {texts}. Readers keep the newest "
+            "cut. `cdc-platform check DEFS.yaml` checks the whole log; report its output. If you leave the "
+            "setting `check_every_s` empty, cycles continue unchecked."
         )
 
 
@@ -220,8 +220,8 @@ class CommitConflict(LakeError):
 
     @classmethod
     def of(cls, table: str) -> "CommitConflict":
-        """Return the error of a table to which each try of a commit was refused."""
-        return cls(f"The catalog refuses each commit to `{table}` as outdated; the next cycle tries again.")
+        """Return the error for a table after the catalog rejected each attempt to commit."""
+        return cls(f"The catalog rejects each commit to `{table}` as outdated; the next cycle tries again.")
 
 
 class LakeAccessDenied(LakeError):
@@ -242,41 +242,41 @@ class ClockBehind(LakeError):
     def __init__(self, text: str) -> None:
         super().__init__(
             "This machine's clock is behind the newest commit to a table of the lake, and Iceberg's commits "
-            "go back by a minute at most: set the clock right. If it was ahead when that commit was made, "
-            f"cycles go on by themselves once that moment has come. {text}"
+            "go back by a minute at most: set the clock right. If it was ahead at that commit, cycles "
+            f"continue by themselves once the clock has reached the commit's time. {text}"
         )
 
 
 class LakeDamaged(LakeError):
-    """The catalog, or a file of a table that it names, is missing or unreadable; ``place`` is which."""
+    """The catalog, or a file of a table that it names, is missing or unreadable; ``place`` names it."""
 
     def __init__(self, place: str, problem: str) -> None:
         self.place = place
         super().__init__(
-            f"The lake is damaged, {place}: {problem}. Bring back the file from a copy; if the lake has been "
-            "restored, bring back a copy of the catalog that is not newer than the files. Or name another "
-            "lake in the setting `lake.path`: it is built from what the source still has."
+            f"The lake is damaged, {place}: {problem}. Restore the file from a backup. If the lake was "
+            "restored, restore a backup of the catalog that is not newer than the files. Or name another "
+            "lake in the setting `lake.path`; it is built from the data that the source still has."
         )
 
     @classmethod
     def missing(cls, location: str) -> "LakeDamaged":
-        """Return the error of a file that the lake's metadata name, and that is gone."""
-        return cls(f"file {location}", "it is not there any more")
+        """Return the error for a missing file that the lake's metadata names."""
+        return cls(f"file {location}", "it no longer exists")
 
 
 class DiskFull(LakeError):
-    """There is no room for what is written; ``text`` is what the system says of it."""
+    """No disk space is left; ``text`` is the system's message."""
 
-    # Its user makes room within minutes, and expiry or another program may do so earlier.
+    # The user frees space within minutes, and expiry or another program may do so earlier.
     retryable = True
 
     def __init__(self, text: str) -> None:
         self.text = text
         super().__init__(
-            "There is no room left for the lake, the spool of an embedded engine, or Spark's temporary files "
-            "(`spark.local.dir` in the setting `spark.conf`). What is committed stays, and what was begun "
-            "does not count: make room; `sync --continuous` and Dagster's sensor then go on by themselves, "
-            f"anything else is started again. {text}"
+            "No disk space is left for the lake, the spool of an embedded engine, or Spark's temporary files "
+            "(`spark.local.dir` in the setting `spark.conf`). Committed data stays, and unfinished work does "
+            "not count. Free some space; `sync --continuous` and Dagster's sensor then continue by "
+            f"themselves, and you start other commands again. {text}"
         )
 
 
@@ -299,21 +299,21 @@ class ValueUnfit(LakeError):
         self.table, self.column, self.type_name, self.value, self.key = table, column, type_name, value, key
         super().__init__(
             f"Table `{table}`, key {key}: the value of the column `{column}` does not fit the type "
-            f"{type_name}, and its record does not say that the column had this type then. Nothing of the "
-            "cycle is published. Report it with the raw record; to go on without it, begin a new lake. "
+            f"{type_name}, and its record does not state another type of the column. Nothing of the "
+            "cycle is published. Report it with the raw record; to continue without it, begin a new lake. "
             f"Value: {value}"
         )
 
 
 class ChangeUnparsed(ValueUnfit):
-    """Spark does not read the keys or the new values of a change; nothing of its cycle is published."""
+    """Spark cannot parse the keys or the new values of a change; nothing of its cycle is published."""
 
     def __init__(self, table: str, part: str, value: str, key: str) -> None:
         super().__init__(table, part, "JSON", value, key)
         message = (
-            f"Table `{table}`, key {key}: Spark cannot read the `{part}` of a change as a JSON object. Its "
-            "limits are 20,000,000 characters for a text, 50,000 for a name, 1,000 digits for a number, and "
-            "1,000 levels. Nothing of the cycle is published. Report it with the raw record; to go on "
+            f"Table `{table}`, key {key}: Spark cannot parse the `{part}` of a change as a JSON object. Its "
+            "limits are 20,000,000 characters for a string, 50,000 for a name, 1,000 digits for a number, "
+            "and 1,000 levels. Nothing of the cycle is published. Report it with the raw record; to continue "
             f"without it, begin a new lake. The text begins: {value}"
         )
         self.args = (message,)
@@ -324,15 +324,15 @@ class TableNotFound(LakeError):
 
 
 class RowNotFound(LakeError):
-    """No change of such a row is in the change log."""
+    """The change log has no change of such a row."""
 
 
 class QuarantinedRecordNotFound(LakeError):
-    """No such record lies in quarantine."""
+    """Quarantine has no such record."""
 
 
 def as_source_error(name: str, message: str) -> SourceError:
-    """Return the error that a Spark task has met, which reaches the driver as its name and text."""
+    """Return the error that a Spark task raised, from the name and text that reach the driver."""
     kind = globals().get(name)
     if isinstance(kind, type) and issubclass(kind, SourceError):
         return kind(message)

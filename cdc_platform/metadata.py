@@ -1,4 +1,4 @@
-"""Metadata of runs in the UI; every key is spelled here and nowhere else."""
+"""Metadata of runs in the UI; only this module spells the keys."""
 
 import os
 from collections import Counter
@@ -18,7 +18,7 @@ from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.visible import visible_text
 
 if TYPE_CHECKING:
-    # The sensor imports this module, and does without Spark.
+    # The sensor imports this module, and must not load Spark.
     from cdc_platform.pipeline.copying.copy import CopyOutcome
     from cdc_platform.pipeline.merging.build import MergeOutcome
     from cdc_platform.pipeline.ordering.order import OrderOutcome
@@ -32,21 +32,21 @@ COLUMN_LINEAGE: Final = "dagster/column_lineage"
 TABLE_NAME: Final = "dagster/table_name"
 LAG: Final = "Lag of the newest cut (s)"
 READING_TO_PUBLICATION: Final = "Time from reading to publication (s)"
-"""The lag of a cut, of a source that hands out events: they belong to the cycle that reads them."""
+"""The lag of a cut for event sources, whose events belong to the cycle that reads them."""
 WAITING: Final = "Time that events wait to be read (s)"
-"""The lag by which the freshness of such a source is judged."""
+"""The lag that the freshness check of an event source uses."""
 STATUS_PAGE: Final = "Status page"
 DASHBOARD_URL: Final = "CDC_PLATFORM_DASHBOARD_URL"
-"""Environment variable with the address of `cdc-platform dashboard`, to which the page of a cut links."""
+"""Environment variable with the address of `cdc-platform dashboard`, for the link on a cut's page."""
 
 SHOWN_PARTITIONS: Final = 200
-"""Most partitions that the table of the lineage shows: the newest ones."""
+"""Most partitions in the table of the lineage, which shows the newest ones."""
 SHOWN_TABLES: Final = 200
 """Most tables that a cut shows; the lake's table `cuts` has all of them."""
 
 
 def visible(metadata: Metadata) -> Metadata:
-    """Return metadata with all its texts made visible: names, values and errors come from the source."""
+    """Return metadata with hidden characters made visible: names, values and errors come from the source."""
     return {name: _visible(value) for name, value in metadata.items()}
 
 
@@ -64,13 +64,13 @@ def _visible(value: Any) -> Any:
 
 
 def status_page(pipeline: str) -> dg.UrlMetadataValue | None:
-    """Return the link to a pipeline on the status page, None where nobody has said where the page is."""
+    """Return the link to a pipeline on the status page, None if `CDC_PLATFORM_DASHBOARD_URL` is not set."""
     address = os.environ.get(DASHBOARD_URL)
     return dg.MetadataValue.url(f"{address.rstrip('/')}/#{pipeline}") if address else None
 
 
 def seconds_between(earlier_micros: int, later_micros: int) -> float:
-    """Return how many seconds lie between two moments."""
+    """Return the seconds between two moments."""
     return round((later_micros - earlier_micros) / 1e6, 3)
 
 
@@ -80,12 +80,12 @@ def moment(micros: int) -> dg.TimestampMetadataValue:
 
 
 def describe_source(clock_micros: int) -> Metadata:
-    """Report up to when a run found something to read."""
+    """Report the source time up to which a run read."""
     return {"Known up to": moment(clock_micros)}
 
 
 def describe_window(report: WindowReport, clock_micros: int) -> Metadata:
-    """Report how far one partition has been read."""
+    """Report the position of one partition after a read."""
     return {
         "Position": moment(report.end_inclusive_micros),
         "Lag of the partition (s)": seconds_between(report.end_inclusive_micros, clock_micros),
@@ -114,7 +114,7 @@ def describe_lineage(lineage: Lineage) -> Metadata:
 
 
 def rows_table(rows: Iterable[Mapping[str, str | int]]) -> dg.TableMetadataValue:
-    """Return rows, each by the names of its columns, as a table of the UI."""
+    """Return rows as a table of the UI; each row maps the names of columns to values."""
     return dg.MetadataValue.table([dg.TableRecord(row) for row in rows])
 
 
@@ -138,7 +138,7 @@ def _numbered(cycle: int) -> Metadata:
 
 
 def describe_order(order: "OrderOutcome", rows: int | None) -> Metadata:
-    """Report what a step has added to the log, and how far the log reaches."""
+    """Report the changes that a step added to the log, and the end of the log."""
     reach = {"Watermark": moment(order.watermark_micros)} if order.watermark_micros is not None else {}
     return {
         **_numbered(order.cycle),
@@ -151,7 +151,7 @@ def describe_order(order: "OrderOutcome", rows: int | None) -> Metadata:
 
 
 def describe_copies(outcome: "CopyOutcome") -> Metadata:
-    """Report how far the initial copies are that a step went on with."""
+    """Report the progress of the initial copies that a step continued."""
     return visible(
         {
             "Tables being copied": len([copy for copy in outcome.copies if not copy.is_complete]),
@@ -181,7 +181,7 @@ def _copy_table(outcome: "CopyOutcome") -> dg.TableMetadataValue:
 def describe_merge(
     merge: "MergeOutcome", schema: TableSchema, rows: int | None, log: dg.AssetKey
 ) -> Metadata:
-    """Report what a step did to a table, and what its columns are made of."""
+    """Report the effects of a step on a table, and the lineage of its columns."""
     return {
         "Rows appended": merge.appended,
         "Rows updated": merge.updated,
@@ -193,7 +193,7 @@ def describe_merge(
 def describe_history(
     merge: "MergeOutcome", schema: TableSchema, rows: int | None, log: dg.AssetKey
 ) -> Metadata:
-    """Report what a step did to a history, and what its columns are made of."""
+    """Report the effects of a step on a history, and the lineage of its columns."""
     return {
         "Versions appended": merge.appended,
         "Versions ended": merge.updated,
@@ -220,7 +220,7 @@ def _describe_version(
 
 
 def describe_cut(cut: Cut | None, capabilities: SourceCapabilities) -> Metadata:
-    """Report what readers see now, and how far behind it was when they got to see it."""
+    """Report the cut that readers see now, and its lag when it was published."""
     if cut is None:
         return {"Cut": "0"}
     return {
@@ -237,12 +237,12 @@ def describe_cut(cut: Cut | None, capabilities: SourceCapabilities) -> Metadata:
 
 
 def describe_seconds(seconds: Mapping[str, float]) -> Metadata:
-    """Report how long each step of a cycle took."""
+    """Report the duration of each step of a cycle."""
     return {f"Step {step} (s)": round(duration_s, 3) for step, duration_s in seconds.items()}
 
 
 def describe_maintenance(outcome: "MaintenanceOutcome") -> Metadata:
-    """Report how many files maintenance has rewritten and deleted."""
+    """Report the numbers of files that maintenance rewrote and deleted."""
     return {
         "Small files compacted": outcome.minor_files,
         "Large files rewritten": outcome.major_files,

@@ -1,4 +1,4 @@
-"""Spark sessions, and what the assets of one pipeline share in a run."""
+"""Spark sessions, and the resource that the assets of a pipeline share in a run."""
 
 import os
 import socket
@@ -41,15 +41,15 @@ KEPT_LINES: Final = 200
 STDERR: Final = 2
 
 SPARK_IS_QUIET: Final = threading.Event()
-"""Set when the process is about to end: what Spark says of its own end is not passed on."""
+"""Set when the process is about to end; Spark's output about its own end is then dropped."""
 
 REFUSED: Final = "authentication token"
-"""Part of what a server answers who sends none, or a wrong one."""
+"""Part of a server's answer to a client with a wrong token, or without one."""
 UNRESOLVED: Final = ("unresolved dependenc", "server access error", "download failed", "not found: ")
 
 
 def spark_resource(settings: PipelineSettings) -> LazyPySparkResource:
-    """Return the resource that makes the session when it is first needed."""
+    """Return the resource that creates the session at first use."""
     return LazyPySparkResource(spark_config=with_fetched_jars(spark_config(settings.spark, settings.lake)))
 
 
@@ -58,13 +58,13 @@ def spark_session(settings: PipelineSettings, report: Callable[[str], None] | No
 
     Args:
         settings: the pipeline's settings.
-        report: gets each line that Spark's launcher prints while jars arrive.
+        report: called with each line that Spark's launcher prints while it fetches jars.
 
     Raises:
         JavaMissing: no Java, or one too old, was found.
         JarsUnavailable: Spark's packages could not be fetched.
         SparkUnreachable: the Spark Connect server does not answer.
-        SetupError: the session did not start; Spark's own words are in it.
+        SetupError: the session did not start; the error contains Spark's own message.
         SettingError: the process has a session already, for another lake.
     """
     return start_session(spark_resource(settings), settings, report)
@@ -73,8 +73,8 @@ def spark_session(settings: PipelineSettings, report: Callable[[str], None] | No
 def start_session(
     resource: LazyPySparkResource, settings: PipelineSettings, report: Callable[[str], None] | None = None
 ) -> "SparkSession":
-    """Return the resource's session; what can go wrong at its start becomes an error that says what to do."""
-    # Spark's workers would otherwise run the first python3 of the PATH.
+    """Return the resource's session; raise an error with advice if it does not start."""
+    # Otherwise Spark's workers would run the first python3 of the PATH.
     os.environ["PYSPARK_PYTHON"] = settings.spark.conf.get("spark.pyspark.python", sys.executable)
     session = _open_session(resource, settings, report)
     for name, value in session_secrets(settings.spark, settings.lake).items():
@@ -95,7 +95,7 @@ def _open_session(
             if REFUSED not in str(error):
                 raise
             raise SparkUnreachable(
-                "The Spark Connect server refuses a client without its token. Set the environment variable "
+                "The Spark Connect server rejects clients without its token. Set the environment variable "
                 f"{TOKEN_VARIABLE} to that token, or work as the user who started the server with "
                 f"`cdc-platform spark-server`: {settings.spark.address}"
             ) from error
@@ -115,19 +115,19 @@ def _open_session(
 
 
 def _probe(remote: str) -> None:
-    """Fail early: the Spark client itself would try for minutes."""
+    """Raise at once if no server answers; the Spark client itself would try for minutes."""
     address = urlsplit(remote)
     try:
         socket.create_connection((address.hostname, address.port or CONNECT_PORT), PROBE_S).close()
     except OSError as error:
         raise SparkUnreachable(
             f"No Spark Connect server answers ({error}). Start it, or remove the setting `spark.remote` "
-            f"to use a session of our own: {remote}"
+            f"to use a session of this process: {remote}"
         ) from error
 
 
 def _refuse_second_lake(settings: PipelineSettings) -> None:
-    """A process has one classic session, and its catalog `lake` is fixed once it is used."""
+    """Raise if the process's only classic session, whose catalog `lake` is fixed, is for another lake."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -145,7 +145,7 @@ def _refuse_second_lake(settings: PipelineSettings) -> None:
 
 @contextmanager
 def _launcher_output(report: Callable[[str], None] | None) -> Iterator[list[str]]:
-    """Collect what Spark's launcher writes to stderr while it starts, and hand it on afterwards."""
+    """Collect the stderr output of Spark's launcher while it starts, and pass it on afterwards."""
     lines: list[str] = []
     read_end, write_end = os.pipe()
     copy = os.dup(STDERR)
@@ -165,7 +165,7 @@ def _launcher_output(report: Callable[[str], None] | None) -> Iterator[list[str]
                 if report is not None:
                     report(line.rstrip())
 
-    # The JVM holds the pipe as long as it lives, so somebody has to read it.
+    # The JVM keeps the pipe for its whole life, so a thread must read it.
     threading.Thread(target=drain, daemon=True, name="spark-output").start()
     try:
         with _own_messages(copy):
@@ -176,7 +176,7 @@ def _launcher_output(report: Callable[[str], None] | None) -> Iterator[list[str]
 
 
 def _own_messages(descriptor: int) -> AbstractContextManager[object]:
-    """Lead what we ourselves say past the pipe: a report would otherwise be a line to report."""
+    """Send the process's own messages past the pipe; otherwise each report would be a line to report."""
     try:
         is_piped = sys.stderr.fileno() == STDERR
     except (OSError, ValueError):
@@ -203,18 +203,18 @@ def _start_error(settings: PipelineSettings, error: Exception, lines: list[str])
 class PipelineRun:
     """A pipeline within one run.
 
-    Creating it does nothing, because Dagster creates the resources of a run more often than it runs steps:
-    its command line does so again after the end, to read the results.
+    Creating it has no effects, because Dagster also creates the resources of a run without running steps:
+    its command line does so after the end, to read the results.
     """
 
     settings: PipelineSettings
     claim: Callable[[], None]
     progress: Progress = field(default_factory=Progress)
-    """The steps of the run, whose numbers its log has while they take long."""
+    """Progress of the run's steps, which its log shows while they take long."""
 
     @cached_value
     def pipeline(self) -> Pipeline:
-        """The pipeline; opened when the run has its turn, for which the first step that asks waits."""
+        """The pipeline; the first access waits for the run's turn and opens it."""
         self.claim()
         pipeline = replace(open_pipeline(self.settings), progress=self.progress)
         with reaching(self.settings.lake):
@@ -223,14 +223,14 @@ class PipelineRun:
 
     @cached_value
     def spark(self) -> "SparkSession":
-        """The session that all steps of the run share, started when a step first needs it."""
+        """The session that all steps of the run share, started at first use."""
         with self.progress.step("start of Spark"):
             session = start_session(spark_resource(self.settings), self.pipeline.settings)
         self.progress.count_tasks = watch_tasks(session)
         return session
 
     def close(self) -> None:
-        """Release what a server holds for this run; a local session ends with the process."""
+        """Release the resources of this run on a server; a local session ends with the process."""
         if "pipeline" in self.__dict__:
             self.pipeline.source.close()
         if self.settings.spark.remote is not None and "spark" in self.__dict__:
@@ -258,7 +258,7 @@ def _claim(context: dg.InitResourceContext, pipeline: str) -> None:
 
 
 def find_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, key: str) -> PipelineRun:
-    """Return what `run_resource` made, from an asset's or a check's context."""
+    """Return the object of `run_resource` from the context of an asset or a check."""
     run = getattr(context.resources, key)
     assert isinstance(run, PipelineRun)
     return run

@@ -1,6 +1,6 @@
-"""The sensor of a pipeline: keeps Dagster's partitions level with the source, and asks for the next run.
+"""The sensor of a pipeline, which keeps Dagster's partitions in step with the source and requests runs.
 
-It is plain Python on the lake's metadata: no Spark, and one short question to the source before each run.
+It is plain Python on the lake's metadata: no Spark, and one short request to the source before each run.
 """
 
 import math
@@ -33,15 +33,15 @@ RANGE_START_TAG: Final = "dagster/asset_partition_range_start"
 RANGE_END_TAG: Final = "dagster/asset_partition_range_end"
 
 SOURCE_DEADLINE_S: Final = 10.0
-"""An evaluation of a sensor has 60 s; a source that is down must not use them up."""
+"""An evaluation of a sensor has 60 s, and a source that is down must not use them up."""
 
 BACKOFF_S: Final = (0, 0, 10, 30, 60, 120, 300)
-"""Pause after so many failed runs in a row; a run whose process was killed does not count."""
+"""Pauses by number of failed runs in a row; a run whose process was killed does not count."""
 
 
 @contextmanager
 def _refusing(setting: str, problem: str) -> Iterator[None]:
-    """Turn Dagster's refusal of a value into an error that names its setting."""
+    """Turn Dagster's rejection of a value into an error that names its setting."""
     try:
         yield
     except dg.DagsterInvalidDefinitionError as error:
@@ -50,7 +50,7 @@ def _refusing(setting: str, problem: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Running:
-    """Dagster's way to run a pipeline."""
+    """Settings for running a pipeline with Dagster."""
 
     sensor: Annotated[
         bool, Described("Whether the sensor is on from the start; the UI can switch it later.")
@@ -58,8 +58,8 @@ class Running:
     schedule: Annotated[
         str | None,
         Described(
-            "Cron expression, in UTC, of runs of one cycle, such as `0 6 * * *`; with `sensor: false` they "
-            "are the only ones. Empty means no schedule."
+            "Cron expression, in UTC, for runs of one cycle, such as `0 6 * * *`; with `sensor: false` there "
+            "are no other runs. Empty means no schedule."
         ),
     ] = None
     poll_s: Annotated[
@@ -68,8 +68,8 @@ class Running:
     follow_s: Annotated[
         float,
         Described(
-            "Seconds for which a run that the sensor asked for continues with further cycles after its first "
-            "one; 0 means one cycle a run. It ends early when somebody asks for another run."
+            "Seconds for which a run of the sensor continues with further cycles after its first one; 0 "
+            "means one cycle per run. The run ends early if another run is requested."
         ),
     ] = 600.0
     full_checks_every_s: Annotated[
@@ -85,7 +85,7 @@ class Running:
     ] = 300.0
     fresh_fail_s: Annotated[
         float | None,
-        Described("The same above which it fails. Empty, as with `fresh_warn_s`, means no such bound."),
+        Described("Lag in seconds above which `fresh` fails. Empty in this or the other means no bound."),
     ] = 3600.0
     owners: Annotated[
         tuple[str, ...], Described("Owners of the assets: e-mail addresses, or `team:NAME`.")
@@ -106,7 +106,7 @@ class Running:
         self._check_with_dagster()
 
     def _check_with_dagster(self) -> None:
-        """Refuse what Dagster refuses, which would do so only when it loads the code location."""
+        """Reject values that Dagster would only reject when it loads the code location."""
         if self.schedule is not None:
             problem = f"must be a cron expression such as `0 6 * * *`: {self.schedule}"
             with _refusing("runs.schedule", problem):
@@ -118,7 +118,7 @@ class Running:
 
     @property
     def has_freshness(self) -> bool:
-        """Whether the tables have a check of their freshness."""
+        """Whether the tables have a freshness check."""
         return self.fresh_warn_s is not None or self.fresh_fail_s is not None
 
     @property
@@ -133,7 +133,7 @@ class Running:
 class RunSelection:
     """Selection of a sensor's run: all assets, and the checks that are steps of it.
 
-    The pipeline's own checks are none: they run within the steps, so that their last results stay in view.
+    The pipeline's own checks are not steps: they run within the steps, so their last results stay visible.
     """
 
     assets: PipelineAssets
@@ -168,8 +168,8 @@ def build_sensor(
         job=job,
         minimum_interval_seconds=running.poll_s,
         default_status=default_status(running),
-        description=f"Adds and retires the partitions that `{settings.name}` reads, and asks for one "
-        "run over all live ones as soon as the last run has ended.",
+        description=f"Adds and removes the partitions that `{settings.name}` reads, and requests one "
+        "run over all live partitions as soon as the last run has ended.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         return evaluate_pipeline(context.instance, settings, running, selection)
@@ -180,7 +180,7 @@ def build_sensor(
 def evaluate_pipeline(
     instance: dg.DagsterInstance, settings: PipelineSettings, running: Running, selection: RunSelection
 ) -> dg.SensorResult | dg.SkipReason:
-    """Return what one evaluation of the sensor asks for."""
+    """Return the result of one evaluation of the sensor."""
     reason = why_wait(instance, settings.name)
     if reason is not None:
         return dg.SkipReason(reason)
@@ -191,7 +191,7 @@ def evaluate_pipeline(
             lineage = trace_lineage(pipeline)
             if not has_news(pipeline, lineage, clock_micros):
                 save_poll(pipeline.lake, clock_micros, settings.maintenance.keep_metadata_s)
-                return dg.SkipReason("There is nothing new to read, and all that was read is published.")
+                return dg.SkipReason("There is nothing new to read, and everything read is published.")
     except SourceError as error:
         return dg.SkipReason(f"The source cannot be read ({type(error).__name__}): {error}")
     except CdcError as error:
@@ -202,7 +202,7 @@ def evaluate_pipeline(
 
 
 def has_news(pipeline: Pipeline, lineage: Lineage, clock_micros: int) -> bool:
-    """Return whether a cycle has something to read, or to publish of what an interrupted one has read."""
+    """Return whether a cycle has something to read, or to publish from an interrupted cycle."""
     cut = newest_cut(pipeline.lake)
     if cut is None or cut.cycle < read_mark(pipeline.lake.system_table(RAW)).cycle:
         return True
@@ -211,15 +211,15 @@ def has_news(pipeline: Pipeline, lineage: Lineage, clock_micros: int) -> bool:
 
 
 def why_wait(instance: dg.DagsterInstance, pipeline: str) -> str | None:
-    """Return why no run of a pipeline should be asked for now, None when one should."""
+    """Return the reason not to request a run of a pipeline now, None if there is none."""
     going_on = unfinished_runs(instance, pipeline)
     if going_on:
-        return f"Run {going_on[0].dagster_run.run_id[:8]} of the pipeline is going on."
+        return f"Run {going_on[0].dagster_run.run_id[:8]} of the pipeline has not ended."
     failures, ended_at = failures_in_a_row(instance, pipeline, most=len(BACKOFF_S) - 1)
     wait_s = BACKOFF_S[failures] - (time.time() - ended_at)
-    # A clock that was set back since does not prolong the pause.
+    # Setting the clock back does not prolong the pause.
     if failures and 0 < wait_s <= BACKOFF_S[failures]:
-        return f"The last {failures} runs failed; the next one is asked for in {wait_s:.0f} s."
+        return f"The last {failures} runs failed; the sensor requests the next one in {wait_s:.0f} s."
     return None
 
 
@@ -244,7 +244,7 @@ def _request(
         tags={
             PIPELINE_TAG: assets.pipeline,
             FULL_CHECKS_TAG: str(with_full_checks).lower(),
-            # Dagster knows the keys in the order in which they were added: this is all of them.
+            # Dagster orders the keys as they were added, so this range has all of them.
             RANGE_START_TAG: keys.live[0],
             RANGE_END_TAG: keys.live[-1],
         },

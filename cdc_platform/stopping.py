@@ -1,4 +1,4 @@
-"""Ending on a signal: once what is running is done or in its midst, with a word and never with a trace."""
+"""Stopping on a signal after the running work, or at once on a second one, with a message and no trace."""
 
 import logging
 import os
@@ -18,54 +18,54 @@ from cdc_platform.printing.lines import FOOTER, own_stderr
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 SIGNAL_EXIT: Final = 128
-"""Programs that a signal has ended exit with this plus its number, by custom."""
+"""By convention, a program that a signal ended exits with this plus the signal's number."""
 
 
 @dataclass
 class Stop:
-    """State of a requested stop: whether a signal asked for it, and which one."""
+    """State of a requested stop: whether a signal requested it, and which one."""
 
     quieten: Callable[[], None]
     terminal: TextIO
     number: int | None = None
 
     def is_not_asked(self) -> bool:
-        """Return whether to go on."""
+        """Return whether to continue."""
         return self.number is None
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a program that has not reached its goal because of the signal."""
+        """The exit code of a program that the signal stopped before its goal."""
         return SIGNAL_EXIT + (self.number or signal.SIGINT)
 
     def ask(self, number: int, _frame: FrameType | None = None) -> None:
-        """Ask for the end once what is running is done; a second time, end at once."""
+        """Request a stop after the running work; a second call stops at once."""
         if self.number is not None:
             raise KeyboardInterrupt
         self.number = number
-        # A signal to the whole process group ends Spark, too: what it and its client's threads say of that,
-        # through Spark's own output, loggers and traces, is noise.
+        # A signal to the whole process group ends Spark, too: the output, logs and traces of Spark and of its
+        # client's threads about that are noise.
         self.quieten()
         logging.disable()
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  open until the end
-        self.say("Ending as soon as what is running is done; a second signal ends at once.")
+        self.say("Stopping once the running work is done; a second signal stops at once.")
 
     def say(self, line: str) -> None:
-        """Tell the user something, also when everybody else is silent."""
+        """Print a line for the user, even after other output was silenced."""
         with FOOTER.hidden():
             click.echo(line, file=self.terminal)
 
 
 @contextmanager
 def stop_signals(quieten: Callable[[], None] = lambda: None) -> Iterator[Stop]:
-    """Yield whether to go on; what breaks after a signal ends the program with a line that says so.
+    """Yield whether to continue; an exception after a signal ends the program with a one-line message.
 
     Args:
-        quieten: called at the first signal; makes others silent who would report the end at length.
+        quieten: called at the first signal; silences programs that would report the end at length.
 
     Raises:
-        CdcError: the current step failed for a reason that the platform knows, and that is no consequence.
-        SystemExit: the current step was broken off.
+        CdcError: the current step failed for a known reason that the signal did not cause.
+        SystemExit: the signal interrupted the current step.
     """
     before = sys.stderr
     stop = Stop(quieten, own_stderr())
@@ -78,7 +78,7 @@ def stop_signals(quieten: Callable[[], None] = lambda: None) -> Iterator[Stop]:
             if number is None or is_known:
                 sys.stderr = before
                 raise
-            stop.say("Stopped in the middle of a step; the next start goes on from there.")
+            stop.say("Stopped in the middle of a step; the next start continues from there.")
             sys.exit(SIGNAL_EXIT + number)
 
 
@@ -94,7 +94,7 @@ def _handlers(stop: Stop) -> Iterator[None]:
 
 @contextmanager
 def _seen_signals() -> Iterator[Callable[[], int | None]]:
-    """Yield which signal has come first, no matter who handled it: Spark does while its session starts."""
+    """Yield a function that returns the first signal, even one that Spark handled during its start."""
     read_end, write_end = os.pipe()
     for end in (read_end, write_end):
         os.set_blocking(end, False)

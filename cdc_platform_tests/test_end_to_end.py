@@ -125,7 +125,7 @@ def stop_at_random(declared: Declared, chance: random.Random) -> None:
         os.killpg(program.process.pid, signal.SIGTERM)
         assert program.ends_with(WITHIN_S) in {0, 128 + signal.SIGTERM}
         first, *others = program.said().removeprefix(before).splitlines()
-    assert first == "Ending as soon as what is running is done; a second signal ends at once."
+    assert first == "Stopping once the running work is done; a second signal stops at once."
     assert all(line.startswith(("cycle ", "Stopped")) for line in others), others
 
 

@@ -41,7 +41,7 @@ def test_the_first_signal_lets_the_step_end(capfd: pytest.CaptureFixture[str]) -
         print("a thread of Spark's", file=sys.stderr)  # noqa: T201  what others do
     assert (stop.exit_code, quiet) == (TERMINATED, ["asked"])
     assert (
-        capfd.readouterr().err == "Ending as soon as what is running is done; a second signal ends at once.\n"
+        capfd.readouterr().err == "Stopping once the running work is done; a second signal stops at once.\n"
     )
 
 
@@ -51,7 +51,7 @@ def test_the_second_signal_ends_at_once(capfd: pytest.CaptureFixture[str]) -> No
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
     assert capfd.readouterr().err.endswith(
-        "\nStopped in the middle of a step; the next start goes on from there.\n"
+        "\nStopped in the middle of a step; the next start continues from there.\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""Check results in Dagster: the keys of a pipeline's checks, and their evaluations."""
+"""Checks of a pipeline in Dagster: their keys and their evaluations."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -23,7 +23,7 @@ THROUGH_CYCLE: Final = "checked_through_cycle"
 
 
 def check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:
-    """Return the key of a check, upon the asset of its layer.
+    """Return the key of a check on the asset of its layer.
 
     Raises:
         LookupError: the check names no layer.
@@ -35,7 +35,7 @@ def check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:
 
 
 def table_check_keys(assets: PipelineAssets, check: Check) -> Mapping[str, dg.AssetCheckKey]:
-    """Return the keys of the same check of each table or history, by its name in a cut."""
+    """Return the keys of a check on each table or history, by their names in a cut."""
     if not check.table_name:
         return {}
     names = map(history_name, assets.histories) if check.reads_histories else assets.tables
@@ -45,7 +45,7 @@ def table_check_keys(assets: PipelineAssets, check: Check) -> Mapping[str, dg.As
 def evaluate(
     assets: PipelineAssets, check: Check, result: CheckResult, cycle: int
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Yield what a check found in the log through a cycle: in total, and in each table that it looked at."""
+    """Yield the evaluations of a check of the log through a cycle: one in total and one per checked table."""
     yield describe_check_result(check_key(assets, check), check, result, cycle, blocking=check.is_blocking)
     for name, key in table_check_keys(assets, check).items():
         if name in result.tables:
@@ -55,7 +55,7 @@ def evaluate(
 def describe_check_result(
     key: dg.AssetCheckKey, check: Check, result: CheckResult, cycle: int, *, blocking: bool = False
 ) -> dg.AssetCheckEvaluation:
-    """Return a result as Dagster keeps it; of a table it blocks nothing, since the total result does."""
+    """Return a result as Dagster's evaluation; a table's result never blocks, because the total one does."""
     return dg.AssetCheckEvaluation(
         asset_key=key.asset_key,
         check_name=key.name,
@@ -69,7 +69,7 @@ def describe_check_result(
 
 
 def as_result(evaluation: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
-    """Return an evaluation as the result of a check that is a step."""
+    """Return an evaluation as the result of a check step."""
     return dg.AssetCheckResult(
         asset_key=evaluation.asset_key,
         check_name=evaluation.check_name,
@@ -83,12 +83,12 @@ def as_result(evaluation: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
 def check_log(
     context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Run the checks of every cycle before something is published, unless they are steps of the run.
+    """Run the checks of every cycle before publication, unless they are steps of the run.
 
-    What an earlier run refused to publish is not published by one that leaves the log and its checks out.
+    A run without the log and its checks thus cannot publish data that an earlier run refused to publish.
 
     Raises:
-        CheckFailed: one that blocks has failed.
+        CheckFailed: a blocking check has failed.
     """
     checks = checks_of(run.pipeline.capabilities)
     due = [check for check in checks if check.every_cycle and check.is_blocking]
@@ -113,10 +113,10 @@ def run_full_checks(
 ) -> Iterator[dg.AssetCheckEvaluation]:
     """Run the checks of whole tables at the newest cut if the run requests them and they are not steps of it.
 
-    A check that is a step shows as running from the start of its run, and hides its last result meanwhile.
+    Dagster shows a check step as running from the start of its run, which hides its last result.
 
     Raises:
-        CheckFailed: one that blocks has failed; all have been made.
+        CheckFailed: a blocking check has failed, after all checks ran.
     """
     if context.run.tags.get(FULL_CHECKS_TAG) != "true":
         return
@@ -137,15 +137,15 @@ def run_full_checks(
 def carry_over(
     context: dg.AssetExecutionContext, assets: PipelineAssets
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Repeat the last results at the beginning of a run, which has no newer ones yet.
+    """Repeat the last results at the start of a run, which has no newer ones yet.
 
-    Dagster shows no result of an earlier run once an asset is materialised again.
+    Dagster hides the results of earlier runs once an asset is materialised again.
     """
     storage = context.instance.event_log_storage
     for summary in storage.get_asset_check_summary_records(all_check_keys(assets)).values():
         record = summary.last_completed_check_execution_record
         evaluation = record.evaluation if record is not None else None
-        # A check that was planned and never made has something else there.
+        # The record of a check that was planned and never ran has no evaluation.
         if record is None or not isinstance(evaluation, dg.AssetCheckEvaluation):
             continue
         checked_at = {CHECKED_AT: dg.MetadataValue.timestamp(record.create_timestamp)}
@@ -156,7 +156,7 @@ def carry_over(
             severity=evaluation.severity,
             description=evaluation.description,
             metadata={**checked_at, **evaluation.metadata},
-            # What has failed before blocks by failing again.
+            # A check that failed before blocks by failing again.
             blocking=False,
         )
 
@@ -170,5 +170,5 @@ def all_check_keys(assets: PipelineAssets) -> list[dg.AssetCheckKey]:
 
 
 def _is_step(context: dg.AssetExecutionContext, assets: PipelineAssets, check: Check) -> bool:
-    # The layer has checks as well as assets, though it says assets only.
+    # The layer has checks as well as assets, although its type names assets only.
     return context.job_def.asset_layer.has(check_key(assets, check))  # type: ignore[arg-type]

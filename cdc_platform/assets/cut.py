@@ -32,7 +32,7 @@ from cdc_platform.visible import visible_text
 FRESHNESS_EVERY_S: Final = 60.0
 """Interval between freshness reports in a run."""
 RESULTS_A_REPORT: Final = 100
-"""Of more tables, the interval is longer by as much: Dagster keeps each result as an event."""
+"""With more tables, the interval grows in proportion: Dagster keeps each result as an event."""
 
 
 class CutConfig(dg.Config):
@@ -40,8 +40,8 @@ class CutConfig(dg.Config):
 
     follow_s: float = Field(
         default=0.0,
-        description="Seconds for which the run goes on with further whole cycles after its first one; it "
-        "stops early when another run of the pipeline waits. 0: this one cycle only.",
+        description="Seconds for which the run continues with further cycles after the first one; it stops "
+        "early if another run of the pipeline waits. 0 means one cycle only.",
     )
 
 
@@ -59,11 +59,11 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
             },
         ),
         description="The newest consistent point: a source position, and the snapshot of every table.\n\n"
-        "Materialising it lets all readers of the tables see them at that position, and not before: a failed "
-        "upstream check blocks publication; a run without these layers makes the checks first. "
-        "With `follow_s` the run goes on with whole cycles, each of which is logged as a materialisation of "
-        "every asset that it changed; every `check_every_s` the checks look at what is new in the log, and "
-        "one that fails ends the run. Its data version is the number of the cut.",
+        "Materialising it publishes all tables at that position. A failed upstream check blocks "
+        "publication; a run without the upstream layers runs their checks first. "
+        "With `follow_s` the run continues with whole cycles, and logs each of them as a materialisation of "
+        "every asset that it changed. Every `check_every_s` seconds, checks examine the new part of the log; "
+        "a failed check ends the run. The data version is the number of the cut.",
     )
     def cut(
         context: dg.AssetExecutionContext, config: CutConfig
@@ -87,13 +87,13 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
 def _merge_newcomers(
     context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun
 ) -> Iterator[dg.AssetMaterialization]:
-    """Merge the tables that came up since the code location was loaded, so that the cut has them."""
+    """Merge the tables that are new since the code location was loaded, so that the cut includes them."""
     newcomers = [table for table in run.pipeline.tables if table.name not in assets.tables]
     if not newcomers:
         return
     context.log.warning(
-        "Tables that are new at the source are materialised with the cut: %s. Reload the code location to "
-        "see them as assets.",
+        "The cut includes tables that are new at the source: %s. Reload the code location to see them as "
+        "assets.",
         visible_text(", ".join(table.name for table in newcomers)),
     )
     merges = merge_tables(run.pipeline, run.spark, newcomers)
@@ -104,7 +104,7 @@ def _merge_newcomers(
 
 @dataclass
 class _Following:
-    """How long a run goes on, and when it has last reported how fresh its tables are."""
+    """Duration of a run, and the time of its last report on the freshness of its tables."""
 
     follow_s: float
     running: Running

@@ -1,7 +1,7 @@
-"""Data versions: which content an asset has, so that Dagster marks as Unsynced what is behind, and only that.
+"""Data versions identify the content of assets, so Dagster marks exactly the outdated assets as Unsynced.
 
-A step's own materialisation gets its version and those of its inputs from Dagster. A run that goes on with
-further cycles logs the other assets' materialisations itself, and says so here.
+Dagster adds the versions of the inputs to a step's own materialisation. A run with further cycles logs the
+materialisations of the other assets itself, and adds the versions here.
 """
 
 from dataclasses import dataclass, field
@@ -28,11 +28,11 @@ from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 FOLLOWED: Final = dg.DataVersion(f"format {FORMAT_VERSION}")
-"""Of assets that grow with every cycle, in which all that hangs on them follows."""
+"""Version of assets that grow with every cycle; the same cycle updates all assets downstream of them."""
 
 
 def cut_version(cut: Cut | None) -> dg.DataVersion:
-    """Return the version of what a cut publishes."""
+    """Return the version of a cut's content."""
     return dg.DataVersion(f"cut {cut.cut if cut is not None else 0}")
 
 
@@ -45,7 +45,7 @@ def table_version(pipeline: Pipeline, merge: MergeOutcome) -> dg.DataVersion:
 
 @dataclass(frozen=True)
 class DataVersions:
-    """The newest versions of a pipeline's assets, for the materialisations that a run logs itself."""
+    """Newest versions of a pipeline's assets, for the materialisations that a run logs itself."""
 
     assets: PipelineAssets
     instance: dg.DagsterInstance
@@ -71,7 +71,7 @@ class DataVersions:
         return dg.AssetMaterialization(key, metadata=metadata, partition=partition, tags=tags)
 
     def _find(self, key: dg.AssetKey) -> str:
-        """Return the newest version of an asset, which an earlier step or run may have made."""
+        """Return the newest version of an asset, possibly from an earlier step or run."""
         if key not in self._newest:
             is_external = key == self.assets.source
             record = self.instance.get_latest_data_version_record(key, is_source=is_external)

@@ -1,4 +1,4 @@
-"""A whole cycle as materialisations: what a run logs for each cycle after its first one."""
+"""Materialisations that a run logs for each whole cycle after its first one."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -17,13 +17,13 @@ from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 MOST_PARTITIONS: Final = 200
-"""Most partitions that a cycle is logged as a materialisation of; of more, each has its turn."""
+"""Most partitions with a materialisation per cycle; if there are more, they take turns."""
 
 
 def cycle_events(
     versions: DataVersions, pipeline: Pipeline, outcome: CycleOutcome, lineage: Lineage
 ) -> Iterator[dg.AssetMaterialization]:
-    """Yield one materialisation for each asset, and for each partition, that a cycle has brought further."""
+    """Yield one materialisation for each asset, and for each partition, that a cycle advanced."""
     if not outcome.read.committed:
         return
     assets = versions.assets
@@ -43,7 +43,7 @@ def cycle_events(
 
 
 def merge_event(versions: DataVersions, pipeline: Pipeline, merge: MergeOutcome) -> dg.AssetMaterialization:
-    """Return the materialisation of a table or history that was brought up to the log."""
+    """Return the materialisation of a table or history that caught up with the log."""
     rows = count_merged_rows(pipeline, merge.table)
     is_history = pipeline.lake_tables[merge.table] != merge.table
     describe = metadata.describe_history if is_history else metadata.describe_merge

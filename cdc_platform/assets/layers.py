@@ -19,7 +19,7 @@ SOURCE_ASSET: Final = "source"
 
 
 class AssetArguments(TypedDict):
-    """Arguments that every asset of a pipeline gives to Dagster's decorator."""
+    """Arguments of Dagster's decorator that all assets of a pipeline share."""
 
     key: dg.AssetKey
     deps: Sequence[dg.AssetKey]
@@ -32,7 +32,7 @@ class AssetArguments(TypedDict):
 
 @dataclass(frozen=True)
 class PipelineAssets:
-    """The names that the assets of one pipeline have; they are those of the lake."""
+    """Names of the assets of one pipeline, which are those of the lake."""
 
     pipeline: str
     tables: tuple[str, ...]
@@ -49,7 +49,7 @@ class PipelineAssets:
 
     @property
     def run_key(self) -> str:
-        """Resource key under which the assets find what they share in a run."""
+        """Resource key of the objects that the assets share in a run."""
         return f"{self.pipeline}__run"
 
     @property
@@ -78,13 +78,13 @@ class PipelineAssets:
         return self._system(COPIED)
 
     def own_columns(self, key: dg.AssetKey) -> Mapping[str, dg.TableSchema]:
-        """Return the columns of one of the platform's own tables, as an entry of its asset's metadata."""
+        """Return the columns of a system table, as an entry of its asset's metadata."""
         table = key.path[-1]
         schema = own_tables(hands_out_events=self.capabilities.hands_out_events)[table]
         return {COLUMN_SCHEMA: own_schema(table, schema)}
 
     def inputs(self, key: dg.AssetKey) -> list[dg.AssetKey]:
-        """Return the keys of the assets that one is made of."""
+        """Return the keys of the inputs of an asset."""
         before_tables = [self.log, *([self.copies] if self.copies_first else [])]
         return {
             self.source: list(self.upstream),
@@ -107,7 +107,7 @@ class PipelineAssets:
         return self._system(MAINTENANCE_ASSET)
 
     def group(self, key: dg.AssetKey) -> str:
-        """Return the group of an asset: the pipeline's tables, or what makes them."""
+        """Return the group of an asset: the pipeline's tables, or the platform's own assets."""
         return self.pipeline if key.path[0] == self.pipeline else f"{self.pipeline}/{PLATFORM_GROUP}"
 
     def table(self, source_table: str) -> dg.AssetKey:
@@ -121,7 +121,7 @@ class PipelineAssets:
 
     @property
     def all_keys(self) -> list[dg.AssetKey]:
-        """Keys of all assets that a run makes, from the source to the readers."""
+        """Keys of all assets that a run materialises, from the source to the readers."""
         return [
             *self.upstream,
             self.raw,
@@ -137,7 +137,7 @@ class PipelineAssets:
         return dg.AssetKey([f"{self.pipeline}__cdc", name])
 
     def arguments(self, key: dg.AssetKey, kinds: set[str], **metadata: object) -> AssetArguments:
-        """Return what every asset says of itself; an entry of its metadata that is None is left out."""
+        """Return the common arguments of an asset, without metadata entries that are None."""
         named = {TABLE_NAME: ".".join(["lake", *key.path]), **metadata}
         return {
             "key": key,

@@ -1,4 +1,4 @@
-"""The platform's own tables as assets: lineage, change log and initial copies; and maintenance."""
+"""Assets of the platform's own tables (lineage, change log, initial copies), and of maintenance."""
 
 import dagster as dg
 from pydantic import Field
@@ -29,7 +29,7 @@ def build_partition_lineage(assets: PipelineAssets) -> dg.AssetsDefinition:
             **assets.own_columns(assets.lineage),
         ),
         description="Every partition of the source with its parents, its state and its position.\n\n"
-        "It is derived from the committed windows alone, so materialising it again changes nothing.",
+        "It is derived only from committed windows, so materialising it again changes nothing.",
     )
     def partition_lineage(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         lineage = trace_lineage(find_run(context, assets.run_key).pipeline)
@@ -49,9 +49,9 @@ def build_change_log(assets: PipelineAssets) -> dg.AssetsDefinition:
             **assets.own_columns(assets.log),
             **{metadata.COLUMN_LINEAGE: log_lineage(assets.raw)},
         ),
-        description="Every change of the source exactly once, in one order; where the source reports its "
-        "transactions, whole ones only.\n\n"
-        "It reaches to the watermark: what any partition has yet to deliver is not in it.",
+        description="Every change of the source exactly once, in one order. If the source reports its "
+        "transactions, the log contains whole transactions only.\n\n"
+        "It ends at the watermark: it contains no changes after what every partition has delivered.",
     )
     def change_log(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         run = find_run(context, assets.run_key)
@@ -71,11 +71,11 @@ def build_copies(assets: PipelineAssets) -> dg.AssetsDefinition:
             {"pyspark", "iceberg"},
             **assets.own_columns(assets.copies),
         ),
-        description="How the rows that a table holds already are copied: its moment, and its chunks.\n\n"
-        "Materialising it copies for as long as `copy_s` says. A table is in no cut until its copy is "
-        "complete; then the change log takes over right after the copy's moment. What was interrupted goes "
-        "on with the chunks that are missing. A copy that cannot go on says so in the run's log and in the "
-        "metadata here, and the other tables go on.",
+        description="Initial copies of the existing rows of tables: the moment and the chunks of each.\n\n"
+        "Materialising it copies for at most `copy_s` seconds. A table is in no cut until its copy is "
+        "complete; then the change log takes over right after the copy's moment. An interrupted copy "
+        "continues with the missing chunks. If a copy cannot continue, the run's log and the metadata here "
+        "report it, and the other tables continue.",
     )
     def copies(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         run = find_run(context, assets.run_key)
@@ -103,8 +103,8 @@ def build_maintenance(assets: PipelineAssets) -> dg.AssetsDefinition:
     @dg.asset(
         **assets.arguments(assets.maintenance, {"pyspark", "iceberg"}, **{metadata.TABLE_NAME: None}),
         description="Compaction of small files and expiry of old snapshots, where they are due, "
-        "or when this asset is materialised alone.\n\n"
-        "It changes no content, and every cut stays readable for as long as the settings promise.",
+        "or when you materialise this asset on its own.\n\n"
+        "It changes no content, and every cut stays readable for as long as the settings state.",
     )
     def maintenance(
         context: dg.AssetExecutionContext, config: MaintenanceConfig

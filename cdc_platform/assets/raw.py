@@ -29,27 +29,27 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         description="Change records as the source sent them, with the control records and one row for each "
         "window and each file.\n\nA partition is a live partition of the source: one of a change stream, "
         "an object of Datastream, or the whole stream of Debezium's events. Materialising some of them reads "
-        "those on to the source's present; of all of them, their children, too. The one commit of a cycle "
-        "alone advances the reader.",
+        "only these up to the source's present; materialising all of them also reads their children. Only "
+        "the single commit of a cycle advances the reader.",
     )
     def raw_change_records(
         context: dg.AssetExecutionContext,
     ) -> Iterator[dg.AssetCheckEvaluation | dg.AssetMaterialization | dg.MaterializeResult[None]]:
         run = find_run(context, assets.run_key)
         yield from carry_over(context, assets)
-        # Anyone who starts a run may have mended what kept files from being read; the sensor keeps to pauses.
+        # A user who starts a run may have repaired unreadable files; the sensor's runs keep to the pauses.
         ends_pauses = FULL_CHECKS_TAG not in context.run.tags
-        # Dagster's own UI always names partitions; who starts a run by other means need not.
+        # Dagster's UI always names partitions; runs that are started by other means may not.
         is_chosen = context.has_partition_key or context.has_partition_key_range
         keys = context.partition_keys if is_chosen else None
         read = read_partitions(run.pipeline, run.spark, keys, ends_pauses=ends_pauses)
-        # Dagster counts what it never saw an event of as missing.
+        # Dagster counts an asset without any event as missing.
         yield dg.AssetMaterialization(assets.source, metadata=metadata.describe_source(read.clock_micros))
         if keys is not None:
             partitions = trace_lineage(run.pipeline).partitions.values()
             tokens = {partition.token: partition.key for partition in partitions}
             _add_window_metadata(context, read, tokens, set(keys))
-        # What is said of the result would be said of each of its partitions.
+        # Metadata of the result would be repeated for each of its partitions.
         yield dg.MaterializeResult(data_version=FOLLOWED)
 
     return raw_change_records

@@ -1,6 +1,6 @@
-"""The stream itself as an asset: what Datastream says of it is observed, and shown in the UI.
+"""Asset of the Datastream stream itself: its observations show the state that Datastream reports.
 
-Nothing here touches the lake, so an observation waits for no other run, and one that fails stops none.
+Nothing here touches the lake, so an observation waits for no other run, and a failed one stops no run.
 """
 
 import warnings
@@ -28,13 +28,13 @@ from cdc_platform.sources.datastream.stream.stream_state import (
 
 STREAM_ASSET: Final = "stream"
 SHOWN_OBJECTS: Final = 200
-"""Most objects that an observation shows: those in trouble first."""
+"""Most objects that an observation shows; objects with errors come first."""
 SHOWN_ERRORS: Final = 50
 
 
 @dataclass(frozen=True)
 class StreamAsset:
-    """The names that a pipeline's stream has in Dagster, and which stream it is."""
+    """Names of a pipeline's stream in Dagster, and the settings that identify the stream."""
 
     pipeline: str
     settings: StreamSettings
@@ -47,7 +47,7 @@ class StreamAsset:
 
     @property
     def resource_key(self) -> str:
-        """Resource key under which the asset and its check find what Datastream says."""
+        """Resource key of the stream's state, for the asset and its check."""
         return f"{self.pipeline}__stream"
 
 
@@ -59,7 +59,7 @@ class StreamReading:
 
     @cached_value
     def outcome(self) -> StreamStatus | SourceError:
-        """The stream's status, or why it could not be read; a missing library is raised."""
+        """The stream's status, or the error of the read; raises if a library is missing."""
         try:
             return read_stream(self._settings)
         except SourceError as error:
@@ -73,14 +73,14 @@ def stream_resource(stream: StreamAsset) -> dg.ResourceDefinition:
         return StreamReading(stream.settings)
 
     return dg.ResourceDefinition(
-        make, description=f"What Datastream says of the {stream.settings.title}, asked once a run."
+        make, description=f"State of the {stream.settings.title} from Datastream, read once per run."
     )
 
 
 def build_stream(stream: StreamAsset) -> dg.AssetsDefinition:
     """Return the asset that stands for the stream; it is observed, never materialised."""
     with warnings.catch_warnings():
-        # An observed asset with owners and kinds is what Dagster calls beta.
+        # Dagster warns that observed assets with owners and kinds are beta.
         warnings.simplefilter("ignore", BetaWarning)
         return _build_observed(stream)
 
@@ -108,16 +108,16 @@ def _spec(stream: StreamAsset) -> dg.AssetSpec:
         kinds={"datastream"},
         owners=list(stream.owners),
         metadata={"stream": stream.settings.stream},
-        description="The stream of Datastream that writes the events which this pipeline reads.\n\n"
-        "Its observations show its state, its errors and its objects: a stream that is paused or has failed "
-        "writes no events, just as one whose source has no changes.",
+        description="The Datastream stream that writes the events of this pipeline.\n\n"
+        "Its observations show its state, its errors and its objects: a paused or failed stream writes no "
+        "events, just like a stream whose source has no changes.",
     )
 
 
 def find_reading(
     context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, stream: StreamAsset
 ) -> StreamReading:
-    """Return what Datastream says of the stream in this run."""
+    """Return the stream's state that Datastream reported in this run."""
     reading = getattr(context.resources, stream.resource_key)
     if not isinstance(reading, StreamReading):
         message = f"Resource {stream.resource_key} is no reading of a stream, but {type(reading).__name__}"
@@ -126,7 +126,7 @@ def find_reading(
 
 
 def describe_stream(outcome: StreamStatus | SourceError) -> Metadata:
-    """Tell a stream's state, what to do about it, its errors and its objects, with all texts visible."""
+    """Describe a stream's state, with advice, errors and objects, and with all texts made visible."""
     if isinstance(outcome, SourceError):
         problem = f"{type(outcome).__name__}: {outcome}"
         return {"state": StreamState.UNKNOWN.value, "advice": problem}

@@ -1,4 +1,4 @@
-"""Columns of tables, and what they are made of, as the UI shows them."""
+"""Columns of tables and their lineage, for the UI."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -11,7 +11,7 @@ from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 
 
 def own_schema(table: str, schema: pa.Schema) -> dg.TableSchema:
-    """Return the columns of one of the platform's own tables, with their descriptions."""
+    """Return the columns of a system table, with their descriptions."""
     from pyspark.sql.pandas.types import from_arrow_type
 
     comments = COLUMN_COMMENTS[table]
@@ -41,7 +41,7 @@ def table_schema(schema: TableSchema) -> dg.TableSchema:
 
 
 def log_lineage(raw: dg.AssetKey) -> dg.TableColumnLineage:
-    """Return what the columns of the log are made of."""
+    """Return the lineage of the columns of the log."""
     return dg.TableColumnLineage(
         {
             column: [dg.TableColumnDep(raw, raw_column) for raw_column in raw_columns]

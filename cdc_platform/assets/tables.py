@@ -23,11 +23,11 @@ class TableConfig(dg.Config):
 
     rebuild: bool = Field(
         default=False,
-        description="Rebuild the table from the change log, upon its initial copy if it has one.",
+        description="Rebuild the table from its initial copy, if it has one, and the change log.",
     )
     at_cut: int | None = Field(
         default=None,
-        description="Rebuild the table from the log as it was at this cut on, and not from its beginning.",
+        description="Rebuild the table from its state at this cut and the later part of the log.",
     )
 
 
@@ -38,8 +38,8 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
     @dg.asset(
         **assets.arguments(key, {"table", "iceberg"}, source_table=source_table),
         description=f"The source table `{source_table}` as it was at the newest cut.\n\nMaterialising it "
-        "catches up with the change log, unseen by readers until the next cut is published. "
-        "The run setting `rebuild` builds it again from the log, `at_cut` from an older cut on.",
+        "catches up with the change log; readers see the result once the next cut is published. "
+        "The run setting `rebuild` rebuilds it from the log, and `at_cut` from an older cut on.",
     )
     def table(
         context: dg.AssetExecutionContext, config: TableConfig
@@ -58,7 +58,7 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
 
 
 def count_merged_rows(pipeline: Pipeline, source_table: str) -> int | None:
-    """Return the rows of a table as the cycle left it, published or not."""
+    """Return the number of rows of a table after the cycle's merge, published or not."""
     stored = pipeline.lake.table(source_table)
     return count_rows(head(stored, BRANCH) or head(stored)) if stored is not None else None
 
@@ -71,9 +71,9 @@ def build_history(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinit
         **assets.arguments(assets.table(name), {"table", "iceberg"}, source_table=source_table),
         description=f"Every version of every row of the source table `{source_table}` up to the newest cut, "
         "with `valid_from`, `valid_to` (exclusive), `is_current` and the transaction that made it. "
-        "Rows of an initial copy have none, and begin at the moment of the copy.\n\n"
-        "Materialising it catches up with the change log, unseen by readers until the next cut is published. "
-        "The run setting `rebuild` builds it again from the log, `at_cut` from an older cut on.",
+        "Rows of an initial copy have no transaction, and begin at the moment of the copy.\n\n"
+        "Materialising it catches up with the change log; readers see the result once the next cut is "
+        "published. The run setting `rebuild` rebuilds it from the log, and `at_cut` from an older cut on.",
     )
     def history(context: dg.AssetExecutionContext, config: TableConfig) -> dg.MaterializeResult[None]:
         run = find_run(context, assets.run_key)

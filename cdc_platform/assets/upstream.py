@@ -1,4 +1,4 @@
-"""Assets and checks of a pipeline's source, apart from what it reads of it."""
+"""Assets and checks of a pipeline's source besides the raw records."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -10,9 +10,10 @@ from cdc_platform.assets.layers import PipelineAssets
 
 @dataclass(frozen=True)
 class Upstream:
-    """Assets that stand before the raw layer, in each run of the pipeline; they and their checks block none.
+    """Assets upstream of the raw layer, in each run of the pipeline; they and their checks block no asset.
 
-    ``resources`` are what the assets and checks need, by resource key; ``kinds`` are those of the source.
+    ``resources`` are the resources of the assets and checks, by key; ``kinds`` are Dagster's kinds of the
+    source.
     """
 
     assets: tuple[dg.AssetsDefinition, ...] = ()
@@ -32,16 +33,16 @@ class Upstream:
 
 
 NO_UPSTREAM = Upstream()
-"""Of a source that has nothing to show but its changes."""
+"""The upstream of a source that shows nothing except its changes."""
 
 
 def build_source(assets: PipelineAssets, title: str, kinds: Collection[str]) -> dg.AssetSpec:
-    """Return the asset that stands for what a pipeline reads; each run that reads it logs that it has.
+    """Return the asset that represents a pipeline's source; each run that reads it logs a materialisation.
 
     Args:
         assets: the names of the pipeline's assets.
-        title: name of the source as messages say it.
-        kinds: what it is, in Dagster's words.
+        title: name of the source in messages.
+        kinds: Dagster's kinds of the source.
     """
     return dg.AssetSpec(
         assets.source,
@@ -49,10 +50,10 @@ def build_source(assets: PipelineAssets, title: str, kinds: Collection[str]) -> 
         group_name=assets.group(assets.source),
         kinds={"source", *kinds},
         owners=list(assets.owners),
-        description=f"What the pipeline `{assets.pipeline}` reads: {title}.",
+        description=f"The source of the pipeline `{assets.pipeline}`: {title}.",
     )
 
 
 def file_kind(path: str) -> str:
-    """Return where files lie, in Dagster's words."""
+    """Return Dagster's kind for the location of files."""
     return {"gs": "gcs", "s3": "s3"}.get(path.partition("://")[0], "file")

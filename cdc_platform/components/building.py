@@ -1,4 +1,4 @@
-"""A pipeline's settings become its Dagster definitions."""
+"""Dagster definitions of a pipeline, from its settings."""
 
 import logging
 import warnings
@@ -41,9 +41,9 @@ def build_pipeline(
     """Return the assets, checks, job, sensor and resources of one pipeline.
 
     Args:
-        settings: the pipeline's.
+        settings: settings of the pipeline.
         running: how Dagster runs it.
-        upstream: assets of the source that are shown besides what it reads.
+        upstream: further assets of the source to show.
     """
     tables = find_tables(settings)
     histories = find_histories(settings, tables)
@@ -97,26 +97,26 @@ def build_pipeline(
 
 def _build_raw(assets: PipelineAssets) -> dg.AssetsDefinition:
     with warnings.catch_warnings():
-        # Reading all asked partitions in one run is what Dagster calls beta.
+        # Dagster warns that reading several partitions in one run is beta.
         warnings.simplefilter("ignore", BetaWarning)
         return build_raw_change_records(assets)
 
 
 def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
-    """Return the source tables of a pipeline: named, else as the source tells, else as the lake knows."""
+    """Return the source tables of a pipeline: those of the settings, else of the source, else of the lake."""
     if settings.tables is not None:
         return tuple(sorted(settings.tables))
     source = settings.source.impatient(DISCOVERY_DEADLINE_S)
     pipeline = open_pipeline(replace(settings, source=source))
     try:
-        # The lake knows what the source has dropped, the source what no cycle has met yet.
+        # The lake knows tables that the source dropped; the source knows tables that no cycle has read yet.
         watched = {table.name for table in pipeline.source.describe().tables}
         return tuple(pipeline.materialised(watched.union(table.name for table in pipeline.tables)))
     except CdcError as error:
         table_names = _known_tables(pipeline)
         LOGGER.warning(
-            "Pipeline %s: the source cannot tell its tables, so only those of the lake are shown (%s); "
-            "reload the code location when it can, or name them in the setting `tables`. %s",
+            "Pipeline %s: the source cannot list its tables, so only those of the lake are shown (%s). "
+            "Reload the code location once it can, or name the tables in the setting `tables`. %s",
             settings.name,
             ", ".join(table_names) or "none",
             error,
@@ -127,7 +127,7 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
 
 
 def find_histories(settings: PipelineSettings, tables: Collection[str]) -> tuple[str, ...]:
-    """Return those tables of a pipeline that keep a history: no other one has its place."""
+    """Return the tables of a pipeline with a history, without those whose history's place is taken."""
     places = {LakeTable(name).place for name in tables}
     names = (name for name in tables if settings.table_options.get(name, PLAIN).history)
     return tuple(name for name in names if LakeTable(name, is_history=True).place not in places)

@@ -1,4 +1,4 @@
-"""The YAML documents of a file that declare pipelines."""
+"""YAML documents that declare pipelines."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from cdc_platform.components.templates import check_templates
 from cdc_platform.errors import SettingError
 
 KEYS: Final = frozenset({"type", "attributes", "requirements", "post_processing"})
-"""Members that a component's document may have, without `template_vars_module`, which names code to run."""
+"""Allowed members of a component's document: not `template_vars_module`, which names code to run."""
 _FORMER_NAME: Final = "component.yaml"
-"""The former name, which Dagster still takes."""
+"""Former name of the file, which Dagster still reads."""
 
 
 @dataclass(frozen=True)
 class Document:
     """One declared pipeline.
 
-    ``place`` names its file in messages, and which document it is of several.
+    ``place`` names its file in messages, and the number of the document if the file has several.
     """
 
     place: str
@@ -32,22 +32,22 @@ class Document:
 
 
 def read_documents(path: Path, type_names: Collection[str]) -> tuple[Document, ...]:
-    """Return the documents of a file, which are separated by `---`; each must declare one of some components.
+    """Return the documents of a file, separated by `---`; each must declare a component of a given type.
 
     Raises:
-        SettingError: the file cannot be read, or one of its documents declares something else or holds a
+        SettingError: the file cannot be read, or one of its documents declares another type or contains a
             template that is more than an environment variable.
     """
     documents = []
-    for found in judge_documents(path, type_names):
-        if isinstance(found, SettingError):
-            raise found
-        documents.append(found)
+    for document in judge_documents(path, type_names):
+        if isinstance(document, SettingError):
+            raise document
+        documents.append(document)
     return tuple(documents)
 
 
 def judge_documents(path: Path, type_names: Collection[str]) -> Iterator[Document | SettingError]:
-    """Yield each document of a file, or what is wrong with it.
+    """Yield each document of a file, or the error in it.
 
     Raises:
         SettingError: the file cannot be read, or is empty.
@@ -64,14 +64,14 @@ def judge_documents(path: Path, type_names: Collection[str]) -> Iterator[Documen
 
 @dg.template_var
 def has_safe_document(context: dg.ComponentLoadContext) -> bool:
-    """Check the document of a component before Dagster evaluates anything of it.
+    """Check the document of a component before Dagster evaluates any part of it.
 
     Dagster asks a component class for its template variables before it imports the document's
-    `template_vars_module` and fills in its templates, those of `post_processing` included.
+    `template_vars_module` and fills in its templates, including those of `post_processing`.
 
     Raises:
-        SettingError: the document holds a template that is more than an environment variable, or a key that
-            no document of ours has.
+        SettingError: the document contains a template that is more than an environment variable, or an
+            unknown key.
     """
     folder, number = context.component_path.file_path, context.component_path.instance_key
     file = next(file for name in (*FILE_NAMES, _FORMER_NAME) if (file := folder / name).exists())
@@ -99,7 +99,7 @@ def _as_document(place: str, content: object, type_names: Collection[str]) -> Do
 def _check_parts(place: str, content: Mapping[str, Any]) -> None:
     for name, part in content.items():
         if name == "template_vars_module":
-            problem = "names code to run, which no pipeline needs; use {{ env.X }} for what differs"
+            problem = "names code to run, which no pipeline needs; use {{ env.X }} for values that differ"
             raise SettingError(f"{place}: {name}", problem)
         if name not in KEYS:
             raise SettingError(f"{place}: {name}", f"is unknown; there are {', '.join(sorted(KEYS))}")

@@ -1,4 +1,4 @@
-"""Reading pipelines' YAML files outside of a dg project: for the command line and definitions.py."""
+"""Loading of pipelines' YAML files outside a dg project, for the command line and definitions.py."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +30,7 @@ _DECLARED: Final = re.compile(
     rf"""^[^#\n]*\btype["']?\s*:\s*["']?{re.escape(PipelineComponent.__module__.rpartition(".")[0])}\.""",
     re.MULTILINE,
 )
-"""A type of this package, also one that there is not: loading reports a misspelled one."""
+"""Any type name of this package; loading reports a misspelled one."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class DeclaredPipeline:
         """Return its settings.
 
         Raises:
-            SettingError: a value cannot be used; it is named, and so is the document.
+            SettingError: a value cannot be used; the error names it and the document.
         """
         with _naming(self.document.place):
             return self.component.to_settings(self.file.absolute().parent)
@@ -54,28 +54,28 @@ class DeclaredPipeline:
         """Return its definitions for Dagster.
 
         Raises:
-            SettingError: a value cannot be used; it is named, and so is the document.
+            SettingError: a value cannot be used; the error names it and the document.
         """
         with _naming(self.document.place):
             return self.component.definitions(self.file.absolute().parent)
 
 
 def load_settings(place: Path, name: str | None = None) -> PipelineSettings:
-    """Return the settings of the pipeline that a file or folder declares; of several, the one of a name.
+    """Return the settings of the pipeline of a file or folder; a name chooses one of several.
 
     Raises:
-        SettingError: a file or one of its values cannot be used, and both are named; or the name does
-            not choose one of the pipelines.
+        SettingError: a file or one of its values cannot be used; the error names both. Or the name does not
+            choose one of the pipelines.
     """
     return _choose(place, load_declared([place]), name).settings()
 
 
 def load_each(place: Path, name: str | None = None) -> tuple[PipelineSettings, ...]:
-    """Return the settings of each pipeline of a YAML file or a folder, in order; or of the one of a name.
+    """Return the settings of each pipeline of a YAML file or a folder, in order; a name chooses one.
 
     Raises:
-        SettingError: a file or one of its values cannot be used, and both are named; or none of the
-            pipelines has the name.
+        SettingError: a file or one of its values cannot be used; the error names both. Or no pipeline has
+            the name.
     """
     declared = load_declared([place])
     chosen = declared.values() if name is None else (_choose(place, declared, name),)
@@ -103,10 +103,10 @@ def load_declared(places: Iterable[Path]) -> dict[str, DeclaredPipeline]:
 
 
 def check_name(name: str, place: str, declared: Mapping[str, Document]) -> None:
-    """Refuse the name of a pipeline that is declared already.
+    """Check that no other pipeline has a name.
 
     Raises:
-        SettingError: it is.
+        SettingError: another document declares a pipeline of this name.
     """
     if name in declared:
         problem = f"is already used by {declared[name].place}; choose another: {name}"
@@ -114,10 +114,10 @@ def check_name(name: str, place: str, declared: Mapping[str, Document]) -> None:
 
 
 def find_pipelines(place: Path) -> tuple[Path, ...]:
-    """Return the pipelines' files at a place: itself if it is a file, else each of FILE_NAMES below it.
+    """Return the pipelines' files at a place: the place if it is a file, else each of FILE_NAMES below it.
 
-    A file that several links lead to is returned once, by the path that is the first. What a ConfigMap keeps
-    behind the links of its mount, in folders whose names begin with `..`, is passed over.
+    A file with several links is returned once, by the first path. Folders whose names begin with `..` are
+    skipped: a mounted ConfigMap keeps its files there, behind links.
     """
     if place.is_file():
         return (place,)
@@ -131,7 +131,7 @@ def find_pipelines(place: Path) -> tuple[Path, ...]:
 
 
 def _declares(path: Path) -> bool:
-    """Return whether a text looks like a pipeline's; loading says what is wrong with its YAML."""
+    """Return whether a file looks like a pipeline's; loading reports errors in its YAML."""
     try:
         return _DECLARED.search(path.read_text(encoding="utf-8", errors="replace")) is not None
     except OSError as error:
@@ -146,7 +146,7 @@ def require_pipelines(place: Path) -> tuple[Path, ...]:
     """
     files = find_pipelines(place) if place.is_dir() else (place,)
     if not files:
-        problem = f"has no file that declares a pipeline, named {' or '.join(FILE_NAMES)}, in it or below it"
+        problem = f"contains no file named {' or '.join(FILE_NAMES)} that declares a pipeline"
         raise SettingError(str(place), problem)
     return files
 
@@ -175,7 +175,7 @@ def resolve_document(document: Document) -> PipelineComponent:
 
     Raises:
         ValidationError: values are missing, unknown or of another type.
-        SettingError: a value cannot be used; it is named, and so is the document.
+        SettingError: a value cannot be used; the error names it and the document.
     """
     kind = COMPONENTS[document.type_name]
     try:
@@ -183,7 +183,7 @@ def resolve_document(document: Document) -> PipelineComponent:
         with _naming(document.place):
             return kind.resolve_from_model(dg.ResolutionContext.default(), model)
     except ResolutionException as error:
-        # Dagster turns what is wrong with a nested value into text, and keeps the error itself as context.
+        # Dagster turns the error of a nested value into text, and keeps the error itself as context.
         if isinstance(error.__context__, ValidationError):
             raise error.__context__ from error
         raise SettingError(document.place, f"cannot be filled in: {_last_line(error)}") from error

@@ -1,4 +1,4 @@
-"""Mistakes in a pipeline's YAML, reported in words of the file: its keys, its variables, its values."""
+"""Mistakes in a pipeline's YAML, reported by the file's own keys, variables and values."""
 
 import json
 import os
@@ -34,15 +34,15 @@ _EXPECTED: Final[Mapping[str, tuple[str, str]]] = {
     "finite_number": ("a finite number", "10"),
     **dict.fromkeys(("bool_type", "bool_parsing"), ("true or false", "true")),
 }
-"""Pydantic's kinds of errors as what was expected, with an example."""
+"""The expected value for each of pydantic's kinds of errors, with an example."""
 _CHOICE: Final = "literal_error"
 SHOWN: Final = 80
-"""So many characters of a wrong value are shown."""
+"""Most characters of a wrong value that a message shows."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing that is wrong: where, pydantic's kind of error, its facts, and the value."""
+    """One mistake: its keys, pydantic's kind of error, the facts of the error, and the value."""
 
     names: Names
     kind: str
@@ -51,20 +51,20 @@ class Mistake:
 
     @classmethod
     def of(cls, error: ErrorDetails, outer: Names) -> "Mistake":
-        """Return one of pydantic's errors; ``outer`` are the keys in which its model lies."""
+        """Return one of pydantic's errors; ``outer`` are the keys that lead to its model."""
         names = (*outer, *_setting_names(error["loc"]))
         return cls(names, error["type"], error.get("ctx", {}), error["input"])
 
 
 def find_slips(document: Document, component: type[BaseModel]) -> list[SettingError]:
-    """Return the mistakes of a document that pydantic would describe in other words, or not see."""
+    """Return the mistakes of a document that pydantic would miss, or describe in its own words."""
     return [*_find_plain_groups(document, component), *_find_unset(document)]
 
 
 def _find_unset(document: Document) -> Iterator[SettingError]:
-    """Yield an error for each text that would hold the word None, since one of its variables is not set.
+    """Yield an error for each text that would contain the word None because one of its variables is not set.
 
-    A value that is nothing but an unset variable is empty, which is fine where the setting may be left out.
+    A value that consists of an unset variable is empty, which is fine if the setting is optional.
     """
     for names, text in texts_of(document.attributes):
         unset = _unset_variables(text)
@@ -77,7 +77,7 @@ def _find_unset(document: Document) -> Iterator[SettingError]:
 
 
 def _find_plain_groups(document: Document, component: type[BaseModel]) -> Iterator[SettingError]:
-    """Yield an error for each plain value where a group of settings belongs."""
+    """Yield an error for each plain value in place of a group of settings."""
     for name, value in document.attributes.items():
         group = _group(component, name)
         if group is not None and not isinstance(value, Mapping):
@@ -88,11 +88,11 @@ def _find_plain_groups(document: Document, component: type[BaseModel]) -> Iterat
 def as_setting_errors(
     document: Document, error: ValidationError, component: type[BaseModel]
 ) -> list[SettingError]:
-    """Return each setting that pydantic refuses as an error of ours."""
+    """Return a setting error for each setting that pydantic rejects."""
     outer = _find_group(component, error.title) or ()
     by_setting: dict[Names, Mistake] = {}
     for mistake in _mistakes(error, outer):
-        # A value that fits none of several types is one mistake.
+        # A value that matches none of several types is one mistake.
         by_setting.setdefault(mistake.names, mistake)
     return [_as_error(document, mistake, component) for mistake in by_setting.values()]
 
@@ -106,7 +106,7 @@ def _as_error(document: Document, mistake: Mistake, component: type[BaseModel]) 
 
 
 def as_setting_error(document: Document, error: ValidationError, component: type[BaseModel]) -> SettingError:
-    """Return pydantic's error as one of ours; a misspelled key comes first, since others follow from it."""
+    """Return pydantic's error as a setting error; a misspelled key comes first, because it causes others."""
     outer = _find_group(component, error.title) or ()
     mistakes = sorted(_mistakes(error, outer), key=lambda mistake: mistake.kind != UNKNOWN)
     further = [
@@ -118,11 +118,11 @@ def as_setting_error(document: Document, error: ValidationError, component: type
     if not further:
         return first
     stop = "" if first.problem.endswith("?") else "."
-    return SettingError(first.setting, f"{first.problem}{stop} Besides, {', and '.join(further)}")
+    return SettingError(first.setting, f"{first.problem}{stop} Also, {', and '.join(further)}")
 
 
 def _find_group(component: type[BaseModel], model_name: str) -> Names | None:
-    """Return the keys of the group of settings that a model of this name describes."""
+    """Return the keys that lead to the group of settings with a model of this name."""
     for name, field in component.model_fields.items():
         for kind in (field.annotation, *get_args(field.annotation)):
             if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -134,18 +134,18 @@ def _find_group(component: type[BaseModel], model_name: str) -> Names | None:
 
 def _mistakes(error: ValidationError, outer: Names) -> list[Mistake]:
     mistakes = [Mistake.of(each, outer) for each in error.errors()]
-    # Any other setting may also be a template: that its value is no text says nothing.
+    # Any setting may also be a template, so pydantic also reports that a wrong value is no text.
     return [each for each in mistakes if each.kind != "string_type" or not _is_explained(each, mistakes)]
 
 
 def _is_explained(mistake: Mistake, others: Sequence[Mistake]) -> bool:
-    """Return whether another mistake lies within the same setting, or is another one of its value."""
+    """Return whether there is another mistake in the same setting, or of another kind for its value."""
     within = [other for other in others if other.names[: len(mistake.names)] == mistake.names]
     return any(other.kind != mistake.kind or len(other.names) > len(mistake.names) for other in within)
 
 
 def _setting_names(location: Sequence[str | int]) -> Names:
-    """Return the parts of a location that are keys of the file; pydantic names the types it tried too."""
+    """Return the parts of a location that are keys of the file, without the types that pydantic tried."""
     parts = [str(part) for part in location]
     types = {"str", "int", "float", "bool"}
     return tuple(
@@ -162,15 +162,15 @@ def _problem(document: Document, mistake: Mistake, component: type[BaseModel]) -
     unset = _unset_variables(value_text)
     if unset:
         return (
-            f"is empty, since the environment variable `{unset[0]}` is not set; "
+            f"is empty, because the environment variable `{unset[0]}` is not set; "
             "set it, or write the value into the file"
         )
     variables = VARIABLE.findall(value_text)
     if holds_secret(".".join(mistake.names), _written(mistake.value)):
-        actual = "what is there"
+        actual = "the present value"
     else:
-        # What the environment has may be a secret, too.
-        actual = f"what `{variables[0]}` holds" if variables else _shown(mistake.value)
+        # A value from the environment may be a secret, too.
+        actual = f"the value of `{variables[0]}`" if variables else _shown(mistake.value)
     return f"must be {_expected(mistake, component)}, and not {actual}"
 
 
@@ -185,7 +185,7 @@ def _expected(mistake: Mistake, component: type[BaseModel]) -> str:
 
 
 def _default(component: type[BaseModel], names: Names) -> object:
-    """Return what a setting is where the file does not have it, None where that is nothing."""
+    """Return the default of a setting, None if it has none."""
     group: type[BaseModel] | None = component
     for name in names[:-1]:
         group = _group(group, name) if group is not None else None
@@ -205,11 +205,11 @@ def _written(value: object) -> str:
     try:
         return json.dumps(value, default=str, ensure_ascii=False)
     except ValueError:
-        return "a number of too many digits"  # Python writes no longer ones, and a value may nest itself
+        return "a number of too many digits"  # Python refuses to write it; also for a value that nests itself
 
 
 def _guess(component: type[BaseModel], names: Names) -> str | None:
-    """Return the known key of the same group that is most like an unknown one."""
+    """Return the known key of the same group that is most similar to an unknown one."""
     *parents, wrong = names
     group: type[BaseModel] | None = component
     for parent in parents:

@@ -1,4 +1,4 @@
-"""The YAML schema that every kind of pipeline shares."""
+"""The YAML component that all kinds of pipelines share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -21,12 +21,12 @@ from cdc_platform.pipeline.opened.source import SourceSettings
 from cdc_platform.sensors import Running
 
 COPYING: Final = frozenset({"initial_copy", "copy_chunk_rows", "copy_s", "max_window_s"})
-"""Settings of pipelines whose source can be copied, and is read by windows of its time."""
+"""Settings of pipelines whose source can be copied, and is read in windows of source time."""
 
 
 @dataclass(frozen=True)
 class DagsterSettings:
-    """Settings of a pipeline that only Dagster needs."""
+    """Settings of a pipeline for Dagster only."""
 
     runs: Annotated[Running, Described("How Dagster runs the pipeline.")] = field(default_factory=Running)
 
@@ -36,7 +36,7 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
     """One source feeding one folder of a lake.
 
     Args:
-        attributes: the settings that the YAML has, with their templates filled in, but for its group `runs`.
+        attributes: the settings of the YAML with their templates filled in, except the group `runs`.
         running: how Dagster runs the pipeline.
     """
 
@@ -52,7 +52,7 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
     @classmethod
     @cache
     def group(cls) -> type[Group]:
-        """Return the settings that the YAML may have."""
+        """Return the settings that the YAML may contain."""
         pipeline = fields_of(PipelineSettings, {"source": cls.source_class})
         declarations = {name: declared for name, declared in pipeline.items() if name not in cls.left_out}
         return make_group(cls.__name__, {**declarations, **fields_of(DagsterSettings)})
@@ -64,9 +64,9 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
         return model_class
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Let Dagster check a document of each kind of pipeline before it evaluates anything of it."""
+        """Make Dagster check the documents of the new kind of pipeline before it evaluates them."""
         super().__init_subclass__(**kwargs)
-        # Dagster looks for it among the class's own members, not among what it inherits.
+        # Dagster only looks at the class's own members, not at inherited ones.
         cls.has_safe_document = staticmethod(has_safe_document)
 
     @classmethod
@@ -74,8 +74,8 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
         """Return the component with its templates filled in, for this platform and for Dagster.
 
         Raises:
-            SettingError: a template is more than an environment variable, or gives too large an integer; or a
-                value cannot be used.
+            SettingError: a template is more than an environment variable, or results in an integer that is
+                too large; or a value cannot be used.
         """
         check_templates(model.model_dump())
         attributes = cls.group().resolve_from_model(context, model).model_dump(exclude_unset=True)
@@ -93,18 +93,18 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
         return self.definitions(context.path if context.path.is_dir() else context.path.parent)
 
     def definitions(self, folder: Path) -> dg.Definitions:
-        """Return the same for a YAML file in a folder."""
-        # Reading a pipeline's settings needs no Spark: `cdc-platform status` is fast.
+        """Return the assets, checks, job and sensor for a YAML file in a folder."""
+        # Imported here because reading settings needs no Spark, which keeps `cdc-platform status` fast.
         from cdc_platform.components.building import build_pipeline
 
         settings = self.to_settings(folder)
         return build_pipeline(settings, self.running, self.upstream(settings))
 
     def to_settings(self, folder: Path) -> PipelineSettings:
-        """Return the settings of the pipeline; relative paths count from the YAML file's folder.
+        """Return the settings of the pipeline; paths are relative to the folder of the YAML file.
 
         Raises:
-            SettingError: a value is out of its range; it is named as in the file.
+            SettingError: a value is out of range; the error names it by its keys in the file.
         """
         try:
             source = self.source_settings(self.attributes["source"], folder)
@@ -117,13 +117,13 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
         """Return the settings of the source from the group `source` of the YAML.
 
         Raises:
-            SettingError: a value is out of its range; it is named as in that group.
+            SettingError: a value is out of range; the error names it by its keys in that group.
         """
 
     def upstream(self, settings: PipelineSettings) -> Upstream:  # noqa: ARG002  most have none
-        """Return what is shown of the source in addition to what is read of it.
+        """Return further assets and checks of the source to show.
 
         Raises:
-            SetupError: it was asked for, and a library that it needs is missing.
+            SetupError: the settings ask for them, and a library that they need is missing.
         """
         return NO_UPSTREAM

@@ -1,4 +1,4 @@
-"""The files that `dg scaffold defs COMPONENT NAME` writes, for each of our components."""
+"""Templates of the files that `dg scaffold defs COMPONENT NAME` writes for the platform's components."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import dagster as dg
 
 _COMMON: Final = """\
   lake:
-    # A folder (relative to this one) or an object store prefix.
+    # A folder, relative to this file, or a prefix of an object store.
     path: lake
     # Without a catalog: the SQLite file catalog.db in that folder.
     # catalog:
@@ -24,11 +24,11 @@ _OPTIONS: Final = """\
   # spark:
   #   master: local[2]
   #   driver_memory: 2g
-  #   A Spark Connect server that stays up makes a run cost seconds less:
+  #   A running Spark Connect server saves each run the seconds that Spark takes to start:
   #   remote: sc://localhost:15002
 
   # runs:
-  #   Seconds for which a run goes on with further cycles; 0 means one cycle a run.
+  #   Seconds for which a run continues with further cycles; 0 means one cycle per run.
   #   follow_s: 600
   #   owners: ["team:data"]
 """
@@ -57,17 +57,17 @@ SPANNER: Final = _template(
     instance: my-instance
     database: my-database
     change_stream: my_change_stream
-    # Where the stream begins the very first time; without it at the source's present, after which the
-    # rows that the tables hold at that time are copied.
+    # Time at which the first cycle begins. By default it begins at the source's present, and copies the
+    # rows that the tables hold at that time.
     # start_timestamp: "2026-01-31T08:00:00Z"
-    # An emulator instead of Spanner; the variable SPANNER_EMULATOR_HOST does the same.
+    # An emulator instead of Spanner; the environment variable SPANNER_EMULATOR_HOST does the same.
     # emulator_host: localhost:9010
 """,
     """\
-  # Tables to materialise; without the list all that the change stream watches.
+  # Tables to materialise; by default all tables that the change stream watches.
   # tables: [accounts, transfers]
 
-  # Copy the rows that tables hold already; without it yes, unless there is a start_timestamp.
+  # Whether to copy the existing rows of tables; by default yes, unless start_timestamp is set.
   # initial_copy: true
 """,
 )
@@ -76,38 +76,38 @@ DATASTREAM: Final = _template(
     """\
     # The folder or prefix that the stream writes to.
     path: gs://my-bucket/my-prefix
-    # The stream itself, so that a paused or failed one is seen.
+    # The stream itself; a check then reports if it is paused or has failed.
     # stream: projects/my-project/locations/europe-west1/streams/my-stream
-    # Keys of tables whose events tell none.
+    # Keys of tables whose events contain none.
     # keys:
     #   public.orders: [id]
-    # Columns in whose updates NULL stands for a large value that was not sent.
+    # Columns with NULL in updates for a large value that was not sent.
     # null_means_unchanged:
     #   public.orders: [description]
 """,
     """\
-  # Tables to materialise; without the list all of which there are files.
+  # Tables to materialise; by default all tables that have files.
   # tables: [public.orders]
 """,
 )
 DEBEZIUM: Final = _template(
     "Debezium's events of PostgreSQL",
     """\
-    # One of the three.
+    # One of these three.
     input:
       files: {{path: events}}
       # kafka: {{bootstrap_servers: "localhost:9092", topics_pattern: "shop[.].*"}}
       # engine: {{host: localhost, database: shop, user: cdc, spool: spool}}
-    # Whether the connector has `provide.transaction.metadata`, so that transactions stay whole.
+    # Whether the connector has `provide.transaction.metadata`; transactions then stay whole.
     has_transaction_topic: true
-    # What becomes of large values that the source did not send: omit, veto or enrich.
+    # How to treat large values that the source did not send: omit, veto or enrich.
     # strategy: enrich
-    # PostgreSQL types, where events carry no schema block.
+    # PostgreSQL types of the columns, if events have no schema block.
     # columns:
     #   public.orders: {{id: bigint, total: "numeric(10,2)"}}
 """,
     """\
-  # Tables to materialise; without the list all of which there are events.
+  # Tables to materialise; by default all tables that have events.
   # tables: [public.orders]
 """,
 )
@@ -116,12 +116,12 @@ _UNSAFE: Final = re.compile(r"[^a-z0-9_]+")
 
 
 class PipelineScaffolder(dg.Scaffolder):
-    """Writes a defs.yaml with a comment on everything that is commonly set."""
+    """Writes a defs.yaml with a comment on each common setting."""
 
     template: ClassVar[str]
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
-        """Write the file into the folder that dg has made."""
+        """Write the file into the folder that dg created."""
         if request.scaffold_format != "yaml":
             dg.scaffold_component(request)
             return
@@ -132,19 +132,19 @@ class PipelineScaffolder(dg.Scaffolder):
 
 
 class SpannerPipelineScaffolder(PipelineScaffolder):
-    """Writes that of a change stream."""
+    """Writes the file for a Spanner change stream."""
 
     template = SPANNER
 
 
 class DatastreamPipelineScaffolder(PipelineScaffolder):
-    """Writes that of a stream's files."""
+    """Writes the file for a Datastream stream."""
 
     template = DATASTREAM
 
 
 class DebeziumPipelineScaffolder(PipelineScaffolder):
-    """Writes that of Debezium's events."""
+    """Writes the file for Debezium's events."""
 
     template = DEBEZIUM
 

@@ -1,7 +1,7 @@
-"""The groups of a pipeline's YAML, made from the dataclasses that declare its settings.
+"""Groups of a pipeline's YAML, generated from the dataclasses that declare its settings.
 
-A text stays a text once its template is filled in: Dagster would turn a password of digits into a number, and
-the version 1.10 into 1.1.
+A string stays a string after its template is filled in: Dagster would turn a password of digits into a
+number, and the version 1.10 into 1.1.
 """
 
 import inspect
@@ -40,17 +40,17 @@ def group_of(kind: type, name: str) -> type[Group]:
 
 
 def make_group(name: str, declared: Mapping[str, tuple[Any, Any]]) -> type[Group]:
-    """Return the group of settings with these fields, as `fields_of` gives them."""
+    """Return the group of settings with the fields of `fields_of`."""
     members: dict[str, Any] = dict(declared)
     return create_model(name, __base__=Group, **members)
 
 
 def fields_of(kind: type, kinds: Mapping[str, type] | None = None) -> dict[str, tuple[Any, Any]]:
-    """Return type and default of each setting of a dataclass, as pydantic makes a model of them.
+    """Return the type and the default of each setting of a dataclass, for a pydantic model.
 
     Args:
         kind: the dataclass.
-        kinds: dataclasses for fields that are declared by a protocol.
+        kinds: dataclasses for fields whose declared type is a protocol.
     """
     fields = {}
     for name, setting in settings_of(kind).items():
@@ -80,7 +80,7 @@ def _annotated(setting: Setting, kind: Any, text: str) -> Any:
 
 
 def _default(setting: Setting, kind: Any) -> Any:
-    """Return the default, or what makes one; a list that has none or is empty may also be left empty."""
+    """Return the default or a factory for it; a list with an empty default, or none, may be left empty."""
     if setting.default is MISSING:
         return ...
     if get_origin(kind) is tuple and not setting.takes_none:
@@ -97,7 +97,7 @@ def _title(setting: Setting) -> str:
 
 
 def _plain(kind: Any, title: str) -> Any:
-    """Return the type that the YAML has of a setting; its template or value is refused by the reader."""
+    """Return the type of a setting in the YAML; the reader rejects wrong templates and values."""
     container, inner = get_origin(kind), get_args(kind)
     if container is tuple:
         return list[_plain(inner[0], title)]  # type: ignore[misc]  # a type that is made here
@@ -109,13 +109,13 @@ def _plain(kind: Any, title: str) -> Any:
 
 
 def _says(text: str) -> dg.Resolver:
-    """Describe a setting; a description of pydantic's own does not reach the schema that editors use."""
+    """Describe a setting; pydantic's own description does not reach the schema for editors."""
     resolver: dg.Resolver = dg.Resolver.default(description=text)
     return resolver
 
 
 def _resolver(kind: Any, text: str) -> dg.Resolver:
-    """Describe a setting whose texts, if it has any, stay texts."""
+    """Describe a setting, and keep its strings as strings."""
     leaf, is_container = kind, False
     while get_origin(leaf) in (tuple, Mapping):
         leaf, is_container = get_args(leaf)[0 if get_origin(leaf) is tuple else 1], True
@@ -141,7 +141,7 @@ def _resolve_texts(context: dg.ResolutionContext, value: Any) -> Any:
 
 
 def _resolve_text(context: dg.ResolutionContext, text: str | None) -> str | None:
-    """Return a text with its template filled in; None where it is nothing but a variable that is not set."""
+    """Return a text with its template filled in; None if it consists of an unset variable."""
     if text is None or context.resolve_value(text) is None:
         return None
     return str(context.resolve_value(_MARK + text)).removeprefix(_MARK)

@@ -1,4 +1,4 @@
-"""The part of YAML that a pipeline's file may use: texts, numbers, booleans, lists and groups."""
+"""The subset of YAML for pipelines' files: strings, numbers, booleans, lists and groups."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +9,9 @@ import yaml
 from cdc_platform.errors import SettingError
 
 MOST_NODES: Final = 100_000
-"""Values of a document, each counted as often as it is referred to."""
+"""Most values of a document; a value counts once for each reference to it."""
 _MOST_CHARACTERS: Final = 1_000
-"""Of a number in base 60."""
+"""Most characters of a number in base 60."""
 MOST_INTEGER: Final = 2**63 - 1
 _TAG: Final = "tag:yaml.org,2002:"
 _STR, _MERGE, _TIMESTAMP = f"{_TAG}str", f"{_TAG}merge", f"{_TAG}timestamp"
@@ -20,13 +20,13 @@ _TAGS: Final[dict[type[yaml.Node], frozenset[str]]] = {
     yaml.SequenceNode: frozenset({f"{_TAG}seq"}),
     yaml.MappingNode: frozenset({f"{_TAG}map"}),
 }
-"""The tags of each kind of node whose values JSON has too: no bytes, sets, dates or objects."""
+"""Allowed tags of each kind of node: the types of JSON, without bytes, sets, dates or objects."""
 Names = tuple[str, ...]
 """Keys from the outermost to the innermost."""
 
 
 class Unusable(yaml.YAMLError):
-    """A part of a document is YAML, but not of the kind that a pipeline's file may hold."""
+    """A part of a document is YAML, but outside the subset for pipelines' files."""
 
     def __init__(self, names: Names, node: yaml.Node, problem: str) -> None:
         self.setting = f"{named(names)} (line {node.start_mark.line + 1})"
@@ -35,9 +35,9 @@ class Unusable(yaml.YAMLError):
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Loads plain values only, and no key twice: YAML would silently keep the last one."""
+    """Loads plain values only, and rejects duplicate keys: YAML would silently keep the last one."""
 
-    # As Dagster reads the file: a date without quotes is a text.
+    # Dagster, too, reads a date without quotes as a string.
     yaml_implicit_resolvers = {  # noqa: RUF012  as PyYAML declares it
         first: [each for each in resolvers if each[0] != _TIMESTAMP]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -49,7 +49,7 @@ class _StrictLoader(yaml.SafeLoader):
         if node is not None:
             if _weigh(node, {}) > MOST_NODES:
                 problem = f"has more than {MOST_NODES:,} values once its references are followed"
-                raise Unusable((), node, f"{problem}; write what it means")
+                raise Unusable((), node, f"{problem}; write the values without references")
             self._check(node, (), set())
         return node
 
@@ -72,19 +72,19 @@ class _StrictLoader(yaml.SafeLoader):
     def _check_scalar(self, node: yaml.ScalarNode, names: Names) -> None:
         kind = node.tag.removeprefix(_TAG)
         if node.tag != _STR and ":" in node.value and len(node.value) > _MOST_CHARACTERS:
-            # Numbers in base 60, whose conversion takes the square of their length.
+            # A number in base 60; converting it takes time quadratic in its length.
             raise Unusable(names, node, f"is not a value of YAML's type `{kind}`; put quotes around a text")
         try:
             value = self.construct_object(node)
         except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError) as error:
-            # PyYAML converts the text of a scalar without looking whether it is one of its tag.
+            # PyYAML converts the text of a scalar without checking that it matches its tag.
             raise Unusable(names, node, f"is not a value of YAML's type `{kind}`; change it") from error
         if isinstance(value, int) and not -MOST_INTEGER <= value <= MOST_INTEGER:
             raise Unusable(names, node, "is an integer of more than 64 bits; put quotes around a text")
 
 
 def _items(node: yaml.MappingNode, names: Names) -> Iterator[tuple[str, yaml.Node]]:
-    """Yield the keys of a group with their values; an empty key for what a merge key brings in."""
+    """Yield the keys of a group with their values; the key is empty for the value of a merge key."""
     keys = set[str]()
     for key, value in node.value:
         if key.tag == _MERGE:
@@ -92,18 +92,18 @@ def _items(node: yaml.MappingNode, names: Names) -> Iterator[tuple[str, yaml.Nod
             continue
         if not isinstance(key, yaml.ScalarNode) or key.tag != _STR:
             shown = key.value if isinstance(key, yaml.ScalarNode) else "?"
-            raise Unusable((*names, shown), key, "is not a text, as a key has to be; put quotes around it")
+            raise Unusable((*names, shown), key, "is not a text, but a key must be one; put quotes around it")
         if key.value in keys:
-            raise Unusable((*names, key.value), key, "stands there twice; only one of them would count")
+            raise Unusable((*names, key.value), key, "occurs twice; remove one, since only one would count")
         keys.add(key.value)
         yield key.value, value
 
 
 def _weigh(node: yaml.Node, weights: dict[int, int | None]) -> int:
-    """Return how many values a node holds; what has no weight yet while it is looked at holds itself."""
+    """Return the number of values in a node; a node that is visited again meanwhile contains itself."""
     weight = weights.setdefault(id(node), 0)
     if weight is None:
-        raise Unusable((), node, "holds itself; write what it means")
+        raise Unusable((), node, "contains itself; write the values without references")
     if weight == 0:
         weights[id(node)] = None
         below = node.value if isinstance(node, yaml.CollectionNode) else ()
@@ -113,15 +113,15 @@ def _weigh(node: yaml.Node, weights: dict[int, int | None]) -> int:
 
 
 def named(names: Names) -> str:
-    """Return the dotted name of a setting: what is in `attributes` needs no such prefix."""
+    """Return the dotted name of a setting, without the prefix `attributes`."""
     return ".".join(names[1:] if names[:1] == ("attributes",) and len(names) > 1 else names) or "document"
 
 
 def parse(path: Path) -> list[Any]:
-    """Return the documents of a file; None for one that is empty.
+    """Return the documents of a file; None for an empty document.
 
     Raises:
-        SettingError: the file cannot be read, or holds something else than plain YAML.
+        SettingError: the file cannot be read, or contains more than plain YAML.
     """
     try:
         return list(yaml.load_all(path.read_text(encoding="utf-8"), _StrictLoader))
@@ -143,7 +143,7 @@ def lines_of(path: Path) -> list[dict[str, int]]:
     The empty name has the first line of the document.
 
     Raises:
-        SettingError: as by `parse`.
+        SettingError: see `parse`.
     """
     parse(path)
     nodes = yaml.compose_all(path.read_text(encoding="utf-8"), _StrictLoader)
@@ -166,7 +166,7 @@ def _lines(node: yaml.Node, names: Names) -> Iterator[tuple[str, int]]:
 
 
 def _yaml_error_text(error: yaml.YAMLError) -> str:
-    """Return what PyYAML says, in one line."""
+    """Return PyYAML's error in one line."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"{error.problem or error.context} (line {error.problem_mark.line + 1})"
     return " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""Templates in a pipeline's YAML, which are environment variables alone, and the values that they give."""
+"""Templates in a pipeline's YAML, which may only be environment variables, and checks of their values."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,34 +13,34 @@ _TEMPLATE: Final = re.compile(
     r"|\{[{%#](?:[^{}]{0,60}[%#}]?\})?",
     re.ASCII,
 )
-"""A template that is evaluated, or where another one begins, with as much of it as a message shows."""
+"""An allowed template, or the start of any other one, with as much of it as a message shows."""
 
 
 def check_templates(value: object, names: Names = ()) -> None:
-    """Refuse every template but that of a variable: Jinja's expressions can run any code.
+    """Reject every template except environment variables: Jinja's expressions can run any code.
 
     Args:
-        value: all that may hold texts with templates.
-        names: the keys above it.
+        value: a value that may contain strings with templates.
+        names: the keys that lead to it.
 
     Raises:
-        SettingError: there is one; its key and the template are named.
+        SettingError: it contains another template; the error names its key and the template.
     """
     for keys, text in texts_of(value, names):
         for match in _TEMPLATE.finditer(text):
             if match["known"] is None:
                 raise SettingError(
                     ".".join(keys),
-                    f"holds the template {match[0]!r}, which is not evaluated; only environment variables "
+                    f"contains the template {match[0]!r}, which is not evaluated; only environment variables "
                     "are: {{ env.X }}, or {{ env('X', 'VALUE') }} with a default",
                 )
 
 
 def check_integers(value: object) -> None:
-    """Refuse an integer of more than 64 bits, which a variable may hold: nothing can convert or print it.
+    """Reject integers of more than 64 bits, which a variable may contain: nothing can convert or print them.
 
     Raises:
-        SettingError: there is one; its key is named.
+        SettingError: the value contains one; the error names its key.
     """
     for names, leaf in _leaves(value, ()):
         if isinstance(leaf, int) and not -MOST_INTEGER <= leaf <= MOST_INTEGER:
@@ -48,12 +48,12 @@ def check_integers(value: object) -> None:
 
 
 def texts_of(value: object, names: Names = ()) -> Iterator[tuple[Names, str]]:
-    """Yield every text of a value, with its keys."""
+    """Yield every string in a value, with its keys."""
     return ((keys, leaf) for keys, leaf in _leaves(value, names) if isinstance(leaf, str))
 
 
 def _leaves(value: object, names: Names) -> Iterator[tuple[Names, object]]:
-    """Yield what a value holds that is neither a group nor a list, with its keys."""
+    """Yield every value in a value that is neither a group nor a list, with its keys."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _leaves(inner, (*names, str(name)))

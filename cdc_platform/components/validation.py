@@ -1,4 +1,4 @@
-"""Everything that is wrong with the files of pipelines, each with its line; nothing of them is opened."""
+"""Validation of pipelines' files: all mistakes with their lines, without opening a source or a lake."""
 
 import re
 from collections import Counter
@@ -24,7 +24,7 @@ from cdc_platform.errors import SettingError
 
 STAND_IN: Final = "value_of_a_missing_setting"
 MOST_TRIES: Final = 3
-"""A wrong value is removed; then another one is put there; then both it and the settings it must fit go."""
+"""First a wrong value is removed, then replaced, then removed together with the settings that it must fit."""
 _NAMED: Final = re.compile(r"`([\w.]+)`")
 _LAKE: Final = re.compile("lake[.]")
 _LINE: Final = re.compile(r" ?\(line (\d+)\)")
@@ -32,9 +32,9 @@ _LINE: Final = re.compile(r" ?\(line (\d+)\)")
 
 @dataclass(frozen=True)
 class Finding:
-    """One mistake: its file and line, the setting, and what to do.
+    """One mistake: its file and line, the setting, and the problem with advice.
 
-    A mistake of the whole file is in line 1, one of a whole document in the first line of that.
+    A mistake of the whole file has line 1, one of a whole document the document's first line.
     """
 
     file: Path
@@ -43,7 +43,7 @@ class Finding:
     problem: str
 
     def describe(self) -> str:
-        """Return it as compilers write it, so that editors find the place."""
+        """Return the mistake in the format of compilers, which editors understand."""
         setting = f"`{self.setting}` " if self.setting else ""
         return f"{self.file}:{self.line}: {setting}{self.problem}"
 
@@ -58,7 +58,7 @@ class Validation:
 
 
 def validate_pipelines(place: Path) -> Validation:
-    """Judge all pipelines of a file or folder; reaches neither sources nor lakes.
+    """Validate all pipelines of a file or folder; opens neither sources nor lakes.
 
     Raises:
         SettingError: a folder declares no pipeline.
@@ -75,33 +75,35 @@ def _judge_file(file: Path, declared: dict[str, Document]) -> Iterator[Finding]:
     except SettingError as error:
         yield _as_finding(file, error, {})
         return
-    for lines_of_document, found in zip(lines, documents, strict=True):
-        errors = [found] if isinstance(found, SettingError) else _judge_document(file, found, declared)
+    for lines_of_document, document in zip(lines, documents, strict=True):
+        errors = (
+            [document] if isinstance(document, SettingError) else _judge_document(file, document, declared)
+        )
         yield from (_as_finding(file, error, lines_of_document) for error in errors)
 
 
 def _judge_document(file: Path, document: Document, declared: dict[str, Document]) -> list[SettingError]:
-    """Return the mistakes of a document, and add its pipeline to those that are declared.
+    """Return the mistakes of a document, and add its pipeline to the declared ones.
 
-    Some mistakes are only found where there are no others. So what is wrong is repaired, and the document is
-    judged again until nothing new is found.
+    Some mistakes hide others. So each mistake is repaired, and the document is validated again until
+    no new mistake appears.
     """
     errors, repaired = _judge_once(file, document, declared), document
-    found = {_setting_of(error): error for error in errors}
+    by_setting = {_setting_of(error): error for error in errors}
     tried: Counter[str] = Counter()
     while left := [error for error in errors if tried[_setting_of(error)] < MOST_TRIES]:
         wrong = [_setting_of(error) for error in left]
         tried.update(wrong)
-        unfit = [setting for setting in wrong if tried[setting] == MOST_TRIES and setting in found]
-        partners = {named for setting in unfit for named in _NAMED.findall(found[setting].problem)}
+        unfit = [setting for setting in wrong if tried[setting] == MOST_TRIES and setting in by_setting]
+        partners = {named for setting in unfit for named in _NAMED.findall(by_setting[setting].problem)}
         repaired = _repair(repaired, wrong, partners, has_no_lake=any(map(_LAKE.match, unfit)))
         errors = _judge_once(file, repaired, declared)
-        found |= {_setting_of(error): error for error in errors if not _follows(error, found)}
-    return list(found.values())
+        by_setting |= {_setting_of(error): error for error in errors if not _follows(error, by_setting)}
+    return list(by_setting.values())
 
 
 def _judge_once(file: Path, document: Document, declared: dict[str, Document]) -> list[SettingError]:
-    """Return the mistakes of one pass; a document without any is declared, even one that was repaired."""
+    """Return the mistakes of one pass; a document without mistakes is declared, even if it was repaired."""
     group = COMPONENTS[document.type_name].group()
     if slips := find_slips(document, group):
         return slips
@@ -121,10 +123,10 @@ def _judge_once(file: Path, document: Document, declared: dict[str, Document]) -
 def _repair(
     document: Document, wrong: Iterable[str], partners: Iterable[str], *, has_no_lake: bool
 ) -> Document:
-    """Return a document without the settings that are wrong, and with a text for those that are missing.
+    """Return a document without the wrong settings, and with a stand-in for each missing one.
 
-    Their partners are removed, too, where they are there. A lake whose settings do not fit one another is
-    replaced by a folder.
+    The partners are removed, too, if the document has them. A folder replaces a lake with settings that
+    contradict each other.
     """
     attributes = deepcopy(dict(document.attributes))
     for setting in wrong:
@@ -137,7 +139,7 @@ def _repair(
 
 
 def _repair_setting(group: dict[str, Any], names: Sequence[str], missing: str | None) -> None:
-    # The name of a table, which is a key, too, may have dots in it.
+    # Names of tables are keys, too, and may contain dots.
     ends = (end for end in range(len(names), 0, -1) if ".".join(names[:end]) in group)
     end = next(ends, len(names))
     name, inner = ".".join(names[:end]), names[end:]
@@ -150,14 +152,14 @@ def _repair_setting(group: dict[str, Any], names: Sequence[str], missing: str | 
         del group[name]
 
 
-def _follows(error: SettingError, found: Mapping[str, SettingError]) -> bool:
-    """Return whether a mistake may follow from the repair of others: it lies in one, or names one."""
+def _follows(error: SettingError, settings: Iterable[str]) -> bool:
+    """Return whether the repair of other settings may have caused a mistake: it lies in one, or names one."""
     setting = f"{_setting_of(error)}."
     return STAND_IN in error.problem or any(
         setting.startswith(f"{other}.")
         or other.startswith(setting)
         or re.search(rf"[`.]{re.escape(other.rpartition('.')[2])}`", error.problem)
-        for other in found
+        for other in settings
     )
 
 
@@ -166,7 +168,7 @@ def _setting_of(error: SettingError) -> str:
 
 
 def _as_finding(file: Path, error: SettingError, lines: Mapping[str, int]) -> Finding:
-    """Return an error with its line, which the error itself may name."""
+    """Return an error as a finding; the error itself may name its line."""
     place, _, setting = error.setting.rpartition(": ")
     if not place and setting == str(file):
         setting = ""
@@ -176,7 +178,7 @@ def _as_finding(file: Path, error: SettingError, lines: Mapping[str, int]) -> Fi
 
 
 def _line_of(setting: str, lines: Mapping[str, int]) -> int:
-    """Return the line of a setting, or of the innermost group around it that the file has."""
+    """Return the line of a setting, or of the innermost group around it in the file."""
     while setting and setting not in lines:
         setting = setting.rpartition(".")[0]
     if setting:

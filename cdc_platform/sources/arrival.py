@@ -1,4 +1,4 @@
-"""The protocol that sources share whose events belong to the cycle that reads them."""
+"""Base of sources whose events belong to the cycle that reads them."""
 
 import json
 import time
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class SourceOfArrivals(ABC):
-    """A source that tells no time and no schema of its own: its clock is this machine's."""
+    """A source without a clock and a schema of its own: its clock is this machine's."""
 
     def read_schema(self, micros: int) -> SchemaRead:
-        """Return nothing: what there is of a schema, events tell."""
+        """Return an empty schema: only events show the columns of tables."""
         return SchemaRead(micros, (), {}, {}, is_exact=False)
 
     def clock_micros(self) -> int:
@@ -31,17 +31,17 @@ class SourceOfArrivals(ABC):
         return time.time_ns() // 1000
 
     def start_micros(self) -> int:
-        """Return the beginning of time: whatever has been written belongs to the first cut."""
+        """Return the beginning of time: all existing events belong to the first cut."""
         return 1
 
     def as_stored(self, _table: str, _name: str, column: ObservedColumn) -> ObservedColumn:
-        """Return a column as it is."""
+        """Return a column unchanged."""
         return column
 
     def read_locally(
         self, cycle: int, plan: ReadPlan, most_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
-        """Yield the raw records of the files of a plan; None where they are large, or many."""
+        """Yield the raw records of the files of a plan; None if the files are large or many."""
         is_small = bool(most_s) and are_few(files_from_json(json.loads(plan.inputs)["files"]))
         return self.read_here(cycle, plan) if is_small else None
 
@@ -51,14 +51,14 @@ class SourceOfArrivals(ABC):
 
 
 def storable(events: Iterable[object]) -> Iterator[SourceEvent]:
-    """Yield the changes whose tables a lake can have; the others are faults when they are read."""
+    """Yield the changes whose tables a lake can have; a read reports the others as faults."""
     for event in events:
         if isinstance(event, SourceEvent) and is_unicode(event.table + event.column_types):
             yield event
 
 
 def table_of(event: SourceEvent) -> TableSchema:
-    """Return the columns of the table that an event is of, as it has them."""
+    """Return the table of an event, with the columns that the event has."""
     columns = [
         Column(name, column.type, column.is_primary_key, column.ordinal)
         for name, column in (parse_column_types(event.column_types) or {}).items()

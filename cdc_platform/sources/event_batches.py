@@ -1,4 +1,4 @@
-"""Events as Arrow batches of `RAW_EVENT_RECORDS`, and the rows that report on a read."""
+"""Arrow batches of `RAW_EVENT_RECORDS` from events, and the rows that report on a read."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -20,16 +20,16 @@ from cdc_platform.sources.sound_rows import MOST_TEXT_CHARACTERS, escaped, safe_
 
 BATCH_ROWS: Final = 8_192
 BATCH_CHARACTERS: Final = 16_000_000
-"""About what a batch has of values and of faulty events' texts; Spark holds a few batches at a time."""
+"""Approximate size of a batch's values and faulty texts; Spark holds a few batches at a time."""
 _NAMES: Final = tuple(RAW_EVENT_RECORDS.names)
-# Far faster than to ask each for its value.
+# Much faster than reading `value` of each.
 _MOD_TYPES: Final = {kind: kind.value for kind in ModType}
 _NEW_ROW: Final = ValueCaptureType.NEW_ROW.value
 _NEW_VALUES: Final = ValueCaptureType.NEW_VALUES.value
 
 
 class Released(msgspec.Struct, frozen=True, gc=False):
-    """An event, and how many events its transaction has; ``fault`` says why it must not enter the log."""
+    """An event and its transaction's number of events; ``fault`` is the reason to keep it out of the log."""
 
     event: SourceEvent | FaultyEvent
     transaction_id: str
@@ -45,19 +45,19 @@ class FileCounts:
     faults: int = 0
 
     def add(self, *, is_fault: bool) -> None:
-        """Count one more."""
+        """Count one more event."""
         if is_fault:
             self.faults += 1
         else:
             self.events += 1
 
     def plus(self, other: "FileCounts") -> "FileCounts":
-        """Return the counts of both."""
+        """Return the sums of both counts."""
         return FileCounts(self.events + other.events, self.faults + other.faults)
 
 
 class EventBatches:
-    """Collects the rows of one task, and gives them out as batches."""
+    """Collects the rows of one task, and returns them as batches."""
 
     def __init__(self, cycle: int) -> None:
         self._cycle = cycle
@@ -66,7 +66,7 @@ class EventBatches:
         self._rows: list[dict[str, Any]] = []
 
     def add(self, event: SourceEvent | FaultyEvent, window: ReadWindow, file: SourceFile) -> None:
-        """Take an event of a file."""
+        """Add an event of a file."""
         self._add(
             _of_event(event, window, file)
             if isinstance(event, SourceEvent)
@@ -74,7 +74,7 @@ class EventBatches:
         )
 
     def add_whole(self, event: Released, window: ReadWindow, file: SourceFile) -> None:
-        """Take an event of a transaction that has been read whole, or why it has not."""
+        """Add an event of a whole transaction, or of one that can never become whole, with its fault."""
         if isinstance(event.event, SourceEvent):
             self._add(_of_event(event.event, window, file, event))
             return
@@ -92,7 +92,7 @@ class EventBatches:
         self._characters += len(row.new_values or "") + len(row.old_values or "") + len(row.text or "")
 
     def add_message(self, message: SourceMessage, window: ReadWindow, file: SourceFile) -> None:
-        """Take a message of a file."""
+        """Add a message of a file."""
         fields = {"prefix": message.prefix, "content": message.content, "lsn": message.lsn}
         fields |= {"transaction": message.transaction_id or None}
         event_id, transaction_id = escaped(message.event_id), escaped(message.transaction_id)
@@ -117,15 +117,15 @@ class EventBatches:
         version: str | None = None,
         further: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Take the report on a file; one with an error has not been read, and is read again.
+        """Add the report on a file; a file with an error has not been read, and is read again.
 
         Args:
             window: the window that the file belongs to.
             file: the file.
-            counts: of its events.
-            error: why it could not be read.
-            version: what the read progress has of it; None means the file's own version.
-            further: what else it tells, by name; None and what is empty say nothing.
+            counts: the counts of its events.
+            error: the reason why it could not be read.
+            version: its version for the read progress; None means the file's own version.
+            further: other members of the report, by name; None and empty lists are left out.
         """
         fields = {"version": version or file.version, "is_read": error is None, "events": counts.events}
         fields |= {"faults": counts.faults, "size_bytes": file.size_bytes, "error": error}
@@ -135,7 +135,7 @@ class EventBatches:
         self._rows.append(row)
 
     def report_window(self, report: WindowReport, records: int, announced: int = 0) -> None:
-        """Take the report on a window: how many events it had, and how many partitions came up in it."""
+        """Add the report on a window, with the numbers of its events and of its new partitions."""
         window = ReadWindow(report.token, report.start_exclusive_micros, report.end_inclusive_micros)
         row = self._row(RecordKind.READ_WINDOW, window)
         row["read_window"] = {
@@ -150,7 +150,7 @@ class EventBatches:
         self._rows.append(row)
 
     def announce(self, token: str, window: ReadWindow) -> None:
-        """Take a partition that has come up in a window of another one, and is a child of none."""
+        """Add a new partition, found in a window of another partition, that has no parent."""
         row = self._row(RecordKind.CHILD_PARTITIONS, window)
         row["record_timestamp"] = to_datetime(window.start_exclusive_micros + 1)
         row["child_partitions"] = [{"token": token, "parent_partition_tokens": [token]}]
@@ -158,11 +158,11 @@ class EventBatches:
 
     @property
     def is_full(self) -> bool:
-        """Whether what is there makes a batch."""
+        """Whether the collected rows fill a batch."""
         return len(self._changes) >= BATCH_ROWS or self._characters >= BATCH_CHARACTERS
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """Give out what is there."""
+        """Yield the collected rows as batches, and start over."""
         if self._changes:
             changes, self._changes, self._characters = self._changes, [], 0
             yield from to_batches(self._cycle, changes)
@@ -183,7 +183,7 @@ class EventBatches:
 def _of_event(
     event: SourceEvent, window: ReadWindow, file: SourceFile, whole: Released | None = None
 ) -> ChangeRow:
-    # All at once and by their places: names would take as long as all the rest.
+    # Unpacks by position: access by name would take as long as all the rest.
     (
         table,
         mod_type,

@@ -1,4 +1,4 @@
-"""Locations of files: the schemes that are read, and their spelling for Arrow, which reads them."""
+"""Locations of files: the supported schemes, and their URIs for Arrow, which reads the files."""
 
 import re
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from cdc_platform.errors import SettingError
 
 DEADLINE_S: Final = 60.0
-"""Within so many seconds a store has to give its first answer."""
+"""Seconds within which a store must give its first answer."""
 _SEPARATOR: Final = "://"
 _ARROW_SCHEMES: Final = {
     "file": "file",
@@ -20,7 +20,7 @@ _ARROW_SCHEMES: Final = {
 _BLOB_HOST: Final = re.compile(r"^([^/@]+@[^/@]+)\.blob\.")
 _RETRY_LIMIT: Final = "retry_limit_seconds"
 _LIMITS_WITHIN_DEADLINE: Final = 3
-"""Arrow's client tries for credentials first, and each try may begin just before its limit."""
+"""Arrow's client first tries to get credentials, and each try may begin just before its limit."""
 
 
 def scheme_of(location: str) -> str | None:
@@ -30,33 +30,33 @@ def scheme_of(location: str) -> str | None:
 
 
 def check_location(setting: str, location: str) -> None:
-    """Check that files can be read there, as far as the location tells; asks nobody.
+    """Check that the scheme of a location is supported; makes no request.
 
     Raises:
-        SettingError: nothing reads its scheme.
+        SettingError: the scheme is not supported.
     """
     scheme = scheme_of(location)
     if scheme is not None and scheme not in _ARROW_SCHEMES:
         schemes = ", ".join(f"{name}{_SEPARATOR}" for name in _ARROW_SCHEMES)
         raise SettingError(
             setting,
-            f"has the scheme `{scheme}`, which cannot be read; write a folder, or one of {schemes}. A store "
-            "that speaks S3 is `s3://BUCKET/PREFIX?endpoint_override=HOST`, any other one can be mounted as "
-            f"a folder. It is: {location}",
+            f"has the unsupported scheme `{scheme}`; write a folder, or one of {schemes}. For a store with "
+            "the S3 API, write `s3://BUCKET/PREFIX?endpoint_override=HOST`; mount any other store as a "
+            f"folder. It is: {location}",
         )
 
 
 def arrow_location(location: str, deadline_s: float) -> str:
-    """Return the URI by which Arrow knows a place of an object store.
+    """Return Arrow's URI for a location in an object store.
 
     Args:
-        location: with a scheme that can be read.
-        deadline_s: Google's client, which tries again for a quarter of an hour else, gives up before it.
+        location: a location with a supported scheme.
+        deadline_s: seconds after which Google's client gives up; its default is a quarter of an hour.
     """
     prefix, _, rest = location.partition(_SEPARATOR)
     scheme = _ARROW_SCHEMES[prefix]
     if scheme.startswith("abfs"):
-        # Under the host of blobs Arrow takes what stands before it for an account, and not for a container.
+        # With the host of blobs, Arrow reads the part before it as an account instead of a container.
         rest = _BLOB_HOST.sub(r"\1.dfs.", rest)
     if scheme == "gs" and _RETRY_LIMIT not in rest:
         limit_s = deadline_s / _LIMITS_WITHIN_DEADLINE

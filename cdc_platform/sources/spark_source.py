@@ -1,4 +1,4 @@
-"""A source whose raw records Spark reads through a data source of the platform."""
+"""Base of sources that Spark reads through a data source of the platform."""
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SparkSource(ABC):
-    """Base of such a source."""
+    """A source that Spark reads through a data source of the platform."""
 
     @abstractmethod
     def spark_format(self) -> "type[DataSource]":
@@ -20,14 +20,14 @@ class SparkSource(ABC):
 
     @abstractmethod
     def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
-        """Return the options with which Spark reads a plan, in at most so many tasks."""
+        """Return the Spark options that read a plan in at most `most_tasks` tasks."""
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
-        """Return the raw records of a plan, read in at most so many tasks."""
+        """Return the raw records of a plan, read in at most `most_tasks` tasks."""
         from cdc_platform.sources.loading import load_with
 
         return load_with(spark, self.spark_format(), self.spark_options(cycle, plan, most_tasks))
 
     def reading(self) -> AbstractContextManager[None]:
-        """Return a context that changes nothing: tasks report what they fail of."""
+        """Return a context that does nothing: tasks report their own errors."""
         return nullcontext()

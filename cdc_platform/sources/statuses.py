@@ -1,4 +1,4 @@
-"""Status codes of gRPC and their meaning, for every API of Google."""
+"""gRPC status codes and their meanings, for all Google APIs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ class RetryRule(Enum):
     """Reaction of a client to one gRPC status code."""
 
     RETRY = "retry"
-    """The same call may succeed in a moment."""
+    """The same call may soon succeed."""
     RETRY_IF_TRANSPORT = "retry_if_transport"
-    """Only when the text says that a connection broke; otherwise it is a fault of the server."""
+    """Retry only if the text reports a broken connection; otherwise the server is at fault."""
     FAIL = "fail"
     """The same call fails again."""
 
 
 RETRY_RULES: Final = {
     "UNAVAILABLE": RetryRule.RETRY,
-    # Our own deadline ended the call; the reader goes on from the last complete timestamp.
+    # Our own deadline ended the call; the reader continues from the last complete timestamp.
     "DEADLINE_EXCEEDED": RetryRule.RETRY,
     "ABORTED": RetryRule.RETRY,
-    # Nobody on our side cancels: a proxy or a server that shuts down did.
+    # This client never cancels: a proxy or a server that shuts down did.
     "CANCELLED": RetryRule.RETRY,
     "RESOURCE_EXHAUSTED": RetryRule.RETRY,
     "INTERNAL": RetryRule.RETRY_IF_TRANSPORT,
@@ -37,7 +37,7 @@ _TRANSPORT_TEXTS: Final = ("RST_STREAM", "EOS on DATA frame", "GOAWAY", "Stream 
 
 @dataclass(frozen=True)
 class StatusMeaning:
-    """Meaning of a status code when the message contains the text; `advice` tells the operator what to do."""
+    """Meaning of a status code with a text in its message; `advice` states what the operator should do."""
 
     code: str
     text: str
@@ -48,14 +48,14 @@ class StatusMeaning:
 def find_meaning(
     meanings: Sequence[StatusMeaning], code: str, text: str, *, passing: str, refused: str
 ) -> StatusMeaning:
-    """Return the first meaning that fits a status; else what can be said of any.
+    """Return the first meaning that matches a status, else a general one.
 
     Args:
-        meanings: what an API's statuses mean, the first that fits counts.
+        meanings: the meanings of an API's statuses; the first match counts.
         code: status code.
         text: message of the status.
-        passing: advice where the same call may succeed later.
-        refused: advice where it will not.
+        passing: general advice if the same call may succeed later.
+        refused: general advice if it will not.
     """
     for meaning in meanings:
         if meaning.code == code and meaning.text in text:

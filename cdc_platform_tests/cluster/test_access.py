@@ -90,5 +90,5 @@ def test_a_variable_that_is_not_set_is_an_error(
     monkeypatch.delenv(variable)
     answer = CliRunner().invoke(main, ["status", str(write_defs(tmp_path, services))])
     assert answer.exit_code == 1
-    assert f"{setting}` is empty, since the environment variable `{variable}` is not set" in answer.stderr
+    assert f"{setting}` is empty, because the environment variable `{variable}` is not set" in answer.stderr
     assert set() == services.leaks_in(answer.output)

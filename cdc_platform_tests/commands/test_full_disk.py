@@ -79,7 +79,7 @@ def test_a_full_disk_is_an_error_of_one_line(spark: "SparkSession", tmp_path: Pa
     ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert "codes of both: 1 1" in ended.stderr
     errors = [
-        line for line in ended.stderr.splitlines() if line.startswith("DiskFull: There is no room left")
+        line for line in ended.stderr.splitlines() if line.startswith("DiskFull: No disk space is left")
     ]
     assert len([line for line in errors if not line.endswith("Trying again.")]) == 2, ended.stderr
     assert "Traceback" not in ended.stderr

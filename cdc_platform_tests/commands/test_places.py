@@ -77,9 +77,7 @@ def test_a_folder_without_pipelines_is_named(tmp_path: Path) -> None:
     """The message says which files were looked for."""
     code, _, errors = run("sync", tmp_path)
     assert code == 1
-    assert errors.startswith(
-        f"SettingError: Setting `{tmp_path}` has no file that declares a pipeline, named"
-    )
+    assert errors.startswith(f"SettingError: Setting `{tmp_path}` contains no file named defs.yaml")
 
 
 MISTAKES = """\
@@ -126,7 +124,7 @@ def test_all_mistakes_have_a_line(tmp_path: Path) -> None:
         f"{first}:14: `read_tasks` must be at least 1: 0",
         f"{first}:21: `lake.path` needs the environment variable `CDC_PLATFORM_UNSET`",
         f"{first}:23: `type` must be ",
-        f"{second}:9: `lake` stands there twice",
+        f"{second}:9: `lake` occurs twice",
     )
     assert [part for part in expected if not any(line.startswith(part) for line in lines)] == []
 

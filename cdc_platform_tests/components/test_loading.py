@@ -228,7 +228,7 @@ def test_templates_run_no_code(
     else:
         attributes[group] = bad
     path = write_defs(tmp_path, attributes)
-    with pytest.raises(SettingError, match=r"holds the template .\{.*, which is not evaluated") as caught:
+    with pytest.raises(SettingError, match=r"contains the template .\{.*, which is not evaluated") as caught:
         load_settings(path)
     assert f"{path}: {place}" == caught.value.setting
     assert not spot.exists()
@@ -237,7 +237,7 @@ def test_templates_run_no_code(
 def test_dagster_runs_no_code_of_templates_either() -> None:
     """A component that Dagster's own loader reads refuses the same templates."""
     text = yaml.safe_dump(bank_attributes(name="{{ lipsum.__globals__ }}"))
-    with pytest.raises(SettingError, match="Setting `name` holds the template"):
+    with pytest.raises(SettingError, match="Setting `name` contains the template"):
         SpannerPipeline.resolve_from_yaml(text)
 
 
@@ -246,7 +246,7 @@ def test_dagster_runs_no_code_of_templates_either() -> None:
     [
         ("a: " + "[" * 3000, "is nested too deeply"),
         ("a: " + "[" * 300 + "]" * 300, r"type` must be"),
-        ("a: &a {b: [*a]}", r"\(line 1\)` holds itself"),
+        ("a: &a {b: [*a]}", r"\(line 1\)` contains itself"),
         (
             "a0: &a0 {x: 1}\n" + "".join(f"a{i + 1}: &a{i + 1} {{<<: [*a{i}, *a{i}]}}\n" for i in range(40)),
             "more than 100,000 values",
@@ -322,7 +322,7 @@ def test_a_key_that_stands_twice_is_refused(tmp_path: Path, more: str, key: str)
     path = write_defs(tmp_path)
     text = path.read_text(encoding="utf-8").replace("attributes:\n", f"attributes:\n{more}")
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(SettingError, match="stands there twice") as caught:
+    with pytest.raises(SettingError, match="occurs twice") as caught:
         load_settings(path)
     assert caught.value.setting.startswith(f"{path}: {key} (line ")
 

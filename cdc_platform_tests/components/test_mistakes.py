@@ -46,7 +46,7 @@ def test_says_what_was_expected_and_found(tmp_path: Path, changes: dict[str, Any
 def test_further_mistakes_are_a_sentence_of_their_own(tmp_path: Path) -> None:
     """They follow a full stop, or the question mark of the first mistake."""
     assert problem_of(tmp_path, {"source": {"project": "p", "instance": "i"}}) == (
-        "is missing. Besides, `source.change_stream` is missing"
+        "is missing. Also, `source.change_stream` is missing"
     )
 
 

@@ -126,7 +126,7 @@ def _released(reader: SplitReader, buffer: TransactionBuffer) -> list[dict[str, 
     """Return the rows of what a reader has taken, whose reports can be read back."""
     split = LocalSplits(pa.Table.from_batches(reader.blocks()))
     (outcome,) = split.outcomes
-    opening = outcome.opened(buffer, has_metadata=reader.settings.tells_transactions)
+    opening = outcome.opened(buffer, has_metadata=reader.settings.has_transaction_metadata)
     files = {"file": FILE, "t/0": FILE}
     reports = report_batches(Reading(files, {}), outcome, opening, EventBatches(1), WINDOW)
     events = [row["event"] for batch in reports for row in batch.to_pylist() if row["event"]]

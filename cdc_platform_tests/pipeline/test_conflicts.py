@@ -263,7 +263,7 @@ def test_two_runs_cannot_both_publish(
     order_changes(bank, spark)
     merge_tables(bank, spark, bank.tables)
     interrupt_once(monkeypatch, publish, "append_cut", lambda: publish_cut(bank))
-    with pytest.raises(CommitConflict, match=f"Cut {newest + 1} was published by another run"):
+    with pytest.raises(CommitConflict, match=f"Another run published cut {newest + 1}"):
         publish_cut(bank)
     assert list(range(1, newest + 2)) == [cut.cut for cut in list_cuts(bank.lake)]
 

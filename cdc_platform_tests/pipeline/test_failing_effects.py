@@ -64,5 +64,5 @@ def test_a_copy_whose_catalog_is_older_than_its_files_goes_on(trial: Trial) -> N
     trial.lake.restore(replace(later, catalog=trial.begun.catalog))
     assert trial.recovery(has_checks=True).faults == ()
     trial.lake.restore(replace(later, files=trial.begun.files))
-    with pytest.raises(LakeDamaged, match=r"metadata\.json: .* a copy of the catalog that is not newer"):
+    with pytest.raises(LakeDamaged, match=r"metadata\.json: .* a backup of the catalog that is not newer"):
         trial.recovery(has_checks=False)

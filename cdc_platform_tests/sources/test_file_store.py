@@ -122,7 +122,7 @@ def test_a_store_that_cannot_be_reached_is_reported() -> None:
 @pytest.mark.parametrize(
     ("location", "error", "said"),
     [
-        ("oss://bucket/p", SettingError, "`path` has the scheme `oss`"),
+        ("oss://bucket/p", SettingError, "`path` has the unsupported scheme `oss`"),
         ("file:///a b", SettingError, "`path` is no address that can be read .*: file:///a b"),
         ("gs:///p", SettingError, "`path` is no address that can be read .*: gs:///p"),
     ],

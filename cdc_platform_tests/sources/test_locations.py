@@ -44,12 +44,14 @@ def test_a_folder_has_no_scheme() -> None:
 def test_a_scheme_that_nothing_reads_is_refused(location: str) -> None:
     """The error names setting and scheme, those that there are, and two ways to read the files anyway."""
     scheme = location.partition(":")[0]
-    said = rf"`path` has the scheme `{scheme}`.*gs://, .*endpoint_override=.*mounted.*: {location}"
+    said = (
+        rf"`path` has the unsupported scheme `{scheme}`.*gs://, .*endpoint_override=.*mount any.*: {location}"
+    )
     with pytest.raises(SettingError, match=said):
         check_location("path", location)
 
 
 def test_files_of_debezium_are_refused_by_the_name_of_their_setting() -> None:
     """A pipeline of files in such a place is refused when its settings are made."""
-    with pytest.raises(SettingError, match=r"`input\.files\.path` has the scheme `oss`"):
+    with pytest.raises(SettingError, match=r"`input\.files\.path` has the unsupported scheme `oss`"):
         FilesInput("oss://bucket/p")

@@ -177,7 +177,7 @@ def bytes_since(table: Table, position_micros: int | None) -> int | None:
 
 
 def count_rows(snapshot: Snapshot | None) -> int | None:
-    """Return the number of rows that a snapshot's summary tells, None when it does not."""
+    """Return the number of rows in a snapshot's summary, None if the summary lacks it."""
     if snapshot is None:
         return 0
     total, deleted = (number_of(snapshot, key) for key in ("total-records", "total-position-deletes"))

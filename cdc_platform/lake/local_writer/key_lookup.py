@@ -109,10 +109,10 @@ def _codes(values: pa.Array | pa.ChunkedArray) -> Codes:
 
 
 def files_in_reach(table: Table, files: Sequence[DataFile], keys: pa.Table) -> list[DataFile]:
-    """Return the files that may have rows of some keys, as the bounds of the first key column tell.
+    """Return the files that may have rows of some keys, by the bounds of the first key column.
 
     Args:
-        table: the table that the files are of.
+        table: the table of the files.
         files: data files.
         keys: the keys, by the names of the table's columns.
     """

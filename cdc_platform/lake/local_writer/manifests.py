@@ -97,7 +97,7 @@ def _read_entries(stored: _Stored) -> tuple[ManifestEntry, ...]:
 
 
 def _inherit(entries: Iterable[ManifestEntry], manifest: ManifestFile) -> Iterator[ManifestEntry]:
-    """Yield entries that are not deleted with what their manifest tells for all that are new."""
+    """Yield the entries that are not deleted, with the values that new entries inherit from the manifest."""
     next_row_id = manifest[FIRST_ROW_ID]
     for entry in entries:
         if entry.status == ManifestEntryStatus.DELETED:

@@ -190,7 +190,7 @@ def save_plans(lake: Lake, plans: Sequence[CopyPlan]) -> None:
     """
     if not plans:
         return
-    # One and the same version of the table tells the newest plans and takes the next ones.
+    # The newest plans are read from the same version of the table to which the next ones are appended.
     table = lake.system_table(COPIED)
     plans_before = _plans_of(table)
     conflict = "Another run has planned the same initial copies; the next cycle goes on with its plan."

@@ -172,11 +172,11 @@ def append_cut(lake: Lake, cut: Cut) -> None:
     Raises:
         CommitConflict: another run published since the newest cut was read.
     """
-    # One and the same version of the table tells the newest cut and takes the next one.
+    # The newest cut is read from the same version of the table to which the next one is appended.
     table = lake.system_table(CUT)
     newest = _newest(table)
     if newest is not None and newest.cut >= cut.cut:
-        raise CommitConflict(f"Cut {cut.cut} was published by another run; the next cycle goes on from it.")
+        raise CommitConflict(f"Another run published cut {cut.cut}; the next cycle continues from it.")
     row = {
         "cut": cut.cut,
         "position": to_datetime(cut.position_micros),
@@ -185,5 +185,5 @@ def append_cut(lake: Lake, cut: Cut) -> None:
         "published_at": to_datetime(cut.published_micros),
     }
     properties = {NUMBER: str(cut.cut), CYCLE: str(cut.cycle), POSITION: str(cut.position_micros)}
-    with conflicts_as(f"Cut {cut.cut} was published by another run; run the cycle again."):
+    with conflicts_as(f"Another run published cut {cut.cut}; run the cycle again."):
         table.append(pa.Table.from_pylist([row], CUTS), snapshot_properties=properties)

@@ -205,11 +205,11 @@ def _sequence(row: Mapping[str, Any]) -> str:
 
 
 def untaken_records(lake: Lake, quarantine: Table, taken_id: int | None) -> tuple[QuarantinedRecord, ...]:
-    """Return the records whose raw records are to be judged again, and that the log has not judged yet.
+    """Return the records whose replay from raw records was requested, and that the log has not taken yet.
 
     Args:
         lake: the pipeline's part of the lake.
-        quarantine: the version that counts.
+        quarantine: the version of quarantine to read.
         taken_id: snapshot of quarantine whose replays the log has taken.
 
     Raises:
@@ -220,8 +220,8 @@ def untaken_records(lake: Lake, quarantine: Table, taken_id: int | None) -> tupl
         return ()
     if taken_id is not None and quarantine.metadata.snapshot_by_id(taken_id) is None:
         raise LakeError(
-            f"Snapshot {taken_id} of `{lake.system_namespace}.{QUARANTINED}` is gone, which tells what has "
-            "been replayed. Restore the table; the platform never expires its snapshots."
+            f"Snapshot {taken_id} of `{lake.system_namespace}.{QUARANTINED}`, which records the replays so "
+            "far, is gone. Restore the table; the platform never expires its snapshots."
         )
     requested = _read_records(version)
     before = _read_records(replace(version, snapshot_id=taken_id)) if taken_id is not None else {}

@@ -44,11 +44,11 @@ class KeyEvent:
 
 
 def shifted_orders(events: Iterable[KeyEvent]) -> Mapping[str, str]:
-    """Return the new ordering keys, by event, of those that must not have the source's to tell who has a key.
+    """Return new ordering keys, by event, for events whose own ones would leave a key to the wrong row.
 
     Args:
-        events: events that enter the log now, and those of the same transactions that are in it, whose order
-            keys stay.
+        events: events that enter the log now, and events of the same transactions that the log already has,
+            whose ordering keys stay.
     """
     of_keys: defaultdict[tuple[str, str, str], list[KeyEvent]] = defaultdict(list)
     for event in events:

@@ -63,8 +63,8 @@ class RowStep:
 class RowProvenance:
     """All steps of a row.
 
-    ``values`` is what the row is now, None when it is deleted; ``set_by`` tells for each of its columns
-    the number of the step that gave it its value, 0 for the initial copy.
+    ``values`` are the present values of the row, None if it is deleted; ``set_by`` maps each of its columns
+    to the number of the step that set its value, 0 for the initial copy.
     """
 
     steps: tuple[RowStep, ...]

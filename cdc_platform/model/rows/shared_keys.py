@@ -1,9 +1,8 @@
 """Keys that several rows of one transaction have at a time: the first one comes before the later ones.
 
-A database that checks keys at the end of a statement, or of the transaction, may write the new row of a key
-before the row that had it has left. By the order of the log alone the key would be gone. The rows tell them
-apart: a change of a row that is none of those which have come to the key in the transaction is one of the
-row that was there before.
+A database that checks keys at the end of a statement, or of the transaction, may give a key to a new row
+before the old row gives it up. By the order of the log alone, the key would be gone. The rows resolve this:
+a change belongs to the old row of a key if its row is not one that came to the key in the transaction.
 """
 
 from collections import defaultdict
@@ -121,5 +120,5 @@ class _Key:
             del self.rows[place]
         else:
             row.values |= use.after
-        is_told = bool(use.before) and row.number < len(self.takers)
-        return self.takers[row.number] if is_told else None
+        is_known = bool(use.before) and row.number < len(self.takers)
+        return self.takers[row.number] if is_known else None

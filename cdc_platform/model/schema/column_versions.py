@@ -1,8 +1,8 @@
-"""The versions of a source table's columns, and the columns of the lake's table that follow from them.
+"""Versions of a source table's columns, and the columns of the lake's table that result from them.
 
-A column of the source may have several versions: it was dropped and added again, or got another type. The
-newest version bears the column's name in the lake. An older one is set aside under a name of its own, such
-as `note__string`, keeps the values that it had, and takes none that are younger than it.
+A column of the source has several versions if it was dropped and added again, or changed its type. The
+newest version has the column's name in the lake. An older one is set aside under a name of its own, such as
+`note__string`; it keeps its values and receives no newer ones.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -16,7 +16,7 @@ from cdc_platform.model.schema.table_schema import Column, ColumnLife, ColumnTyp
 
 @dataclass(frozen=True)
 class Bound:
-    """When a version began or ended: the cycle of the log that found it, and the commit timestamp."""
+    """Begin or end of a version: the cycle of the log that found it, and the commit timestamp."""
 
     cycle: int
     micros: int | None
@@ -26,9 +26,9 @@ class Bound:
 class ColumnVersion:
     """A column of the lake's table; ``before`` is the position of the version that it was converted from.
 
-    ``is_widened`` means that values of that version are in the log as this one reads them.
-    ``is_late`` means that the column existed before it was watched, so that the lake lacks older values.
-    ``past_names`` are those that it had in the lake, oldest first, until others claimed them.
+    ``is_widened`` means that the log has the values of that version in the encoding of this one.
+    ``is_late`` means that the column existed before it was watched, so the lake lacks older values.
+    ``past_names`` are its former names in the lake, oldest first, which newer columns took.
     """
 
     name: str
@@ -44,34 +44,34 @@ class ColumnVersion:
     is_widened: bool = False
 
     def is_stored_as(self, name: str, there: Container[str]) -> bool:
-        """Return whether a table with these columns, by `case_key`, has the version under a name.
+        """Return whether a table with the columns `there`, by `case_key`, stores the version under a name.
 
-        A name that it is set aside under is a new one, so of its names the newest that is there tells.
+        Setting a version aside gives it a new name, so the newest of its names that the table has decides.
         """
         names = (case_key(candidate) for candidate in (self.lake_name, *reversed(self.past_names)))
         return next((candidate for candidate in names if candidate in there), None) == case_key(name)
 
     def is_over_at(self, micros: int) -> bool:
-        """Return whether the source no longer had this version at a moment; bounds are never too early."""
+        """Return whether this version had ended at the source at a moment; bounds are never too early."""
         return self.until is not None and (self.until.micros or 0) <= micros
 
 
 Conversion = tuple[ColumnVersion, ColumnVersion]
-"""An older version of a column and the newer one that takes its stored values over."""
+"""An older version of a column and the newer one that takes over its stored values."""
 
 
 @dataclass(frozen=True)
 class ColumnHistory:
     """All versions of all columns of a source table, in the order in which they came up.
 
-    ``is_created`` is set where the table was made while the stream was read, so that the log has all of it;
-    ``is_uncopied`` where it may have had rows before, and no copy brings them.
-    ``beginnings`` has each time at which a table of this name was recreated after it was dropped: of its
-    rows none counts that is older than the newest of them.
-    ``has_gap`` means that the table was not watched for a while. ``places`` are the ordinals at the source
-    of the columns outside the key, as far as they are those that the last exact schema read has seen.
-    ``unwatched`` and ``generated`` are columns that the lake does not have: the change stream does not watch
-    them, or cannot send them.
+    ``is_created`` means that the table was created while the stream was read, so the log has all its rows.
+    ``is_uncopied`` means that it may have had rows before, and that no copy brings them.
+    ``beginnings`` has each time at which a dropped table was recreated under this name: rows older than the
+    newest of them do not count.
+    ``has_gap`` means that the table was not watched for a while. ``places`` are the ordinals of the columns
+    outside the key at the last exact schema read, without the columns that changed since.
+    ``unwatched`` and ``generated`` are columns that the lake lacks: the change stream does not watch them, or
+    cannot send them.
     """
 
     name: str
@@ -87,16 +87,16 @@ class ColumnHistory:
     places: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def live(self, name: str) -> ColumnVersion | None:
-        """Return the version of a column that the source has now, None when it has none."""
+        """Return the present version of a column at the source, None if the source has no such column."""
         return self._live_by_name.get(name)
 
     @cached_value
     def _live_by_name(self) -> Mapping[str, ColumnVersion]:
-        # Of a thousand columns each is looked up in every cycle.
+        # Every cycle looks up each column, and a table may have a thousand.
         return {version.name: version for version in reversed(self.live_versions)}
 
     def observed_since(self, name: str) -> int | None:
-        """Return when a column came up, or got a type that no values were carried to; None: always there."""
+        """Return when a column came up, or got a type without conversion; None if it was always there."""
         version = self.live(name)
         while version is not None and version.before is not None:
             version = self.versions[version.before]
@@ -109,35 +109,35 @@ class ColumnHistory:
 
     @property
     def begun(self) -> Bound | None:
-        """When the table was recreated the last time, None when it never was."""
+        """When the table was last recreated, None if it never was."""
         return self.beginnings[-1] if self.beginnings else None
 
     def begun_after(self, cycle: int) -> Bound | None:
-        """Return when the table was recreated the last time, None if it was not after a cycle."""
+        """Return when the table was last recreated, None if that was not after a cycle."""
         return self.begun if self.begun is not None and self.begun.cycle > cycle else None
 
     @property
     def has_retyped_key(self) -> bool:
-        """Whether the log may write one key in several ways, since its columns had other types before."""
+        """Whether the log may have several texts for one key, because its columns had other types before."""
         return any(version.is_primary_key and version.until is not None for version in self.versions)
 
     @property
     def live_versions(self) -> tuple[ColumnVersion, ...]:
-        """The columns that the source has now."""
+        """The present columns of the source."""
         return tuple(version for version in self.versions if version.until is None)
 
     @property
     def schema(self) -> TableSchema:
-        """The columns that the source has now, or had when the table was dropped."""
+        """The present columns of the source, or the last ones of a dropped table."""
         return _in_order(self.name, (self._column(version) for version in self.live_versions))
 
     @property
     def whole_schema(self) -> TableSchema:
-        """All columns of the lake's table, each under its name there."""
+        """All columns of the lake's table, under their names in the lake."""
         return TableSchema(self.name, tuple(self._column(version) for version in self.versions))
 
     def called(self, name_of: Callable[[str], str]) -> "ColumnHistory":
-        """Return the same columns as a table of the lake has them that calls some otherwise."""
+        """Return the same columns with their names in the lake mapped by `name_of`."""
         versions = (
             replace(
                 version,
@@ -149,17 +149,17 @@ class ColumnHistory:
         return replace(self, versions=tuple(versions))
 
     def schema_after(self, cycle: int) -> TableSchema:
-        """Return all columns of the lake's table as changes of the log after a cycle set them, with lives.
+        """Return all columns of the lake's table for changes of the log after a cycle, with their lives.
 
-        A life is only listed where it matters: where it begins after that cycle, or has an end. A column that
-        ended before stays among them: a row that is deleted and inserted again loses what it had there.
+        A column has a life only if that begins after the cycle, or has an end. Columns that ended before the
+        cycle are included: a row that is deleted and inserted again loses its values there.
         """
         return _in_order(self.name, (self._column(version, cycle) for version in self.versions))
 
     def conversions_after(self, cycle: int, copied_micros: int | None = None) -> tuple[Conversion, ...]:
-        """Return older and newer versions whose stored values are to be converted after a cycle, in order.
+        """Return the conversions of stored values that are due after a cycle, in order.
 
-        With the moment of a copy, the values are those of that moment, and not older than it.
+        With the moment of a copy, conversions before that moment are left out: the copied values have them.
         """
         return tuple(
             (self.versions[version.before], version)
@@ -172,16 +172,16 @@ class ColumnHistory:
     def version_stored(
         self, name: str, type_text: str, copied_micros: int | None, there: Container[str]
     ) -> ColumnVersion | None:
-        """Return the version whose values a column of the table bears.
+        """Return the version whose values a column of the table contains.
 
-        What was copied may be younger than the oldest version that the log has: the type decides,
-        then the moment of the copy, after which the version must have ended.
+        A copy may be newer than the oldest version that the log has. The type decides; among versions of
+        that type, the first that had not ended at the moment of the copy.
 
         Args:
             name: the column's name in the table.
-            type_text: the column's type as Spark writes it.
-            copied_micros: the moment of the table's copy, None where there is none.
-            there: names in lower case of all columns that the table has.
+            type_text: the column's type in Spark's SQL.
+            copied_micros: the moment of the table's copy, None without a copy.
+            there: names of all columns of the table, in lower case.
         """
         named = [version for version in self.versions if version.is_stored_as(name, there)]
         fitting = [

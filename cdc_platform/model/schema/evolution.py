@@ -1,4 +1,4 @@
-"""The schema history of the source's tables, and what follows from each change."""
+"""The schema history of the source's tables, and the effect of each schema change on it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,8 +18,8 @@ class SchemaHistory:
     """Schemas of all tables and options of the change stream, up to a cycle of the log.
 
     ``position_micros`` is the log's position at that cycle. ``past_options`` holds every value that an option
-    has had. ``other_names`` are tables that exist and are not watched, ``keyless`` such as are watched and
-    have no key column.
+    ever had. ``other_names`` are existing tables that are not watched; ``keyless`` are watched tables
+    without a key column.
     """
 
     cycle: int = 0
@@ -43,12 +43,12 @@ class SchemaHistory:
 
     @property
     def names_in_order(self) -> tuple[str, ...]:
-        """The tables that are known, those first that came up first, and of one cycle the first by name."""
+        """The known tables in the order in which they came up; tables of one cycle are sorted by name."""
         return tuple(sorted(self.tables, key=lambda name: (self.tables[name].first_cycle, name)))
 
     @property
     def observed_since(self) -> Mapping[tuple[str, str], int]:
-        """When columns came up, by table and name, or their types; none that were so from the beginning."""
+        """When columns or their types came up, by table and name, without those from the beginning."""
         moments = (
             (table.name, version.name, table.observed_since(version.name))
             for table in self.tables.values()
@@ -66,12 +66,12 @@ class SchemaHistory:
 
 
 def build_history(events: Iterable[SchemaEvent]) -> SchemaHistory:
-    """Return the history that changes make, in their order."""
+    """Return the history that results from changes, in their order."""
     return reduce(SchemaHistory.after, events, SchemaHistory())
 
 
 def same_type(first: ColumnType, other: ColumnType) -> bool:
-    """Return whether two descriptions mean one type: records spell rare types in their own way."""
+    """Return whether two descriptions mean one type: records spell rare types differently."""
     if first == other:
         return True
     if first.element is not None and other.element is not None:
@@ -164,8 +164,8 @@ def _add_beside(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
 
 def _append_beside(table: ColumnHistory, version: ColumnVersion) -> ColumnHistory:
     names = {case_key(version.lake_name) for version in table.versions}
-    beside = replace(version, lake_name=_aside_name(version, names))
-    return replace(table, versions=(*table.versions, beside))
+    renamed = replace(version, lake_name=_aside_name(version, names))
+    return replace(table, versions=(*table.versions, renamed))
 
 
 def _drop_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
@@ -205,7 +205,7 @@ def _retype(
     if case_key(old.lake_name) == case_key(new.name):
         table = _claim_name(table, new.name, new.since)
         return replace(table, versions=(*table.versions, new))
-    # It shares its name with another column, and goes on to do so.
+    # It still shares its name with another column.
     ended = replace(old, until=new.since)
     table = replace(table, versions=(*table.versions[:place], ended, *table.versions[place + 1 :]))
     return _append_beside(table, new)
@@ -226,7 +226,7 @@ def _version_of(event: SchemaEvent, *, is_late: bool = False) -> ColumnVersion:
 
 
 def _claim_name(table: ColumnHistory, name: str, since: Bound) -> ColumnHistory:
-    """Set the version aside that has the name in the lake, where names differ by more than case."""
+    """Set aside the version that has the name in the lake; names that differ only in case are equal."""
     names = {case_key(version.lake_name) for version in table.versions}
     versions = [
         _set_aside(version, since, names) if case_key(version.lake_name) == case_key(name) else version

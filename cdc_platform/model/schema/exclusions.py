@@ -1,4 +1,4 @@
-"""Exclusions: what a change stream leaves out by its definition, and how tables differ from the source."""
+"""Exclusions of a change stream by its definition, and the differences between tables and source."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from cdc_platform.model.schema.lake_tables import NOTHING_REFUSED, LakeTable, Re
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Why, and in which way, a table of the lake may rightly differ from the source.
+    """The reasons for which a table of the lake may differ from the source, and the kinds of difference.
 
     ``missing`` rows are only in the source, ``surplus`` rows only in the lake, ``changed`` rows in both
     with different values.
@@ -38,7 +38,7 @@ class Exclusion:
 NOTHING: Final = Exclusion()
 
 _OPTIONS: Final = {
-    # What is never inserted may be updated later, and then lacks columns.
+    # A row whose insert is excluded may be updated later, and then lacks columns.
     "exclude_insert": Exclusion(missing=True, changed=True),
     "exclude_update": Exclusion(changed=True),
     "exclude_delete": Exclusion(surplus=True),
@@ -48,7 +48,7 @@ _OPTIONS: Final = {
 
 
 def stream_exclusions(history: SchemaHistory) -> Exclusion:
-    """Return what the change stream's options leave, or have ever left, out of all tables."""
+    """Return what the change stream's present or past options exclude from all tables."""
     exclusions = (
         Exclusion((_option_text(history, name),), exclusion.missing, exclusion.surplus, exclusion.changed)
         for name, exclusion in _OPTIONS.items()
@@ -63,44 +63,44 @@ def _option_text(history: SchemaHistory, name: str) -> str:
 
 
 def table_exclusions(history: SchemaHistory, table: ColumnHistory) -> Exclusion:
-    """Return what is left out of one table."""
+    """Return what is excluded from one table."""
     gap = Exclusion(
         (f"`{table.name}` was not watched for a while",), missing=True, surplus=True, changed=True
     )
-    # What changes of an unseen row do not name is NULL in the lake.
+    # A row that was never seen whole is NULL in the columns that its changes do not name.
     unseen = Exclusion((f"`{table.name}` was not copied",), missing=True, changed=True)
     exclusion = (gap if table.has_gap else NOTHING) | (unseen if table.is_uncopied else NOTHING)
     return stream_exclusions(history) | exclusion
 
 
 def may_lack_rows(history: SchemaHistory, table: ColumnHistory) -> bool:
-    """Return whether insertions or deletions of a table may have been left out of the log."""
+    """Return whether the log may lack insertions or deletions of a table."""
     excluded = table_exclusions(history, table)
     return excluded.missing or excluded.surplus
 
 
 def late_columns(table: ColumnHistory) -> tuple[str, ...]:
-    """Return the columns whose older values the lake lacks, since they were not watched at first."""
+    """Return the columns whose older values the lake lacks because they were not watched at first."""
     return tuple(version.lake_name for version in table.live_versions if version.is_late)
 
 
 def describe_findings(
     history: SchemaHistory, options: Collection[str] = (), refused: Refusals = NOTHING_REFUSED
 ) -> tuple[str, ...]:
-    """Return a sentence for each thing that the lake has otherwise than the source by design.
+    """Return a sentence for each difference between lake and source that is by design.
 
     Args:
-        history: what is known of the source's schema.
-        options: names of the tables that have options.
-        refused: what the lake cannot have because of other tables.
+        history: history of the source's schema.
+        options: names of the tables with options.
+        refused: tables that the lake cannot have because of other tables.
     """
     stream = (
-        f"{reason[0].upper()}{reason[1:]}: the changes that it leaves out are missing in the tables."
+        f"{reason[0].upper()}{reason[1:]}: the tables lack the changes that it leaves out."
         for reason in stream_exclusions(history).reasons
     )
     keyless = (
-        f"`{name}` has a primary key without columns, so it is not in the lake: its changes are in the "
-        "change log only. Recreate it with a key column at the source, and the lake has it."
+        f"`{name}` has a primary key without columns, so it is not in the lake; only the change log has its "
+        "changes. To have it in the lake, recreate it with a key column at the source."
         for name in sorted(history.keyless)
     )
     tables = (
@@ -110,7 +110,7 @@ def describe_findings(
         for line in _table_findings(table)
     )
     waiting = (
-        f"`{name}` is not watched: its `table_options` count from when the change stream watches it."
+        f"`{name}` is not watched: its `table_options` take effect once the change stream watches it."
         for name in sorted(history.other_names.intersection(options) - history.tables.keys())
     )
     return (*stream, *keyless, *describe_refusals(refused), *tables, *waiting)
@@ -120,18 +120,18 @@ def _table_findings(table: ColumnHistory) -> Iterable[str]:
     if table.is_watched:
         yield from _absent_columns(table)
     if table.has_gap:
-        yield f"`{table.name}` was not watched for a while: what changed meanwhile is missing."
+        yield f"`{table.name}` was not watched for a while: the changes of that time are missing."
     if table.is_uncopied:
         yield (
-            f"`{table.name}` was not copied: rows from before the stream's beginning, if it had any, are in "
-            "the lake once they change, and what their changes do not name reads as NULL."
+            f"`{table.name}` was not copied: rows from before the stream's beginning reach the lake once "
+            "they change, and columns that their changes do not name read as NULL."
         )
     for version in table.live_versions:
         if version.is_late:
             since = to_rfc3339(version.since.micros) if version.since.micros is not None else "later"
             yield (
-                f"`{table.name}`: the column `{version.name}` is watched since {since} only: "
-                "rows that have not changed since read as NULL."
+                f"`{table.name}`: the column `{version.name}` has only been watched since {since}: "
+                "rows that have not changed since then read as NULL."
             )
         if not version.type.is_known:
             yield (
@@ -144,7 +144,7 @@ def _table_findings(table: ColumnHistory) -> Iterable[str]:
 
 
 def _absent_columns(table: ColumnHistory) -> Iterable[str]:
-    """Yield a sentence for each reason why the lake lacks columns of a watched table."""
+    """Yield a sentence for each reason for which the lake lacks columns of a watched table."""
     if table.unwatched:
         reserved = [name for name in table.unwatched if is_reserved_column(name)]
         names = [name for name in table.unwatched if name not in reserved]
@@ -153,7 +153,7 @@ def _absent_columns(table: ColumnHistory) -> Iterable[str]:
             yield f"{subject} that the change stream does not watch are not in the lake: {', '.join(names)}."
         if reserved:
             yield (
-                f"{subject} whose names no table of the lake can have are in the change log only: "
+                f"{subject} with names that are reserved in the lake are in the change log only: "
                 f"{', '.join(reserved)}. Rename them at the source to have them in the table."
             )
     if table.generated:

@@ -1,4 +1,4 @@
-"""Tables of the lake that source tables ask for: of two that would have one name, one is refused."""
+"""Tables of the lake that source tables claim; of two claims to one name, one is refused."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -19,31 +19,31 @@ class LakeTable:
 
     @property
     def name(self) -> str:
-        """Name by which it is asked for."""
+        """Its name before the lake's naming rules."""
         return history_name(self.source_table) if self.is_history else self.source_table
 
     @property
     def place(self) -> str:
-        """The name by which a lake knows it: Spark and most catalogs ignore case."""
+        """Its name in the lake, in lower case: Spark and most catalogs ignore case."""
         return lake_table_name(self.name).lower()
 
     @property
     def text(self) -> str:
-        """The table as messages say it."""
+        """The table's name in messages."""
         return f"the history of `{self.source_table}`" if self.is_history else f"`{self.source_table}`"
 
 
 Refusals = Mapping[LakeTable, LakeTable]
-"""Tables that the lake cannot have, each with the one that has its place."""
+"""Tables that the lake cannot have, each with the table that holds its place."""
 NOTHING_REFUSED: Final[Refusals] = MappingProxyType({})
 
 
 def asked_for(source_tables: Iterable[str], histories: Container[str]) -> Iterator[LakeTable]:
-    """Yield what source tables ask for, each table before its history.
+    """Yield the lake tables of source tables, each table before its history.
 
     Args:
-        source_tables: names, those that come first before those that give way to them.
-        histories: names of those that have a history.
+        source_tables: names, in order of precedence.
+        histories: names of the tables with a history.
     """
     for name in source_tables:
         yield LakeTable(name)
@@ -52,7 +52,7 @@ def asked_for(source_tables: Iterable[str], histories: Container[str]) -> Iterat
 
 
 def contested(tables: Iterable[LakeTable]) -> tuple[LakeTable, ...]:
-    """Return those whose place several ask for."""
+    """Return the tables whose place several tables claim."""
     lake_tables = tuple(tables)
     counts = Counter(table.place for table in lake_tables)
     return tuple(table for table in lake_tables if counts[table.place] > 1)
@@ -63,7 +63,7 @@ def find_refused(lake_tables: Iterable[LakeTable], holders: Mapping[str, LakeTab
 
     Args:
         lake_tables: the result of `asked_for`.
-        holders: places that are taken already, each with what has it.
+        holders: places that are already taken, each with its table.
     """
     places, refused = dict(holders), dict[LakeTable, LakeTable]()
     for table in lake_tables:
@@ -76,16 +76,16 @@ def find_refused(lake_tables: Iterable[LakeTable], holders: Mapping[str, LakeTab
 
 
 def describe_refusals(refused: Refusals) -> Iterator[str]:
-    """Yield a sentence on each table that the lake cannot have, with what to do."""
+    """Yield a sentence on each table that the lake cannot have, with advice."""
     for table, holder in refused.items():
-        has_place = f"the lake has {holder.text} under that name, and takes no notice of case"
+        has_place = f"{holder.text} has that name in the lake, which ignores case"
         if table.is_history:
             yield (
-                f"The history of `{table.source_table}` is not kept: {has_place}. Name one of both source "
-                "tables in the `tables` of a pipeline of its own."
+                f"The history of `{table.source_table}` is not kept: {has_place}. Name one of the two source "
+                "tables in the setting `tables` of another pipeline."
             )
         else:
             yield (
-                f"{table.text} is not in the lake: {has_place}. Its changes are in the change log only. Name "
-                "it in the `tables` of a pipeline of its own, and that has it."
+                f"{table.text} is not in the lake: {has_place}. Only the change log has its changes. To have "
+                "the table, name it in the setting `tables` of another pipeline."
             )

@@ -1,4 +1,4 @@
-"""Observed columns of a table, from records and schema reads."""
+"""Columns of a table that records and schema reads show."""
 
 import json
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from typing import Final
 from cdc_platform.model.schema.table_schema import ColumnType, TableSchema
 
 MAY_NOT_FIT: Final = "may_not_fit"
-"""Member of a column in `column_types`, true where its values may not fit its declared type."""
+"""Member of a column in `column_types`, true if its values may not fit its declared type."""
 
 
 @dataclass(frozen=True)
 class ObservedColumn:
-    """A column as a record or the source describes it."""
+    """The description of a column by a record or by the source."""
 
     type: ColumnType
     is_primary_key: bool
@@ -24,7 +24,7 @@ class ObservedColumn:
 class ObservedColumns:
     """Columns of a table at a commit timestamp; ``is_whole`` means that the table had no others.
 
-    ``is_sure`` means that this is certain: a row may be inserted without some of its columns.
+    ``is_sure`` means that this is certain; an inserted row may lack some of its table's columns.
     """
 
     micros: int
@@ -34,7 +34,7 @@ class ObservedColumns:
 
     @classmethod
     def of_table(cls, micros: int, table: TableSchema, *, is_whole: bool) -> "ObservedColumns":
-        """Return what a description of a table's columns tells."""
+        """Return the columns of a table's schema as an observation."""
         columns = {
             column.name: ObservedColumn(column.type, column.is_primary_key, column.ordinal)
             for column in table.columns
@@ -43,7 +43,7 @@ class ObservedColumns:
 
 
 def parse_column_types(text: str | None) -> Mapping[str, ObservedColumn] | None:
-    """Return what `column_types` of a record says; None where it does not say even the key."""
+    """Parse `column_types` of a record; None if the text does not even name the key."""
     try:
         listed = json.loads(text or "[]")
         columns = {
@@ -60,12 +60,13 @@ def parse_column_types(text: str | None) -> Mapping[str, ObservedColumn] | None:
 
 
 def declares_types_of(table: TableSchema | None, column_types: str) -> bool:
-    """Return whether values of records fit their table by the types that the records declare.
+    """Return whether the declared types of records guarantee that their values fit their table.
 
-    They have the table's key and types, and no column that is marked: a new table has those of its records.
+    The records must have the table's key and types, and no column that is marked `may_not_fit`. An unknown
+    table gets the types of its records.
 
     Args:
-        table: the table, None where nothing is known of it.
+        table: the table, None if it is not known yet.
         column_types: as in `parse_column_types`.
     """
     columns = parse_column_types(column_types)
@@ -81,5 +82,5 @@ def declares_types_of(table: TableSchema | None, column_types: str) -> bool:
 
 
 def key_types(columns: Mapping[str, ObservedColumn]) -> Mapping[str, ColumnType]:
-    """Return the types of those columns that are the primary key."""
+    """Return the types of the columns of the primary key."""
     return {name: column.type for name, column in columns.items() if column.is_primary_key}

@@ -1,6 +1,6 @@
-"""Columns that were dropped and added again as they were: only the place where they stand shows it.
+"""Detection of columns that were dropped and added again unchanged: only their ordinals show it.
 
-A column is always added behind all others, and nothing but a drop of columns ahead of it moves it.
+A new column is always the last one, and only dropping a column ahead of it moves it.
 """
 
 from collections.abc import Mapping
@@ -16,21 +16,20 @@ from cdc_platform.model.schema.table_schema import TableSchema
 class Renewal:
     """A column that was recreated between two schema reads.
 
-    ``before`` is where it stood at the first schema read, ``ahead`` are the columns that only since then
-    stand ahead of it.
+    ``before`` is its ordinal at the first schema read; ``ahead`` are the columns that have since moved ahead.
     """
 
     before: int
     ahead: frozenset[str]
 
     def is_new(self, name: str, ordinals: Mapping[str, int]) -> bool:
-        """Return whether a record is certainly of the new column, by the ordinals of its columns."""
+        """Return whether the ordinals of a record's columns prove that it has the new column."""
         place = ordinals[name]
         return place > self.before or any(ordinals.get(other, place) < place for other in self.ahead)
 
 
 def find_renewals(columns: ColumnHistory, now: TableSchema) -> Mapping[str, Renewal]:
-    """Return the columns outside the key that cannot have been there all the time since the last schema read.
+    """Return the columns outside the key that were recreated since the last schema read.
 
     A column that was the last one, and is the last one again, is not found.
     """
@@ -55,12 +54,12 @@ def _overtakers(columns: ColumnHistory, passed: list[str], before: int) -> froze
 
 
 def _may_be_old(columns: ColumnHistory, name: str) -> bool:
-    """Return whether a column that the last schema read did not show may have stood there already."""
+    """Return whether a column that the last schema read did not show may have existed already."""
     return name in columns.unwatched or columns.live(name) is not None
 
 
 def find_renewed(history: SchemaHistory, schema_read: SchemaRead | None) -> Mapping[tuple[str, str], Renewal]:
-    """Return table and name of the columns that were recreated as they were since the last schema read."""
+    """Return the columns that were recreated unchanged since the last schema read, by table and name."""
     if schema_read is None or not schema_read.is_exact:
         return {}
     return {

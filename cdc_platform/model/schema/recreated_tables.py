@@ -1,7 +1,6 @@
-"""Tables that were made between two schema reads: new ones, and those that were dropped and recreated.
+"""Detection of tables that were created, renamed or recreated between two schema reads.
 
-The key shows the latter: Spanner changes none in place, but for STRING that becomes BYTES and the other
-way round.
+The key shows a recreated table: Spanner changes no key in place, except between STRING and BYTES.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import ColumnType
 
 ONE_CHANGE_MICROS: Final = 1000
-"""Within so short a time the schema of a database does not change twice."""
+"""The schema of a database does not change twice within so short a time."""
 
 
 def has_other_key(columns: ColumnHistory, key: Mapping[str, ColumnType]) -> bool:
@@ -25,16 +24,16 @@ def has_other_key(columns: ColumnHistory, key: Mapping[str, ColumnType]) -> bool
 
 
 def _is_other(first: ColumnType, other: ColumnType) -> bool:
-    # How a type is annotated may be a matter of settings, such as which columns keep nanoseconds.
+    # The annotation of a type may depend on settings, such as which columns keep nanoseconds.
     return first.code != other.code and not same_type(first, other) and not is_convertible(first, other)
 
 
 def shows_creation(
     history: SchemaHistory, schema_read: SchemaRead | None, read_back: Callable[[int], SchemaRead] | None
 ) -> bool:
-    """Return whether a table that comes up has certainly been watched since it has its name.
+    """Return whether a new table has certainly been watched since it got its name.
 
-    A stream that names its tables may have begun to watch one with rows.
+    A stream that watches listed tables may have begun to watch a table with rows.
     """
     if history.cycle == 0 or schema_read is None or not (schema_read.is_exact and schema_read.watches_all):
         return False
@@ -48,9 +47,9 @@ def shows_creation(
 def find_renamed(
     history: SchemaHistory, schema_read: SchemaRead | None, read_back: Callable[[int], SchemaRead] | None
 ) -> frozenset[str]:
-    """Return the tables that come up since the last schema read, and may have had rows under another name.
+    """Return the tables that are new since the last schema read, and may have had rows under another name.
 
-    A rename takes the other name away at the same moment.
+    A rename removes the other name at the same moment.
     """
     if schema_read is None or not _lacks_known(history, schema_read):
         return frozenset()
@@ -70,7 +69,7 @@ def _lacks_known(history: SchemaHistory, schema_read: SchemaRead) -> bool:
 def _is_made(
     name: str, since_micros: int, schema_read: SchemaRead, read_back: Callable[[int], SchemaRead]
 ) -> bool:
-    """Return whether the table appears between two moments at which no other one goes, by bisection."""
+    """Return whether the table appeared at a moment at which no other table vanished; bisects the time."""
     before, after = read_back(since_micros), schema_read
     while before.is_exact and after.is_exact and name not in _names(before):
         if _names(before) <= _names(after):

@@ -1,4 +1,4 @@
-"""Events of the source's schema: what can change, and its description."""
+"""Changes of the source's schema: their kinds, their fields and their descriptions."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ class SchemaChange(StrEnum):
     TABLE_ADDED = "table_added"
     """The table is watched from here on."""
     TABLE_DROPPED = "table_dropped"
-    """The table is gone; the lake keeps its last state."""
+    """The table was dropped; the lake keeps its last state."""
     TABLE_UNWATCHED = "table_unwatched"
     """The table exists, but the change stream no longer watches it; the lake keeps its last state."""
     COLUMN_ADDED = "column_added"
@@ -22,25 +22,25 @@ class SchemaChange(StrEnum):
     COLUMN_DROPPED = "column_dropped"
     """The column was dropped or is no longer watched; the lake keeps its values."""
     COLUMN_RETYPED = "column_retyped"
-    """The column has another type; values are converted where Spanner does so, else set aside."""
+    """The column has another type; values are converted if Spanner converts them, else set aside."""
     COLUMN_WIDENED = "column_widened"
-    """The column has a type that holds its older values, too, whichever events came first."""
+    """The column has a type that also holds its older values, whatever the order of the events."""
     COLUMN_REPLACED = "column_replaced"
-    """The column has another type, and nobody says what became of its values: they are set aside."""
+    """The column has another type, and nothing states what its values became: they are set aside."""
     COLUMN_BESIDE = "column_beside"
-    """A column was added whose name differs from another's in case only; the lake has it under another."""
+    """A column was added whose name differs from another only in case; the lake gives it another name."""
     UNWATCHED_COLUMNS = "unwatched_columns"
-    """The columns of a watched table that the change stream does not watch are these from here on."""
+    """From here on, the change stream does not watch these columns of a watched table."""
     GENERATED_COLUMNS = "generated_columns"
-    """From here on these are the generated columns of a watched table, which no change stream sends."""
+    """From here on, these are the generated columns of a watched table, which no change stream sends."""
     COLUMNS_PLACED = "columns_placed"
-    """The columns outside the key stand at these places of the table from here on."""
+    """From here on, the columns outside the key have these ordinals."""
     KEY_ORDERED = "key_ordered"
-    """From here on the columns of the primary key have this order, which differs from their positions."""
+    """From here on, the columns of the primary key have this order, which differs from their positions."""
     OTHER_TABLES = "other_tables"
-    """The tables that exist and are not watched are these from here on."""
+    """From here on, these tables exist and are not watched."""
     KEYLESS_TABLES = "keyless_tables"
-    """The watched tables that are not in the lake, since their key has no column, are these from here on."""
+    """From here on, these watched tables are not in the lake, because their keys have no column."""
     OPTION_SET = "option_set"
     """An option of the change stream has this value from here on."""
 
@@ -51,12 +51,12 @@ UNCOPIED: Final = "uncopied"
 
 @dataclass(frozen=True)
 class SchemaEvent:
-    """One change; ``since_micros`` is the first commit timestamp that it holds for.
+    """One change; ``since_micros`` is the first commit timestamp to which it applies.
 
-    ``name`` is that of a column or option. ``value`` and ``previous`` are a column's type, a list of names
-    or the places of columns as JSON, an option's text, `created` for a table that did not exist before, or
-    `uncopied` for one that may have had rows before, which no copy brings.
-    A change without a time was found when the pipeline began, or is only remembered.
+    ``name`` is the name of a column or option. ``value`` and ``previous`` are a column's type, a list of
+    names or the ordinals of columns as JSON, an option's text, `created` for a table that did not exist
+    before, or `uncopied` for a table that may have had rows before, which no copy brings.
+    A change without a time was found when the pipeline began, or took effect at an unknown time.
     """
 
     cycle: int
@@ -71,7 +71,7 @@ class SchemaEvent:
 
 
 def describe_event(event: SchemaEvent) -> str:
-    """Return a change in a few words, such as `accounts`.`note` (STRING) was added at MOMENT."""
+    """Return a short description of a change, such as `accounts`.`note` (STRING) was added at MOMENT."""
     at = f" at {to_rfc3339(event.since_micros)}" if event.since_micros is not None else ""
     match event.change:
         case SchemaChange.OPTION_SET:

@@ -1,4 +1,4 @@
-"""Finding schema changes: by the columns that records have, and by schema reads."""
+"""Detection of schema changes from the columns of records and from schema reads."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,9 +23,9 @@ def is_news(
     is_whole: bool,
     widens: bool = False,
 ) -> bool:
-    """Return whether records with these columns may report a change; most do not, and cost nothing further.
+    """Return whether records with these columns may show a change; most do not, and need no further work.
 
-    With ``widens`` records come in no order: see `find_events`.
+    With ``widens``, records come in no order: see `find_events`.
     """
     known_columns = history.tables.get(table)
     if known_columns is None or not known_columns.is_watched:
@@ -59,23 +59,23 @@ def find_events(
     read_back: Callable[[int], SchemaRead] | None = None,
     widens: bool = False,
 ) -> tuple[SchemaEvent, ...]:
-    """Return what has changed since a history, in order.
+    """Return the schema changes since a history, in order.
 
     Args:
-        history: what is known so far.
-        cycle: cycle of the log that the observations belong to.
+        history: the schema history so far.
+        cycle: the cycle of the log that the observations belong to.
         observations: per table, in commit order.
-        schema_read: the source's word at the log's position; None where it was not asked.
-        read_back: asks the source for its schema at an earlier moment. Where a whole row certainly lacks a
-            column it says whether that was dropped or not watched; without it, absence tells nothing.
-        widens: whether records come in no order, so that an older shape may be seen after a newer one. Then
-            a column has the narrowest type that holds all values seen, and one that is lacking stays.
+        schema_read: the source's schema at the log's position; None if it was not read.
+        read_back: reads the source's schema at an earlier moment. If a whole row certainly lacks a column,
+            it shows whether the column was dropped or not watched; without it, the absence is ambiguous.
+        widens: whether records come in no order, so that an older shape may follow a newer one. A column
+            then has the narrowest type that holds all observed values, and a missing column stays.
     """
     sees_creation = shows_creation(history, schema_read, read_back)
     renamed = find_renamed(history, schema_read, read_back) if sees_creation else frozenset()
     renewals = {} if widens else dict(find_renewed(history, schema_read))
-    # Of files and topics a schema read shows nothing: keys may change there, and nobody knows how values have
-    # been converted whose column got another type.
+    # A schema read of files or topics is empty: their keys may change, and the source does not state how it
+    # converted the values of a retyped column.
     is_read = schema_read is None or schema_read.is_exact or bool(schema_read.tables)
     fixes_keys = not widens and schema_read is not None and is_read
     finder = _Finder(
@@ -108,26 +108,26 @@ class _Finder(SchemaRecorder):
     converts: bool = True
     read_back: Callable[[int], SchemaRead] | None = None
     renewals: dict[tuple[str, str], Renewal] = field(default_factory=dict)
-    """Columns that a schema read has shown to be recreated, and no record so far."""
+    """Columns that a schema read shows to be recreated, and no record has shown yet."""
     renamed: frozenset[str] = frozenset()
     """Tables that may have had rows under another name."""
     uncopied: frozenset[str] = frozenset()
-    """Tables that may have had rows before, which no copy brings."""
+    """Tables that may have had rows before that no copy brings."""
     fresh: dict[str, bool] = field(default_factory=dict)
-    """Tables that came up in this window: whether a whole row of them was seen."""
+    """Tables that came up in this window, each with whether a whole row of it was seen."""
     missed: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Columns that whole rows have lacked since they were seen last, and since when."""
+    """Columns that later whole rows lack, each with the time of the first of these rows."""
     gone: set[tuple[str, str]] = field(default_factory=set)
-    """Those of them that were certainly dropped, or left the change stream."""
+    """The missed columns that were certainly dropped, or removed from the change stream."""
     left: set[tuple[str, str]] = field(default_factory=set)
-    """Those of these that left it: the source had them all the same."""
+    """The gone columns that were removed from the change stream and still existed at the source."""
     whole_at: dict[str, int] = field(default_factory=dict)
-    """When a whole row, or a copy, was seen of each table in this window the last time."""
+    """When a whole row, or a copy, of each table was last seen in this window."""
 
     def see(self, table: str, observation: ObservedColumns, *, may_retype: bool = True) -> None:
         is_remade = self._is_remade(table, observation)
         if is_remade and not may_retype:
-            # It is a later table, and when it was made the records up to then will tell.
+            # It is a later table; records that are still to come show when it was created.
             return
         table_columns = (
             self._remade(table, observation) if is_remade else self._watched(table, observation.micros)
@@ -155,11 +155,11 @@ class _Finder(SchemaRecorder):
         )
 
     def _remade(self, table: str, observation: ObservedColumns) -> ColumnHistory:
-        """Let a table start over, without the columns of the key that it no longer has."""
+        """Record that a table was recreated, and drop the key columns that it no longer has."""
         was_dropped = self.history.tables[table].is_dropped
         columns = self._watched(table, observation.micros)
         if not was_dropped:
-            self.tell(SchemaChange.TABLE_DROPPED, table, since=observation.micros)
+            self.record(SchemaChange.TABLE_DROPPED, table, since=observation.micros)
             columns = self._watched(table, observation.micros)
         for version in columns.live_versions:
             if version.is_primary_key and version.name not in observation.columns:
@@ -167,11 +167,11 @@ class _Finder(SchemaRecorder):
         return self.history.tables[table]
 
     def _joins_key(self, version: ColumnVersion, column: ObservedColumn) -> bool:
-        """Return whether a column is in the key now, or no longer, as it can be of another table only."""
+        """Return whether a column joined or left the key, which only a recreated table can show."""
         return self.fixes_keys and version.is_primary_key != column.is_primary_key
 
     def _miss(self, table: str, observation: ObservedColumns) -> None:
-        """Remember the columns that a whole row lacks."""
+        """Note the columns that a whole row lacks."""
         if table in self.fresh:
             self.fresh[table] = True
         self.whole_at[table] = observation.micros
@@ -182,7 +182,7 @@ class _Finder(SchemaRecorder):
                     self._ask_why(table, version.name, observation.micros)
 
     def _ask_why(self, table: str, name: str, micros: int) -> None:
-        """Let the source say whether a column that a row lacks was dropped or not watched."""
+        """Ask the source whether a column that a row lacks was dropped or not watched."""
         schema_read = self._read_back(micros)
         if schema_read is not None:
             self.gone.add((table, name))
@@ -194,7 +194,7 @@ class _Finder(SchemaRecorder):
         return schema_read if schema_read is not None and schema_read.is_exact else None
 
     def _see_unwatched(self, table: str, name: str) -> None:
-        """Let the source say whether a column that comes up was there before, and just not watched."""
+        """Ask the source whether a new column existed before and was just not watched."""
         micros = self.whole_at.get(table)
         schema_read = self._read_back(micros) if micros is not None else None
         unwatched = self.history.tables[table].unwatched
@@ -215,7 +215,7 @@ class _Finder(SchemaRecorder):
             generated = tuple(sorted(schema_read.generated.get(schema.name, ())))
             self.record_columns(SchemaChange.GENERATED_COLUMNS, schema.name, before, generated, since)
             if not self.widens:
-                # What stands where now is not where it stood at the time of such a schema read.
+                # An inexact schema read shows the present ordinals, not those of its moment.
                 self.place(schema if schema_read.is_exact else replace(schema, columns=schema.key_columns))
                 self.order_key(schema, schema_read.micros)
         if schema_read.is_exact:
@@ -239,13 +239,13 @@ class _Finder(SchemaRecorder):
             value = (
                 CREATED if is_inserted else UNCOPIED if columns is None and table in self.uncopied else None
             )
-            self.tell(SchemaChange.TABLE_ADDED, table, None, value, since=since)
+            self.record(SchemaChange.TABLE_ADDED, table, None, value, since=since)
             if columns is None:
                 self.fresh[table] = False
         return self.history.tables[table]
 
     def _add(self, table: str, name: str, column: ObservedColumn, micros: int) -> None:
-        # Nothing says of a column that it was not there before, unless whole rows have lacked it.
+        # Only whole rows that lack a column show that it did not exist before.
         since = None if self.fresh.get(table) is False else micros
         if since is not None:
             self._see_unwatched(table, name)
@@ -253,14 +253,14 @@ class _Finder(SchemaRecorder):
             case_key(version.name) == case_key(name) for version in self.history.tables[table].live_versions
         )
         change = SchemaChange.COLUMN_BESIDE if is_beside else SchemaChange.COLUMN_ADDED
-        self.tell_column(change, table, name, column, since)
+        self.record_version(change, table, name, column, since)
 
     def _widen(self, table: str, version: ColumnVersion, column: ObservedColumn, micros: int) -> None:
         wide = joined_type(version.type, column.type)
         if same_type(wide, version.type):
             return
         widened = replace(column, type=wide, is_primary_key=version.is_primary_key, ordinal=version.ordinal)
-        self.tell_column(SchemaChange.COLUMN_WIDENED, table, version.name, widened, micros, version)
+        self.record_version(SchemaChange.COLUMN_WIDENED, table, version.name, widened, micros, version)
 
     def _retype(self, table: str, version: ColumnVersion, column: ObservedColumn, micros: int) -> None:
         if (table, version.name) in self.missed or (table, version.name) in self.renewals:
@@ -270,7 +270,7 @@ class _Finder(SchemaRecorder):
         if not self.converts:
             is_kept = keeps_values(version.type, column.type)
             change = SchemaChange.COLUMN_WIDENED if is_kept else SchemaChange.COLUMN_REPLACED
-        self.tell_column(change, table, version.name, column, micros, version)
+        self.record_version(change, table, version.name, column, micros, version)
 
     def _is_renewed(self, table: str, name: str, columns: Mapping[str, ObservedColumn]) -> bool:
         if (table, name) in self.gone:
@@ -280,10 +280,10 @@ class _Finder(SchemaRecorder):
         return renewal is not None and renewal.is_new(name, ordinals)
 
     def _renew(self, table: str, version: ColumnVersion, column: ObservedColumn, micros: int) -> None:
-        # It was away in between: what it had is not converted, but gone.
+        # The column was absent in between: its old values are lost, not converted.
         since = self.missed.get((table, version.name), micros)
         if (table, version.name) in self.left:
             self.record_unwatched(table, (*self.history.tables[table].unwatched, version.name), since)
         self.drop(table, version, since)
-        self.tell_column(SchemaChange.COLUMN_ADDED, table, version.name, column, micros, version)
+        self.record_version(SchemaChange.COLUMN_ADDED, table, version.name, column, micros, version)
         self.renewals.pop((table, version.name), None)

@@ -1,4 +1,4 @@
-"""Policies for events whose table had other columns when they were made."""
+"""Policies for events whose table had other columns than the lake's."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -13,9 +13,9 @@ class SchemaPolicy(StrEnum):
     """Reaction to a change of a table's schema."""
 
     EVOLVE = "evolve"
-    """The lake's table follows; names that the lake cannot tell apart get a digest of themselves."""
+    """The lake's table follows; names that the lake cannot distinguish get a digest as a suffix."""
     FREEZE = "freeze"
-    """The table keeps the columns that it has, and new ones are left out, unless they are so by case only."""
+    """The table keeps its columns, and new ones are left out, unless they are new by case only."""
     QUARANTINE = "quarantine"
     """Events of another schema go to quarantine."""
 
@@ -26,13 +26,13 @@ def find_refusal(
     record_columns: Mapping[str, ObservedColumn],
     policy: SchemaPolicy,
 ) -> str | None:
-    """Return why events with these columns go to quarantine, None where they do not.
+    """Return the reason to quarantine events with these columns, None if the policy accepts them.
 
     Args:
-        table: their table.
-        table_types: the columns that the table has, and keeps.
+        table: name of their table.
+        table_types: the columns of the table, which stay as they are.
         record_columns: the columns of the events.
-        policy: the table's.
+        policy: the schema policy of the table.
     """
     if policy is SchemaPolicy.EVOLVE:
         return None
@@ -43,7 +43,7 @@ def find_refusal(
     ]
     cased = {case_key(name): name for name in table_types}
     if policy is SchemaPolicy.FREEZE:
-        # Left out as new, it would set the column to NULL that it may well be.
+        # It may be the same column: leaving it out as new would set that to NULL.
         differences += [
             f"`{name}` is `{cased[case_key(name)]}` in the table"
             for name in record_columns

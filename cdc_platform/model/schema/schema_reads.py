@@ -9,14 +9,14 @@ from cdc_platform.model.schema.table_schema import TableSchema
 
 @dataclass(frozen=True)
 class SchemaRead:
-    """Schema as the source describes it.
+    """The source's schema at a moment.
 
-    ``is_exact`` is False when it no longer tells the schema of ``micros``, but only that of a later moment.
+    ``is_exact`` is False if the source no longer knows the schema of ``micros`` and returned a later one.
     ``unwatched`` has every table of the database with the columns that the change stream does not watch.
-    ``watches_all`` means that it watches each table from its making on. ``keyless`` are watched tables whose
-    key has no column; ``tables`` has none of them. ``generated`` lists by table the generated columns outside
-    the key, which no change stream sends. ``uncopied`` are tables that come up with it and may have
-    had rows before, which no copy brings.
+    ``watches_all`` means that the stream watches each table from its creation on. ``keyless`` are watched
+    tables with a key without columns; ``tables`` does not include them. ``generated`` lists, by table, the
+    generated columns outside the key, which no change stream sends. ``uncopied`` are tables that this read
+    shows first, and that may have had rows before, which no copy brings.
     """
 
     micros: int
@@ -31,7 +31,7 @@ class SchemaRead:
 
 
 def storable(schema_read: SchemaRead) -> SchemaRead:
-    """Return the schema read with the columns that no lake can have among those that are not watched."""
+    """Return the schema read with columns that no lake can have moved to the unwatched ones."""
     unwatched = {name: tuple(names) for name, names in schema_read.unwatched.items()}
     for table in schema_read.tables:
         columns = storable_columns(table).columns
@@ -50,9 +50,9 @@ def storable_columns(table: TableSchema) -> TableSchema:
 
 @dataclass
 class PastSchemaReads:
-    """Asks the source for its schema at moments of the past: for each once, and no more where it forgets.
+    """Cache of the source's schema at past moments; once the source has forgotten one, it is not asked again.
 
-    Of a pipeline that was down for longer than the source remembers, every other record could ask.
+    If a pipeline was down for longer than the source remembers, many records could cause a request.
     """
 
     source: Callable[[int], SchemaRead]
@@ -60,7 +60,7 @@ class PastSchemaReads:
     forgotten: SchemaRead | None = None
 
     def __call__(self, micros: int) -> SchemaRead:
-        """Return the schema at a moment; not exact, once the source has not had one."""
+        """Return the schema at a moment; inexact after the source had forgotten one."""
         if micros in self.by_micros:
             return self.by_micros[micros]
         if self.forgotten is not None:

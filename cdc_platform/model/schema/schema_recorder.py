@@ -1,4 +1,4 @@
-"""Changes of the source's schema, recorded one by one, each upon the history with those before."""
+"""Recorder of changes of the source's schema: each change extends the history that the next one sees."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping
@@ -17,8 +17,8 @@ class SchemaRecorder:
     """Records changes of one cycle.
 
     Args:
-        history: what is known, with the changes recorded so far.
-        cycle: cycle of the log that the changes belong to.
+        history: the schema history, including the changes recorded so far.
+        cycle: the cycle of the log in which the changes are recorded.
         events: the changes, in order.
     """
 
@@ -27,9 +27,9 @@ class SchemaRecorder:
     events: list[SchemaEvent] = field(default_factory=list, init=False)
 
     def drop(self, table: str, version: ColumnVersion, micros: int) -> None:
-        """Record that a version of a column is gone."""
+        """Record that a version of a column was dropped."""
         before = version.type.to_json()
-        self.tell(SchemaChange.COLUMN_DROPPED, table, version.name, None, before, since=micros)
+        self.record(SchemaChange.COLUMN_DROPPED, table, version.name, None, before, since=micros)
 
     def drop_columns(
         self,
@@ -46,18 +46,21 @@ class SchemaRecorder:
                 self.drop(table, version, missed.get(version.name, schema_read.micros))
 
     def place(self, schema: TableSchema) -> None:
-        """Record where the columns stand, if elsewhere than before."""
+        """Record the ordinals of the columns if they changed."""
         places = {column.name: column.ordinal for column in schema.value_columns}
         if places != self.history.tables[schema.name].places:
-            self.tell(SchemaChange.COLUMNS_PLACED, schema.name, None, json.dumps(places))
+            self.record(SchemaChange.COLUMNS_PLACED, schema.name, None, json.dumps(places))
 
     def order_key(self, schema: TableSchema, micros: int) -> None:
-        """Take the order of a key from the source: records number its columns by their places."""
+        """Record the order of the key's columns if it changed.
+
+        Only the source knows it: records number the key's columns by their places in the table.
+        """
         before = [column.name for column in self.history.tables[schema.name].schema.key_columns]
         now = [column.name for column in schema.key_columns]
         if now != before and set(now) == set(before):
             since = None if self.history.cycle == 0 else micros
-            self.tell(SchemaChange.KEY_ORDERED, schema.name, None, json.dumps(now), since=since)
+            self.record(SchemaChange.KEY_ORDERED, schema.name, None, json.dumps(now), since=since)
 
     def drop_tables(self, schema_read: SchemaRead) -> None:
         """Record the tables that a schema read lacks: dropped, or no longer watched."""
@@ -66,15 +69,15 @@ class SchemaRecorder:
             if columns.is_watched and name not in watched:
                 exists = name in schema_read.unwatched
                 change = SchemaChange.TABLE_UNWATCHED if exists else SchemaChange.TABLE_DROPPED
-                self.tell(change, name, since=schema_read.micros)
+                self.record(change, name, since=schema_read.micros)
 
     def name_tables(
         self, change: SchemaChange, before: Collection[str], now: Collection[str], since: int | None
     ) -> None:
-        """Record the names of tables that are not read, if they are others than before."""
+        """Record the names of tables that are not read, if they changed."""
         if set(now) != set(before):
             value, previous = (json.dumps(sorted(names)) for names in (now, before))
-            self.tell(change, None, None, value, previous, since=since)
+            self.record(change, None, None, value, previous, since=since)
 
     def record_unwatched(self, table: str, names: Iterable[str], since: int | None) -> None:
         """Record the columns of a table that are not watched."""
@@ -89,21 +92,21 @@ class SchemaRecorder:
         now: tuple[str, ...],
         since: int | None,
     ) -> None:
-        """Record the names of columns of a kind, if they are others than before."""
+        """Record the names of columns of a kind, if they changed."""
         if now != before:
             value, previous = (json.dumps(listed) if listed else None for listed in (now, before))
-            self.tell(change, table, None, value, previous, since=since)
+            self.record(change, table, None, value, previous, since=since)
 
     def set_options(self, schema_read: SchemaRead, *, is_first: bool) -> None:
-        """Record the options that differ from those before."""
+        """Record the options whose values changed."""
         before = self.history.options
         for name in sorted(before.keys() | schema_read.options.keys()):
             value, previous = schema_read.options.get(name), before.get(name)
             if value != previous:
                 since = None if is_first else schema_read.micros
-                self.tell(SchemaChange.OPTION_SET, None, name, value, previous, since=since)
+                self.record(SchemaChange.OPTION_SET, None, name, value, previous, since=since)
 
-    def tell_column(
+    def record_version(
         self,
         change: SchemaChange,
         table: str,
@@ -112,7 +115,7 @@ class SchemaRecorder:
         since: int | None,
         version: ColumnVersion | None = None,
     ) -> None:
-        """Tell of a column that has come up, or taken the place of another version."""
+        """Record a new column, or a version of a column that replaces another version."""
         previous = version.type.to_json() if version is not None else None
         self._add_event(
             SchemaEvent(
@@ -128,7 +131,7 @@ class SchemaRecorder:
             )
         )
 
-    def tell(
+    def record(
         self,
         change: SchemaChange,
         table: str | None,
@@ -138,7 +141,7 @@ class SchemaRecorder:
         *,
         since: int | None = None,
     ) -> None:
-        """Record a change of what `SchemaEvent` describes, which holds from a moment on."""
+        """Record a change with the fields of `SchemaEvent`; it takes effect at ``since``."""
         self._add_event(SchemaEvent(self.cycle, change, table, name, value, previous, since_micros=since))
 
     def _add_event(self, event: SchemaEvent) -> None:

@@ -1,4 +1,4 @@
-"""Options of a table: its history, and deleted rows that stay in it."""
+"""Options of a table for its history and for soft deletes, and the columns that they add."""
 
 import re
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ DELETED_AT: Final = "__deleted_at"
 """Commit timestamp of the transaction that deleted the row; NULL while it lives."""
 
 ORDER_KEY: Final = "__ordering_key"
-"""Order key of the newest change of a row, where changes may come out of order."""
+"""Ordering key of the newest change of a row, if changes may arrive out of order."""
 
 _HISTORY_TYPES: Final = {
     VALID_FROM: "TIMESTAMP",
@@ -41,7 +41,7 @@ _TAKEN_IN_HISTORY: Final = re.compile(rf"({'|'.join(_HISTORY_TYPES)})({_SOURCE_S
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Options to keep more of a table than its current rows."""
+    """Options that keep more of a table than its current rows."""
 
     history: Annotated[
         bool,
@@ -54,11 +54,11 @@ class TableOptions:
         bool,
         Described(
             "Whether deleted rows stay in the table, with `__deleted` true and the moment in `__deleted_at`. "
-            "Switched on later, the table is rebuilt by the next cycle, from its initial copy and the log."
+            "If you switch it on later, the next cycle rebuilds the table from its initial copy and the log."
         ),
     ] = False
     keeps_order: bool = False
-    """Whether `__ordering_key` has the key of each row's newest change: an older one may still come."""
+    """Whether `__ordering_key` stores the key of each row's newest change: an older one may still arrive."""
 
 
 PLAIN: Final = TableOptions()
@@ -70,37 +70,37 @@ def history_name(table: str) -> str:
 
 
 def without_histories(names: Iterable[str]) -> tuple[str, ...]:
-    """Return those names of a lake's tables that are no histories of others among them."""
+    """Return the names of a lake's tables without the histories of other tables among them."""
     listed = tuple(names)
     histories = {history_name(name) for name in listed}
     return tuple(name for name in listed if name not in histories)
 
 
 def name_in_history(column: str) -> str:
-    """Return what the history of a table calls one of its columns: by its name, unless that is taken there.
+    """Return the name of a table's column in the table's history, with a suffix if the name is taken there.
 
-    So the table's `valid_to` is `valid_to__source`, and its `valid_to__source` has one more of these.
+    The table's `valid_to` becomes `valid_to__source`, and its `valid_to__source` gets a second suffix.
     """
     return column if _TAKEN_IN_HISTORY.fullmatch(column) is None else f"{column}{_SOURCE_SUFFIX}"
 
 
 def columns_in_history(table: ColumnHistory) -> ColumnHistory:
-    """Return the columns of a table as its history has them."""
+    """Return the columns of a table under their names in the table's history."""
     return table.called(name_in_history)
 
 
 def history_schema(table: TableSchema) -> TableSchema:
-    """Return the columns of a history; it has no key, since a row of it is a version.
+    """Return the columns of a history; it has no key, because each row is a version.
 
     Args:
-        table: the table's columns, as its history calls them.
+        table: the table's columns, under their names in the history.
     """
     columns = tuple(replace(column, is_primary_key=False) for column in table.columns)
     return TableSchema(history_name(table.name), columns + _added(_HISTORY_TYPES, len(columns)))
 
 
 def stored_schema(table: TableSchema, options: TableOptions) -> TableSchema:
-    """Return the columns that a source table has in the lake."""
+    """Return the columns of a source table's table in the lake."""
     types = {
         **(_SOFT_DELETE_TYPES if options.soft_delete else {}),
         **(_ORDER_TYPES if options.keeps_order else {}),
@@ -111,22 +111,22 @@ def stored_schema(table: TableSchema, options: TableOptions) -> TableSchema:
 
 
 def source_schema(stored: TableSchema) -> TableSchema:
-    """Return the columns of a table of the lake that the source has."""
+    """Return the columns of a table of the lake that come from the source."""
     return replace(stored, columns=tuple(column for column in stored.columns if column.name not in _ADDED))
 
 
 def keeps_deleted(stored: TableSchema) -> bool:
-    """Return whether the rows of a table of the lake stay in it when they are deleted."""
+    """Return whether a table of the lake keeps deleted rows."""
     return any(column.name == DELETED for column in stored.columns)
 
 
 def keeps_order(stored: TableSchema) -> bool:
-    """Return whether the rows of a table of the lake tell the ordering key of their newest change."""
+    """Return whether a table of the lake stores the ordering key of each row's newest change."""
     return any(column.name == ORDER_KEY for column in stored.columns)
 
 
 def taken_names(table: TableSchema, options: TableOptions) -> list[str]:
-    """Return the columns of a source table whose names its options need for columns of their own."""
+    """Return the columns of a source table whose names its options need for their own columns."""
     needed = {
         *(_SOFT_DELETE_TYPES if options.soft_delete else ()),
         *(_ORDER_TYPES if options.keeps_order else ()),

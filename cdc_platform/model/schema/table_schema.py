@@ -1,4 +1,4 @@
-"""Schemas of source tables, and the type that each column has in the lake."""
+"""Schemas of source tables, and the types of their columns in the lake."""
 
 import json
 import re
@@ -10,9 +10,9 @@ from cdc_platform.model.base.cached_values import cached_value
 
 ARRAY: Final = "ARRAY"
 MOST_DIMENSIONS: Final = 6
-"""Of an array: PostgreSQL's most, and other sources have one."""
+"""Most dimensions of an array, which is PostgreSQL's limit; other sources have one."""
 PRIMARY_KEY: Final = "primary key"
-"""Comment by which a table of the lake tells its key columns."""
+"""Comment that marks the key columns of a table of the lake."""
 
 _ARRAY_TEXT: Final = re.compile(r"ARRAY<(.*)>(?:\(.*\))?", re.IGNORECASE | re.DOTALL)
 _CODE_TEXT: Final = re.compile(r"[A-Za-z0-9_]+")
@@ -34,20 +34,20 @@ _SPARK_TYPES: Final = {
     "DATETIME": "timestamp_ntz",
 }
 DECIMAL: Final = "DECIMAL"
-"""Code of a decimal whose annotation is its precision and scale, such as `10,2`. Not a type of Spanner."""
+"""Code of a decimal with its precision and scale as annotation, such as `10,2`. Not a type of Spanner."""
 NO_VALUES: Final = "NULL"
-"""Code of a column of which only NULLs were seen. Not a type of Spanner."""
+"""Code of a column that only had NULLs so far. Not a type of Spanner."""
 MAX_INT64: Final = 2**63 - 1
 MAX_PLAIN_INTEGER: Final = 2**53
-"""Integers beyond it are texts in the JSON of events, since its readers could round them."""
+"""Larger integers are strings in the JSON of events, because JSON readers may round them."""
 _MAX_PRECISION: Final = 38
 _DIGITS: Final = re.compile(r"(\d{1,4}),(\d{1,4})", re.ASCII)
 _DECIMAL: Final = re.compile(r"decimal\(\d+,(\d+)\)")
 PG_NUMERIC: Final = "PG_NUMERIC"
 PG_JSONB: Final = "PG_JSONB"
 NANOSECONDS: Final = "NANOSECONDS"
-"""Annotation of the platform's own: a TIMESTAMP that the lake keeps as text with nine digits of a second."""
-# Their range, or their precision, is greater than that of the type whose code they share.
+"""Annotation of the platform's own: the lake keeps the TIMESTAMP as text with nine digits of a second."""
+# The type with one of these annotations has a greater range or precision than the type of its code.
 _TEXT_ANNOTATIONS: Final = frozenset({PG_NUMERIC, PG_JSONB, NANOSECONDS})
 
 _POSTGRESQL_TYPES: Final = {
@@ -81,10 +81,10 @@ class ColumnType:
 
     @classmethod
     def from_json(cls, type_json: Mapping[str, Any] | str, depth: int = 0) -> "ColumnType":
-        """Return the type of a REST `Type` object, or of its JSON text, as in `column_types`.
+        """Parse a REST `Type` object, or its JSON text, as in `column_types`.
 
         Raises:
-            ValueError, LookupError, TypeError, AttributeError, RecursionError: it is none.
+            ValueError, LookupError, TypeError, AttributeError, RecursionError: it is no type.
         """
         fields: Mapping[str, Any] = json.loads(type_json) if isinstance(type_json, str) else type_json
         if depth > MOST_DIMENSIONS:
@@ -111,9 +111,9 @@ class ColumnType:
 
     @classmethod
     def from_spanner_type(cls, text: str) -> "ColumnType":
-        """Return the type of a text of `information_schema`, such as `ARRAY<STRING(MAX)>`.
+        """Parse a type of `information_schema`, such as `ARRAY<STRING(MAX)>`.
 
-        A type that this version does not know keeps its leading word as its code.
+        The code of an unknown type is its leading word.
         """
         array = _ARRAY_TEXT.fullmatch(text.strip())
         if array is not None:
@@ -123,9 +123,9 @@ class ColumnType:
 
     @classmethod
     def from_postgresql_type(cls, text: str) -> "ColumnType":
-        """Return the type of a text of PostgreSQL's `information_schema`, such as `character varying(9)[]`.
+        """Parse a type of PostgreSQL's `information_schema`, such as `character varying(9)[]`.
 
-        A type that this version does not know keeps its name as its code.
+        The code of an unknown type is its name.
         """
         array = _POSTGRESQL_ARRAY.fullmatch(text.strip())
         if array is not None:
@@ -136,14 +136,14 @@ class ColumnType:
 
     @property
     def is_known(self) -> bool:
-        """Whether this version knows what values of the type look like; others are kept as text."""
+        """Whether this version knows the values of the type; values of unknown types are kept as text."""
         if self.code == ARRAY:
             return self.element is not None and self.element.is_known
         return self.code in _SPARK_TYPES or self.code in (DECIMAL, NO_VALUES)
 
     @property
     def text(self) -> str:
-        """The type as messages say it."""
+        """The type's name in messages."""
         if self.code == ARRAY and self.element is not None:
             return f"{ARRAY}<{self.element.text}>"
         if self.code == DECIMAL:
@@ -152,19 +152,19 @@ class ColumnType:
 
     @property
     def scale(self) -> int | None:
-        """Digits after the point of a decimal that the lake keeps as one; None for all other types."""
+        """Digits after the point of a type that is a decimal in the lake; None for all other types."""
         digits = _DECIMAL.fullmatch(spark_type(self))
         return int(digits.group(1)) if self.code == DECIMAL and digits else None
 
     def with_nanoseconds(self) -> "ColumnType":
-        """Return the type, with timestamps that keep all of their nine digits as text."""
+        """Return the type with timestamps as text that keeps all nine digits of the second."""
         if self.code == ARRAY and self.element is not None:
             return replace(self, element=self.element.with_nanoseconds())
         return replace(self, annotation=NANOSECONDS) if self.code == "TIMESTAMP" else self
 
 
 def spark_type(column_type: ColumnType) -> str:
-    """Return the type in Spark's SQL; types that have no equal there, or are unknown, are text."""
+    """Return the type in Spark's SQL; unknown types, and types without an equivalent, are strings."""
     if column_type.code == ARRAY and column_type.element is not None:
         return f"array<{spark_type(column_type.element)}>"
     if column_type.annotation in _TEXT_ANNOTATIONS:
@@ -175,7 +175,7 @@ def spark_type(column_type: ColumnType) -> str:
 
 
 def _decimal(annotation: str | None) -> str:
-    """Return the type of a decimal; text where it has more digits than Spark, or no declared digits."""
+    """Return the type of a decimal; a string if it has more digits than Spark allows, or declares none."""
     digits = _DIGITS.fullmatch(annotation or "")
     if digits is None:
         return "string"
@@ -187,11 +187,11 @@ def _decimal(annotation: str | None) -> str:
 
 @dataclass(frozen=True)
 class ColumnLife:
-    """When the source had a column, by commit timestamp, and how it calls it; None means without bound.
+    """Commit timestamps between which the source had a column, and its name there; None is unbounded.
 
-    ``before`` is the version of the column whose values it took over, converted to its own type; with
-    ``is_widened`` as the log writes them, and otherwise as the source converts them.
-    ``was_key`` says of one that the key no longer has: the changes of its life have it in their keys.
+    ``before`` is the version of the column whose values it took over, converted to its own type: with
+    ``is_widened`` as the log encodes them, and otherwise as the source converts them.
+    ``was_key`` marks a column that left the key: the changes of its life have it in their keys.
     """
 
     source_name: str
@@ -204,9 +204,9 @@ class ColumnLife:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a source table; `ordinal` is its position in the key for key columns of a table schema.
+    """A column of a source table; in a table schema, a key column's `ordinal` is its position in the key.
 
-    ``life`` is None where all given changes know the column, under its own name.
+    ``life`` is None if all given changes have the column under its own name.
     """
 
     name: str
@@ -222,13 +222,13 @@ class Column:
 
     @property
     def is_in_keys(self) -> bool:
-        """Whether changes have the column in their keys, and not among their values."""
+        """Whether changes have the column in their keys instead of their values."""
         return self.is_primary_key or (self.life is not None and self.life.was_key)
 
 
 @dataclass(frozen=True)
 class TableSchema:
-    """The watched columns of a source table, key columns first and in the order of the primary key."""
+    """The watched columns of a source table: first the key columns, in the order of the primary key."""
 
     name: str
     columns: tuple[Column, ...]
@@ -245,10 +245,10 @@ class TableSchema:
 
     @cached_value
     def is_evolving(self) -> bool:
-        """Whether some of the given changes lack columns, or have them under other types."""
+        """Whether some of the given changes lack columns, or have columns of other types."""
         return any(column.life is not None for column in self.columns)
 
     @property
     def unknown_columns(self) -> tuple[Column, ...]:
-        """The columns of types that this version does not know, which are kept as text."""
+        """The columns of unknown types, which are kept as text."""
         return tuple(column for column in self.columns if not column.type.is_known)

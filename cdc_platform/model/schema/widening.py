@@ -1,7 +1,7 @@
-"""Types that hold the values of several: what a column becomes whose events come in no order.
+"""Widening of column types, for columns whose events come in no order.
 
-The type of such a column is the narrowest that holds every value which was ever seen. So it never goes back,
-and does not depend on which of two schemas was seen first.
+Such a column has the narrowest type that holds every value seen so far. Its type never narrows again, and
+does not depend on which of two schemas was seen first.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from cdc_platform.model.schema.table_schema import DECIMAL, PG_NUMERIC, ColumnTy
 
 TEXT: Final = ColumnType("STRING")
 DIGITS: Final = ColumnType("NUMERIC", annotation=PG_NUMERIC)
-"""Numbers of any size, kept as text with the digits as they were written."""
+"""Numbers of any size, kept as text with their original digits."""
 
 _INT64_DIGITS: Final = 19
 _MOST_DIGITS: Final = 38
@@ -25,9 +25,9 @@ _KEY_FAMILIES: Final = {
 
 
 def joined_type(first: ColumnType, other: ColumnType) -> ColumnType:
-    """Return the narrowest type that holds the values of two; text holds them all.
+    """Return the narrowest type that holds the values of two types; text holds all values.
 
-    Values of the narrower type are written as values of the result are: the log's texts need no change.
+    Values of the narrower type have the encoding of the result: the log's texts need no change.
     """
     if first == other:
         return first
@@ -41,20 +41,20 @@ def joined_type(first: ColumnType, other: ColumnType) -> ColumnType:
 
 
 def key_family(kind: ColumnType) -> str:
-    """Return of what kind the values of a key are; those of two kinds have no type that distinguishes them.
+    """Return the family of a key's type; no common type keeps keys of two families distinct.
 
-    Large integers become one float, and the text of a float is none of theirs; that of bytes or an array may
-    be another key's as well.
+    Several large integers become one float, and the text of a float matches none of them. The text of bytes
+    or of an array may also be the text of another key.
     """
     return _KEY_FAMILIES.get(kind.code, "no float, bytes or array")
 
 
 def keeps_values(old: ColumnType, new: ColumnType) -> bool:
-    """Return whether values that a column had are the same as values of the type that it got in place.
+    """Return whether a column's stored values are still valid after its type changed in place.
 
-    It is so where the new type writes them in one way, whatever the database, which does not state how it has
-    converted them: a text of a moment depends on its settings, that of a float on its version. An integer
-    becomes the nearest float everywhere.
+    They are if every database converts them to the same text of the new type, because the database does not
+    state how it converted them: the text of a moment depends on its settings, that of a float on its version.
+    An integer becomes the nearest float everywhere.
     """
     if (old.code, new.code) == ("INT64", "FLOAT64") and _is_number(old):
         return True

@@ -1,19 +1,19 @@
-"""Deletes that know their row by its physical address only, such as Oracle's rollback of an insert."""
+"""Deletes that identify their row only by its physical address, such as Oracle's rollback of an insert."""
 
 from dataclasses import dataclass
 from typing import Final
 
 ADDRESS_ONLY: Final = "The event deletes a row that it knows by its ROWID only"
-"""Beginning of the reason of a fault that finding the row's key cures."""
+"""Start of the reason of a fault that ends once the row's key is found."""
 ADDRESS: Final = "row_id"
-"""In the metadata of events, and of such faults: the physical address of the row."""
+"""Metadata member of events, and of such faults: the physical address of the row."""
 ORDER_KEY: Final = "_ordering_key"
-"""In the metadata of such a fault: the ordering key that the event has."""
+"""Metadata member of such a fault: the ordering key of the event."""
 
 
 @dataclass(frozen=True)
 class Addressed:
-    """Such a delete: its event, the table and address of its row, and its ordering key."""
+    """A delete by address: its event, the table and address of its row, and its ordering key."""
 
     event_id: str
     table: str

@@ -1,4 +1,4 @@
-"""Events of sources that hand out events, in files or topics, in the form that becomes raw records."""
+"""Events of event sources, in files or topics, in the form that becomes raw records."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,29 +7,29 @@ from cdc_platform.model.stream.records import ModType
 
 
 class SourceEvent(NamedTuple):
-    """One change of one row, or of a whole table, as a source's event tells it.
+    """One change of one row, or of a whole table, decoded from a source's event.
 
-    Values are texts in the JSON encoding that the change log has: numbers and booleans as JSON writes them
-    (integers beyond 2^53 and decimals as texts), BYTES in base64, DATE as `2026-01-31`, TIMESTAMP as
+    Values have the JSON encoding of the change log: numbers and booleans as JSON writes them (integers
+    beyond 2^53 and decimals as strings), BYTES in base64, DATE as `2026-01-31`, TIMESTAMP as
     `2026-01-31T08:00:00.123456Z`, DATETIME the same without `Z`, arrays as JSON arrays of these.
 
     Args:
         table: name of the source's table, such as `public.orders`.
-        mod_type: what happened; TRUNCATE has neither keys nor values.
-        ordering_key: text whose order is the order of the source's changes.
-        event_id: duplicates of the event share it.
-        transaction_id: changes of one transaction share it; empty where the source does not say.
-        source_micros: when the change committed at the source; None where the source does not say.
+        mod_type: the operation; TRUNCATE has neither keys nor values.
+        ordering_key: text that sorts in the order of the source's changes.
+        event_id: identity, shared by duplicates of the event.
+        transaction_id: identity of the transaction; empty if the source does not state it.
+        source_micros: commit time of the change at the source; None if the source does not state it.
         column_types: JSON array of objects with name, type, is_primary_key and ordinal_position.
-        keys: JSON object of the primary key's columns. Where changes come in order, equal keys have one text,
-            which rows are followed by.
-        new_values: JSON object of the other columns, after the change; None where there are none.
-        old_values: JSON object of columns before the change, as far as the source sends them.
-        is_whole_row: whether `new_values` names every column that the row has, but for the unavailable ones.
+        keys: JSON object of the primary key's columns. If changes come in order, equal keys have equal text,
+            and the text identifies a row.
+        new_values: JSON object of the other columns after the change; None if there are none.
+        old_values: JSON object of the columns before the change that the source sends.
+        is_whole_row: whether `new_values` names every column of the row except the unavailable ones.
         previous_keys: JSON object of the key before a key change.
-        unavailable_columns: columns that have a value which the source did not send.
+        unavailable_columns: columns whose values the source did not send.
         metadata: the source's own metadata, JSON.
-        position: which event of its file it is, counted from 0, or its offset.
+        position: number of the event in its file, counted from 0, or its offset.
     """
 
     table: str
@@ -51,10 +51,10 @@ class SourceEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceMessage:
-    """A message that somebody wrote into the source's log: a marker at which a cut may be asked for.
+    """A message that a user wrote into the source's log; users can ask for a cut at such a marker.
 
-    ``ordering_key`` is that of changes, so that those before it are known. ``content`` is text; where the
-    octets are none it is as the source sends them. ``event_id`` is what its duplicates share.
+    ``ordering_key`` orders it among the changes. ``content`` is text, or, if the bytes are not text, the
+    encoding that the source sends. Duplicates share ``event_id``.
     """
 
     prefix: str
@@ -69,12 +69,12 @@ class SourceMessage:
 
 @dataclass(frozen=True, slots=True)
 class FaultyEvent:
-    """An event that cannot be used, and why; it goes to quarantine with its text, so that it can be replayed.
+    """An event that cannot be used, with the reason; quarantine keeps its text for a replay.
 
-    ``position`` is None where a whole file cannot be read; ``transaction_id`` is empty where it is not known.
-    ``message_id`` is what it shares with the same message that is sent again, where that is known.
-    ``source_micros`` is that of a change which only lacks what the lake may find for it.
-    ``ordering_key`` is that of the change it would be, empty where it is not known.
+    ``position`` is None if a whole file cannot be read. ``transaction_id`` and ``ordering_key`` are empty if
+    unknown; ``ordering_key`` is that of the change that the event describes. ``message_id`` identifies the
+    message when it is sent again, if known. ``source_micros`` is set only for a change that lacks nothing but
+    data which the lake may supply.
     """
 
     reason: str

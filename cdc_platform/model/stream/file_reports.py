@@ -1,4 +1,4 @@
-"""Reports on what a cycle has read of a source that hands out events: one row of the raw table each."""
+"""Reports on what a cycle read of an event source: one row of the raw table each."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ from cdc_platform.model.base.timestamps import is_moment
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A transaction of which more is to come: ``seen`` of ``expected`` events, None where nothing shows.
+    """An incomplete transaction: ``seen`` of ``expected`` events have arrived; ``expected`` may be unknown.
 
-    ``since_micros`` is when it committed, None where nothing shows.
+    ``since_micros`` is its commit time, None if unknown.
     """
 
     transaction_id: str
@@ -21,17 +21,17 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """The report on a file, or on a partition or state that the read progress has like one.
+    """The report on a file, or on a partition or state that the read progress records like a file.
 
     Args:
-        version: what the read progress has of it once it has been read.
+        version: its version in the read progress once it has been read.
         is_read: whether it has been read.
-        events: how many events it had.
-        faults: how many of them cannot be used.
+        events: number of its events.
+        faults: number of its events that cannot be used.
         size_bytes: its size.
-        error: why it could not be read.
-        waiting: transactions that hold back what comes after them.
-        again_since_micros: when the first was committed of the transactions that have passed before.
+        error: the reason why it could not be read.
+        waiting: incomplete transactions that hold back later ones.
+        again_since_micros: earliest commit time of the transactions that arrived again.
     """
 
     version: str
@@ -45,7 +45,7 @@ class FileReport:
 
     @classmethod
     def from_text(cls, text: str) -> "FileReport":
-        """Return the report of a text that a cycle has written.
+        """Parse the text of a report that a cycle wrote.
 
         Raises:
             ValueError, RecursionError: the text is no report.

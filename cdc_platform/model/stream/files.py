@@ -1,4 +1,4 @@
-"""Files of a source: which there are, which have been read, and which a cycle reads."""
+"""Files of a source, and the choice of the files that a cycle reads."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,28 +9,28 @@ from typing import Final
 from cdc_platform.model.stream.unread import GONE, FailedRead, failed_reads, unread_path
 
 MOST_FILES: Final = 10_000
-"""Files of one cycle; a backlog is read in several, so that an interruption costs little."""
+"""Most files of one cycle; a backlog takes several cycles, so that an interruption costs little."""
 MOST_BYTES: Final = 2 * 1024**3
 READ_AGAIN: Final = ""
-"""Version, in a read progress, of a file that has been read and is to be read once more; no file has it."""
+"""Version, in a read progress, of a file that must be read once more; no file has this version."""
 LOCAL_FILES: Final = 64
 LOCAL_BYTES: Final = 1024**2
-"""So few are read where a cycle runs: a task of Spark takes longer to begin than they take to read."""
+"""The cycle's own process reads up to so many files and bytes: starting a Spark task takes longer."""
 RETRIED_SHARE: Final = 10
-"""Of so many files of a cycle, one at most has failed before, while there are others; and so with bytes."""
+"""Files that failed before get at most one in so many files and bytes of a cycle, while others are unread."""
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file as a listing shows it.
+    """A file of a listing.
 
     Args:
-        path: with its scheme where it is not local.
-        folder: the part of the source that it belongs to, such as a Datastream object.
+        path: path, with its scheme unless it is local.
+        folder: the part of the source that contains it, such as a Datastream object.
         size_bytes: its size.
-        modified_micros: when it was written last.
-        reported_version: its version where no listing has it: of read progress that is no file, its text.
-        read_bytes: how much of it has been read before, and is not read again.
+        modified_micros: when it was last written.
+        reported_version: its version if no listing contains it; for read progress that is no file, its text.
+        read_bytes: bytes at its start that were read before and are not read again.
     """
 
     path: str
@@ -47,7 +47,7 @@ class SourceFile:
 
     @property
     def unread_bytes(self) -> int:
-        """The number of its bytes that are read now."""
+        """Number of bytes still to read."""
         return self.size_bytes - self.read_bytes
 
 
@@ -57,7 +57,7 @@ def identity_in_file(file: SourceFile, place: str) -> str:
 
 
 def is_of_file(identity: str, path: str) -> bool:
-    """Return whether an identity is only a place in some version of a file."""
+    """Return whether an identity is a place in any version of a file."""
     return identity.startswith(f"{path}@")
 
 
@@ -67,13 +67,13 @@ def is_of_version(identity: str, path: str, version: str) -> bool:
 
 
 def are_few(files: Sequence[SourceFile]) -> bool:
-    """Return whether files are so few, and so small, that no task of Spark need read them."""
+    """Return whether files are few and small enough to read without Spark."""
     return len(files) <= LOCAL_FILES and sum(file.unread_bytes for file in files) <= LOCAL_BYTES
 
 
 @dataclass(frozen=True)
 class FileChoice:
-    """The files that a cycle reads; ``is_all`` is False where others are left for the next one."""
+    """The files that a cycle reads; ``is_all`` is False if the next cycle must read more."""
 
     files: tuple[SourceFile, ...]
     is_all: bool
@@ -88,15 +88,15 @@ def choose_files(
 ) -> FileChoice:
     """Return the files that have not been read in their present version, oldest first.
 
-    Those that could not be read are left out while they pause, and have a share of their own, so that many
-    of them keep no others waiting. The choice may be all there is without them.
+    Files that could not be read pause before the next attempt, and have a share of their own: many of them
+    do not delay other files. They do not count for ``is_all``.
 
     Args:
-        listed: the files that there are.
-        read_progress: path to version of those that were read, and what is known of those that could not be.
-        most_files: so many at most.
-        most_bytes: so much at most, but one file at least.
-        clock_micros: the time, which ends pauses; None ends them all.
+        listed: all files of the source.
+        read_progress: versions of the files that were read, and failed reads, by path.
+        most_files: most files to choose.
+        most_bytes: most bytes to choose; the choice has at least one file.
+        clock_micros: the time, which decides when a pause is over; None ends all pauses.
     """
     unread = [file for file in listed if read_progress.get(file.path) != file.version]
     failed = {file: failure for file in unread if (failure := _failure_of(file, read_progress)) is not None}
@@ -124,7 +124,7 @@ def _failure_of(file: SourceFile, read_progress: Mapping[str, str]) -> FailedRea
 
 
 def _first(files: Iterable[SourceFile], most_files: int, most_bytes: int) -> list[SourceFile]:
-    """Return the first of files, within limits; where there may be any, one at least, however large."""
+    """Return the first files within limits; the first one is returned whatever its size."""
     chosen: list[SourceFile] = []
     total_bytes = 0
     for file in islice(files, most_files):
@@ -136,9 +136,9 @@ def _first(files: Iterable[SourceFile], most_files: int, most_bytes: int) -> lis
 
 
 def find_settled(listed: Iterable[SourceFile], read_progress: Mapping[str, str]) -> dict[str, str]:
-    """Return the files whose failed reads matter no more, each with its version in the read progress.
+    """Return the files whose failed reads no longer matter, each with its version in the read progress.
 
-    They are gone, or are again what had been read before.
+    Such a file is gone, or has the version again that was read before.
     """
     failed = failed_reads(read_progress)
     if not failed:
@@ -148,13 +148,13 @@ def find_settled(listed: Iterable[SourceFile], read_progress: Mapping[str, str])
 
 
 def deal_files(files: Sequence[SourceFile], most_tasks: int) -> list[tuple[SourceFile, ...]]:
-    """Return what each task reads: about as many bytes as any other."""
+    """Divide files among tasks, with about as many bytes for each."""
     tasks: list[list[SourceFile]] = [[] for _ in range(max(1, min(most_tasks, len(files))))]
     loads = [0] * len(tasks)
     for file in sorted(files, key=lambda file: (-file.size_bytes, file.path)):
         lightest = loads.index(min(loads))
         tasks[lightest].append(file)
-        # Opening a file costs what reading some tens of kilobytes does.
+        # Opening a file costs as much as reading some tens of kilobytes.
         loads[lightest] += file.size_bytes + 64 * 1024
     return [tuple(task) for task in tasks]
 
@@ -165,5 +165,5 @@ def files_to_json(files: Iterable[SourceFile]) -> str:
 
 
 def files_from_json(text: str) -> tuple[SourceFile, ...]:
-    """Return the files of a text that `files_to_json` made."""
+    """Parse the text of `files_to_json`."""
     return tuple(SourceFile(**fields) for fields in json.loads(text))

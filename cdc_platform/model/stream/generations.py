@@ -1,4 +1,4 @@
-"""Generations of partitions within one read: the partitions that others announce in it."""
+"""Child partitions that are announced and read within one read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, Partit
 from cdc_platform.model.stream.read_windows import ReadWindow
 
 MOST_FOLLOWED: Final = 1_000
-"""Most children that are read with their parents; others are left to the next read."""
+"""Most children that one read follows; the next read takes the rest."""
 
 
 @dataclass(frozen=True)
 class PartitionEnd:
-    """How far a partition was read completely, and the children that it announced up to there."""
+    """The end of a complete read of a partition, and the children that the partition announced until then."""
 
     token: str
     end_inclusive_micros: int
@@ -23,7 +23,7 @@ class PartitionEnd:
 class Generations:
     """Finds the children with which a read can continue, each once and after all its parents.
 
-    A child with a parent that is read elsewhere is left to the next read. Not thread-safe.
+    If another read reads one of its parents, the child is left to the next read. Not thread-safe.
     """
 
     def __init__(self, end_inclusive_micros: int, finished_parents: Iterable[str]) -> None:
@@ -31,7 +31,7 @@ class Generations:
 
         Args:
             end_inclusive_micros: the end of the read.
-            finished_parents: tokens of partitions that had ended before; see `finished_parents`.
+            finished_parents: tokens of partitions that ended before this read; see `finished_parents`.
         """
         self._end_micros = end_inclusive_micros
         self._finished = set(finished_parents)
@@ -41,11 +41,11 @@ class Generations:
         self._followed = 0
 
     def begin(self, tokens: Iterable[str]) -> None:
-        """Take the partitions that the read begins with: announcing one of them is a repetition."""
+        """Add the partitions of the read itself: an announcement of one of them is a repetition."""
         self._known.update(tokens)
 
     def after(self, end: PartitionEnd) -> list[ReadWindow]:
-        """Return the windows of the children that can be read once a partition has been read so far."""
+        """Return the windows of the children that can be read once a partition has reached an end."""
         self._ends[end.token] = end.end_inclusive_micros
         for child in end.children:
             if child.start_micros <= end.end_inclusive_micros + 1 and child.token not in self._known:

@@ -1,4 +1,4 @@
-"""The lineage of change stream partitions: a pure function of what the windows of each cycle reported.
+"""The lineage of change stream partitions: a pure function of the reports of each cycle's windows.
 
 CREATED (announced) > SCHEDULED (may be read) > RUNNING (has been read) > FINISHED (ended, has children), or
 ENDED (ended without children)
@@ -17,21 +17,21 @@ _MICROS_PER_S: Final = 1_000_000
 
 
 class PartitionState(StrEnum):
-    """Progress of a partition; the states follow in this order, and none is left backwards.
+    """Progress of a partition, in this order; a partition never returns to an earlier state.
 
-    The last two both end it.
+    Each of the last two states ends it.
     """
 
     CREATED = "created"
-    """Announced, but some parent has not been read to its start, at which it holds the watermark."""
+    """Announced, but some parent has not been read to its start; it holds the watermark at its start."""
     SCHEDULED = "scheduled"
-    """All parents have finished, or have been read beyond its start, so it may be read."""
+    """It may be read: all parents have finished, or have been read beyond its start."""
     RUNNING = "running"
     """It has been read at least once."""
     FINISHED = "finished"
     """It ended, and its children continue it."""
     ENDED = "ended"
-    """It ended by a record that says so, and has no children: its keys had moved to other partitions."""
+    """An end record ended it, and it has no children: its keys had moved to other partitions."""
 
 
 _END_STATES: Final = {
@@ -44,8 +44,8 @@ _END_STATES: Final = {
 class Partition:
     """A partition; everything at or before its position has been read.
 
-    ``continues_parents`` says whether its parents ended where it starts, or it started beside a parent that
-    goes on. It is None for the first partition, and in lakes that were written without it.
+    ``continues_parents`` is True if its parents ended where it starts, and False if a parent goes on after
+    its start. It is None for the first partition, and in lakes written before this field existed.
     """
 
     token: str
@@ -78,7 +78,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class ChildAnnouncement:
-    """One partition that another one announces: a child that continues it, or one that starts beside it."""
+    """The announcement of a partition by another one, which either ends there or goes on."""
 
     cycle: int
     start_micros: int
@@ -96,9 +96,9 @@ class ChildAnnouncement:
         *,
         continues_parents: bool,
     ) -> "ChildAnnouncement":
-        """Return the announcement of a token with its parents, as a partition's record names them.
+        """Return the announcement of a token and its parents, taken from a partition's record.
 
-        One that names no parents is a child of the partition that announces it: the first partitions are
+        A token without parents is a child of the partition that announces it: the first partitions are
         children of the query without a token.
         """
         token, parents = child
@@ -108,14 +108,14 @@ class ChildAnnouncement:
 
 @dataclass(frozen=True)
 class Lineage:
-    """All partitions that matter, by token, after a cycle."""
+    """All partitions that are still needed, by token, after a cycle."""
 
     partitions: Mapping[str, Partition]
     cycle: int
 
 
 def begin(start_micros: int) -> Lineage:
-    """Return the lineage of a stream that is to be read from `start_micros` on, inclusive."""
+    """Return the lineage of a stream to read from `start_micros` on, inclusive."""
     root = Partition(
         token=ROOT_TOKEN,
         parent_tokens=(),
@@ -133,14 +133,14 @@ def advance(
     windows: Sequence[WindowReport],
     children: Sequence[ChildAnnouncement],
 ) -> Lineage:
-    """Return the lineage after a cycle; a cycle that it contains already changes nothing.
+    """Return the lineage after a cycle; a cycle that the lineage already contains changes nothing.
 
     The order of windows and announcements does not matter, nor do repeated announcements. One cycle
     may have read several generations, if all but the last one ended in it.
 
     Raises:
-        PartitionBoundsInvalid: A window was read of a partition that could not be read, or leaves a gap; or
-            a partition starts that had ended before, or before its known start.
+        PartitionBoundsInvalid: A window belongs to a partition that may not be read yet, or leaves a gap; or
+            a partition is announced again after its end, or before its known start.
     """
     if cycle <= lineage.cycle:
         return lineage
@@ -155,15 +155,15 @@ def advance(
         _check_known(partitions[child.token], child)
     unfinished = {advanced.token: advanced for advanced in _unfinished(partitions)}
     unread = sorted(windows, key=lambda report: (report.token, report.start_exclusive_micros))
-    # One that announces itself is a child of none.
+    # A partition that announces itself has no parent.
     _schedule(partitions, unfinished)
     while unread:
         generation = [report for report in unread if _is_readable(partitions, report.token)]
         later = [report for report in unread if not _is_readable(partitions, report.token)]
         if not generation:
             raise PartitionBoundsInvalid(
-                "A window was read of a partition that is unknown, or whose parents have not ended. This is "
-                f"a bug of the platform; report this partition token: {unread[0].token!r}",
+                "A cycle read a window of a partition that is unknown, or whose parents have not ended. This "
+                f"is a bug of the platform; report this partition token: {unread[0].token!r}",
             )
         for report in generation:
             _put(partitions, unfinished, _read(partitions[report.token], report, cycle))
@@ -174,13 +174,13 @@ def advance(
 
 
 def live(lineage: Lineage) -> tuple[Partition, ...]:
-    """Return the partitions that may be read now, the one that is furthest behind first."""
+    """Return the partitions that may be read now, the furthest behind first."""
     live_partitions = (partition for partition in lineage.partitions.values() if partition.is_live)
     return tuple(sorted(live_partitions, key=lambda partition: (partition.position_micros, partition.key)))
 
 
 def watermark_micros(lineage: Lineage) -> int | None:
-    """Return the moment up to which everything has been read, or None when no partition is unfinished.
+    """Return the moment up to which everything has been read; None if all partitions have finished.
 
     It never goes back: a child begins where its parents ended.
     """
@@ -190,8 +190,8 @@ def watermark_micros(lineage: Lineage) -> int | None:
 def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
     """Return the lineage without finished partitions that ended before a moment and are fully continued.
 
-    A partition stays while a child of it has not been read, so neither the watermark nor a state changes.
-    One that ended without children needs nothing to continue it.
+    A partition stays until each of its children has been read, so neither the watermark nor a state changes.
+    A partition that ended without children needs no continuation.
     """
     partitions = lineage.partitions.values()
     continued = {parent for child in partitions for parent in child.parent_tokens}
@@ -207,7 +207,7 @@ def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
 
 
 def _created(child: ChildAnnouncement) -> Partition:
-    # What names itself alone is a child of none.
+    # A partition that names only itself as a parent has none.
     parents = () if child.parent_tokens == (child.token,) else child.parent_tokens or (ROOT_TOKEN,)
     return Partition(
         token=child.token,
@@ -221,16 +221,16 @@ def _created(child: ChildAnnouncement) -> Partition:
 
 
 def _check_known(partition: Partition, child: ChildAnnouncement) -> None:
-    """Check that a partition is not announced again to start earlier, or after its end."""
-    # What names itself only says from where on it is read.
+    """Raise if a partition is announced again with an earlier start, or with a start after its end."""
+    # A partition that names only itself states where to read it from.
     if child.start_micros < partition.start_micros and child.parent_tokens != (child.token,):
         raise PartitionBoundsInvalid(
-            f"Partition `{partition.key}` is announced again, for an earlier start, so that its records "
-            f"since then would be lost; report this: {child.start_micros}",
+            f"Partition `{partition.key}` is announced again with an earlier start, so the records since "
+            f"that start would be lost; report this: {child.start_micros}",
         )
     if partition.is_finished and child.start_micros > partition.position_micros + 1:
         raise PartitionBoundsInvalid(
-            f"Partition `{partition.key}` is announced again, for a start after its end, so that its records "
+            f"Partition `{partition.key}` is announced again with a start after its end, so its records "
             f"would be lost; report this: {child.start_micros}",
         )
 
@@ -249,11 +249,11 @@ def _put(partitions: dict[str, Partition], unfinished: dict[str, Partition], par
 
 
 def _read(partition: Partition, report: WindowReport, cycle: int) -> Partition:
-    """Return the partition of a report, advanced; refuses to step over something unread."""
+    """Return the partition advanced by a report; raise if the report skips unread records."""
     if report.start_exclusive_micros > partition.position_micros:
         raise PartitionBoundsInvalid(
-            f"A window of partition `{partition.key}` begins after the position of the partition, so that "
-            f"the records between would be lost; report this: {report.start_exclusive_micros}",
+            f"A window of partition `{partition.key}` begins after the position of the partition, so the "
+            f"records in between would be lost; report this: {report.start_exclusive_micros}",
         )
     state = partition.state if partition.is_finished else _END_STATES.get(report.outcome)
     return replace(
@@ -266,7 +266,7 @@ def _read(partition: Partition, report: WindowReport, cycle: int) -> Partition:
 
 
 def _schedule(partitions: dict[str, Partition], unfinished: dict[str, Partition]) -> None:
-    """Schedule the unfinished partitions whose parents have all been read to their start."""
+    """Schedule the unfinished partitions whose parents have all been read to the partition's start."""
     lowest = min((partition.position_micros for partition in unfinished.values()), default=None)
     waiting = [partition for partition in unfinished.values() if partition.state is PartitionState.CREATED]
     for partition in waiting:
@@ -275,13 +275,13 @@ def _schedule(partitions: dict[str, Partition], unfinished: dict[str, Partition]
 
 
 def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest: int | None) -> bool:
-    """Return whether all parents have finished, including any that nobody has announced yet.
+    """Return whether all parents have finished, including parents that are not announced yet.
 
-    A parent that the partition starts beside need only have been read to its start.
+    A parent that goes on after the partition's start need only have been read to that start.
 
-    One parent of a merge may announce the child while another is still unknown, because the partition that
-    will announce *it* is behind. When nothing unfinished is behind the child's start, nothing is unknown:
-    a parent that is not listed then has been pruned.
+    One parent of a merge may announce the child while another parent is still unknown, because the partition
+    that will announce *it* is behind. If no unfinished partition is behind the child's start, all parents
+    are known: a parent that is not listed then has been pruned.
     """
     parents = [partitions.get(token) for token in partition.parent_tokens]
     start = partition.start_micros

@@ -1,4 +1,4 @@
-"""The rules of a sound lineage of partitions."""
+"""Rules of a sound lineage of partitions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,9 +12,10 @@ from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport
 def violations(lineage: Lineage) -> list[str]:
     """Return the violated rules, one text for each; empty if the lineage is sound.
 
-    A finished partition has children. A child starts once, after all its parents finished, at the time at
-    which they ended, and no parent is read beyond that; a partition that starts beside its parent, after
-    that has been read beyond its start. A partition that has not been read holds the watermark at its start.
+    A finished partition has children. A child that continues its parents starts once, at the end of its
+    parents and after all of them finished, and no parent is read beyond that. A partition whose parent goes
+    on starts after that parent has been read beyond its start. An unread partition holds the watermark at
+    its start.
     """
     problems: list[str] = []
     continued = {parent for child in lineage.partitions.values() for parent in child.parent_tokens}
@@ -40,26 +41,26 @@ def _position_violations(partition: Partition) -> list[str]:
 def _parent_violations(child: Partition, parent: Partition) -> list[str]:
     if parent.state is not PartitionState.FINISHED:
         if child.continues_parents and parent.position_micros >= child.start_micros:
-            return [f"Partition `{parent.key}` was read on after `{child.key}` had begun to continue it"]
+            return [f"Partition `{parent.key}` was read beyond the start of its child `{child.key}`"]
         return _running_parent_violations(child, parent)
     problems: list[str] = []
     if child.running_cycle is not None and child.running_cycle < (parent.finished_cycle or 0):
         problems.append(f"Partition `{child.key}` was read before its parent `{parent.key}` ended")
     gap_micros = child.start_micros - 1 - parent.position_micros
-    # What lists the partitions of a placement may be older than these.
+    # The partition that lists those of a placement may be older than they are.
     if gap_micros < 0 or (gap_micros > 0 and child.continues_parents is not False):
         problems.append(f"Partition `{child.key}` does not start where its parent `{parent.key}` ended")
     return problems
 
 
 def _running_parent_violations(child: Partition, parent: Partition) -> list[str]:
-    """Return what is wrong where the parent outlasts the start of the child, or ended without children."""
+    """Return the violations for a parent that goes on after the child's start, or ended without children."""
     if parent.position_micros >= child.start_micros:
         return []
     if parent.is_finished:
         return [f"Partition `{child.key}` starts after its parent `{parent.key}` had ended"]
     if child.state is not PartitionState.CREATED:
-        return [f"Partition `{child.key}` was started before its parent `{parent.key}` had been read so far"]
+        return [f"Partition `{child.key}` was started before its parent `{parent.key}` was read that far"]
     return []
 
 
@@ -70,8 +71,8 @@ _MICROS_PER_S: Final = 1_000_000
 class StuckPartition:
     """A partition that holds the watermark at its position.
 
-    ``age_s`` is how far it is behind the end of its cycle, in seconds of the source's time; ``error`` is why
-    its read ended, None where nothing came.
+    ``age_s`` is its distance from the end of its cycle, in seconds of the source's time; ``error`` is the
+    error that ended its read, None if the partition sent nothing.
     """
 
     key: str
@@ -84,27 +85,26 @@ class StuckPartition:
         position = to_rfc3339(self.position_micros)
         if self.error is not None:
             return (
-                f"Partition `{self.key}` could not be read on, {self.age_s:.1f} s behind the others; it "
-                f"holds the watermark at {position}, and is asked again with every cycle. {self.error}"
+                f"Partition `{self.key}` could not be read further, {self.age_s:.1f} s behind the others. It "
+                f"holds the watermark at {position}; every cycle reads it again. {self.error}"
             )
         return (
-            f"Partition `{self.key}` is stuck: it sent nothing when it was asked twice for what follows "
-            f"{position}. It holds the watermark there, {self.age_s:.1f} s behind the end of the cycle, and "
-            "every cycle asks it again"
+            f"Partition `{self.key}` is stuck: two queries from {position} on returned nothing. It holds the "
+            f"watermark there, {self.age_s:.1f} s behind the end of the cycle; every cycle reads it again"
         )
 
 
 def find_stuck(
     lineage: Lineage, reports: Iterable[WindowReport], end_micros: int
 ) -> tuple[StuckPartition, ...]:
-    """Return the partitions that a cycle could not read further, the one that is furthest behind first.
+    """Return the partitions that a cycle could not read further, the furthest behind first.
 
-    A partition that fell silent after it had sent something is not among them: it moves, as happens while a
-    pipeline catches up, and the next cycle continues there.
+    They do not include a partition that fell silent after it sent records: it advances, which is normal while
+    a pipeline catches up, and the next cycle continues there.
 
     Args:
         lineage: the partitions, before the cycle or after it.
-        reports: what became of the cycle's windows.
+        reports: results of the cycle's windows.
         end_micros: the planned end of the cycle's windows.
     """
     partitions = [

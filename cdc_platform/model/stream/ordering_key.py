@@ -1,4 +1,4 @@
-"""Order keys: the source's own order, rendered so that the order of the texts is that order."""
+"""Ordering keys: text that sorts in the source's own order."""
 
 import re
 from typing import Final
@@ -8,7 +8,7 @@ COMMIT_DIGITS: Final = 18
 MOD_ORDINAL_DIGITS: Final = 10
 """Decimal digits of a mod's position in its record."""
 SEPARATOR: Final = " "
-"""Between the parts of an ordering key: sorts before every character of an identifier, so that an
+"""Separator of the parts of an ordering key. It sorts before every character of an identifier, so an
 identifier sorts before its own extensions."""
 
 PLACE_PARTS: Final = 2
@@ -24,12 +24,12 @@ def place_of(ordering_key: str) -> str:
 
 
 def record_order(record_sequence: str) -> str:
-    """Return the sequence in a form whose text order is its order within a transaction.
+    """Return a record sequence as text that sorts in the order of the transaction.
 
     Spanner writes `0000000a` or `963d1af435fb3e79-00000000`: a high and a low unsigned 64-bit number in
-    hex, of which the high one is zero when it is missing. Both become 16 + 16 hex digits. A sequence in
-    decimal digits keeps its order when it is read as hex. Anything else becomes `~` and the text itself,
-    which sorts after all numbers and by code points.
+    hex; a missing high number is zero. Both become 16 + 16 hex digits. A sequence of decimal digits keeps its
+    order when it is read as hex. Any other text gets the prefix `~`, and sorts after all numbers, by code
+    points.
     """
     match = _HEX_PAIR.fullmatch(record_sequence)
     if match is None:

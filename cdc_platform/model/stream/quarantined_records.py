@@ -1,4 +1,4 @@
-"""Records in quarantine: why each is there, and what becomes of them when they are replayed."""
+"""Records in quarantine, their selection, and the records that must be replayed together."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ Part = TypeVar("Part")
 
 
 class ReplaySource(StrEnum):
-    """Input from which a replayed record is judged again."""
+    """Input of the replay of a record."""
 
     FILE = "file"
-    """The file that it came in: a cycle reads it again, whole."""
+    """The record's file: a cycle reads the whole file again."""
     TEXT = "text"
-    """The event's own text, where its file is gone or it came by a topic."""
+    """The event's own text, if its file is gone or it came from a topic."""
     RECORDS = "records"
-    """The raw records of its transaction, which the lake keeps as they came."""
+    """The raw records of its transaction, which the lake keeps as the source sent them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +27,18 @@ class QuarantinedRecord:
     """One row of quarantine.
 
     Args:
-        cycle: the cycle that put it there.
-        reason: why it could not enter the log.
-        partition_token: the partition that it came by.
-        moment_micros: commit timestamp, or the moment of the cycle that read it.
-        transaction_id: the transaction that it belongs to.
+        cycle: the cycle that quarantined it.
+        reason: the reason why the log cannot have it.
+        partition_token: the partition that delivered it.
+        moment_micros: commit timestamp, or the time of the cycle that read it.
+        transaction_id: identity of its transaction.
         record_id: identity of the source's record.
-        table: the source table, None where the record does not say.
-        record: the record as it came, JSON.
-        origin: file, or topic and partition; None for a source that hands out no events.
-        replayed_micros: when somebody asked for its replay; None while nobody has.
-        replayed_cycle: the newest cycle that had been read then.
-        replayed_from: what it is judged again from.
+        table: the source table, None if the record does not name it.
+        record: the record as the source sent it, JSON.
+        origin: file, or topic and partition; None for change streams.
+        replayed_micros: time of the request to replay it; None before that.
+        replayed_cycle: the newest cycle that had been read at that time.
+        replayed_from: input of the replay.
     """
 
     cycle: int
@@ -56,19 +56,19 @@ class QuarantinedRecord:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has asked for its replay."""
+        """Whether its replay has not been requested."""
         return self.replayed_micros is None
 
     @property
     def name(self) -> str:
-        """The record's name for people: an event that belongs to no transaction has one identity twice."""
+        """The record's displayed name: the identity of an event without a transaction repeats itself."""
         half = len(self.record_id) // 2
         is_twice = self.record_id[:half] == self.record_id[half + 1 :]
         return self.record_id[:half] if is_twice else self.record_id
 
     @property
     def sequence(self) -> str:
-        """The `record_sequence` of its raw record, whatever quarantine keeps of its text."""
+        """The `record_sequence` of its raw record, even if quarantine keeps no text."""
         return self.record_id.removeprefix(f"{self.transaction_id}/")
 
     @property
@@ -79,7 +79,7 @@ class QuarantinedRecord:
 
     @property
     def raw_record(self) -> Mapping[str, Any]:
-        """The record as it came, as JSON has it; empty where quarantine keeps no text of it.
+        """The parsed JSON of the record; empty if quarantine keeps no text of it.
 
         Raises:
             LakeDamaged: the text is no JSON object.
@@ -88,7 +88,7 @@ class QuarantinedRecord:
 
     @property
     def event(self) -> Mapping[str, Any]:
-        """The column `event` of the record; empty for a source that hands out none.
+        """The column `event` of the record; empty for change streams.
 
         Raises:
             LakeDamaged: it is no JSON object.
@@ -103,7 +103,7 @@ class QuarantinedRecord:
 
     @property
     def identity(self) -> tuple[int, str]:
-        """The name by which a replay mark refers to it; the mods of one record share it."""
+        """The identity that a replay mark refers to; the mods of one record share it."""
         return self.cycle, self.record_id
 
 
@@ -113,9 +113,9 @@ class QuarantineFilter:
 
     Args:
         table: the source table.
-        reason: a part of the reason, in capital letters or not.
-        cycle: the cycle that put them there.
-        record: name or identity of one record, or the last part of the name, which is an event's uuid.
+        reason: a part of the reason, in any case.
+        cycle: the cycle that quarantined the records.
+        record: name or identity of one record, or the last part of the name, which is an event's UUID.
     """
 
     table: str | None = None
@@ -124,7 +124,7 @@ class QuarantineFilter:
     record: str | None = None
 
     def matches(self, record: QuarantinedRecord) -> bool:
-        """Return whether a record is meant."""
+        """Return whether the filter selects a record."""
         return (
             self.table in (None, record.table)
             and (self.reason or "").casefold() in record.reason.casefold()
@@ -141,17 +141,17 @@ def with_company(
     keeps_transactions: bool = False,
     pairs_halves: bool = False,
 ) -> list[QuarantinedRecord]:
-    """Return chosen records with all that have to be replayed along with them.
+    """Return the chosen records with all records that must be replayed with them.
 
-    A file that is read again brings all of its events, an event may lie in several files, and the log takes
-    transactions whole where they are known.
+    Reading a file again brings all of its events, several files may contain one event, and the log takes
+    only whole transactions if the source identifies them.
 
     Args:
         chosen: records of `open_records`.
-        open_records: all records that are open.
-        readable: origins that are read again as a whole.
-        keeps_transactions: whether the log takes them whole.
-        pairs_halves: whether it takes both halves of a key change or none.
+        open_records: all open records.
+        readable: origins that the replay reads again as a whole.
+        keeps_transactions: whether the log takes only whole transactions.
+        pairs_halves: whether the log takes both halves of a key change or neither.
     """
 
     def company_of(record: QuarantinedRecord) -> tuple[str, int] | None:

@@ -1,4 +1,4 @@
-"""ReadWindows: the bounded reads that a cycle consists of."""
+"""Read windows, the bounded reads of a cycle, with their plan and their reports."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -17,17 +17,17 @@ class ReadWindow:
 
     @property
     def duration_s(self) -> float:
-        """The span of the source's time that it covers."""
+        """Seconds of source time that the window covers."""
         return (self.end_inclusive_micros - self.start_exclusive_micros) / 1e6
 
     def shortened(self, most_s: float) -> "ReadWindow":
-        """Return the window without what lies more than some seconds after its start."""
+        """Return the window cut off at most `most_s` seconds after its start."""
         latest_micros = self.start_exclusive_micros + round(most_s * 1_000_000)
         return replace(self, end_inclusive_micros=min(self.end_inclusive_micros, latest_micros))
 
 
 def first_end_micros(windows: Sequence[ReadWindow]) -> int:
-    """Return the end that all windows reach, and at which children that are read with them end."""
+    """Return the earliest end of the windows; children that are read with them end there too."""
     return min(window.end_inclusive_micros for window in windows)
 
 
@@ -37,11 +37,11 @@ class ReadRequest:
 
     Args:
         clock_micros: the source's own clock.
-        max_window_s: how much time a cycle may cover.
+        max_window_s: most seconds of source time that the cycle may cover.
         keys: partition keys to read; all live partitions when None.
-        end_limit_micros: nothing after it is read.
-        has_replay: whether records of quarantine are to be judged again, so that there must be a cycle.
-        ends_pauses: whether files that could not be read are tried now, and not when their pauses end.
+        end_limit_micros: latest time to read.
+        has_replay: whether a replay of quarantined records waits; then there must be a cycle.
+        ends_pauses: whether to retry files that could not be read now, before their pauses end.
     """
 
     clock_micros: int
@@ -54,10 +54,10 @@ class ReadRequest:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """The windows that a cycle reads; ``inputs`` is what the source itself has to know of them, as text.
+    """The windows that a cycle reads; ``inputs`` is the source's own description of what to read, as text.
 
-    ``finished_parents`` lets the read continue with the children of partitions that end in it; see
-    `model/stream/generations.py`. With None, children are left to the next read.
+    With ``finished_parents``, the read continues with the children of partitions that end in it; see
+    `model/stream/generations.py`. With None, the next read takes the children.
     """
 
     windows: tuple[ReadWindow, ...]
@@ -80,7 +80,7 @@ class WindowOutcome(StrEnum):
     ENDED = "ended"
     """The partition ended inside it, at the reported end, and has no children."""
     INTERRUPTED = "interrupted"
-    """The read failed; the reported end is what is complete."""
+    """The read failed; it is complete up to the reported end."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ class WindowReport:
 
     @property
     def is_silent(self) -> bool:
-        """Whether the partition was silent, also when it was asked again."""
+        """Whether the partition sent nothing, even when it was queried again."""
         return self.outcome is WindowOutcome.INTERRUPTED and self.error_name == PartitionStuck.__name__
 
     @property
     def duration_s(self) -> float:
-        """Seconds of the source's time that were read."""
+        """Seconds of source time that were read."""
         return (self.end_inclusive_micros - self.start_exclusive_micros) / 1e6
 
     @property
@@ -110,10 +110,10 @@ class WindowReport:
 
     @property
     def error_name(self) -> str:
-        """Name of the error's class, which its text begins with; empty when there is no error."""
+        """Name of the error's class, from the start of its text; empty if there is no error."""
         return (self.error or "").partition(": ")[0]
 
     @property
     def error_message(self) -> str:
-        """The text of the error, without the name of its class."""
+        """Text of the error without the name of its class."""
         return (self.error or "").partition(": ")[2]

@@ -1,10 +1,10 @@
-"""Vocabulary of change stream records, in the words of the source."""
+"""Kinds of raw records, operations and value capture types, named as the source names them."""
 
 from enum import StrEnum
 from typing import Final
 
 AGAIN_SINCE: Final = "again_since_micros"
-"""Member of a report on a file: when the first was committed of transactions that seem to have come again."""
+"""Member of a file's report: earliest commit time of the transactions that seem to have arrived again."""
 
 
 class RecordKind(StrEnum):
@@ -13,7 +13,7 @@ class RecordKind(StrEnum):
     DATA_CHANGE = "data_change"
     """Mods of one table and one type, made by one transaction in one partition."""
     HEARTBEAT = "heartbeat"
-    """Nothing at or before its timestamp is still to come from its partition."""
+    """Its partition has delivered everything up to its timestamp."""
     CHILD_PARTITIONS = "child_partitions"
     """The partition ended, and these partitions continue it."""
     PARTITION_START = "partition_start"
@@ -21,11 +21,11 @@ class RecordKind(StrEnum):
     PARTITION_END = "partition_end"
     """The partition ended, and no partition continues it: its keys had moved to others."""
     PARTITION_EVENT = "partition_event"
-    """Keys moved: ``child_partitions`` has the partitions they moved into, each with where they came from."""
+    """Keys moved: ``child_partitions`` has the partitions they moved into, each with its origin."""
     FILE = "file"
-    """The platform's own report on one file, or on one partition of a topic: what has been read of it."""
+    """The platform's own report on the read of one file, or of one partition of a topic."""
     MESSAGE = "message"
-    """A message that somebody wrote into the source's log, as a marker for cuts: no change of a row."""
+    """A message that a user wrote into the source's log as a marker for cuts; it changes no row."""
     READ_WINDOW = "read_window"
     """The platform's own report on one window: its bounds, its outcome, its counts."""
 
@@ -40,7 +40,7 @@ class ModType(StrEnum):
     DELETE = "DELETE"
     """The row existed, and does not afterwards."""
     SNAPSHOT = "SNAPSHOT"
-    """The row as a backfill or a snapshot of the source found it, whether or not it is known already."""
+    """The row as a backfill or a snapshot of the source found it; the lake may have the row already."""
     TRUNCATE = "TRUNCATE"
     """No row of the table exists afterwards."""
     UNKNOWN = "UNKNOWN"
@@ -52,7 +52,7 @@ class ModType(StrEnum):
 
 
 class ValueCaptureType(StrEnum):
-    """Values that the change stream captured, in force at the moment of the change."""
+    """The change stream's option for captured values at the time of the change."""
 
     OLD_AND_NEW_VALUES = "OLD_AND_NEW_VALUES"
     """Changed columns, before and after: an update is a partial update."""
@@ -63,7 +63,7 @@ class ValueCaptureType(StrEnum):
     NEW_ROW_AND_OLD_VALUES = "NEW_ROW_AND_OLD_VALUES"
     """All watched columns after, and the changed ones before: an update is a whole row."""
     UNKNOWN = "UNKNOWN"
-    """A type that this version does not know; updates are taken for partial ones, which is always safe."""
+    """A type that this version does not know; its updates count as partial, which is always safe."""
 
     @classmethod
     def _missing_(cls, _value: object) -> "ValueCaptureType":
@@ -71,4 +71,4 @@ class ValueCaptureType(StrEnum):
 
 
 WHOLE_ROW_UPDATES: Final = (ValueCaptureType.NEW_ROW, ValueCaptureType.NEW_ROW_AND_OLD_VALUES)
-"""The types under which an update names every watched column of the row."""
+"""The types with updates that name every watched column of the row."""

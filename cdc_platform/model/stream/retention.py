@@ -1,11 +1,11 @@
-"""Retention of past moments: all of the last minutes, and fewer the longer ago."""
+"""Retention of past moments: all of the last minutes, and fewer with growing age."""
 
 from collections.abc import Iterable
 from math import ceil
 from typing import Final
 
 THINNED: Final = ((3600, 60), (None, 900))
-"""Of moments younger than so many seconds one stays in so many seconds; None is any age.
+"""Pairs of an age and a period in seconds: up to that age one moment per period stays; None is any age.
 
 The second period is a multiple of the first, so that the first moment of a quarter of an hour has always
 been the first of its minute.
@@ -13,11 +13,11 @@ been the first of its minute.
 
 
 def most_kept(last_s: float) -> int:
-    """Return how many of the moments that are thinned out stay at most."""
+    """Return the most moments that stay where they are thinned out."""
     count, begin_s = 0, 0.0
     for limit_s, period_s in THINNED:
         end_s = last_s if limit_s is None else min(limit_s, last_s)
-        # Each period that the time touches has a first moment.
+        # Each period that the time range touches keeps its first moment.
         count += ceil((end_s - begin_s) / period_s) + 1 if end_s > begin_s else 0
         begin_s = end_s
     return count
@@ -28,13 +28,14 @@ def kept_moments(
 ) -> frozenset[int]:
     """Return the moments that stay.
 
-    None of them has been given up before, but for the first of the quarter of an hour in which `last_s` ends.
+    A moment that an earlier call gave up never stays later, except the first of the quarter of an hour in
+    which `last_s` ends.
 
     Args:
         moments_micros: microseconds since 1970.
         now_micros: the present.
-        every_s: all moments of so many seconds stay, unless that is longer than `last_s`.
-        last_s: no older moment stays.
+        every_s: age in seconds up to which all moments stay, unless it exceeds `last_s`.
+        last_s: age in seconds beyond which no moment stays.
     """
     moments_kept, slots = set[int](), set[tuple[int, int]]()
     for moment_micros in sorted(moments_micros):

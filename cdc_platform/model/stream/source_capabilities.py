@@ -1,4 +1,4 @@
-"""Guarantees of a source about its changes; the steps of a cycle do what they leave open."""
+"""Guarantees of a source about its changes; the steps of a cycle supply the guarantees that are missing."""
 
 from dataclasses import dataclass
 
@@ -7,28 +7,29 @@ from cdc_platform.model.schema.schema_policy import SchemaPolicy
 
 @dataclass(frozen=True)
 class SourceCapabilities:
-    """The promises of one kind of source.
+    """The guarantees of one kind of source.
 
     Args:
-        hands_out_events: whether it hands out events, in files or topics, instead of answering queries up to
-            a moment of its own clock. Then a cut lies at the moment of the cycle that read its last event.
-        keeps_transactions: whether each record says how many its transaction has, so that the log holds
-            transactions whole.
-        comes_in_order: whether no change of a row comes after a later change of the row. Where it may, each
-            row of the lake has the ordering key of its newest change, and deletions leave deletion markers.
-        trusts_inserts: whether a row that the source calls inserted was certainly not there before.
-        can_be_compared: whether the source reports its schema and its rows as they were at a cut.
-        can_be_copied: whether its tables can be copied as they were at a moment.
-        repeats_within_s: for how long an event may come again, in seconds of arrival; None means that what
-            comes again comes within one cycle.
-        deletion_markers_s: for how long deletions leave deletion markers.
-        leaves_values_out: whether changes may lack values that have not changed.
-        completes_log: whether the log has these values all the same, found where they were seen last.
-        knows_addresses: whether deletes may know their row by its physical address only.
-        values_fit: whether every value of an event fits the type that the event declares for its column, so
-            that its values need no look where these types are those of its table.
-        schema_policies: tables whose columns do not follow the source's, with what becomes of events that
-            have others; `*` stands for all that are not named.
+        hands_out_events: whether it delivers events, in files or topics, instead of answering queries up to
+            a moment of its own clock. The position of a cut is then the time of the cycle that read its
+            last event.
+        keeps_transactions: whether each record states the number of records in its transaction; the log then
+            holds whole transactions.
+        comes_in_order: whether the changes of a row always arrive in order. If not, each row of the lake
+            stores the ordering key of its newest change, and deletions leave deletion markers.
+        trusts_inserts: whether a row that the source calls inserted certainly did not exist before.
+        can_be_compared: whether the source can return its schema and its rows as of a cut.
+        can_be_copied: whether its tables can be copied as of a moment.
+        repeats_within_s: seconds of arrival within which an event may come again; None if duplicates arrive
+            within one cycle only.
+        deletion_markers_s: seconds for which deletion markers are kept.
+        leaves_values_out: whether changes may lack unchanged values.
+        completes_log: whether the platform adds these values to the log, from the change that last had them.
+        knows_addresses: whether deletes may identify their row by its physical address only.
+        values_fit: whether every value of an event fits the type that the event declares for its column.
+            Where the table has the same types, the values need no check.
+        schema_policies: schema policies of the tables whose columns do not follow the source; `*` stands for
+            all tables without a policy of their own.
     """
 
     hands_out_events: bool
@@ -46,12 +47,12 @@ class SourceCapabilities:
     schema_policies: tuple[tuple[str, SchemaPolicy], ...] = ()
 
     def schema_policy_of(self, table: str) -> SchemaPolicy:
-        """Return what becomes of events whose table had other columns."""
+        """Return the policy for events of a table whose columns differ from the lake's."""
         policies = dict(self.schema_policies)
         return policies.get(table, policies.get("*", SchemaPolicy.EVOLVE))
 
     def repeats_since_micros(self, micros: int) -> int:
-        """Return when an event may have come first that comes again at a moment, at the earliest."""
+        """Return the earliest arrival of an event whose duplicate arrives at `micros`."""
         return max(0, micros - int((self.repeats_within_s or 0) * 1_000_000))
 
 

@@ -1,4 +1,4 @@
-"""Files that could not be read: when they are tried again, and what is known of them meanwhile."""
+"""Failed reads of files, and the pauses before the next attempts."""
 
 import json
 import re
@@ -10,12 +10,12 @@ from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.model.base.timestamps import is_moment
 
 UNREAD: Final = "unread@"
-"""Begins the path under which the read progress has a file's failed read; the rest is the file's path."""
+"""Prefix of a file's path under which the read progress stores its failed read."""
 GONE: Final = "gone"
-"""Version, in a read progress, of a file that could not be read and was never read, and is no more."""
+"""Version, in a read progress, of a deleted file that could never be read."""
 FIRST_PAUSE_S: Final = 30
 LONGEST_PAUSE_S: Final = 3600
-"""Right after a file could not be read, and after many times. Pauses double in between."""
+"""The pauses after the first failed read of a file and after many; each is twice the one before."""
 
 _MOMENT: Final = re.compile(r"\d{1,17}", re.ASCII)
 _MOST_DOUBLINGS: Final = 7
@@ -26,10 +26,10 @@ class FailedRead:
     """The newest read of a file that failed.
 
     Args:
-        version: the file's; once it is rewritten, nothing is known of it.
-        micros: when it was tried.
-        error: why it failed.
-        tries: how often this version has been tried.
+        version: version of the file; the failure says nothing about a rewritten file.
+        micros: when the read was tried.
+        error: the reason of the failure.
+        tries: number of failed reads of this version.
     """
 
     version: str
@@ -39,16 +39,16 @@ class FailedRead:
 
     @property
     def due_micros(self) -> int:
-        """From when on it is tried again without being asked for."""
+        """The earliest time of the next automatic attempt."""
         pause_s = FIRST_PAUSE_S << min(self.tries - 1, _MOST_DOUBLINGS)
         return self.micros + min(pause_s, LONGEST_PAUSE_S) * 1_000_000
 
     def is_due(self, clock_micros: int) -> bool:
-        """Return whether the pause is over; a clock that was set back since does not prolong it."""
+        """Return whether the pause is over; setting the clock back does not prolong it."""
         return not self.micros <= clock_micros < self.due_micros
 
     def after(self, earlier: "FailedRead | None") -> "FailedRead":
-        """Return this failure with the count of those before it."""
+        """Return this failure with the earlier failures of the same version added to `tries`."""
         counts = earlier is not None and earlier.version == self.version
         return replace(self, tries=earlier.tries + 1) if counts and earlier is not None else self
 
@@ -58,10 +58,10 @@ class FailedRead:
 
     @classmethod
     def from_text(cls, text: str) -> "FailedRead":
-        """Return the failure of a text that `to_text` made.
+        """Parse the text of `to_text`.
 
         Raises:
-            ValueError, RecursionError: the text is none.
+            ValueError, RecursionError: the text is no failed read.
         """
         failure = parse_stored(text, cls)
         if failure.tries < 1 or not is_moment(failure.micros):
@@ -70,7 +70,7 @@ class FailedRead:
 
     @classmethod
     def of_report(cls, reported_version: str, error: str) -> "FailedRead | None":
-        """Return what the report on a file tells; None where it does not say when the file was tried."""
+        """Return the failure that a file's report describes; None if it lacks the time of the attempt."""
         moment, _, version = reported_version.partition(" ")
         if not (version and _MOMENT.fullmatch(moment)):
             return None
@@ -78,12 +78,12 @@ class FailedRead:
 
     @property
     def reported_version(self) -> str:
-        """The report's substitute for the version that would have been read."""
+        """The text that a report has instead of a version: the time of the attempt and the version."""
         return f"{self.micros} {self.version}"
 
 
 def unread_path(path: str) -> str:
-    """Return under which path the read progress has a file's failed read."""
+    """Return the path under which the read progress stores a file's failed read."""
     return f"{UNREAD}{path}"
 
 

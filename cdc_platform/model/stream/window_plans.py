@@ -1,4 +1,4 @@
-"""Windows that a cycle reads of the partitions that are behind."""
+"""Plan of the windows that a cycle reads of partitions that are behind."""
 
 from collections.abc import Collection
 
@@ -15,15 +15,15 @@ def plan_windows(
 ) -> tuple[ReadWindow, ...]:
     """Return one window for each live partition that is behind the common end.
 
-    It lies just before the source's clock, so that nothing at or before it is still to be committed,
-    and at most `max_window_s` after the position of the partition that is furthest behind.
+    The common end lies just before the source's clock: no later commit has a timestamp at or before it. It
+    lies at most `max_window_s` after the position of the partition that is furthest behind.
 
     Args:
         lineage: The partitions and their positions.
         clock_micros: The source's own clock.
-        max_window_s: How much time a cycle may cover.
+        max_window_s: Most seconds of source time that a cycle covers.
         keys: Partition keys to read; all live partitions when None.
-        end_limit_micros: Nothing after it is read.
+        end_limit_micros: Latest time to read.
     """
     candidates = live(lineage)
     if not candidates:
@@ -44,7 +44,7 @@ def plan_windows(
 def plan_arrivals(lineage: Lineage, request: ReadRequest) -> tuple[ReadWindow, ...]:
     """Return the window of a source whose events belong to the cycle that reads them.
 
-    Its clock is this machine's, which may be behind the newest position: somebody has set it back.
+    Its clock is this machine's, which may be behind the newest position if it was set back.
     """
     newest_micros = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
     clock_micros = max(request.clock_micros, newest_micros + 2)

@@ -93,7 +93,7 @@ def _count_differences(
     else:
         net_changes = compute_net_changes(changes, schema, has_partial_updates=True)
     names = [F.col(quote_spark(column.name)) for column in schema.columns]
-    # Of a row that the log has not seen before, an update tells all there is.
+    # An update of a row that is new to the log has all of its values.
     living = [APPEND] if trusts_inserts(pipeline, table.name, history) else [APPEND, UPDATE]
     computed = net_changes.where(F.col(ACTION).isin(living)).select(*names)
     stored = _version(pipeline, spark, table, snapshot_id).select(*names)

@@ -1,4 +1,4 @@
-"""Copying the next chunks of a table by one Spark job, whose commit holds the rows and that they are done."""
+"""Copy of a table's next chunks in one Spark job; one commit has the rows and the note that they are done."""
 
 import re
 import time
@@ -22,19 +22,19 @@ from cdc_platform.spark.frames.table_frames import read_current
 
 SHORT_BATCH_S: Final = 10.0
 LONG_BATCH_S: Final = 40.0
-"""After a short batch of chunks the next one is twice as large, after a long one half as large."""
+"""After a shorter batch of chunks, the next one is twice as large; after a longer one, half as large."""
 PARALLEL_RATIO: Final = 1.5
-"""A larger batch that takes less than this many times as long as the one before was copied in parallel."""
+"""If a larger batch takes less than this many times as long as the last one, it was copied in parallel."""
 
 _SOURCE_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): (.*)")
 
 
 def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress) -> CopyProgress:
-    """Copy the next chunks of a table in one commit on its branch `copy`, and return where it stands then.
+    """Copy the next chunks of a table in one commit on its branch `copy`, and return the progress.
 
     Raises:
-        CopyExpired: the source no longer keeps the version that the copy reads.
-        SourceError: some chunk could not be read; nothing was committed.
+        CopyExpired: the source no longer has the version that the copy reads.
+        SourceError: a chunk could not be read; nothing was committed.
     """
     plan, begun_micros = progress.plan, time.time_ns() // 1000
     base = level_branch(pipeline, progress)
@@ -58,7 +58,7 @@ def level_branch(pipeline: Pipeline, progress: CopyProgress) -> int:
     base = progress.head or head(stored)
     if base is None:
         raise LakeError(
-            f"Table `{table}` has no snapshot to copy upon: somebody else has changed it. Drop it in the "
+            f"Table `{table}` has no snapshot to copy onto: another program has changed it. Drop it in the "
             "lake; the next cycle recreates it."
         )
     if progress.head is None or progress.is_mixed:
@@ -67,14 +67,14 @@ def level_branch(pipeline: Pipeline, progress: CopyProgress) -> int:
 
 
 def batch_chunks(progress: CopyProgress, opened_micros: int) -> int:
-    """Return how many chunks the next batch has: one at first, then a number that takes a moderate time.
+    """Return the number of chunks in the next batch: one at first, then a number that takes a moderate time.
 
-    Batches grow while they are short, and while more chunks take hardly longer than fewer did. Commits of an
-    earlier process do not count: it may have died of a batch that was too long for it to finish.
+    Batches grow while they are short, and while more chunks take hardly longer than fewer. Commits of an
+    earlier process do not count: a batch that was too long may have been the reason for its death.
 
     Args:
-        progress: where the copy stands.
-        opened_micros: when this process opened the pipeline, by the clock of this machine.
+        progress: progress of the copy.
+        opened_micros: time at which this process opened the pipeline, by the clock of this machine.
     """
     own = [batch for batch in progress.batches if batch.begun_micros >= opened_micros]
     if not own:
@@ -89,7 +89,7 @@ def batch_chunks(progress: CopyProgress, opened_micros: int) -> int:
 
 
 def _fitted(rows: DataFrame, target: StructType) -> Iterator[Column]:
-    """Yield the table's columns: those of the copy, and those that its options add."""
+    """Yield the table's columns: the columns of the copy, and those that the options add."""
     for field in target.fields:
         missing = F.lit(False) if field.name == DELETED else F.lit(None).cast(field.dataType)
         value = F.col(quote_spark(field.name)) if field.name in rows.columns else missing
@@ -98,10 +98,10 @@ def _fitted(rows: DataFrame, target: StructType) -> Iterator[Column]:
 
 @contextmanager
 def _source_errors() -> Iterator[None]:
-    """Raise the error of the source that a task met, which reaches us as text, as itself.
+    """Raise a source's error in a task as itself; it reaches the driver as text.
 
     Raises:
-        SourceError: it.
+        SourceError: a task raised it.
     """
     try:
         yield

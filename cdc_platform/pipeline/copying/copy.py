@@ -1,4 +1,4 @@
-"""Copying tables that hold data already: in chunk batches that begin cycles, until the stream takes over."""
+"""Initial copies of tables with existing rows, in chunk batches at the start of cycles."""
 
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -24,11 +24,11 @@ from cdc_platform.sources.loading import make_known
 
 @dataclass(frozen=True)
 class CopyOutcome:
-    """Result of one copy step, and where the unfinished copies stand.
+    """Result of one copy step, with the progress of the unfinished copies.
 
-    ``unplanned`` are tables that the source could not divide into chunks. ``failure`` is what stopped a chunk
-    batch or a plan: the other tables go on, and the next step tries again. ``notes`` report copies that began
-    again or were removed.
+    ``unplanned`` are tables that the source could not divide into chunks. ``failure`` is the error that
+    stopped a chunk batch or a plan: the other tables continue, and the next step tries again. ``notes``
+    report copies that started over or were removed.
     """
 
     copies: tuple[CopyProgress, ...] = ()
@@ -48,9 +48,9 @@ NOTHING_COPIED: Final = CopyOutcome()
 
 @as_step("copy")
 def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
-    """Copy what is missing of the tables that no cut has named yet, for about as long as the settings say.
+    """Copy missing rows of the tables that are not in a cut yet, for about as long as the settings allow.
 
-    Whatever is interrupted, a chunk is copied once: its rows and the note that it is done are one commit.
+    A chunk is copied once despite interruptions: one commit has its rows and the note that it is done.
 
     Raises:
         CommitConflict: another run has planned the same copies.
@@ -83,7 +83,7 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
 
 @contextmanager
 def _copy_step(pipeline: Pipeline, copies: Sequence[CopyProgress]) -> Iterator[Step]:
-    """Yield the step of the copies; it goes on from the chunks that earlier cycles have copied."""
+    """Yield the step of the copies, which continues after the chunks that earlier cycles copied."""
     (done, note), total = _count(copies), sum(len(progress.plan.chunks) for progress in copies)
     with pipeline.progress.step("initial copy", "chunks", total, done) as step:
         step.note = note
@@ -91,14 +91,14 @@ def _copy_step(pipeline: Pipeline, copies: Sequence[CopyProgress]) -> Iterator[S
 
 
 def _count(copies: Collection[CopyProgress]) -> tuple[int, str]:
-    """Return how many chunks are copied, and their rows in words."""
+    """Return the number of copied chunks, and a note with the number of their rows."""
     return sum(
         len(progress.done) for progress in copies
     ), f"{sum(progress.rows for progress in copies):,} rows"
 
 
 class _Run:
-    """One step's work: batches of chunks of several tables, those with the least left first."""
+    """Work of one step: batches of chunks of several tables; the tables with the fewest left come first."""
 
     def __init__(self, pipeline: Pipeline, spark: SparkSession, copies: Sequence[CopyProgress]) -> None:
         self.pipeline, self.spark = pipeline, spark
@@ -111,7 +111,7 @@ class _Run:
             make_known(spark, pipeline.copy_source.copy_format())
 
     def next_tables(self) -> list[CopyProgress]:
-        """Return the copies that the next batch goes on with."""
+        """Return the copies that the next batch continues."""
         unfinished = [progress for progress in self.copies.values() if not progress.is_complete]
         return sorted(unfinished, key=lambda progress: len(progress.missing))[:PARALLEL_TABLES]
 
@@ -144,7 +144,7 @@ class _Run:
             return error
 
     def _prepare(self, progress: CopyProgress) -> CopyProgress:
-        """Make a table ready for its copy, once in each step, and return where the copy stands."""
+        """Prepare a table for its copy, once in each step, and return the progress of the copy."""
         plan = progress.plan
         if plan.table in self._prepared:
             return progress
@@ -155,7 +155,7 @@ class _Run:
         return load_copy_progress(prepare_target(self.pipeline, self.spark, plan), plan)
 
     def _restart(self, progress: CopyProgress, error: CopyExpired) -> CopyProgress:
-        """Plan a copy again at the source's present; once a step, so that what fails for good shows."""
+        """Plan a copy again at the source's present, once per step, so that a permanent failure shows."""
         table = progress.plan.table
         self._restarted.add(table)
         planned = make_plans(self.pipeline, [table], {table: progress.plan})
@@ -169,11 +169,11 @@ class _Run:
 
 
 def _open_copy(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> CopyProgress:
-    """Return where a copy stands; the table of one that has all of its rows is there then, if it has none."""
+    """Return the progress of a copy; create the table for a copy without rows, which is complete at once."""
     progress = load_copy_progress(pipeline.lake.table(plan.table), plan)
     reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
     is_taken_over = progress.is_complete and reached is not None and reached >= plan.position_micros
     if not progress.is_complete or is_taken_over:
-        # The stream may have taken over, and the table be on its way with the log's columns.
+        # The stream may have taken over, and the table may already have newer columns of the log.
         return progress
     return load_copy_progress(prepare_target(pipeline, spark, plan), plan)

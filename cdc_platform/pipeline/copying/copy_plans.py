@@ -1,4 +1,4 @@
-"""Plans of initial copies: which tables are copied, at which moment, in which chunks."""
+"""Plans of initial copies: the tables, the moment of each copy, and its chunks."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ PLANNERS: Final = 8
 
 @dataclass(frozen=True)
 class PlannedCopies:
-    """Plans that are kept in the lake, the tables for which there is none, and why."""
+    """Plans that the lake stores, the tables without one, and the reason."""
 
     plans: tuple[CopyPlan, ...]
     failed: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class PlannedCopies:
 
 
 def find_fresh(pipeline: Pipeline) -> list[str]:
-    """Return the tables that no cut has named yet, and that the source has."""
+    """Return the tables of the source that are not in a cut yet."""
     cut, lake = newest_cut(pipeline.lake), pipeline.lake
     unwatched = {name for name, columns in pipeline.schema_history.tables.items() if not columns.is_watched}
     unnamed = [table.name for table in pipeline.tables if cut is None or table.name not in cut.tables]
@@ -40,7 +40,7 @@ def find_fresh(pipeline: Pipeline) -> list[str]:
 
 
 def plan_missing(pipeline: Pipeline, tables: Sequence[str]) -> PlannedCopies:
-    """Return the plans of tables, made now where need be; none for those that the log alone makes."""
+    """Return the plans of tables, and make the missing ones; tables that only the log makes have none."""
     present = current_plans(pipeline)
     plans = tuple(present[table] for table in tables if table in present)
     missing = [table for table in tables if table not in present and not is_made_by_log(pipeline, table)]
@@ -51,13 +51,14 @@ def plan_missing(pipeline: Pipeline, tables: Sequence[str]) -> PlannedCopies:
 
 
 def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, CopyPlan]) -> PlannedCopies:
-    """Plan the copies of some tables at one moment, the source's present, and keep the plans.
+    """Plan the copies of some tables at one moment, the source's present, and store the plans.
 
-    A copy has the columns of that moment, whatever the log has shown until now; where the log passes it,
-    the plan tells the columns there (`evolve.py`). A table that is gone at the moment has no plan.
+    A copy has the columns of that moment, even if the log has shown other ones so far. When the log passes
+    the moment, the plan provides the columns there (`evolve.py`). A table that no longer exists at the moment
+    has no plan.
 
     Raises:
-        CommitConflict: another run has planned the same copies, or brought the log beyond the moment.
+        CommitConflict: another run has planned the same copies, or advanced the log beyond the moment.
     """
     # The stream must begin before the copy, or changes between the two would be in neither.
     trace_lineage(pipeline)
@@ -93,6 +94,6 @@ def _refuse_passed(pipeline: Pipeline, position_micros: int) -> None:
     reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
     if reached is not None and reached > position_micros:
         raise CommitConflict(
-            "Another run has brought the log beyond the moment of the initial copies that this one was "
+            "Another run has advanced the log beyond the moment of the initial copies that this run was "
             "planning; the next cycle plans them again."
         )

@@ -1,4 +1,4 @@
-"""The lake's table that a copy is written into: until the stream takes over, it has the copy's columns."""
+"""The lake's table for a copy, which has the copy's columns until the stream takes over."""
 
 import time
 
@@ -20,31 +20,31 @@ from cdc_platform.spark.frames.table_frames import read_current
 
 
 def prepare_target(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> Table:
-    """Return the table that a copy is written into, with the columns that the source had at its moment.
+    """Return the table for a copy, with the source's columns at the moment of the copy.
 
-    One that has others is of an earlier plan. No cut has named it, so it is recreated, and what it holds of
-    a copy is copied again: chunks with other columns would not go with the rest.
+    A table with other columns is from an earlier plan. It is in no cut, so it is recreated, and its chunks
+    are copied again: chunks with other columns would not match the rest.
 
     Raises:
-        LakeError: the table has rows that no copy has brought.
+        LakeError: the table has rows that are not from a copy.
     """
     schema = stored_schema(planned_columns(pipeline.copy_source, plan), pipeline.options(plan.table))
     target = pipeline.lake.table(plan.table)
     if target is not None and not _has_columns(pipeline, spark, schema):
         if count_rows(head(target)) != 0:
             raise LakeError(
-                f"Table `{plan.table}` has other columns than its initial copy, and rows that are not of the "
-                "pipeline. Move it away: the pipeline makes a table of this name."
+                f"Table `{plan.table}` has other columns than its initial copy, and rows that are not from "
+                "the pipeline. Move it away: the pipeline creates a table of this name."
             )
         _remove(pipeline, spark, plan.table)
     return make_table(pipeline, spark, schema)
 
 
 def remove_orphans(pipeline: Pipeline, spark: SparkSession) -> tuple[str, ...]:
-    """Remove what was copied of tables that the source has dropped before a cut named them.
+    """Remove the copied rows of tables that the source dropped before they were in a cut.
 
     Returns:
-        a sentence on each.
+        a sentence on each table.
     """
     histories, cut = pipeline.schema_history.tables.values(), newest_cut(pipeline.lake)
     unnamed = [
@@ -55,7 +55,7 @@ def remove_orphans(pipeline: Pipeline, spark: SparkSession) -> tuple[str, ...]:
     for name in orphans:
         _remove(pipeline, spark, name)
     return tuple(
-        f"The source has dropped `{name}` before its copy was complete: what was copied is removed."
+        f"The source dropped `{name}` before its copy was complete: the copied rows are removed."
         for name in orphans
     )
 
@@ -63,15 +63,15 @@ def remove_orphans(pipeline: Pipeline, spark: SparkSession) -> tuple[str, ...]:
 def _is_orphan(stored: Table | None, name: str, cut: Cut | None) -> bool:
     if stored is None or is_published(stored, name, cut):
         return False
-    # Whatever else is in the lake under this name is not of the pipeline.
+    # Any other table of this name in the lake is not the pipeline's.
     return head(stored, COPY_BRANCH) is not None and count_rows(head(stored)) == 0
 
 
 def _remove(pipeline: Pipeline, spark: SparkSession, table: str) -> None:
-    """Remove a table that no cut has named, with its files."""
+    """Remove a table that is in no cut, with its files."""
     stored = pipeline.lake.table(table)
     if stored is not None:
-        # Spark deletes only those that the newest one names.
+        # Spark deletes only the metadata files that the newest one names.
         delete_old_metadata(stored, time.time_ns() // 1000)
     spark.sql(f"DROP TABLE IF EXISTS {pipeline.lake.spark_table(table)} PURGE")
 

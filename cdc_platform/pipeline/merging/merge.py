@@ -157,7 +157,7 @@ def plan_build(
     if begun is not None or is_truncated:
         base = empty_version(pipeline, spark, schema.name)
     if is_truncated and is_soft:
-        # Which rows it took away, only the whole log tells.
+        # Only the whole log shows which rows it removed.
         span = pending_span(pipeline, schema.name, 0)
     marks_living = is_soft and misses_deleted(load_table(pipeline, schema.name), base, schema)
     trusted = trusts_inserts(pipeline, schema.name, history)

@@ -167,7 +167,7 @@ def _key_columns(pipeline: Pipeline, stored: Table, table: str) -> tuple[KeyColu
 
 
 def _value_columns(pipeline: Pipeline, table: str, key: RowKey) -> list[str]:
-    """Return the columns as the source's records call them now; those that are gone tell themselves."""
+    """Return the present names of the value columns in the source's records."""
     names = [column.name for column in pipeline.schema_history.tables[table].schema.columns]
     keys = {column.name for column in key.columns}
     return [name for name in names if name not in {*keys, DELETED, DELETED_AT, ORDER_KEY}]

@@ -1,4 +1,4 @@
-"""Places in the lake for which several source tables ask, and the table that gets each."""
+"""Assignment of places in the lake that several source tables claim."""
 
 from collections.abc import Collection, Container, Mapping, Sequence
 
@@ -14,16 +14,16 @@ from cdc_platform.model.schema.table_schema import PRIMARY_KEY
 def refused_tables(
     lake: Lake, history: SchemaHistory, names: Collection[str], histories: Container[str]
 ) -> Refusals:
-    """Return what of some source tables the lake cannot have, and why.
+    """Return the tables and histories that the lake cannot have, each with the one that holds its place.
 
-    What the lake has keeps its place, also where the settings no longer name it; else the one that was known
-    first has it, and of those that are not known yet the first by name. So a place never changes hands.
+    A table in the lake keeps its place, even if the settings no longer name it. A free place goes to the
+    table that was known first, and among unknown tables to the first by name. A place never changes hands.
 
     Args:
         lake: the pipeline's part of the lake.
-        history: the source tables that are known, in their order.
-        names: the source tables that are wanted.
-        histories: those of them that are to have a history.
+        history: the known source tables, in the order in which they came up.
+        names: the source tables to materialise.
+        histories: the source tables among them with a history.
     """
     ordered_names = history.names_in_order
     every = (*ordered_names, *sorted({*names} - {*ordered_names}))
@@ -34,12 +34,12 @@ def refused_tables(
 
 
 def _holders(lake: Lake, possible: Sequence[LakeTable]) -> Mapping[str, LakeTable]:
-    """Return by place which of several tables the lake has there."""
+    """Return, by place, the table among several candidates that the lake has there."""
     there = [table for table in possible if _is_there(lake.table(table.name), table)]
     cut = newest_cut(lake) if there else None
     named = cut.tables if cut is not None else {}
     holders: dict[str, LakeTable] = {}
-    # A catalog that takes no notice of case has one table by the names of both.
+    # A catalog that ignores case returns one table for both names.
     for table in sorted(there, key=lambda table: table.name not in named):
         holders.setdefault(table.place, table)
     return holders

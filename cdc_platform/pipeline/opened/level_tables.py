@@ -1,4 +1,4 @@
-"""Tables that this process has found level with the log, so that later cycles need not load them."""
+"""Cache of tables that this process found level with the log; later cycles need not load them."""
 
 from dataclasses import dataclass, field
 
@@ -7,31 +7,31 @@ from cdc_platform.model.schema.column_versions import ColumnHistory
 
 @dataclass
 class LevelTables:
-    """What tables and histories were when they were looked at last, by name.
+    """Snapshots and columns of tables and histories when they were last examined, by name.
 
-    Nothing depends on it but time: with an empty one, a cycle looks at every table.
+    The cache saves time only: with an empty one, a cycle examines every table.
     """
 
     _found: dict[str, tuple[int, ColumnHistory | None]] = field(default_factory=dict)
 
     def note(self, name: str, snapshot_id: int, columns: ColumnHistory | None) -> None:
-        """Take note that `main` of a table is the snapshot that a cut names, with all of its columns."""
+        """Record that `main` of a table is the snapshot that a cut names, with all of its columns."""
         self._found[name] = (snapshot_id, columns)
 
     def has(self, name: str, snapshot_id: int | None, columns: ColumnHistory | None) -> bool:
-        """Return whether the same was found of a table, and nothing has been built upon it since."""
+        """Return whether a table was noted with the same snapshot and columns, and not forgotten since."""
         return self._found.get(name) == (snapshot_id, columns)
 
     def compare(self, name: str, main_id: int | None) -> None:
-        """Forget a table unless `main` still is the snapshot that was found: another process has moved it."""
+        """Forget a table if another process has moved its `main` away from the noted snapshot."""
         if name in self._found and self._found[name][0] != main_id:
             self.forget(name)
 
     def forget(self, name: str) -> None:
-        """Let the next cycle look at a table."""
+        """Make the next cycle examine a table."""
         self._found.pop(name, None)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is known of any table."""
+        """Whether no table is noted."""
         return not self._found

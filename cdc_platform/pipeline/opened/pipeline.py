@@ -37,7 +37,7 @@ _KNOWN: Final = (
     *("watched", "tables", "tables_by_name", "histories", "lake_tables"),
     *("refused", "schema_history"),
 )
-"""Cached values that follow from what lake and source say of tables."""
+"""Cached values that depend on the tables of the lake and of the source."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Pipeline:
     opened_micros: int = field(default_factory=lambda: time.time_ns() // 1000, compare=False)
     """When this process opened it, by this machine's clock."""
     progress: Progress = field(default_factory=Progress, compare=False, repr=False)
-    """The steps that this process takes now."""
+    """The steps that this process is running."""
     level_tables: LevelTables = field(default_factory=LevelTables, init=False, compare=False, repr=False)
-    """Tables that this process need not look at again."""
+    """Tables that this process need not examine again."""
 
     @property
     def capabilities(self) -> SourceCapabilities:
@@ -61,27 +61,27 @@ class Pipeline:
 
     @property
     def copy_source(self) -> CopySource:
-        """The source, of anyone who has made sure that its tables can be copied."""
+        """The source, for callers that know that its tables can be copied."""
         return cast("CopySource", self.source)
 
     @property
     def stream_source(self) -> StreamSource:
-        """The source, of anyone who has made sure that it is a change stream."""
+        """The source, for callers that know that it is a change stream."""
         return cast("StreamSource", self.source)
 
     @property
     def event_source(self) -> EventSource:
-        """The source, of anyone who has made sure that it hands out events."""
+        """The source, for callers that know that it delivers events."""
         return cast("EventSource", self.source)
 
     @property
     def compared_source(self) -> ComparedSource:
-        """The source, of anyone who has made sure that it can be compared."""
+        """The source, for callers that know that it can be compared."""
         return cast("ComparedSource", self.source)
 
     @property
     def name(self) -> str:
-        """Name of the pipeline, and of its namespace in the lake."""
+        """Name of the pipeline and of its namespace in the lake."""
         return self.settings.name
 
     @cached_value
@@ -90,7 +90,7 @@ class Pipeline:
         return tuple(map(storable_columns, self.source.describe().tables))
 
     def read_schema(self, micros: int) -> SchemaRead:
-        """Return the source's schema at a moment, as far as a lake can have it.
+        """Return the source's schema at a moment, without what a lake cannot store.
 
         Raises:
             SourceError: the source does not state its schema.
@@ -99,15 +99,15 @@ class Pipeline:
 
     @cached_value
     def schema_history(self) -> SchemaHistory:
-        """Changes of the source's schema that the lake knows; see `pipeline/schema/evolve.py`."""
+        """Changes of the source's schema that the lake records; see `pipeline/schema/evolve.py`."""
         return load_history(self.lake)
 
     @property
     def known_tables(self) -> tuple[TableSchema, ...]:
-        """The columns of all watched tables as far as the lake knows them; asks the source before it does.
+        """The columns of all watched tables that the lake knows; before the first cycle, those of the source.
 
-        A dropped table is not among them: its name may come again with another key. Where changes come in no
-        order, the source does not say: what its newest events have may not be what the table begins with.
+        Dropped tables are left out: their names may return with another key. A source without an order of
+        changes is not asked: the columns of its newest events may not be those that a table begins with.
         """
         histories = self.schema_history.tables.values()
         if not histories and self.capabilities.comes_in_order:
@@ -118,13 +118,13 @@ class Pipeline:
     def tables(self) -> tuple[TableSchema, ...]:
         """The source tables that are materialised, sorted by name, with their present columns.
 
-        A table that the source has dropped stays among them. The source is asked for what the lake does
-        not know yet.
+        They include tables that the source has dropped. The source is asked only for tables that the lake
+        does not know yet.
 
         Raises:
-            SettingError: the settings name a table that the change stream does not watch, or two that would
-                be one in the lake, or ask for an option that a table has no room for, or that nothing at the
-                source has the name of.
+            SettingError: the settings name a table that the change stream does not watch, name two tables
+                with one place in the lake, ask for an option that needs the name of an existing column, or
+                set options for a table that does not exist at the source.
         """
         chosen, options, history = self.settings.tables, self.settings.table_options, self.schema_history
         watched = {name: columns.schema for name, columns in history.tables.items()}
@@ -135,7 +135,7 @@ class Pipeline:
         if not watched or not set(named) <= watched.keys():
             watched = {table.name: table for table in self.watched} | watched
         if not self.capabilities.can_be_compared:
-            # A table comes up with its first event.
+            # A table becomes known with its first event.
             named = {name: setting for name, setting in named.items() if name in watched}
         for name, setting in named.items():
             if name not in watched and (
@@ -151,7 +151,7 @@ class Pipeline:
         names = self.materialised(watched)
         if self.capabilities.can_be_compared:
             _check_keys(watched[name] for name in names)
-        # A column that is gone at the source is still there in the lake.
+        # The lake still has columns that the source dropped.
         whole = {name: columns.whole_schema for name, columns in history.tables.items()}
         _check_room({name: self.options(name) for name in options if name in names}, watched | whole)
         return tuple(watched[name] for name in names)
@@ -161,27 +161,27 @@ class Pipeline:
         return sorted(names if chosen is None else {*chosen} & {*names})
 
     def _refused(self, history: SchemaHistory, names: Collection[str]) -> Refusals:
-        """Return what the lake cannot have of the tables that are wanted among these."""
+        """Return the chosen tables among these, and their histories, that the lake cannot have."""
         histories = {name for name, option in self.settings.table_options.items() if option.history}
         return refused_tables(self.lake, history, self._wanted(names), histories)
 
     def materialised(self, names: Collection[str]) -> list[str]:
-        """Return those source tables of some that are wanted and that the lake can have, sorted."""
+        """Return the chosen source tables among these that the lake can have, sorted."""
         refused = self._refused(self.schema_history, names)
         return [name for name in self._wanted(names) if LakeTable(name) not in refused]
 
     @cached_value
     def refused(self) -> Refusals:
-        """Known tables that the lake does not have, since others have taken their names."""
+        """Known tables that the lake does not have because other tables hold their names."""
         return self._refused(self.schema_history, self.schema_history.tables)
 
     def findings(self, history: SchemaHistory) -> tuple[str, ...]:
-        """Return a sentence for each thing that the lake has otherwise than the source by design."""
+        """Return a sentence for each difference between lake and source that is by design."""
         refused = self._refused(history, history.tables)
         return describe_findings(history, self.settings.table_options, refused)
 
     def know(self, history: SchemaHistory) -> None:
-        """Go on with a newer history of the source's schema."""
+        """Replace the history of the source's schema with a newer one."""
         if history.tables is not self.schema_history.tables:
             self.forget_tables()
         self.__dict__["schema_history"] = history
@@ -199,13 +199,13 @@ class Pipeline:
 
     @cached_value
     def lake_tables(self) -> Mapping[str, str]:
-        """Tables and histories that a cut names, each with the source table whose changes fill it."""
+        """Tables and histories of a cut, each with the source table whose changes fill it."""
         tables = {table.name: table.name for table in self.tables}
         return tables | {history_name(table.name): table.name for table in self.histories}
 
     @property
     def present_tables(self) -> tuple[str, ...]:
-        """The source tables, sorted by name, of which the lake has a table; the source may be down."""
+        """The source tables that have a table in the lake, sorted by name; works while the source is down."""
         names = self.lake.table_names()
         # The names alone do not distinguish a history from a source table that is called like one.
         tables = self.schema_history.tables or without_histories(names)
@@ -214,7 +214,7 @@ class Pipeline:
         return tuple(sorted(table for table in there if lake_table_name(table) in names))
 
     def stored(self, name: str) -> TableSchema:
-        """Return the columns that a table or a history has in the lake.
+        """Return the columns of a table or a history in the lake.
 
         Raises:
             SettingError: the pipeline has no such table or history.
@@ -226,13 +226,13 @@ class Pipeline:
         return history_schema(replace(table, columns=tuple(columns)))
 
     def forget_tables(self) -> None:
-        """Ask the lake and the source again when the tables are needed next."""
+        """Clear the cached tables; the next use asks the lake and the source again."""
         for name in _KNOWN:
             self.__dict__.pop(name, None)
 
     @cached_value
     def tables_by_name(self) -> Mapping[str, TableSchema]:
-        """The same tables as `tables`, by name."""
+        """The tables of `tables`, by name."""
         return {table.name: table for table in self.tables}
 
     def table(self, name: str) -> TableSchema:
@@ -248,12 +248,12 @@ class Pipeline:
 
 
 def open_existing(settings: PipelineSettings) -> Pipeline:
-    """Return the pipeline of these settings if the lake has it already; no pipeline and no lake are made.
+    """Open the pipeline of these settings if the lake has it; creates neither a pipeline nor a lake.
 
-    Own tables that an earlier version of the platform did not have are added.
+    Adds system tables that an earlier version of the platform did not have.
 
     Raises:
-        PipelineNotFound: it has never run, or there is no lake at the place.
+        PipelineNotFound: the pipeline has never run, or its warehouse contains no lake.
     """
     pipeline = open_pipeline(settings)
     pipeline.lake.require()
@@ -266,7 +266,7 @@ def _check_room(options: Mapping[str, TableOptions], watched: Mapping[str, Table
         if names_in_use:
             raise SettingError(
                 f"table_options.{name}",
-                f"needs a column that the source table has, or had: {', '.join(names_in_use)}. "
+                f"needs the name of a column that the source table has or had: {', '.join(names_in_use)}. "
                 "Leave the option out, or rename the column at the source and begin a new pipeline",
             )
 
@@ -275,8 +275,8 @@ def _check_places(refused: Refusals) -> None:
     for table, holder in refused.items():
         raise SettingError(
             "tables",
-            f"names what would be one table of the lake, which takes no notice of case: {table.text} has the "
-            f"place of {holder.text}. Leave it out here, and name it in a pipeline of its own",
+            f"names two tables that would be one in the lake, which ignores case: {table.text} and "
+            f"{holder.text}. Name one of them in another pipeline",
         )
 
 
@@ -286,13 +286,13 @@ def _check_keys(tables: Iterable[TableSchema]) -> None:
             if is_reserved_column(column.name):
                 raise SettingError(
                     "tables",
-                    f"holds one whose key has a name that no column of a lake can have: `{column.name}` of "
-                    f"`{table.name}`. Name the other tables here, or rename the column at the source",
+                    f"includes `{table.name}`, whose key column `{column.name}` has a name that is reserved "
+                    "in the lake. Leave that table out here, or rename the column at the source",
                 )
 
 
 def open_pipeline(settings: PipelineSettings) -> Pipeline:
-    """Return the pipeline of these settings; its part of the lake is made when it is first used."""
+    """Return the pipeline of these settings; its part of the lake is created at first use."""
     return Pipeline(
         settings=settings,
         lake=Lake(settings.lake, settings.name, hands_out_events=settings.capabilities.hands_out_events),

@@ -16,7 +16,7 @@ from cdc_platform.pipeline.opened.source import SourceSettings
 from cdc_platform.spark.session.spark_settings import SparkSettings
 
 KEPT_SNAPSHOTS_MIN: Final = 10
-"""Compaction puts a few snapshots on top of the one that carries the newest cycle."""
+"""Least value of `keep_snapshots`: compaction adds a few snapshots after that of the newest cycle."""
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,16 @@ class MaintenanceSettings:
 
     minor_every_cycles: Annotated[int, Described("Cycles between two compactions of small files.")] = 6
     expire_every_cycles: Annotated[int, Described("Least cycles between two expiries of snapshots.")] = 120
-    small_file_bytes: Annotated[int, Described("Files below this size are small ones.")] = 8 * 1024 * 1024
+    small_file_bytes: Annotated[int, Described("Bytes below which a file counts as small.")] = 8 * 1024 * 1024
     keep_every_cut_s: Annotated[
         float,
         Described(
-            "Seconds for which every cut stays readable. Of the time before, one a minute does, and beyond "
-            "an hour one each quarter of an hour: each snapshot kept makes every commit a little slower."
+            "Seconds for which every cut stays readable. Of older cuts, one a minute stays, and beyond an "
+            "hour one each quarter of an hour: every kept snapshot makes each commit a little slower."
         ),
     ] = 600.0
     keep_snapshots_s: Annotated[
-        float, Described("Seconds for which a cut can stay readable; a pinned one stays for ever.")
+        float, Described("Most seconds for which a cut stays readable; a pinned cut stays for ever.")
     ] = DAY_S
     keep_snapshots: Annotated[
         int, Described("Number of the newest snapshots that stay whatever their age.")
@@ -42,19 +42,19 @@ class MaintenanceSettings:
     keep_metadata_s: Annotated[
         float,
         Described(
-            "Least seconds for which a metadata file of a table stays after a newer one has replaced it, so "
-            "that an engine that was given its path can finish."
+            "Least seconds for which a metadata file of a table stays after a newer one has replaced it: an "
+            "engine that has its path may still read it."
         ),
     ] = 3600.0
     keep_orphans_s: Annotated[
         float,
         Described(
             "Minimum age in seconds of an orphan file, which no metadata names, before maintenance deletes "
-            "it: more than a day, since a commit names its files last."
+            "it. It must be more than a day, because a commit names its files last."
         ),
     ] = 3 * DAY_S
     major_deleted_fraction: Annotated[
-        float, Described("Share of deleted rows above which a table's large files are rewritten.")
+        float, Described("Fraction of deleted rows above which a table's large files are rewritten.")
     ] = 0.2
 
     def __post_init__(self) -> None:
@@ -70,14 +70,14 @@ class MaintenanceSettings:
         if self.keep_orphans_s <= DAY_S:
             raise SettingError(
                 "maintenance.keep_orphans_s",
-                f"must be more than a day, {DAY_S:.0f}, or maintenance could delete the files of a commit "
-                f"under way, but is: {self.keep_orphans_s}",
+                f"must be more than a day, {DAY_S:.0f}, or maintenance could delete the files of a running "
+                f"commit, but is: {self.keep_orphans_s}",
             )
         if self.keep_snapshots < KEPT_SNAPSHOTS_MIN:
             raise SettingError(
                 "maintenance.keep_snapshots",
-                f"must be at least {KEPT_SNAPSHOTS_MIN}, since snapshots are what says how far the pipeline "
-                f"has come, but is: {self.keep_snapshots}",
+                f"must be at least {KEPT_SNAPSHOTS_MIN}, because snapshots record the progress of the "
+                f"pipeline, but is: {self.keep_snapshots}",
             )
 
 
@@ -92,61 +92,61 @@ class PipelineSettings:
             "own in NAME__cdc. Lower-case letters, digits and underscores."
         ),
     ]
-    source: Annotated[SourceSettings, Described("Where the changes are, and how they are read.")]
-    lake: Annotated[LakeSettings, Described("Where the tables are.")]
-    spark: Annotated[SparkSettings, Described("Which Spark does the work.")] = field(
+    source: Annotated[SourceSettings, Described("Location of the changes, and how to read them.")]
+    lake: Annotated[LakeSettings, Described("Location of the tables.")]
+    spark: Annotated[SparkSettings, Described("The Spark that does the work.")] = field(
         default_factory=SparkSettings
     )
     tables: Annotated[
         tuple[str, ...] | None,
         Described(
-            "Source tables to materialise; without a list all that the source names, which is asked "
-            "whenever the code location is loaded."
+            "Source tables to materialise. By default all tables of the source, which are listed whenever "
+            "the code location is loaded."
         ),
     ] = None
     initial_copy: Annotated[
         bool | None,
         Described(
-            "Whether tables that hold data already, now or when they are added later, are copied as they are "
-            "at one moment before the stream takes over; empty means: unless `start_timestamp` is given."
+            "Whether tables that already hold data, now or when they are added later, are copied as of one "
+            "moment before the stream takes over. By default they are, unless `start_timestamp` is set."
         ),
     ] = None
     copy_chunk_rows: Annotated[
-        int, Described("About how many rows one task copies of a table that Spanner does not cut by itself.")
+        int, Described("Approximate number of rows per chunk, for tables that Spanner does not partition.")
     ] = 25_000
     copy_s: Annotated[
         float,
         Described(
-            "Seconds for which a cycle copies tables before it goes on with the others, which lag behind by "
-            "so much meanwhile; chunks that were begun are always copied to their end."
+            "Seconds for which a cycle copies tables before it continues with the other tables, which lag "
+            "behind by that time. Chunks that have begun are always copied to their end."
         ),
     ] = 20.0
     max_window_s: Annotated[
-        float | None, Described("Most seconds of the source's time that one cycle reads when catching up.")
+        float | None, Described("Most seconds of source time that one cycle reads when catching up.")
     ] = 3600.0
     table_options: Annotated[
         Mapping[str, TableOptions],
-        Described("What is kept of some tables beyond their current rows, by source table."),
+        Described("Options that keep more of a table than its current rows, by source table."),
     ] = field(default_factory=dict)
     read_tasks: Annotated[
         int,
         Described(
-            "Most Spark tasks that share the partitions, files or messages of a read. A local "
-            "Spark takes no more than run at once; a cluster is kept busy by two to four times its cores."
+            "Most Spark tasks that share the partitions, files or messages of a read. A local Spark uses no "
+            "more than run at once; for a cluster, set two to four times its number of cores."
         ),
     ] = 8
     local_read_s: Annotated[
         float,
         Described(
-            "The process that runs a cycle reads it if it covers no more seconds of a change stream, or few "
-            "small files or messages, which is quicker than a Spark task; 0 leaves all reading to Spark."
+            "The process that runs a cycle reads up to this many seconds of a change stream itself, or a few "
+            "small files or messages, which is faster than a Spark task; 0 leaves all reading to Spark."
         ),
     ] = 15.0
     local_merge_bytes: Annotated[
         int,
         Described(
-            "Net changes of a cycle that take no more bytes are merged by the process that runs it, which is "
-            "quicker than Spark; 0 leaves all merging to Spark."
+            "The process that runs a cycle merges net changes of up to this many bytes itself, which is "
+            "faster than Spark; 0 leaves all merging to Spark."
         ),
     ] = 64 * 1024 * 1024
     idle_interval_s: Annotated[float, Described("Seconds of rest after a cycle that found nothing new.")] = (
@@ -155,8 +155,8 @@ class PipelineSettings:
     check_every_s: Annotated[
         float | None,
         Described(
-            "While cycles follow each other, seconds between two runs of the checks on what is new in the "
-            "log; one that fails ends the cycles. Empty means none."
+            "Seconds between two runs of the checks on new log entries while cycles follow each other; a "
+            "failed check ends the cycles. Empty means no checks."
         ),
     ] = 60.0
     fail_on_quarantine: Annotated[
@@ -166,7 +166,7 @@ class PipelineSettings:
             "otherwise the check warns. The pipeline continues either way."
         ),
     ] = False
-    maintenance: Annotated[MaintenanceSettings, Described("How the lake is kept fast.")] = field(
+    maintenance: Annotated[MaintenanceSettings, Described("Settings that keep the lake fast.")] = field(
         default_factory=MaintenanceSettings
     )
 
@@ -177,7 +177,7 @@ class PipelineSettings:
                 "name", f"must not end in `__cdc`, which marks the platform's own tables: {self.name}"
             )
         if self.tables == ():
-            raise SettingError("tables", "names no table; leave it out for all that the source has")
+            raise SettingError("tables", "names no table; leave it out for all tables of the source")
         for number, table in enumerate(self.tables or ()):
             if not table.strip() or table in (self.tables or ())[:number]:
                 problem = "is empty" if not table.strip() else f"names {table} a second time"
@@ -206,7 +206,7 @@ class PipelineSettings:
 
     @property
     def copies_first(self) -> bool:
-        """Whether a table that no cut has named yet begins with a copy."""
+        """Whether a table that is not in a cut yet begins with a copy."""
         if self.initial_copy is None:
             return self.capabilities.can_be_copied and self.source.begins_at_present
         return self.initial_copy

@@ -1,4 +1,4 @@
-"""The seam between the pipeline and its sources."""
+"""Protocols that every source implements: the interface between the pipeline and its sources."""
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -28,23 +28,23 @@ class SourceSettings(Protocol):
 
     @property
     def title(self) -> str:
-        """Name of the source as messages say it."""
+        """Name of the source in messages."""
         ...
 
     @property
     def begins_at_present(self) -> bool:
-        """Whether a new pipeline begins at the source's present, so that older rows come by a copy only."""
+        """Whether a new pipeline begins at the source's present; only a copy brings older rows."""
         ...
 
     def impatient(self, deadline_s: float) -> Self:
-        """Return the same with at most one attempt of so many seconds, for anyone who cannot wait."""
+        """Return these settings with a single attempt of at most `deadline_s` seconds per request."""
         ...
 
 
 ReadProgress = Callable[[], Mapping[str, str]]
 """Read progress of an event source: a path or partition, with the version or offset that was read.
 
-The version of a file that is to be read once more is `READ_AGAIN`.
+A file that must be read once more has the version `READ_AGAIN`.
 """
 
 
@@ -58,22 +58,22 @@ class Description(Protocol):
 
 
 class Source(Protocol):
-    """Describes what is read, tells the time, and sets up Spark's reads.
+    """Describes a source's tables, reports its clock, plans reads and sets them up in Spark.
 
     It connects at first use, and raises a `SourceError` when the source does not answer.
     """
 
     @property
     def settings(self) -> SourceSettings:
-        """Location of the source, and how it is read."""
+        """Location of the source, and how to read it."""
         ...
 
     def describe(self) -> Description:
-        """Return what the source hands out changes of, as far as it tells now."""
+        """Return the tables whose changes the source delivers, as far as it can name them now."""
         ...
 
     def read_schema(self, micros: int) -> SchemaRead:
-        """Return the schema at a moment, or the present one where the source does not state that."""
+        """Return the schema at a moment, or the present schema if the source does not know the past one."""
         ...
 
     def clock_micros(self) -> int:
@@ -81,34 +81,34 @@ class Source(Protocol):
         ...
 
     def start_micros(self) -> int:
-        """Return where a pipeline without a lake begins."""
+        """Return the time at which a pipeline without a lake begins."""
         ...
 
     def plan(self, lineage: Lineage, request: ReadRequest, read_progress: ReadProgress) -> ReadPlan:
-        """Return the windows that a cycle reads, of the partitions that a lineage tells to be live."""
+        """Return the read windows of a cycle for the live partitions of a lineage."""
         ...
 
     def as_stored(self, table: str, name: str, column: ObservedColumn) -> ObservedColumn:
-        """Return a column as the lake keeps it."""
+        """Return a column with the type that the lake stores."""
         ...
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
-        """Return the raw records of the windows of a plan, read in at most so many tasks."""
+        """Return the raw records of the windows of a plan, read in at most `most_tasks` tasks."""
         ...
 
     def reading(self) -> AbstractContextManager[None]:
-        """Return a context to compute such records in: it raises what that fails of as a `SourceError`."""
+        """Return a context in which to compute such records; failed reads raise a `SourceError` there."""
         ...
 
     def read_locally(
         self, cycle: int, plan: ReadPlan, most_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
-        """Yield the same, read by this process; None where a plan is for Spark's tasks.
+        """Yield the same records, read by this process; None if the plan needs Spark's tasks.
 
         Args:
             cycle: number of the cycle.
-            plan: what is read.
-            most_s: most source time that a plan may cover, where it covers any.
+            plan: the windows to read.
+            most_s: most seconds of source time that the plan may cover, for sources whose plans cover any.
         """
         ...
 
@@ -123,39 +123,39 @@ class StreamSource(Source, Protocol):
     def decode_again(
         self, cycle: int, token: str, sequence: str, record_text: str
     ) -> "pa.RecordBatch | None":
-        """Return the raw record that the text of a malformed one gives by now; None if it gives none.
+        """Decode the text of a malformed record again; None if it is still malformed.
 
         Args:
-            cycle: the cycle that read it.
-            token: the partition that it came by.
-            sequence: its `record_sequence` in the lake, which it keeps.
-            record_text: the record as it came.
+            cycle: the cycle that read the record.
+            token: the partition that delivered it.
+            sequence: its `record_sequence` in the lake, which the result keeps.
+            record_text: the record as the source sent it.
         """
         ...
 
 
 class EventSource(Source, Protocol):
-    """A source that hands out events."""
+    """A source of events, in files or topics."""
 
     def readable(self, origins: Collection[str]) -> frozenset[str]:
-        """Return those of these files that can be read again; topics are not files."""
+        """Return the origins that are files and can be read again."""
         ...
 
     def decode_again(
         self, origin: str, text: str, position: int | None
     ) -> Iterator[SourceEvent | FaultyEvent]:
-        """Yield what the text of a faulty event tells by the present settings.
+        """Yield the events that the text of a faulty event contains under the present settings.
 
         Args:
-            origin: the file, or the topic and partition, that the event came by.
-            text: the event, as its `FaultyEvent` had it.
-            position: its place there.
+            origin: the file, or the topic and partition, that contained the event.
+            text: the text of its `FaultyEvent`.
+            position: its position in the origin.
         """
         ...
 
 
 class ComparedSource(Source, Protocol):
-    """A source that tells its rows as they were at a cut."""
+    """A source that can return its rows as they were at a cut."""
 
     def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":
         """Yield the rows of a table as they were at a moment."""
@@ -166,15 +166,15 @@ class CopySource(Source, Protocol):
     """A source whose tables can be copied as they were at a moment."""
 
     def plan_copies(self, at_micros: int) -> "CopyPlanner":
-        """Return what cuts tables, as they are at the moment, into chunks to copy."""
+        """Return a planner that cuts tables, as of a moment, into chunks to copy."""
         ...
 
     def copy_columns(self, table: TableSchema) -> str:
-        """Return the columns that a copy of the table has, as text for `copy_options`."""
+        """Return the columns of a copy of the table, as text for `copy_options`."""
         ...
 
     def copied_table(self, columns: str) -> TableSchema:
-        """Return the table of a copy, with the columns of a text that `copy_columns` made."""
+        """Return the schema of a copy, parsed from the text of `copy_columns`."""
         ...
 
     def copy_format(self) -> "type[DataSource]":
@@ -182,7 +182,7 @@ class CopySource(Source, Protocol):
         ...
 
     def copy_options(self, columns: str, at_micros: int, chunks: Sequence[str]) -> dict[str, str]:
-        """Return the options with which Spark reads these chunks of a copy."""
+        """Return the Spark options that read these chunks of a copy."""
         ...
 
 
@@ -190,5 +190,5 @@ class CopyPlanner(Protocol):
     """Cuts tables into chunks."""
 
     def chunks(self, table: TableSchema, chunk_rows: int) -> tuple[str, ...]:
-        """Return what each chunk of a table reads, as text for `copy_options`."""
+        """Return the chunks of a table, each as text for `copy_options`."""
         ...

@@ -1,4 +1,4 @@
-"""Finding the keys of rows that deletes know by their addresses only."""
+"""Lookup of row keys for deletes that identify their rows only by address."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ _ASKED: Final = pa.schema(
 )
 
 
-def tells_addresses(pipeline: Pipeline, window: str) -> bool:
-    """Return whether an event of a window tells the address of its row; needs no Spark."""
+def contains_addresses(pipeline: Pipeline, window: str) -> bool:
+    """Return whether an event of a window has the address of its row; needs no Spark."""
     scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_GLANCED)
     all_metadata = (
         pc.struct_field(batch.column("event"), "metadata") for batch in scan.to_arrow_batch_reader()
@@ -41,14 +41,14 @@ def tells_addresses(pipeline: Pipeline, window: str) -> bool:
 
 
 def with_keys_by_address(pipeline: Pipeline, records: DataFrame, raw: DataFrame, window: str) -> DataFrame:
-    """Return raw records in which a delete that knows its row by its address only has the row's key.
+    """Return raw records with the row's key added to deletes that only have an address.
 
-    The row is that of the newest event at the address before the delete. Where there is none, or where it
-    is a delete itself, the record stays the fault that it is.
+    The row is that of the newest event at the address before the delete. If there is none, or if that event
+    is a delete itself, the record remains a fault.
 
     Args:
         pipeline: the pipeline.
-        records: raw records of a source that hands out events.
+        records: raw records of an event source.
         raw: all raw records.
         window: filter of the same records as `records`.
     """
@@ -71,7 +71,7 @@ def with_keys_by_address(pipeline: Pipeline, records: DataFrame, raw: DataFrame,
 
 
 def _addressed_deletes(pipeline: Pipeline, window: str) -> list[Addressed]:
-    """Return the deletes of a window that know no key; needs no Spark."""
+    """Return the deletes of a window without a key; needs no Spark."""
     scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_SELECTED)
     deletes: dict[str, Addressed] = {}
     for batch in scan.to_arrow_batch_reader():
@@ -83,10 +83,10 @@ def _addressed_deletes(pipeline: Pipeline, window: str) -> list[Addressed]:
 
 
 def read_notes(event_id: str, metadata: str | None) -> Mapping[str, Any]:
-    """Return what the source says of an event, by the metadata of the event's raw record.
+    """Return the source's metadata of an event from its raw record.
 
     Raises:
-        LakeDamaged: they are no JSON object.
+        LakeDamaged: the metadata are no JSON object.
     """
     return read_stored(_notes, metadata or "{}", RAW, f"the event {event_id}")
 
@@ -96,7 +96,7 @@ def _notes(metadata: str) -> Mapping[str, Any]:
 
 
 def _as_addressed(row: Mapping[str, Any]) -> Addressed | None:
-    """Return the delete that a raw record is, None where it does not state enough."""
+    """Return the delete in a raw record, None if the record lacks facts."""
     notes = read_notes(row["record_sequence"], row["event"]["metadata"])
     address, ordering_key, table = notes.get(ADDRESS), notes.get(ORDER_KEY), row.get("table_name")
     if not (address and ordering_key and table):
@@ -105,14 +105,14 @@ def _as_addressed(row: Mapping[str, Any]) -> Addressed | None:
 
 
 def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
-    """Have deletes in quarantine judged again whose rows have come by now; return how many.
+    """Request the replay of quarantined deletes whose rows have arrived, and return their number.
 
-    The next cycle does it, by their texts. One that would stay in quarantine is left there.
+    The next cycle replays their texts. A delete that would stay in quarantine is not replayed.
 
     Args:
         pipeline: the pipeline.
         raw: all raw records.
-        arrived: those that have entered the log now.
+        arrived: the raw records that entered the log now.
     """
     waiting: dict[str, list[QuarantinedRecord]] = {}
     addressed_deletes: dict[str, Addressed] = {}
@@ -121,7 +121,7 @@ def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
         if addressed is not None:
             waiting.setdefault(addressed.event_id, []).append(record)
             addressed_deletes[addressed.event_id] = addressed
-    # All raw records are many: they are asked only where one of the new ones is of such a row.
+    # There are many raw records: they are only searched if a new record belongs to such a row.
     near = _find_keys(arrived, list(addressed_deletes.values())) if addressed_deletes else {}
     keys = _find_keys(raw, [addressed_deletes[event_id] for event_id in near]) if near else {}
     cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
@@ -147,7 +147,7 @@ def _faulty(batch: pa.Table) -> list[dict[str, Any]]:
 
 
 def _find_keys(raw: DataFrame, deletes: Sequence[Addressed]) -> dict[str, str]:
-    """Return the keys that are found, by the event that asks for them."""
+    """Return the keys that were found, by the event that needs them."""
     rows = [
         (addressed.event_id, addressed.table, addressed.address, addressed.ordering_key)
         for addressed in deletes

@@ -1,4 +1,4 @@
-"""Ordering of a change stream: whole transactions in commit order, and those that quarantine gives back."""
+"""Ordering of a change stream: whole transactions in commit order, with replays from quarantine."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -44,7 +44,7 @@ class ChangeStreams:
         yield order_records(records, window.mark.next_ordinal, expected, tables)
 
     def _decoded_again(self, records: DataFrame, late: Sequence[QuarantinedRecord]) -> DataFrame:
-        """Return raw records of replayed transactions; a malformed one is decoded by this version."""
+        """Return raw records of replayed transactions; this version decodes malformed records again."""
         if not any(record.reason.startswith(SHAPE_FAULT) for record in late):
             return records
         source, batches = self.pipeline.stream_source, []
@@ -61,11 +61,11 @@ class ChangeStreams:
         return others.unionByName(records.sparkSession.createDataFrame(decoded))
 
     def settle(self, ordered: DataFrame, _window: Window, _cache: ExitStack) -> tuple[DataFrame, LogStats]:
-        """Return the changes as they are, since their order has judged whole transactions."""
+        """Return the changes unchanged, because ordering has already checked whole transactions."""
         return ordered, measure(ordered)
 
     def settle_few(self, rows: pa.Table, _window: Window) -> tuple[pa.Table, LogStats]:
-        """Return a small batch as it is, too."""
+        """Return a small batch unchanged, too."""
         return rows, measure_rows(rows)
 
     def late_tables(self, window: Window, stats: LogStats) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class ChangeStreams:
         return tuple(name for name, table in stats.tables.items() if table.first_micros <= position)
 
     def finish(self) -> None:
-        """Do nothing: all that follows from a change stream is in its log."""
+        """Do nothing: a change stream needs no work after the log."""
 
 
 def _taken(log: Table) -> int | None:
@@ -86,7 +86,7 @@ def _taken(log: Table) -> int | None:
 
 
 def _judged_again(raw: DataFrame, late: Sequence[QuarantinedRecord]) -> DataFrame:
-    """Return the raw records of transactions that lie in quarantine."""
+    """Return the raw records of quarantined transactions."""
     transaction_moments = sorted({(record.moment_micros, record.transaction_id or "") for record in late})
     moments, transactions = zip(*transaction_moments, strict=True)
     schema = pa.schema([("record_timestamp", TIMESTAMP), ("server_transaction_id", pa.string())])

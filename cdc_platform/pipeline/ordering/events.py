@@ -1,4 +1,4 @@
-"""Ordering of events: what came before, keys found by addresses, refusals, and values that were left out."""
+"""Ordering of events, with duplicates, keys found by address, rejected events and left-out values."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,7 +15,7 @@ from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.pipeline.completing.complete import asked_changes, complete_changes, complete_few
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.ordering.addresses import call_waiting, tells_addresses, with_keys_by_address
+from cdc_platform.pipeline.ordering.addresses import call_waiting, contains_addresses, with_keys_by_address
 from cdc_platform.pipeline.ordering.key_shifts import with_shifted_keys
 from cdc_platform.pipeline.ordering.log_window import Window, log_before
 from cdc_platform.pipeline.ordering.rewritten_files import settle_rewritten
@@ -44,7 +44,7 @@ from cdc_platform.spark.log.repeats import without_repeated
 
 @dataclass(frozen=True)
 class Events:
-    """The strategy for events, which tell their order themselves and may come again."""
+    """The strategy for events, which contain their own ordering keys and may come again."""
 
     pipeline: Pipeline
     spark: SparkSession
@@ -52,7 +52,7 @@ class Events:
 
     @property
     def leaves_deletion_markers(self) -> bool:
-        """Whether an older change of a deleted row may still come."""
+        """Whether an older change of a deleted row may still arrive."""
         return not self.pipeline.capabilities.comes_in_order
 
     def late_records(self, _quarantine: Table, _log: Table) -> tuple[QuarantinedRecord, ...]:
@@ -63,10 +63,10 @@ class Events:
     def ordered(self, raw: DataFrame, window: Window, expected: int) -> Iterator[DataFrame]:
         """Yield the changes of a window that the log has not had, in the source's order.
 
-        After their commit, deletes in quarantine are judged again if their rows have come.
+        After their commit, quarantined deletes are replayed if their rows have arrived.
         """
         capabilities, condition = self.pipeline.capabilities, window.data_changes
-        has_addresses = capabilities.knows_addresses and tells_addresses(self.pipeline, condition)
+        has_addresses = capabilities.knows_addresses and contains_addresses(self.pipeline, condition)
         records = self._new_records(raw, window, expected)
         if has_addresses:
             records = with_shifted_keys(self.pipeline, records, condition)
@@ -78,7 +78,7 @@ class Events:
             call_waiting(self.pipeline, raw, window.data_changes_of(raw))
 
     def settle(self, ordered: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
-        """Return ordered changes, settled by the others of their transactions, of equal rows and keys."""
+        """Return ordered changes, finalised with the other changes of their transactions, rows and keys."""
         counts = count_events(ordered, asked_changes(self.pipeline))
         if counts.are_final:
             return ordered, counts.stats
@@ -110,7 +110,7 @@ class Events:
     def finish(self) -> None:
         """Close the records in quarantine that a newer version of their file has."""
         if not self.pipeline.capabilities.comes_in_order:
-            # The other sources read a file on from where they ended.
+            # The other sources continue a file after the part that they have read.
             settle_rewritten(self.pipeline)
 
     def _new_records(self, raw: DataFrame, window: Window, expected: int) -> DataFrame:
@@ -122,7 +122,7 @@ class Events:
         repeated = repeated_from(self.pipeline, window.reports)
         log = log_before(self.pipeline, self.spark, window)
         if not replayed:
-            # Both bounds keep older files of the log unread.
+            # Both bounds save reading older files of the log.
             oldest = remembered_from(self.pipeline, window.mark.position_micros or 0, repeated)
             log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
             log = log.where(window.content.logged_before)
@@ -131,17 +131,17 @@ class Events:
         return without_repeated(records, log, capabilities, replayed, repeated, is_small=is_small)
 
     def _with_refusals(self, records: DataFrame, window: Window) -> tuple[DataFrame, Sequence[Shape]]:
-        """Return records with the faults of what tables do not take, and the shapes whose values fit."""
+        """Return records with faults for events that tables reject, and the shapes whose values fit."""
         shapes = window.content.shapes
         if not self.pipeline.capabilities.comes_in_order:
             history = known_through(self.pipeline, window.mark.cycle)
             records = with_refusals(self.pipeline, records, window.data_changes, history, shapes)
-        # What is replayed as it was read may have been read by a former version.
+        # A former version may have read the records that are replayed unchanged.
         is_replay = has_texts(self.pipeline, window.reports)
         return records, () if is_replay else fitting_shapes(self.pipeline, shapes)
 
     def _whole(self, ordered: DataFrame) -> DataFrame:
-        """Return ordered changes, of which none is sound whose transaction or other half is not."""
+        """Return ordered changes; a change is only sound if its transaction and its other half are."""
         if self.pipeline.capabilities.keeps_transactions:
             return with_whole_transactions(ordered)
         return with_whole_key_changes(ordered) if self.pipeline.capabilities.comes_in_order else ordered

@@ -31,7 +31,7 @@ _MOVED: Final = pa.schema([("moved_event", pa.string()), ("moved_order", pa.stri
 
 @dataclass
 class _Changes:
-    """The changes of keys in a window: their transactions, the keys, and when the window begins."""
+    """The changes of keys in a window: their transactions, the keys, and the start of the window."""
 
     transactions: set[str] = field(default_factory=set)
     keys: set[str] = field(default_factory=set)
@@ -39,17 +39,17 @@ class _Changes:
 
 
 def with_shifted_keys(pipeline: Pipeline, records: DataFrame, window: str) -> DataFrame:
-    """Return raw records with the ordering keys of those that move keys of several rows in one transaction.
+    """Return raw records with new ordering keys for key changes of several rows in one transaction.
 
     Args:
         pipeline: the pipeline.
-        records: raw records of a source that hands out events.
+        records: raw records of an event source.
         window: filter of the same records.
     """
     changes = _key_changes(pipeline, window)
     if not changes.transactions:
         return records
-    # What came already keeps the ordering key that the log has.
+    # Events that the log already has keep their ordering keys.
     events = {event.event_id: event for event in _events(pipeline, window, changes)}
     events |= {event.event_id: event for event in _earlier(pipeline, changes)}
     moved = shifted_orders(events.values())
@@ -74,7 +74,7 @@ def _key_changes(pipeline: Pipeline, window: str) -> _Changes:
 
 
 def _earlier(pipeline: Pipeline, changes: _Changes) -> Iterator[KeyEvent]:
-    """Yield what the log has of transactions for as long as events may come again."""
+    """Yield the events of the transactions that the log has, within the time in which events may repeat."""
     before_micros = (changes.begin_micros or 0) - 1
     bounds = (pipeline.capabilities.repeats_since_micros(before_micros), before_micros)
     moments = [to_datetime(micros).isoformat() for micros in bounds]
@@ -96,7 +96,7 @@ def _earlier(pipeline: Pipeline, changes: _Changes) -> Iterator[KeyEvent]:
 
 
 def _events(pipeline: Pipeline, condition: str | BooleanExpression, changes: _Changes) -> Iterator[KeyEvent]:
-    """Yield what writes or removes the rows of keys that change, in the same transactions."""
+    """Yield the events that write or remove rows of the changed keys in the same transactions."""
     for batch in _batches(pipeline, condition):
         is_theirs = _is_in(batch.column("server_transaction_id"), changes.transactions)
         is_theirs = pc.and_(is_theirs, _is_in(_keys(batch), changes.keys))
@@ -109,7 +109,7 @@ def _events(pipeline: Pipeline, condition: str | BooleanExpression, changes: _Ch
 
 
 def _batches(pipeline: Pipeline, condition: str | BooleanExpression) -> Iterator[pa.RecordBatch]:
-    """Yield raw records that can be used."""
+    """Yield the usable raw records."""
     scan = pipeline.lake.system_table(RAW).scan(row_filter=condition, selected_fields=_SELECTED)
     for batch in scan.to_arrow_batch_reader():
         sound = batch.filter(pc.is_null(pc.struct_field(batch.column("event"), "fault")))
@@ -131,7 +131,7 @@ def _is_in(column: pa.Array, values: AbstractSet[str]) -> pa.Array:
 
 
 def _as_event(row: dict[str, Any]) -> KeyEvent | None:
-    """Return what a raw record does to its key, None where it does not state the address of its row."""
+    """Return a raw record as an event of its key, None if it lacks the address of its row."""
     address = read_notes(row["record_sequence"], row["event"]["metadata"]).get(ADDRESS)
     if not address:
         return None

@@ -1,4 +1,4 @@
-"""Commits of ordered changes to the log, with what goes to quarantine and what deleted rows leave."""
+"""Commits of ordered changes to the log, with quarantined records and deletion markers."""
 
 import json
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from cdc_platform.spark.tables.deletion_markers import deletion_markers
 
 
 def commit_nothing(window: Window) -> LogStats:
-    """Move the watermark without Spark, in a cycle that has no changes."""
+    """Advance the watermark without Spark, in a cycle without changes."""
     stats = LogStats({}, 0, window.mark.next_ordinal, None)
     nothing = window.log.schema().as_arrow().empty_table()
     append_cycle(nothing, window.log, window.step, _properties(window, stats, ()))
@@ -40,13 +40,13 @@ def commit_nothing(window: Window) -> LogStats:
 
 
 def commit_changes(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:
-    """Commit the changes of a window: this process those of a small one, Spark's tasks those of another."""
+    """Commit the changes of a window, in this process if it is small, else in Spark's tasks."""
     commit = _commit_locally if _fits_locally(window) else _commit_by_tasks
     return commit(strategy, in_order, window)
 
 
 def _fits_locally(window: Window) -> bool:
-    """Return whether the records of a window are so few that this process holds them all."""
+    """Return whether the records of a window are few enough for this process."""
     if window.late:
         return False
     record_bytes = bytes_since(window.raw, window.mark.position_micros)
@@ -54,7 +54,7 @@ def _fits_locally(window: Window) -> bool:
 
 
 def _commit_by_tasks(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:
-    """Let Spark's tasks complete, write and commit any number of changes."""
+    """Complete, write and commit any number of changes in Spark's tasks."""
     lake, step = strategy.pipeline.lake, window.step
     with ExitStack() as cache:
         ordered, counts = strategy.settle(cache_frame(cache, in_order), window, cache)
@@ -73,7 +73,7 @@ def _commit_by_tasks(strategy: OrderingStrategy, in_order: DataFrame, window: Wi
 
 
 def _commit_locally(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:
-    """Commit a small batch of ordered changes without a Spark task that writes or a cached frame."""
+    """Commit a small batch of ordered changes without a writing Spark task and without a cached frame."""
     rows, counts = strategy.settle_few(in_order.toArrow(), window)
     stats = _checked(counts, window.mark)
     _set_aside(strategy, in_order.sparkSession, rows, window, stats)
@@ -86,7 +86,7 @@ def _commit_locally(strategy: OrderingStrategy, in_order: DataFrame, window: Win
 def _set_aside(
     strategy: OrderingStrategy, spark: SparkSession, rows: pa.Table, window: Window, stats: LogStats
 ) -> None:
-    """Write what does not enter the log, and what is left of deleted rows; both before the log."""
+    """Write quarantined records and deletion markers, before the log."""
     if stats.quarantined:
         unsound = unsound_records(spark.createDataFrame(rows), window.cycle).toArrow()
         replace_cycle(unsound, window.quarantine, window.step)
@@ -96,7 +96,7 @@ def _set_aside(
 
 
 def _checked(stats: LogStats, mark: Mark) -> LogStats:
-    """Return the counts of a window without an incomplete transaction; ordinals never go back."""
+    """Return the counts of a window; raise if a transaction is incomplete. Ordinals never decrease."""
     if stats.incomplete is not None:
         short = stats.incomplete
         raise TransactionIncomplete(short.transaction_id, short.expected, short.seen)

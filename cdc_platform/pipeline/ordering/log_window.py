@@ -1,4 +1,4 @@
-"""The window of raw records that one cycle brings into the change log."""
+"""The window of raw records that one cycle adds to the change log."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,11 +32,11 @@ class Window:
     cycle: int
     watermark_micros: int
     late: tuple[QuarantinedRecord, ...] = ()
-    """Quarantined records whose transactions are judged again."""
+    """Quarantined records whose transactions are replayed."""
 
     @property
     def step(self) -> CycleStep:
-        """From the newest cycle of the log to the one that is committed next."""
+        """The step from the newest cycle of the log to the next one."""
         return CycleStep(self.mark.cycle, self.cycle)
 
     @property
@@ -46,19 +46,19 @@ class Window:
 
     @cached_value
     def content(self) -> WindowContent:
-        """What these records are, without those of `late`; needs no Spark."""
+        """Content of these records, without `late`; needs no Spark."""
         return measure_content(self.raw, self.data_changes)
 
     def tables_among(self, known: Iterable[TableSchema]) -> list[TableSchema]:
-        """Return those of the known tables that records of the window may change.
+        """Return the known tables that records of the window may change.
 
-        A late record need not say of which table it is.
+        A late record need not name its table.
         """
         names = {*self.content.tables, *(record.table for record in self.late)}
         return [table for table in known if None in names or table.name in names]
 
     def data_changes_of(self, raw: DataFrame) -> DataFrame:
-        """Return those of all raw records that `data_changes` selects."""
+        """Return the raw records that `data_changes` selects."""
         until = F.lit(to_datetime(self.watermark_micros))
         records = raw.where(
             (F.col("kind") == RecordKind.DATA_CHANGE.value) & (F.col("record_timestamp") <= until)
@@ -69,10 +69,10 @@ class Window:
 
     @property
     def reports(self) -> str:
-        """Filter of what the cycles of the window report of files."""
+        """Filter of the file reports of the window's cycles."""
         return between_positions(RecordKind.FILE, self.mark.position_micros, self.watermark_micros)
 
 
 def log_before(pipeline: Pipeline, spark: SparkSession, window: Window) -> DataFrame:
-    """Return the version of the log that a window continues."""
+    """Return the version of the log before a window."""
     return read_own(pipeline, spark, LOG, window.log)

@@ -33,12 +33,12 @@ class OrderOutcome:
 
 @as_step("order")
 def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
-    """Bring the log up to the watermark, and follow what has changed in the source's schema.
+    """Extend the log to the watermark, and follow changes of the source's schema.
 
     Raises:
         TransactionIncomplete: records of a transaction at the watermark are missing; nothing was committed.
         CommitConflict: another run has committed the same cycle; nothing was changed.
-        SourceError: there are records to order, and the source does not state what its tables look like.
+        SourceError: there are records to order, and the source does not state its schema.
     """
     is_event_source = pipeline.capabilities.hands_out_events
     strategy = Events(pipeline, spark) if is_event_source else ChangeStreams(pipeline)

@@ -19,12 +19,12 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
 def settle_rewritten(pipeline: Pipeline) -> int:
-    """Mark records in quarantine as replayed if a newer version of their file has them; return how many.
+    """Mark records in quarantine as replayed if a newer version of their file has them; return their number.
 
     An event that the newer version lacks stays open, because nothing else shows that it is missing.
 
     Raises:
-        CommitConflict: other runs were in the way; nothing was changed.
+        CommitConflict: other runs committed at the same time; nothing was changed.
     """
     places = open_places(pipeline.lake)
     reads = last_reads(pipeline.lake, {place.origin for place in places}) if places else {}
@@ -46,7 +46,7 @@ def settle_rewritten(pipeline: Pipeline) -> int:
 
 
 def _is_replaced(place: QuarantinedPlace, read: ReadFile) -> bool:
-    """Return whether a record's only identity is its place in a version of the file that was replaced."""
+    """Return whether a record's only identity is its place in a replaced version of the file."""
     is_version = is_of_version(place.sequence, place.origin, read.version)
     return is_of_file(place.sequence, place.origin) and not is_version
 
@@ -54,7 +54,7 @@ def _is_replaced(place: QuarantinedPlace, read: ReadFile) -> bool:
 def _find_events(
     pipeline: Pipeline, older: Sequence[QuarantinedPlace], reads: Mapping[str, ReadFile]
 ) -> set[tuple[str, str]]:
-    """Return origin and sequence of the events that the newest read of their file contains."""
+    """Return the origin and the sequence of events that the newest read of their file contains."""
     events = [place for place in older if not is_of_file(place.sequence, place.origin)]
     if not events:
         return set()

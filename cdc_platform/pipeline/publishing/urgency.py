@@ -27,10 +27,10 @@ def fragmentation(pipeline: Pipeline, table: Table) -> float:
 
 
 def fragments(pipeline: Pipeline, table: Table) -> int:
-    """Return how many cycles have left small files in a table since it was compacted.
+    """Return the number of cycles that left small files in a table since it was compacted.
 
-    Others do not count, such as one that only deletes: where there is nothing to compact nothing would tell
-    that it was tried, and one table would be the most urgent for ever.
+    Other cycles, such as one that only deletes, do not count: if there is nothing to compact, an attempt
+    leaves no trace, and the same table would stay the most urgent for ever.
     """
     return cycles_since(table, partial(_adds_small_files, pipeline.settings.maintenance.small_file_bytes))
 

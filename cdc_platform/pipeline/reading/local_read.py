@@ -1,4 +1,4 @@
-"""Reading a small cycle in the process that runs it: a Spark task takes longer to begin than to read."""
+"""Reads of small cycles in the process that runs them: starting a Spark task takes longer than reading."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import closing
@@ -15,9 +15,9 @@ from cdc_platform.model.stream.read_windows import ReadPlan
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 MOST_BYTES: Final = 16 * 1024**2
-"""Most bytes of a cycle that this process holds, whatever cluster does the rest."""
+"""Most bytes of a cycle that this process holds, independent of the Spark cluster."""
 MOST_RECORDS: Final = 20_000
-"""After a cycle of more records the next one is not tried here."""
+"""Records of a cycle above which this process does not try to read the next one."""
 
 
 def commit_local(
@@ -28,7 +28,7 @@ def commit_local(
     properties: Mapping[str, str],
     replayed: pa.Table | None = None,
 ) -> bool:
-    """Read and commit a small plan, and say whether it was one; the others are for Spark's tasks.
+    """Read and commit a small plan, and return whether it was small; larger plans need Spark's tasks.
 
     Args:
         pipeline: the pipeline.
@@ -36,7 +36,7 @@ def commit_local(
         step: the cycle.
         plan: what the cycle reads.
         properties: further entries of the snapshot's summary.
-        replayed: raw records that are judged again with it.
+        replayed: raw records of a replay, which the cycle commits too.
 
     Raises:
         CommitConflict: another run has committed the same cycle; nothing was changed.

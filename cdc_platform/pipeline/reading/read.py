@@ -1,4 +1,4 @@
-"""The first step of a cycle: plan windows, read them, and commit what they hold in one commit."""
+"""The first step of a cycle: plan windows, read them, and commit their records in one commit."""
 
 import logging
 import math
@@ -30,28 +30,28 @@ from cdc_platform.spark.session.cores import local_cores
 LOGGER: Final = logging.getLogger(__name__)
 
 MAX_ROUNDS: Final = 20
-"""Most rounds of one cycle; each reads the children that the one before could not follow."""
+"""Most rounds of one cycle; each reads the children that the previous round could not follow."""
 
 ROUND_WORTH_S: Final = 2.0
-"""Time that an unread child must hold the watermark back for another round: about what one takes Spark."""
+"""Time for which an unread child must hold back the watermark to justify another round of Spark."""
 NEAR_ROUND_WORTH_S: Final = 0.5
-"""The same where this process reads."""
+"""The same time if this process reads."""
 
 
 WINDOWS_PER_TASK: Final = 8
-"""ReadWindows that a task reads at a time; fewer tasks can follow more partitions that split and merge."""
+"""Windows that a task reads at a time; fewer tasks can follow more partitions that split and merge."""
 RECORDS_PER_TASK: Final = 500_000
 """Above this, reading in parallel saves more time than following partitions does."""
 LONG_S: Final = 60.0
-"""A plan of more seconds is read in parallel if nothing is known of its rate."""
+"""Seconds above which a plan with an unknown rate is read in parallel."""
 
 
 @dataclass(frozen=True)
 class ReadOutcome:
-    """Result of reading in a cycle; ``committed`` is False when there was nothing to read.
+    """Result of reading in a cycle; ``committed`` is False if there was nothing to read.
 
-    ``planned_end_micros`` is where its windows were to end; those of partitions that finished end before.
-    ``is_local`` means that this process has read them, not a task of Spark.
+    ``planned_end_micros`` is the planned end of its windows; windows of finished partitions end earlier.
+    ``is_local`` means that this process read them instead of Spark's tasks.
     """
 
     cycle: int
@@ -64,17 +64,17 @@ class ReadOutcome:
 
     @property
     def another_is_worth_micros(self) -> int:
-        """The time by which the watermark must be held back for another round of reading."""
+        """The time for which the watermark must be held back to justify another round of reading."""
         return round((NEAR_ROUND_WORTH_S if self.is_local else ROUND_WORTH_S) * 1_000_000)
 
     @property
     def interrupted(self) -> tuple[WindowReport, ...]:
-        """Windows whose read failed; what they have read is kept, and the next cycle reads them on."""
+        """Windows whose read failed; their records so far are kept, and the next cycle continues them."""
         return tuple(report for report in self.windows if report.outcome is WindowOutcome.INTERRUPTED)
 
     @property
     def failures(self) -> tuple[SourceError, ...]:
-        """Why reads of windows failed."""
+        """Errors of the failed reads of windows."""
         return tuple(as_source_error(report.error_name, report.error_message) for report in self.interrupted)
 
     def followed_by(self, later: "ReadOutcome") -> "ReadOutcome":
@@ -88,10 +88,10 @@ class ReadOutcome:
 
 
 def newest_known_micros(pipeline: Pipeline) -> int:
-    """Return up to when the source is known to have something, from which a lag is measured.
+    """Return the time up to which the source is known to have data; lags are measured from it.
 
-    That is its clock; of a source that hands out events it is the moment of the cycle that last found some,
-    since a source that has nothing to read is nothing to be behind of.
+    For a change stream, that is the source's clock. For an event source, it is the time of the cycle that
+    last found events, because a pipeline cannot be behind a source without new events.
     """
     mark = read_mark(pipeline.lake.system_table(RAW))
     if pipeline.capabilities.hands_out_events and mark.position_micros is not None:
@@ -100,15 +100,15 @@ def newest_known_micros(pipeline: Pipeline) -> int:
 
 
 def read_generations(pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bool = False) -> ReadOutcome:
-    """Read all live partitions up to the source's clock, and then the children that this has brought up.
+    """Read all live partitions up to the source's clock, and then the children that they announced.
 
-    A child holds the watermark at its start until it is read, so it is read at once where waiting for
-    the next cycle would cost more than another round.
+    A child holds the watermark at its start until it is read, so it is read at once if waiting for the next
+    cycle would cost more than another round.
 
     Args:
         pipeline: the pipeline.
         spark: session that does the reading.
-        ends_pauses: whether files that could not be read are tried now, since somebody asks for it.
+        ends_pauses: whether to retry files that could not be read now, because a user asks for it.
 
     Raises:
         CommitConflict: another run has committed the same cycle; nothing was changed.
@@ -135,7 +135,7 @@ def read_partitions(
     *,
     ends_pauses: bool = False,
 ) -> ReadOutcome:
-    """Read chosen partitions: as a cycle does where they are all live ones, or None, else these alone.
+    """Read chosen partitions; if they are None or all live ones, read like a whole cycle.
 
     Raises:
         CommitConflict: another run has committed the same cycle; nothing was changed.
@@ -157,20 +157,20 @@ def read_windows(
     *,
     ends_pauses: bool = False,
 ) -> ReadOutcome:
-    """Read what the live partitions have up to the source's clock, and commit it.
+    """Read the records of the live partitions up to the source's clock, and commit them.
 
-    The commit alone advances the reader: positions and lineage are derived from it.
+    Only the commit advances the reader: positions and lineage are derived from it.
 
     Args:
         pipeline: the pipeline.
         spark: session that does the reading.
         partition_keys: partitions to read; None means all live ones.
-        end_limit_micros: nothing after it is read.
-        ends_pauses: whether files that could not be read are tried now.
+        end_limit_micros: latest time to read.
+        ends_pauses: whether to retry files that could not be read now.
 
     Raises:
         CommitConflict: another run has committed the same cycle; nothing was changed.
-        SourceError: nothing could be read, or a window failed for good; what was read is committed.
+        SourceError: nothing could be read, or a window failed for good; the records read are committed.
     """
     raw = pipeline.lake.system_table(RAW)
     mark = read_mark(raw)
@@ -212,7 +212,7 @@ def _commit_plan(
     plan: ReadPlan,
     replayed: pa.Table | None,
 ) -> bool:
-    """Read and commit a plan, and say whether this process has read it."""
+    """Read and commit a plan, and return whether this process read it."""
     properties = {POSITION: str(plan.end_micros)}
     if commit_local(pipeline, raw, step, plan, properties, replayed):
         return True
@@ -227,7 +227,7 @@ def _commit_plan(
 
 
 def most_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadPlan) -> int:
-    """Return the greatest number of tasks in which Spark reads a plan.
+    """Return the most tasks in which Spark reads a plan.
 
     Args:
         pipeline: the pipeline.
@@ -239,8 +239,8 @@ def most_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadP
     if pipeline.capabilities.hands_out_events:
         # Files are read one by one, so many small tasks share them better.
         return most
-    # A task reads several partitions at a time: more tasks than run at once read no faster, and each has
-    # its price.
+    # A task reads several partitions at a time: more tasks than run at once read no faster, and each costs
+    # time.
     most = min(most, local_cores(spark) or most)
     if plan.finished_parents is None or _expected_records(pipeline, before, plan) > RECORDS_PER_TASK:
         return most
@@ -249,7 +249,7 @@ def most_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadP
 
 
 def _expected_records(pipeline: Pipeline, before: int, plan: ReadPlan) -> float:
-    """Return how many records a plan has at the rate of the cycle before; without one, inf if it is long."""
+    """Return the expected records of a plan at the rate of the last cycle; without one, inf if it is long."""
     control = read_control(pipeline.lake, before)
     known_s = max((report.duration_s for report in control.windows), default=0.0)
     planned_s = max(window.duration_s for window in plan.windows)

@@ -1,4 +1,4 @@
-"""Reports of cycles about what they read: which events come again, on demand or not."""
+"""Reports of cycles on repeated events, whether their replay was requested or not."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
 def has_texts(pipeline: Pipeline, reports: str) -> bool:
-    """Return whether some cycle has taken a replay of texts; its reports are those that the filter tells."""
+    """Return whether a cycle has taken a replay of texts, according to the reports that a filter selects."""
     if not load_replays(pipeline.lake).texts:
         return False
     return any(origin.startswith(REPLAY) for origin in _origins(pipeline, reports))
 
 
 def replayed_origins(pipeline: Pipeline, reports: str) -> frozenset[str]:
-    """Return the files and topics that cycles have read, and of which somebody has had events read again."""
+    """Return the files and topics that cycles have read and that have replayed events."""
     origins = load_replays(pipeline.lake).origins
     if not origins:
         return frozenset()
@@ -25,9 +25,9 @@ def replayed_origins(pipeline: Pipeline, reports: str) -> frozenset[str]:
 
 
 def repeated_from(pipeline: Pipeline, reports: str) -> int | None:
-    """Return from when on the log is asked for what comes again, where that is known to be long ago.
+    """Return the start of the part of the log to search for duplicates, if it is known to be long ago.
 
-    Cycles report when a transaction was committed that had passed before, by its position, however long ago.
+    Cycles report the commit time of transactions that, by their positions, had arrived before at any time.
     """
     if not pipeline.capabilities.hands_out_events or not pipeline.capabilities.keeps_transactions:
         return None
@@ -40,7 +40,7 @@ def repeated_from(pipeline: Pipeline, reports: str) -> int | None:
 
 
 def remembered_from(pipeline: Pipeline, after_micros: int, repeated: int | None) -> int:
-    """Return from when on the log may have what comes again after a position; see `repeated_from`."""
+    """Return the start of the log that may have duplicates of later events; see `repeated_from`."""
     oldest = pipeline.capabilities.repeats_since_micros(after_micros)
     return oldest if repeated is None else min(oldest, repeated)
 

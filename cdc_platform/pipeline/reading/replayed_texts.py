@@ -1,4 +1,4 @@
-"""Events that a cycle judges again from the texts that quarantine and raw records have of them."""
+"""Replay of events from their texts in quarantine and in raw records."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,28 +24,28 @@ from cdc_platform.sources.event_batches import EventBatches, FileCounts, Release
 def replayed_records(
     pipeline: Pipeline, cycle: int, plan: ReadPlan, micros: int, quarantined: Sequence[QuarantinedRecord]
 ) -> pa.Table:
-    """Return raw records of a replay that was asked for at a moment, and that no cycle has taken yet.
+    """Return raw records of a replay that was requested at a moment, and that no cycle has taken yet.
 
-    The cycle's commit takes them and notes in the read progress that it has, so they are taken once.
+    The cycle's commit contains them and their note in the read progress, so they are taken once.
     """
     return _Replay(pipeline, cycle, plan).records(micros, quarantined)
 
 
 class _Replay:
-    """Makes raw records of one cycle from records in quarantine."""
+    """Converts records in quarantine into raw records of one cycle."""
 
     def __init__(self, pipeline: Pipeline, cycle: int, plan: ReadPlan) -> None:
         self._pipeline, self._cycle, self._plan = pipeline, cycle, plan
         self._batches, self._counts = EventBatches(cycle), FileCounts()
 
     def records(self, micros: int, quarantined: Sequence[QuarantinedRecord]) -> pa.Table:
-        """Return the records, and the report that lets the read progress know of them."""
+        """Return the records, and the report that adds them to the read progress."""
         judged_by_log = []
         for record, raw in self._as_read(quarantined):
             event = raw["event"] if raw is not None else None
             if raw is None or event is None:
                 raise LakeError(
-                    f"The raw record of {record.record_id} is gone from `{RAW}`, so its replay cannot go on. "
+                    f"The raw record of {record.record_id} is gone from `{RAW}`, so it cannot be replayed. "
                     "Restore the lake, or report this."
                 )
             if event["text"] is None:
@@ -62,7 +62,7 @@ class _Replay:
     def _as_read(
         self, quarantined: Sequence[QuarantinedRecord]
     ) -> Iterator[tuple[QuarantinedRecord, Mapping[str, Any] | None]]:
-        """Yield each record with the raw one, which has all of its digits."""
+        """Yield each record with its raw record, which has all of its digits."""
         sequences = {record.sequence: record for record in quarantined}
         is_asked = all_of(
             equals("kind", RecordKind.DATA_CHANGE.value),
@@ -72,7 +72,7 @@ class _Replay:
             is_any("record_sequence", sequences),
         )
         raw_rows = self._pipeline.lake.system_table(RAW).scan(is_asked).to_arrow().to_pylist()
-        # What came twice in one cycle is one record.
+        # Duplicates in one cycle are one record.
         rows = {row["record_sequence"]: row for row in raw_rows}
         for sequence, record in sequences.items():
             yield record, rows.get(sequence)
@@ -85,7 +85,7 @@ class _Replay:
         origin, position = raw["event"]["origin"], raw["event"]["position"]
         window = ReadWindow(record.partition_token, 0, self._plan.end_micros)
         file = SourceFile(origin, record.partition_token, 0, 0)
-        # A transaction stays the one that it was counted with.
+        # The record stays in the transaction that counts it.
         transaction = raw["server_transaction_id"] if self._pipeline.capabilities.keeps_transactions else ""
         for event in self._pipeline.event_source.decode_again(origin, raw["event"]["text"], position):
             transaction_events = Released(
@@ -97,7 +97,7 @@ class _Replay:
 def _placed(
     event: SourceEvent | FaultyEvent, record: QuarantinedRecord, position: int
 ) -> SourceEvent | FaultyEvent:
-    """Return an event at its former place; one that cannot be used yet keeps its identity, too."""
+    """Return an event at its former place; an event that still cannot be used keeps its identity, too."""
     if isinstance(event, SourceEvent):
         return event._replace(position=position)
     event_id = event.event_id or record.sequence

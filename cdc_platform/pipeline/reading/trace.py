@@ -1,4 +1,4 @@
-"""Deriving the partition lineage from what the committed cycles report."""
+"""Derivation of the partition lineage from the reports of committed cycles."""
 
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
@@ -7,13 +7,13 @@ from cdc_platform.model.stream.lineage import Lineage, advance, begin, prune
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 KEEP_FINISHED_S = 7 * 24 * 3600
-"""Time that finished partitions stay in the lineage; the raw records keep them longer."""
+"""Seconds for which finished partitions stay in the lineage; the raw records keep them longer."""
 
 
 def trace_lineage(pipeline: Pipeline) -> Lineage:
     """Return the lineage up to the newest committed cycle, and store it.
 
-    Plain Python: needs no Spark, and the source only the very first time.
+    It needs no Spark, and it needs the source only the very first time.
     """
     stored = load_lineage(pipeline.lake)
     lineage = stored if stored is not None else begin(pipeline.source.start_micros())

@@ -1,4 +1,4 @@
-"""Files of a source that could not be read, in contrast to files that do not exist."""
+"""Files of a source that exist but could not be read."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 @dataclass(frozen=True)
 class UnreadFile:
-    """A file, or a folder, that could not be read when it was tried last, and why.
+    """A file or a folder whose last read failed, with the error.
 
-    ``due_micros`` is when it is tried again; None: by the next cycle.
+    ``due_micros`` is the time of the next attempt; None means the next cycle.
     """
 
     path: str
@@ -25,22 +25,22 @@ class UnreadFile:
     due_micros: int | None = None
 
     def describe(self) -> str:
-        """Return a sentence on it."""
+        """Return a sentence on the failure."""
         if self.due_micros is None:
             return f"{self.path}: {self.error}"
         return (
             f"{self.path}: {self.error} (tried {self.tries} times, again at {to_rfc3339(self.due_micros)}, "
-            "or by a run or `cdc-platform sync` that is started by hand)"
+            "or when you start a run or `cdc-platform sync`)"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values; the moment is an RFC 3339 text."""
+        """Return the failure as plain values; the moment is an RFC 3339 text."""
         due = to_rfc3339(self.due_micros) if self.due_micros is not None else None
         return {"path": self.path, "error": self.error, "tries": self.tries, "due": due}
 
 
 def list_unread(pipeline: Pipeline) -> tuple[UnreadFile, ...]:
-    """Return what could not be read and has not been since, by path; needs no Spark, and writes nothing."""
+    """Return the files and folders that are still unread, by path; needs no Spark, and writes nothing."""
     if not pipeline.capabilities.hands_out_events:
         return ()
     files = {path: UnreadFile(path, error) for path, error in _newest_failures(pipeline)}
@@ -50,7 +50,7 @@ def list_unread(pipeline: Pipeline) -> tuple[UnreadFile, ...]:
 
 
 def _newest_failures(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
-    """Yield what the newest cycle could not read: sources without pauses keep no account of it."""
+    """Yield the failed reads of the newest cycle, for sources without pauses, which do not record them."""
     raw = pipeline.lake.system_table(RAW)
     window = f"kind = '{RecordKind.FILE.value}' and cycle = {read_mark(raw).cycle}"
     rows = raw.scan(row_filter=window, selected_fields=("kind", "cycle", "event")).to_arrow()

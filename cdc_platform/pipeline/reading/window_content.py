@@ -1,7 +1,7 @@
-"""Content of a window of raw records, in one look at few of their columns; needs no Spark.
+"""Content of a window of raw records, from a single scan of few columns; needs no Spark.
 
-A repeated event states the same moment at the source as before, if it states one. So the log is read from the
-earliest moment of a window on: nearly always that is a moment ago, however long events may repeat.
+A repeated event states the same source time as before, if it states one. So the log is read from the earliest
+source time of a window on, which is nearly always recent, even if events may repeat for a long time.
 """
 
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ _COUNTED: Final = ("kind", "record_timestamp")
 _OF_EVENTS: Final = ("mod_type", "event.source_timestamp")
 _OF_SNAPSHOTS: Final = pa.array([ModType.SNAPSHOT.value, ModType.TRUNCATE.value])
 _SLACK_MICROS: Final = 1_000_000
-"""A newer connector may tell by the microsecond what an older one told by the millisecond."""
+"""A newer connector may state microseconds for an event for which an older one stated milliseconds."""
 
 
 @dataclass(frozen=True)
 class WindowContent:
-    """Records of a window, and what shows which changes of the log some of them may equal.
+    """Records of a window, with the facts that limit the search for their duplicates in the log.
 
     Args:
-        records: how many there are, duplicates included.
-        since_micros: earliest moment at the source of a change; None if no change states one.
-        lacks_moments: whether some changes, usable or not, do not state it.
-        has_snapshots: whether some are rows of snapshots, or truncates that come with them, which have
-            another moment when they are read again.
-        tables: the source tables that they change.
-        shapes: these tables, each with what some events say of their columns.
+        records: number of records, including duplicates.
+        since_micros: earliest source time of a change; None if no change states one.
+        lacks_moments: whether some changes, usable or not, do not state a source time.
+        has_snapshots: whether some are rows of snapshots, or truncates before them, which have another time
+            when they are read again.
+        tables: the source tables that the records change.
+        shapes: these tables, each with the column types of some of its events.
     """
 
     records: int = 0
@@ -62,7 +62,7 @@ class WindowContent:
         """SQL of the changes of the log that records of the window may equal."""
         if self.lacks_moments:
             return "true"
-        # A connector may state the moment by now, and may not have done so when the event came first.
+        # A connector may state the time now although it did not when the event first came.
         parts = ["source_timestamp IS NULL"]
         if self.since_micros is not None:
             since = to_datetime(max(FIRST_MICROS, self.since_micros - _SLACK_MICROS)).isoformat()
@@ -89,14 +89,14 @@ def _tables_in(batch: pa.Table | pa.RecordBatch) -> frozenset[str]:
 
 
 def shapes_in(batch: pa.Table | pa.RecordBatch) -> frozenset[tuple[str, str]]:
-    """Return the tables of raw records, each with what some of them say of its columns."""
+    """Return the tables of raw records, each with the column types of some of its records."""
     columns = {name: batch.column(name) for name in _SHAPE}
     rows = pa.table(columns).group_by(list(_SHAPE)).aggregate([]).to_pylist()
     return frozenset((row["table_name"], row["column_types"]) for row in rows if None not in row.values())
 
 
 def content_of(batch: pa.Table | pa.RecordBatch) -> WindowContent:
-    """Return the content of some raw records of a source that hands out events."""
+    """Return the content of some raw records of an event source."""
     moments = pc.struct_field(batch.column("event"), "source_timestamp")
     first = pc.min(moments).as_py()
     return WindowContent(

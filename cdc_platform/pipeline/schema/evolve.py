@@ -1,6 +1,6 @@
-"""Following the source's schema: what records and source say of it becomes the history that tables follow.
+"""The history of the source's schema, from records and schema reads; the lake's tables follow it.
 
-It is derived from what is committed, on from where the stored history ends, so that it can be done again.
+The history is derived from committed data after the end of the stored history, so the step is repeatable.
 """
 
 from collections import defaultdict
@@ -40,7 +40,7 @@ from cdc_platform.pipeline.schema.shape_runs import SHAPE, ShapeKey, ShapeRuns, 
 from cdc_platform.pipeline.schema.uncopied import with_uncopied
 
 SAVE_EVERY_CYCLES: Final = 20
-"""After so many cycles without a change that is committed, too, so that a new process need not look there."""
+"""Cycles without a change after which the history is also stored; new processes then skip these cycles."""
 
 COLUMNS: Final = ("record_timestamp", *SHAPE)
 
@@ -56,10 +56,10 @@ class _Shape:
 
 
 def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
-    """Bring the history of the source's schema up to the log, and return what is new; needs no Spark.
+    """Extend the history of the source's schema to the log's end, and return the changes; needs no Spark.
 
     Raises:
-        CommitConflict: another run did the same at the same time; the next cycle goes on.
+        CommitConflict: another run did the same at the same time; the next cycle continues.
         SourceError: the source does not state its schema.
     """
     log = pipeline.lake.system_table(LOG)
@@ -104,7 +104,7 @@ def _has_changed_unseen(pipeline: Pipeline, history: SchemaHistory, mark: Mark) 
 
 
 def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
-    """Return what keeps tables from equalling the source by design, by the lake and by a schema read.
+    """Return the differences of tables from the source by design, from the lake and from a schema read.
 
     Raises:
         SourceError: the source does not state its schema.
@@ -119,7 +119,7 @@ def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def known_through(pipeline: Pipeline, cycle: int) -> SchemaHistory:
-    """Return the history of the schema, after making sure that it covers the log up to a cycle.
+    """Return the history of the schema after checking that it covers the log up to a cycle.
 
     Raises:
         CommitConflict: another run has extended the log meanwhile.
@@ -130,7 +130,7 @@ def known_through(pipeline: Pipeline, cycle: int) -> SchemaHistory:
 
 
 def _copies(pipeline: Pipeline, history: SchemaHistory, until_micros: int) -> dict[str, ObservedColumns]:
-    """Return what initial copies say of their tables, as a record does that has all columns."""
+    """Return the columns of initial copies as observations of whole rows."""
     plans = load_plans_between(pipeline.lake, history.position_micros, until_micros)
     return {
         name: ObservedColumns.of_table(
@@ -169,7 +169,7 @@ def _find(
     )
     if policy_tables:
         begun = first_columns(fixed_shapes(pipeline, window), history)
-        # Its whole shape is known, and the events that report another one are in quarantine.
+        # The table's shape is fixed, and the events with another shape are in quarantine.
         observations |= {
             name: [ObservedColumns(mark.position_micros, begun[name], is_whole=True)] for name in begun
         }
@@ -181,12 +181,12 @@ def _find(
 
 
 def data_changes_between(after_micros: int | None, until_micros: int) -> str:
-    """Return the filter of the raw data change records that lie between two positions of the log."""
+    """Return the filter of the raw data change records between two positions of the log."""
     return between_positions(RecordKind.DATA_CHANGE, after_micros, until_micros)
 
 
 def between_positions(kind: RecordKind, after_micros: int | None, until_micros: int) -> str:
-    """Return the filter of the raw records of a kind that lie between two positions of the log."""
+    """Return the filter of the raw records of a kind between two positions of the log."""
     until = to_datetime(until_micros).isoformat()
     condition = f"kind = '{kind.value}' and record_timestamp <= '{until}'"
     if after_micros is None:

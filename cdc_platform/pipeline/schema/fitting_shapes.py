@@ -1,4 +1,4 @@
-"""Events whose values enter the log unchecked, since their types show that they fit."""
+"""Events whose values enter the log unchecked, because their declared types show that they fit."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -9,15 +9,15 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.key_shapes import Shape
 
 MOST_FITTING: Final = 200
-"""Each is a condition of one query; where there are more, the events of the others are looked at."""
+"""Most such shapes; each is a condition of one query, and the values of all further shapes are checked."""
 
 
 def fitting_shapes(pipeline: Pipeline, shapes: Iterable[Shape]) -> list[Shape]:
-    """Return the shapes of those events whose values fit their tables by their types.
+    """Return the shapes of events whose declared types guarantee that their values fit their tables.
 
     Args:
         pipeline: the pipeline.
-        shapes: those of the given events.
+        shapes: shapes of the events.
     """
     if not pipeline.capabilities.values_fit:
         return []

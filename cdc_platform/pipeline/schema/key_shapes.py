@@ -1,4 +1,4 @@
-"""Events whose key is not that of their table: their rows would be added to its own, or replace them."""
+"""Events with another key than their table: their rows would mix with the table's rows, or replace them."""
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -15,24 +15,23 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading import window_content
 
 Shape = tuple[str, str]
-"""A table, and what its records say of their columns."""
+"""A table, and the column types of its records."""
 Key = frozenset[tuple[str, str]]
-"""Columns, and the family of their types, beyond which equal keys would not compare as equal."""
+"""Columns of a key with the families of their types; keys of different families do not compare as equal."""
 
 
 def find_foreign(
     pipeline: Pipeline, window: str, history: SchemaHistory, shapes: Iterable[Shape]
 ) -> Mapping[Shape, str]:
-    """Return the shapes of events whose keys are not those of their tables, each with the reason.
+    """Return the shapes of events with other keys than their tables, each with the reason.
 
-    The key is that of the table, and of a new one that of its first event in the source's order. Needs no
-    Spark.
+    A new table gets the key of its first event in the source's order. Needs no Spark.
 
     Args:
         pipeline: the pipeline.
         window: filter of raw records.
-        history: what is known of the tables before them.
-        shapes: those of the window.
+        history: schema history before these records.
+        shapes: shapes of the window.
     """
     if pipeline.capabilities.comes_in_order:
         return {}
@@ -73,24 +72,24 @@ def _reason(table: str, table_key: Key, key: Key) -> str:
     expected, actual = (", ".join(sorted(name for name, _ in columns)) for columns in (table_key, key))
     if expected != actual:
         return (
-            f"The key of `{table}` is {expected}, and of the event it is {actual}; declare in `keys` the "
-            "columns that both have, as the table calls them"
+            f"The key of `{table}` is {expected}, but the event's key is {actual}; declare in `keys` the "
+            "columns that both have, with the table's names"
         )
     families = dict(key)
     name, family = min(table_key - key)
     return (
-        f"In the key of `{table}` `{name}` is {family}, and in the event it is {families[name]}: equal keys "
-        "might count as two, or two as one; declare in `columns` the type that the table has, and replay"
+        f"In the key of `{table}`, `{name}` is {family}, but in the event it is {families[name]}: equal keys "
+        "might count as two, or two keys as one; declare the table's type in `columns`, and replay"
     )
 
 
 def shapes_in(pipeline: Pipeline, window: str) -> set[Shape]:
-    """Return the shapes that the raw records of a window have; needs no Spark."""
+    """Return the shapes of the raw records of a window; needs no Spark."""
     return {shape for batch in _batches(pipeline, window) for shape in window_content.shapes_in(batch)}
 
 
 def _first_shape(pipeline: Pipeline, window: str, table: str, texts: Container[str]) -> str:
-    """Return which of these shapes the first event of a table in the source's order has."""
+    """Return the shape of a table's first event in the source's order, among given shapes."""
     first: list[tuple[str, str]] = []
     for batch in _batches(pipeline, window, "record_order"):
         rows = batch.filter(pc.equal(batch["table_name"], table)).group_by("column_types")

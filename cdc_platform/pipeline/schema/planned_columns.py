@@ -1,4 +1,4 @@
-"""The columns that a plan of an initial copy names."""
+"""Columns of the plan of an initial copy."""
 
 from cdc_platform.lake.catalog.lake import COPIED
 from cdc_platform.lake.state.copies import CopyPlan
@@ -8,9 +8,9 @@ from cdc_platform.pipeline.opened.source import CopySource
 
 
 def planned_columns(source: CopySource, plan: CopyPlan) -> TableSchema:
-    """Return the table of a plan as the source had it at the plan's position.
+    """Return the table of a plan with its columns at the plan's position.
 
     Raises:
-        LakeDamaged: the plan's columns are none that a planner writes.
+        LakeDamaged: no planner wrote the plan's columns.
     """
     return read_stored(source.copied_table, plan.columns, COPIED, f"plan {plan.number} of `{plan.table}`")

@@ -1,4 +1,4 @@
-"""Columns of which a table has values of another type, which are none of the source's present column."""
+"""Columns whose stored values have another type, and do not belong to the source's present column."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ NOTHING: Final = frozenset[str]()
 
 
 def replaced_columns(pipeline: Pipeline, cycle: int) -> Mapping[str, frozenset[str]]:
-    """Return columns, by table, of which the values up to a cycle of the log are set aside after it.
+    """Return the columns, by table, whose values up to a cycle of the log are set aside after it.
 
-    The history of the schema does not know them yet, since it follows the log. Needs no Spark.
+    The history of the schema does not have them yet, because it follows the log. Needs no Spark.
     """
     history = known_through(pipeline, cycle)
     if history.position_micros is None:

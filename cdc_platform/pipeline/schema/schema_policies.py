@@ -1,4 +1,4 @@
-"""Events rejected by a table's schema policy: of another key, or of other columns where these are fixed."""
+"""Events that a table rejects: those with another key, or with other columns if the columns are fixed."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _NO_DELETE: Final = f" AND mod_type <> '{ModType.DELETE.value}'"
 
 @dataclass(frozen=True)
 class FixedShape:
-    """The columns that some events of a table have; ``ordering_key`` is the first one's."""
+    """The columns of some events of a table; ``ordering_key`` is that of the first event."""
 
     table: str
     text: str
@@ -34,9 +34,9 @@ class FixedShape:
 
 
 def fixed_shapes(pipeline: Pipeline, window: str) -> list[FixedShape]:
-    """Return the shapes of events of tables that keep their columns, in the source's order; needs no Spark.
+    """Return the shapes of events of tables with fixed columns, in the source's order; needs no Spark.
 
-    Those of deletes are not among them: a file of deletes alone may have the key only.
+    Deletes are left out: a file with deletes only may have just the key.
 
     Args:
         pipeline: the pipeline.
@@ -57,7 +57,7 @@ def fixed_shapes(pipeline: Pipeline, window: str) -> list[FixedShape]:
 
 
 def first_columns(shapes: Iterable[FixedShape], history: SchemaHistory) -> Mapping[str, Columns]:
-    """Return the columns that tables begin with which nothing is known of: those of the first event."""
+    """Return the columns of unknown tables, from the first event of each."""
     columns: dict[str, Columns] = {}
     for shape in shapes:
         if shape.table not in history.tables:
@@ -68,19 +68,19 @@ def first_columns(shapes: Iterable[FixedShape], history: SchemaHistory) -> Mappi
 def with_refusals(
     pipeline: Pipeline, records: DataFrame, window: str, history: SchemaHistory, shapes: Collection[Shape]
 ) -> DataFrame:
-    """Return raw records with the fault of those whose key or columns their tables do not take.
+    """Return raw records with a fault for each event whose key or columns its table rejects.
 
     Args:
         pipeline: the pipeline.
-        records: raw records of a source that hands out events.
+        records: raw records of an event source.
         window: filter of the same records.
-        history: what is known of the tables before them.
-        shapes: those of the records.
+        history: schema history before these records.
+        shapes: shapes of the records.
     """
     foreign = find_foreign(pipeline, window, history, shapes)
     refused = [
         *((shape, reason, "") for shape, reason in foreign.items()),
-        # A delete needs no more than the key.
+        # A delete only needs the key.
         *((shape, reason, _NO_DELETE) for shape, reason in _refused(pipeline, window, history)),
     ]
     if not refused:
@@ -95,7 +95,7 @@ def with_refusals(
 
 
 def _refused(pipeline: Pipeline, window: str, history: SchemaHistory) -> Iterator[tuple[Shape, str]]:
-    """Yield the shapes that the policies of their tables refuse, with the reason."""
+    """Yield the shapes that the policies of their tables reject, with the reason."""
     shapes = fixed_shapes(pipeline, window)
     begun = first_columns(shapes, history)
     for shape in shapes:

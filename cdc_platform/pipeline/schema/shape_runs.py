@@ -1,4 +1,4 @@
-"""Shapes of records in commit order: of each run of records with the same columns, the ends stay."""
+"""Shapes of records in commit order, reduced to the ends of each run of records with the same columns."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -19,7 +19,7 @@ def keys_of(rows: pa.Table) -> Iterator[ShapeKey]:
 
 
 class ShapeRuns:
-    """Collects the moments at which records had a shape: a backlog has millions, so they stay columns."""
+    """Collects the times at which records had a shape; a backlog has millions, so they stay in columns."""
 
     def __init__(self) -> None:
         self._numbers: dict[ShapeKey, int] = {}
@@ -27,7 +27,7 @@ class ShapeRuns:
         self._shapes: list[Ints] = []
 
     def add(self, batch: pa.Table) -> None:
-        """Take the records of a batch, which come in any order."""
+        """Add the records of a batch, which may be in any order."""
         distinct = batch.group_by([*SHAPE, "record_timestamp"]).aggregate([])
         if distinct.num_rows:
             self._moments.append(distinct["record_timestamp"].cast(pa.int64()).to_numpy())
@@ -41,7 +41,7 @@ class ShapeRuns:
             encoded = pc.dictionary_encode(texts, null_encoding="encode")
             codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
         _, first, places = np.unique(codes, return_index=True, return_inverse=True)
-        # In the order in which they come: events of a cycle share their moment, so nothing else orders them.
+        # In order of arrival: events of a cycle share their time, so nothing else orders them.
         in_order = np.argsort(first)
         keys = keys_of(rows.select(list(SHAPE)).take(pa.array(first[in_order])))
         numbers = np.empty(len(first), dtype=np.int64)
@@ -51,8 +51,8 @@ class ShapeRuns:
     def ends(self, counts: Callable[[ShapeKey], bool]) -> Iterator[tuple[ShapeKey, int]]:
         """Yield shapes and moments, table by table and in commit order.
 
-        A run ends where the columns of a table's records change. Of each shape in it the first record stays
-        and the last one, as records between them show nothing that these do not.
+        A run ends where the columns of a table's records change. The first and the last record of each shape
+        in it stay, because the records between them show nothing more.
 
         Args:
             counts: whether the records of a shape count.

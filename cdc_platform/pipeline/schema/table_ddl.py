@@ -29,14 +29,14 @@ from cdc_platform.spark.tables.row_versions import create_history_sql
 from cdc_platform.spark.tables.typed import convert_expression
 
 CreateSql = Callable[[str, TableSchema, int], str]
-"""Name, columns and format version to the statement that creates a table."""
+"""Maps a name, columns and a format version to the statement that creates a table."""
 
 
 def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Table:
-    """Create the table where it is missing, give it the columns that it lacks, and return it.
+    """Create a table if it is missing, add the columns that it lacks, and return it.
 
-    A column whose name a newer version has taken is renamed, never dropped. Done again, or by two runs at
-    once, it changes nothing more.
+    If a newer version takes a column's name, the column is renamed, never dropped. The function is
+    idempotent, even if two runs call it at once.
 
     Raises:
         CommitConflict: another run has changed the table's columns at the same time.
@@ -47,7 +47,7 @@ def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
 
 
 def ensure_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Table:
-    """Do the same for the history of a table, which has all columns of the table, some by other names.
+    """Do the same for the history of a table, which has all columns of the table, some with other names.
 
     Raises:
         CommitConflict: another run has changed the history's columns at the same time.
@@ -80,7 +80,7 @@ def _ensure(
 def make_table(pipeline: Pipeline, spark: SparkSession, whole: TableSchema) -> Table:
     """Return the table for an initial copy, created if it is missing, with a first snapshot.
 
-    Its key is declared once the copy is complete: until then nobody knows whether the copy has NULLs in it.
+    Its key is declared once the copy is complete: until then, the key may contain NULLs.
     """
     stored = _find_or_create(pipeline, spark, whole, create_table_sql)
     return _with_snapshot(pipeline, spark, stored, whole.name)
@@ -124,7 +124,7 @@ def _plain_history(schema: TableSchema) -> ColumnHistory:
 def _missing_steps(
     pipeline: Pipeline, spark: SparkSession, stored: Table, columns: ColumnHistory, whole: TableSchema
 ) -> list[str]:
-    """Return the statements that give a table the columns of all versions, and those of its options."""
+    """Return the statements that add the columns of all versions and of the options to a table."""
     target = pipeline.lake.spark_table(whole.name)
     there = {case_key(field.name) for field in stored.schema().fields}
     if all(case_key(column.name) in there for column in whole.columns):
@@ -147,7 +147,7 @@ def _missing_steps(
 def _stored_versions(
     pipeline: Pipeline, spark: SparkSession, columns: ColumnHistory, target: str, there: Container[str]
 ) -> Iterator[tuple[str, ColumnVersion]]:
-    """Yield the versions that are to be set aside, each with the name under which the table has it."""
+    """Yield the versions to set aside, each with its present name in the table."""
     plan = load_plans(pipeline.lake).get(columns.name)
     copied_micros = plan.position_micros if plan is not None else None
     for field in read_current(spark, target).schema.fields:
@@ -160,18 +160,18 @@ def _stored_versions(
 def convert_stored(
     pipeline: Pipeline, spark: SparkSession, table: str, conversions: Sequence[Conversion]
 ) -> int:
-    """Fill columns on the branch, where they have no value, with the converted one of the version before.
+    """Fill empty values of columns on the branch with the converted values of their previous versions.
 
-    All of them at once, since each of them rewrites all rows.
+    One statement fills all columns, because each statement rewrites all rows.
 
     Returns:
-        the number of commits: none where the table has no row, or nothing is to be converted.
+        the number of commits: 0 if the table has no rows, or nothing needs a conversion.
     """
     if not conversions:
         return 0
     conversions_made: dict[str, str] = {}
     for old, new in conversions:
-        # A column may change its type twice, of which an update sees neither.
+        # A column may change its type twice, and an update does not see the result of the first conversion.
         before, column = (
             conversions_made.get(old.lake_name, quote_spark(old.lake_name)),
             quote_spark(new.lake_name),
@@ -187,10 +187,10 @@ def convert_stored(
 
 
 def mark_living(pipeline: Pipeline, spark: SparkSession, table: str) -> int:
-    """Mark all rows on the branch as not deleted: they are older than the column that says so.
+    """Mark all rows on the branch as not deleted: they are older than the column for that.
 
     Returns:
-        the number of commits: none where the table has no row.
+        the number of commits: 0 if the table has no rows.
     """
     return _update_all(pipeline, spark, table, f"{quote_spark(DELETED)} = false")
 

@@ -1,4 +1,4 @@
-"""Tables whose rows from before the change stream's beginning no copy brings."""
+"""Tables without a copy of their rows from before the change stream's beginning."""
 
 from dataclasses import replace
 
@@ -11,10 +11,10 @@ from cdc_platform.pipeline.reading.trace import trace_lineage
 
 
 def with_uncopied(pipeline: Pipeline, history: SchemaHistory, schema_read: SchemaRead) -> SchemaRead:
-    """Return the schema read with the names of those new tables that lack a copy of older rows.
+    """Return the schema read with the names of new tables that lack a copy of older rows.
 
     Raises:
-        SourceError: the source does not say.
+        SourceError: the source cannot answer.
     """
     if pipeline.settings.copies_first or not pipeline.capabilities.can_be_compared:
         return schema_read
@@ -30,7 +30,7 @@ def with_uncopied(pipeline: Pipeline, history: SchemaHistory, schema_read: Schem
 
 
 def _first_micros(pipeline: Pipeline) -> int:
-    """Return where the change stream is read from, as the lineage keeps it."""
+    """Return the time from which the change stream is read, from the lineage."""
     root = trace_lineage(pipeline).partitions.get(ROOT_TOKEN)
     return root.start_micros if root is not None else pipeline.source.start_micros()
 
@@ -41,5 +41,5 @@ def _may_have_had_rows(pipeline: Pipeline, table: str, micros: int) -> bool:
     except SourceNotFound:
         return False
     except RetentionExpired:
-        # Nobody knows any more.
+        # The source no longer knows.
         return True

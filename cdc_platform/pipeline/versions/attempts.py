@@ -1,7 +1,7 @@
-"""Runs the attempts of one cycle: several tables at a time, first as the source's word has it, then without.
+"""Attempts of one cycle, for several tables at a time: first with trust in the source, then without.
 
-Each snapshot of an attempt carries its token. The session marks all commits alike while threads commit to
-different tables, so the mark of a whole table has the table's name in it (see `branch.py`).
+Each snapshot of an attempt has its token. The session adds the same properties to all commits while threads
+commit to different tables, so the property of a complete table contains the table's name (see `branch.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from cdc_platform.spark.tables.typed import unfit_values
 PARALLEL_TABLES: Final = 4
 """Number of tables built at a time; planning a small merge takes longer than running it."""
 
-CONFLICT: Final = "Another run wrote to the same tables; nothing was published, the next cycle goes on."
+CONFLICT: Final = "Another run wrote to the same tables; nothing was published, and the next cycle continues."
 
 BuildT = TypeVar("BuildT")
 OutcomeT = TypeVar("OutcomeT")
@@ -36,19 +36,19 @@ def run_attempts(
     is_small: bool,
     in_one_task: bool = False,
 ) -> tuple[OutcomeT, ...]:
-    """Return what became of each attempt, in their order.
+    """Return the outcome of each attempt, in order.
 
     Args:
         spark: session that does the work.
-        jobs: attempts with what they build, each independent of the others; they share one token.
-        believe: builds as the source's word has it; None where the source has broken its word.
-        fall_back: builds whatever the source says, as an attempt of its own, one after the other.
+        jobs: independent attempts with their builds; they share one token.
+        believe: builds with trust in the source's guarantees; returns None if the source broke one.
+        fall_back: builds without that trust, as an attempt of its own; attempts run one after the other.
         is_small: whether there is so little to do that generated code costs more than it saves.
-        in_one_task: whether the tables are so small, too, that one task does it all.
+        in_one_task: whether the tables are also small enough for a single task.
 
     Raises:
         CommitConflict: another run worked on the same branches; nothing was published.
-        ValueUnfit: the log has a value that does not fit the type that its column has now.
+        ValueUnfit: a value of the log does not fit the present type of its column.
     """
     if not jobs:
         return ()

@@ -1,4 +1,4 @@
-"""Building a table's next version on its branch, so that two runs at once cannot mix their commits."""
+"""The branch on which a run builds a table's next version; two runs cannot mix their commits there."""
 
 import json
 from contextlib import AbstractContextManager
@@ -30,7 +30,7 @@ from cdc_platform.spark.frames.table_frames import read_current
 from cdc_platform.spark.session.session_settings import changed_settings
 
 COMPLETE: Final = "cdc.complete."
-"""Begins the entry of an attempt's last commit; the table's name ends it, since a session marks all alike."""
+"""Prefix of the property of an attempt's last commit; the table's name follows it."""
 FELL_BACK: Final = "cdc.fell-back"
 MATCHED: Final = (
     "spark.merge-into.num-target-rows-matched-updated",
@@ -41,7 +41,7 @@ SESSION_PREFIX: Final = "spark.sql.iceberg.snapshot-property."
 
 @dataclass(frozen=True)
 class Attempt:
-    """One run's try to bring a table from a base snapshot to a cycle of the log."""
+    """One run's attempt to bring a table from a base snapshot to a cycle of the log."""
 
     table: str
     base: Snapshot
@@ -50,15 +50,15 @@ class Attempt:
     token: str = field(default_factory=lambda: uuid4().hex)
 
     def properties(self) -> dict[str, str]:
-        """Return the entries that each snapshot of the attempt carries."""
+        """Return the properties of each snapshot of the attempt."""
         return {CYCLE: str(self.cycle), ATTEMPT: self.token, FELL_BACK: str(self.fell_back).lower()}
 
     def completion(self, commits: int, matched: int | None = None) -> dict[str, str]:
-        """Return the entry of the attempt's last snapshot, by which others recognise that it is whole.
+        """Return the property of the attempt's last snapshot, which shows that the attempt is complete.
 
         Args:
-            commits: how many snapshots the attempt consists of.
-            matched: how many rows its merge must have found; None where any number is right.
+            commits: number of snapshots of the attempt.
+            matched: number of rows that its merge must have matched; None if any number is right.
         """
         whole = _Completion(self.base.snapshot_id, commits, matched)
         return {_completion_key(lake_table_name(self.table)): json.dumps(asdict(whole))}
@@ -66,7 +66,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class _Completion:
-    """Number of commits of an attempt, and the snapshot they build upon; ``matched`` as in `completion`."""
+    """Number of commits of an attempt, and the snapshot they build on; ``matched`` as in `completion`."""
 
     base: int
     commits: int
@@ -74,7 +74,7 @@ class _Completion:
 
     @classmethod
     def from_text(cls, text: str) -> "_Completion":
-        """Return the completion of a text that an attempt has written."""
+        """Parse the text of a completion that an attempt wrote."""
         return parse_stored(text, cls)
 
 
@@ -92,19 +92,19 @@ def load_table(pipeline: Pipeline, table: str) -> Table:
     stored = pipeline.lake.table(table)
     if stored is None:
         raise TableNotFound(
-            f"Table `{table}` is not in the lake of pipeline `{pipeline.name}`. A cycle makes it: run "
+            f"Table `{table}` is not in the lake of pipeline `{pipeline.name}`. A cycle creates it: run "
             "`cdc-platform sync DEFS.yaml`, or materialise the table in Dagster."
         )
     return stored
 
 
 def published_head(table: Table, snapshot_id: int | None) -> Snapshot | None:
-    """Return what the next version is built upon: the newest cut's snapshot, or what compaction made of it.
+    """Return the base of the next version: the newest cut's snapshot, or its compacted version.
 
     Args:
         table: the table.
-        snapshot_id: the snapshot that the newest cut names; `main` lies before it where the run that
-            published the cut has ended before moving it.
+        snapshot_id: the snapshot that the newest cut names; `main` lies before it if the run that published
+            the cut ended before it moved `main`.
     """
     if snapshot_id is None or contains(table, snapshot_id):
         return head(table)
@@ -112,7 +112,7 @@ def published_head(table: Table, snapshot_id: int | None) -> Snapshot | None:
 
 
 def reset_branch(pipeline: Pipeline, attempt: Attempt) -> None:
-    """Point the branch at the attempt's base, whatever another run has left on it."""
+    """Point the branch at the attempt's base, and drop commits that another run left on it."""
     pipeline.level_tables.forget(attempt.table)
     table = load_table(pipeline, attempt.table)
     snapshot = head(table, BRANCH)
@@ -124,7 +124,7 @@ def empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapsh
     """Return a snapshot of the table without any row, on the branch only.
 
     Raises:
-        LakeError: the table has been taken away meanwhile.
+        LakeError: the table was removed meanwhile.
     """
     main = head(load_table(pipeline, table))
     if main is not None:
@@ -135,28 +135,28 @@ def empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapsh
 
 
 def require_base(base: Snapshot | None, table: str) -> Snapshot:
-    """Return the snapshot that a table's next version is built upon.
+    """Return the snapshot on which a table's next version is built.
 
     Raises:
         LakeError: there is none.
     """
     if base is None:
         raise LakeError(
-            f"Table `{table}` has no snapshot to build upon: somebody else has changed it. Drop it in the "
-            "lake, then rebuild it: from the log's beginning, or from an older cut."
+            f"Table `{table}` has no snapshot to build on: another program has changed it. Drop it in the "
+            "lake, then rebuild it from the log's beginning or from an older cut."
         )
     return base
 
 
 def marked_commits(spark: SparkSession, properties: dict[str, str]) -> AbstractContextManager[None]:
-    """Let every commit of the session carry these entries: a MERGE takes no options of its own."""
+    """Add properties to every commit of the session: a MERGE has no options of its own."""
     return changed_settings(spark, {SESSION_PREFIX + key: value for key, value in properties.items()})
 
 
 def finished_head(table: Table) -> Snapshot | None:
-    """Return the branch's newest snapshot if one attempt alone has made it, completely.
+    """Return the branch's newest snapshot if the branch is one complete attempt.
 
-    None when the branch holds nothing, a part of an attempt, or a mixture of two.
+    Returns None if the branch is empty, or contains a part of an attempt or a mixture of two.
     """
     newest = head(table, BRANCH)
     if newest is None:
@@ -170,7 +170,7 @@ def finished_head(table: Table) -> Snapshot | None:
 
 
 def is_built_by(table: Table, token: str, base: int, commits: int) -> bool:
-    """Return whether the branch is so many commits of one attempt upon its base, and nothing else."""
+    """Return whether the branch has exactly `commits` commits of one attempt on top of its base."""
     chain = ancestors_of(table, head(table, BRANCH))
     built = [snapshot for _, snapshot in zip(range(commits), chain, strict=False)]
     below = next(chain, None)
@@ -179,12 +179,12 @@ def is_built_by(table: Table, token: str, base: int, commits: int) -> bool:
 
 
 def count_matched(merged: Snapshot | None) -> int:
-    """Return how many rows a MERGE has updated or deleted, as its snapshot tells."""
+    """Return the number of rows that a MERGE updated or deleted, from its snapshot."""
     return sum(number_of(merged, key) or 0 for key in MATCHED) if merged is not None else 0
 
 
 def verify_attempt(pipeline: Pipeline, attempt: Attempt, commits: int) -> Snapshot:
-    """Return the branch's newest snapshot, after making sure that the attempt alone has built it.
+    """Return the branch's newest snapshot after checking that only this attempt built it.
 
     Raises:
         CommitConflict: another run has worked on the branch at the same time.

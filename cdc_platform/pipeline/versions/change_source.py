@@ -1,4 +1,4 @@
-"""The changes from which a table is made or updated: a span of the log, upon its initial copy if any."""
+"""The changes that build or update a table: a span of the log, on top of its initial copy if there is one."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -41,24 +41,24 @@ from cdc_platform.spark.tables.typed import (
 )
 
 SINGLE_TASK_CHANGES: Final = 50_000
-"""Up to so many changes go to one task: a shuffle costs more, and leaves a file for each task."""
+"""Most changes for a single task: a shuffle costs more, and leaves one file per task."""
 
 COPIED: Final = -2
-"""Ordinal of what an initial copy has: it comes before all changes."""
+"""Ordinal of the rows of an initial copy, which come before all changes."""
 COPIED_KEY: Final = ""
-"""The same where the order is that of ordering keys."""
+"""Ordering key of the rows of an initial copy."""
 
 
 @dataclass(frozen=True)
 class ChangeSource:
-    """A span of the log, and the rows of an initial copy that lie below it.
+    """A span of the log, and the rows of an initial copy below it.
 
-    ``schema`` has the columns as these changes set them. What was committed before ``since_micros`` belongs
-    to a dropped table of the same name and is left out; ``remade_micros`` are moments at which the table
-    was dropped and recreated among the changes that are not left out. With ``keeps_truncated`` it matters
-    which rows a truncate took away, and the span begins with the log. With ``is_history`` the columns are
-    called as in the table's history. With ``takes_former`` a row is more than its newest change, so that of
-    rows of which something comes late the former changes count, too.
+    ``schema`` has the columns that these changes set. Changes committed before ``since_micros`` belong to a
+    dropped table of the same name and are left out; ``remade_micros`` are the times at which the table was
+    dropped and recreated within the other changes. With ``keeps_truncated``, the rows that a truncate removed
+    matter, and the span begins with the log. With ``is_history``, the columns have their names in the table's
+    history. With ``takes_former``, a row is more than its newest change: for rows with late changes, earlier
+    changes count, too.
     """
 
     schema: TableSchema
@@ -72,7 +72,7 @@ class ChangeSource:
 
 
 def whole_span(pipeline: Pipeline, table: str, copy: CopyProgress | None) -> LogSpan:
-    """Return all of the log that lies upon the initial copy, or upon nothing where there was none."""
+    """Return the whole log after the initial copy, or from its beginning without a copy."""
     if copy is None:
         return pending_span(pipeline, table, 0)
     return span_after(pipeline, table, copy.plan.position_micros)
@@ -81,16 +81,16 @@ def whole_span(pipeline: Pipeline, table: str, copy: CopyProgress | None) -> Log
 def find_beginning(
     pipeline: Pipeline, table: TableSchema, columns: ColumnHistory | None, *, is_history: bool = False
 ) -> ChangeSource:
-    """Return everything that a table, or its history, is made of.
+    """Return all changes that make up a table or its history.
 
-    Of a history the rows of a dropped table of the same name count, too, but only where the table was
-    recreated with the same key.
+    A history also contains the rows of a dropped table of the same name, if the table was recreated with the
+    same key.
 
     Args:
         pipeline: the pipeline.
-        table: the table, whose columns count where nothing is known of their history.
-        columns: the history of its columns, None where there is none.
-        is_history: whether it is the history that is made.
+        table: the table, whose columns count if their history is unknown.
+        columns: the history of its columns, None without one.
+        is_history: whether to build the table's history.
 
     Raises:
         LakeError: there was an initial copy, but it is gone.
@@ -114,24 +114,24 @@ def find_beginning(
 
 
 def _has_kept_key(schema: TableSchema) -> bool:
-    """Return whether the key of a table is what it was before the table was recreated."""
+    """Return whether a recreated table has the same key as before."""
     names = {column.source_name for column in schema.key_columns}
     has_lost = any(column.is_in_keys and column.source_name not in names for column in schema.value_columns)
-    # In a history, a column may have no more than another name.
+    # In a history, a column may only differ in its name.
     always = (column.life in (None, ColumnLife(column.source_name)) for column in schema.key_columns)
     return not has_lost and all(always)
 
 
 def starts_over(pipeline: Pipeline, table: str, span: LogSpan) -> bool:
-    """Return whether a table was dropped and recreated in a span, which ends its rows without any change."""
+    """Return whether a table was dropped and recreated in a span, which removes its rows without changes."""
     columns = pipeline.schema_history.tables.get(table)
     return columns is not None and columns.begun_after(span.after_exclusive) is not None
 
 
 def trusts_inserts(pipeline: Pipeline, table: str, history: SchemaHistory) -> bool:
-    """Return whether a row that the log sees inserted is certainly not in the table.
+    """Return whether a row that the log inserts is certainly not in the table.
 
-    It may be where its deletion was left out of the change stream, or lies in quarantine.
+    It may be in the table if the change stream left out its deletion, or if quarantine has it.
     """
     columns = history.tables.get(table)
     if not pipeline.capabilities.trusts_inserts:
@@ -141,7 +141,7 @@ def trusts_inserts(pipeline: Pipeline, table: str, history: SchemaHistory) -> bo
 
 
 def read_span(pipeline: Pipeline, spark: SparkSession, table: str, span: LogSpan) -> DataFrame:
-    """Return the rows that the change log has of a table in the cycles of a span."""
+    """Return the rows of the change log for a table in the cycles of a span."""
     return read_log(pipeline, spark).where(
         (F.col("table_name") == table)
         & (F.col("cycle") > span.after_exclusive)
@@ -152,9 +152,9 @@ def read_span(pipeline: Pipeline, spark: SparkSession, table: str, span: LogSpan
 def select_changes(
     pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame
 ) -> DataFrame:
-    """Return the rows of the log that count of what `read_span` returns for a source."""
+    """Return the rows of `read_span` that count for a source."""
     if not pipeline.capabilities.hands_out_events:
-        # Those of another table, of the same name, whose key has no column, which is not in the lake.
+        # Leaves out changes of another table of the same name, without key columns, which is not in the lake.
         log = log.where(HAS_KEYS)
     if source.since_micros is not None:
         log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(source.since_micros)))
@@ -167,21 +167,21 @@ def select_changes(
 
 
 def words_of(pipeline: Pipeline, source: ChangeSource) -> LogWords:
-    """Return what the order of the changes of a source is taken from."""
+    """Return the columns that define the order of the changes of a source."""
     return LogWords.of(pipeline.capabilities, is_late=source.span.is_late)
 
 
 def read_changes(
     pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame, *, has_origin: bool = False
 ) -> DataFrame:
-    """Return the typed changes of a table, with the rows of its initial copy as inserts before all others.
+    """Return the typed changes of a table, with the rows of its initial copy as inserts before them.
 
     Args:
         pipeline: the pipeline.
         spark: session that does the work.
-        source: which changes count.
-        log: what `read_span` returns for the source.
-        has_origin: whether it matters which transaction made a change, and when; a copied row has none.
+        source: selection of the changes.
+        log: the result of `read_span` for the source.
+        has_origin: whether to include the transaction and the time of changes; a copied row has none.
     """
     log, words = select_changes(pipeline, spark, source, log), words_of(pipeline, source)
     has_partial_updates = source.span.has_partial_updates
@@ -190,7 +190,7 @@ def read_changes(
     )
     if source.copy is None or source.copy.head is None:
         return changes
-    # Read as a branch, the copy has the table's present columns, whatever they were called then.
+    # Read as a branch, the copy has the present names of the table's columns.
     rows = read_current(spark, pipeline.lake.spark_table(source.schema.name, COPY_BRANCH))
     if source.is_history:
         rows = called_as_in_history(rows)
@@ -209,10 +209,9 @@ def read_changes(
 
 
 def takes_former(pipeline: Pipeline, stored: TableSchema) -> bool:
-    """Return whether what comes late may change a row although a newer change of it is known.
+    """Return whether a late change may affect a row that has newer changes.
 
-    So it is where changes leave values as they are, be it those of a partial update or of a delete that
-    stays.
+    It may if changes keep some values of the row, such as partial updates and soft deletes.
     """
     capabilities = pipeline.capabilities
     if capabilities.comes_in_order:
@@ -223,7 +222,7 @@ def takes_former(pipeline: Pipeline, stored: TableSchema) -> bool:
 
 
 def _with_older(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame) -> DataFrame:
-    """Return changes with what older cycles know of the same rows, as far as it matters."""
+    """Return changes with the relevant changes of the same rows in older cycles."""
     span = source.span
     if span.after_exclusive == 0:
         return log
@@ -241,10 +240,10 @@ def _buried(pipeline: Pipeline, spark: SparkSession, source: ChangeSource) -> Da
 
 
 def _copied_value(column: Column) -> str:
-    """Return the SQL of a copied value; it was converted where the column has got another type since."""
+    """Return the SQL of a copied value, converted if the column has changed its type since."""
     before = column.life.before if column.life is not None else None
     if before is None:
         return quote_spark(column.name)
     converted = convert_expression(_copied_value(before), before.type, column.type)
-    # A copy that was made after the change has the value itself.
+    # A copy from after the type change has the value itself.
     return f"coalesce({quote_spark(column.name)}, {converted})"

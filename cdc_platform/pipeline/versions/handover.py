@@ -16,10 +16,10 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 @dataclass(frozen=True)
 class Handover:
-    """First version of a table that no cut has named yet: rows as of a position, and the log after it.
+    """First version of a table that is not in a cut yet: rows as of a position, and the log after it.
 
-    ``is_ready`` is False while rows are missing, or while the log ends before the position: a cut there
-    would show the table later than the others.
+    ``is_ready`` is False while rows are missing, or while the log ends before the position: a cut would then
+    show the table at a later position than the others.
     """
 
     is_ready: bool
@@ -28,14 +28,14 @@ class Handover:
 
 
 def is_published(stored: Table | None, name: str, cut: Cut | None) -> bool:
-    """Return whether some cut has named the table, so that its copy lies behind it."""
+    """Return whether the table has been in a cut, so its copy is complete."""
     if cut is not None and name in cut.tables:
         return True
     return stored is not None and read_mark(stored).cycle > 0
 
 
 def find_handover(pipeline: Pipeline, stored: Table | None, name: str, cut: Cut | None) -> Handover | None:
-    """Return how a table begins, None where the log alone makes it or it has begun already."""
+    """Return the start of a table; None if only the log makes it, or if it has started already."""
     if is_published(stored, name, cut):
         return None
     plan = _current_plan(pipeline, name)
@@ -46,13 +46,13 @@ def find_handover(pipeline: Pipeline, stored: Table | None, name: str, cut: Cut 
     reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
     is_whole = progress.is_complete and not progress.is_mixed
     is_ready = is_whole and reached is not None and reached >= plan.position_micros
-    # A table that was empty has nothing on its branch.
+    # An empty table has no snapshot on its branch.
     base = progress.head or (head(stored) if stored is not None else None)
     return Handover(is_ready, plan.position_micros, base)
 
 
 def current_plans(pipeline: Pipeline) -> Mapping[str, CopyPlan]:
-    """Return the plan of each table's copy; that of a dropped table of the same name does not count."""
+    """Return the plan of each table's copy, without plans for dropped tables of the same names."""
     plans = load_plans(pipeline.lake)
     return {name: plan for name, plan in plans.items() if _is_current(pipeline, plan)}
 
@@ -69,7 +69,7 @@ def _is_current(pipeline: Pipeline, plan: CopyPlan) -> bool:
 
 
 def is_made_by_log(pipeline: Pipeline, name: str) -> bool:
-    """Return whether there is nothing to copy: the table was made under the stream's eyes, or is gone."""
+    """Return whether there is nothing to copy: the table was created after the stream began, or is gone."""
     columns = pipeline.schema_history.tables.get(name)
     if columns is None:
         return False
@@ -77,7 +77,7 @@ def is_made_by_log(pipeline: Pipeline, name: str) -> bool:
 
 
 def find_copy(pipeline: Pipeline, stored: Table, name: str) -> CopyProgress | None:
-    """Return the complete copy that a published table was built upon, None where the log alone made it.
+    """Return the complete copy under a published table, None if only the log made it.
 
     Raises:
         LakeError: there was one, but its branch is gone.
@@ -89,7 +89,7 @@ def find_copy(pipeline: Pipeline, stored: Table, name: str) -> CopyProgress | No
     if not progress.is_complete:
         raise LakeError(
             f"The initial copy of table `{name}` is not whole: {len(progress.missing)} of "
-            f"{len(plan.chunks)} chunks are missing on its branch `copy`. Go on with the cycles until it is; "
-            "if the branch was dropped, begin a new pipeline name: log and copy together make the table."
+            f"{len(plan.chunks)} chunks are missing on its branch `copy`. Run cycles until it is. If the "
+            "branch was dropped, begin a new pipeline name: the table needs both the log and the copy."
         )
     return progress

@@ -1,4 +1,4 @@
-"""Tables of the lake as Spark frames; each frame reads one version, which later commits do not change."""
+"""Spark frames of the lake's tables; each frame reads one version, which later commits do not change."""
 
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
@@ -12,17 +12,17 @@ from cdc_platform.spark.frames.table_frames import read_current, read_version, w
 
 
 def read_log(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
-    """Return the change log as it is now."""
+    """Return the present change log."""
     return read_own(pipeline, spark, LOG)
 
 
 def read_data_changes(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
-    """Return the raw records that carry changes, as they were read: some may be there several times."""
+    """Return the raw records with changes as they were read, possibly with duplicates."""
     return read_own(pipeline, spark, RAW).where(F.col("kind") == RecordKind.DATA_CHANGE.value)
 
 
 def read_own(pipeline: Pipeline, spark: SparkSession, name: str, version: Table | None = None) -> DataFrame:
-    """Return one of the platform's own tables, with all of its current columns.
+    """Return a system table with all of its current columns.
 
     Args:
         pipeline: the pipeline.
@@ -33,7 +33,7 @@ def read_own(pipeline: Pipeline, spark: SparkSession, name: str, version: Table 
     table, target = version or pipeline.lake.system_table(name), pipeline.lake.spark_system_table(name)
     snapshot = head(table)
     if snapshot is None:
-        # Neither the current rows, which must not be cached, nor no Python rows, which start a Python worker.
+        # Not the current rows, which must not be cached, and not an empty Python list, which starts a worker.
         nothing = spark.range(0).drop("id").where(F.lit(False))
         return with_columns_of(nothing, read_current(spark, target).schema)
     rows = read_version(spark, target, snapshot.snapshot_id)
@@ -43,5 +43,5 @@ def read_own(pipeline: Pipeline, spark: SparkSession, name: str, version: Table 
 
 
 def read_table(pipeline: Pipeline, spark: SparkSession, table: str, snapshot_id: int) -> DataFrame:
-    """Return a version of the table or history of a source table, with the columns that it had then."""
+    """Return a version of a source table's table or history, with its columns of that time."""
     return read_version(spark, pipeline.lake.spark_table(table), snapshot_id)

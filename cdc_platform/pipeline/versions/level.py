@@ -1,4 +1,4 @@
-"""Tables that a cycle leaves as they are, found without loading them: their number must not slow it down."""
+"""Tables that a cycle leaves unchanged, found without loading them, so their number costs little time."""
 
 from pyiceberg.table import Table
 
@@ -10,10 +10,10 @@ from cdc_platform.pipeline.versions.log_span import tables_changed_after
 
 
 def find_level(pipeline: Pipeline) -> frozenset[str]:
-    """Return the tables and histories that the newest cut has, and for which there is nothing new since.
+    """Return the tables and histories of the newest cut that have nothing new since.
 
-    That is so where the log has no change of them after the cut, their columns are those that they had when
-    this process looked at them, and the cut still names the snapshot that they had then.
+    For such a table, the log has no changes after the cut, and the columns and the snapshot in the cut are
+    those that the table had when this process examined it.
     """
     if pipeline.level_tables.is_empty:
         return frozenset()
@@ -33,9 +33,9 @@ def find_level(pipeline: Pipeline) -> frozenset[str]:
 
 
 def note_level(pipeline: Pipeline, stored: Table, name: str, source_table: str, cut: Cut | None) -> None:
-    """Take note of a table or history that has nothing to be merged.
+    """Note that a table or history has nothing to merge.
 
-    Not of one that was compacted since its cut: the next cut names what compaction has made.
+    A table that was compacted since its cut is not noted: the next cut names the compacted version.
     """
     newest, named = head(stored), cut.tables.get(name) if cut is not None else None
     if named is not None and newest is not None and newest.snapshot_id == named:

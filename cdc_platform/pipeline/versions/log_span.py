@@ -1,4 +1,4 @@
-"""The part of the log that a table lacks."""
+"""Spans of the log that a table lacks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -29,12 +29,12 @@ UNKNOWN_CHANGES: Final = 2**62
 
 @dataclass(frozen=True)
 class LogSpan:
-    """Cycles `(after_exclusive, until_inclusive]` of the log, and what they hold for one table.
+    """Cycles `(after_exclusive, until_inclusive]` of the log, and their changes of one table.
 
-    ``changes`` is `UNKNOWN_CHANGES`, and ``has_partial_updates`` and ``has_truncates`` are True, where the
-    log no longer tells. What was committed until ``after_micros`` is left out; ``changes`` may count it. With
-    ``is_late`` it holds replayed changes that belong before those of former cycles, so that `ordinal` is not
-    their order and `ordering_key` is.
+    If the log no longer has its statistics, ``changes`` is `UNKNOWN_CHANGES`, and ``has_partial_updates`` and
+    ``has_truncates`` are True. Changes up to ``after_micros`` are left out; ``changes`` may count them.
+    ``is_late`` means that the span has replayed changes that belong before those of former cycles: their
+    order is `ordering_key` instead of `ordinal`.
     """
 
     after_exclusive: int
@@ -47,15 +47,15 @@ class LogSpan:
 
 
 def applied_cycle(table: Table, name: str, cut: Cut | None) -> int:
-    """Return the cycle of the log that the published version of a table holds.
+    """Return the cycle of the log up to which the published version of a table is complete.
 
-    A table that the newest cut does not name, since it was left out for a while, tells it itself.
+    The table's own mark counts if the newest cut does not name it because it was left out for a while.
     """
     return cut.cycle if cut is not None and name in cut.tables else read_mark(table).cycle
 
 
 def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpan:
-    """Return the span of the log after a cycle, from the summaries of its snapshots: no data is read."""
+    """Return the span of the log after a cycle, from the summaries of its snapshots, without reading data."""
     log = pipeline.lake.system_table(LOG)
     until = read_mark(log).cycle
     if until <= after_exclusive:
@@ -83,13 +83,13 @@ def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpa
 
 
 def span_after(pipeline: Pipeline, table: str, position_micros: int) -> LogSpan:
-    """Return the span of the log that holds every change of a table after a position, and those only."""
+    """Return the span of the log with exactly the changes of a table after a position."""
     log = pipeline.lake.system_table(LOG)
     after = 0
     for snapshot in ancestors_of(log, head(log)):
         cycle, position = number_of(snapshot, CYCLE), position_of(snapshot)
         if cycle is not None and position is not None and position <= position_micros:
-            # What a cycle holds lies at or before its position.
+            # The changes of a cycle lie at or before its position.
             after = cycle
             break
     return replace(pending_span(pipeline, table, after), after_micros=position_micros)
@@ -114,7 +114,7 @@ def _names(text: str) -> list[str]:
 
 
 def changes_by_table(snapshot: Snapshot) -> Mapping[str, int]:
-    """Return how many changes of each source table a snapshot of the log has added, as it reports.
+    """Return the number of changes of each source table in a snapshot of the log, from its summary.
 
     Raises:
         LakeDamaged: its summary has other statistics than the platform writes.
@@ -124,7 +124,7 @@ def changes_by_table(snapshot: Snapshot) -> Mapping[str, int]:
 
 
 def stats_after(log: Table, table: str, after_exclusive: int) -> list[CycleStats] | None:
-    """Return what each later cycle tells, None where expired snapshots have taken it along.
+    """Return the statistics of each later cycle, None if they went with expired snapshots.
 
     Raises:
         LakeDamaged: a summary of the log has other statistics than the platform writes.
@@ -142,7 +142,7 @@ def stats_after(log: Table, table: str, after_exclusive: int) -> list[CycleStats
 
 
 def tables_changed_after(log: Table, after_exclusive: int) -> frozenset[str] | None:
-    """Return the source tables with changes in later cycles, None where expired snapshots had some.
+    """Return the source tables with changes in later cycles, None if expired snapshots had some.
 
     Raises:
         LakeDamaged: a summary of the log has other statistics than the platform writes.
@@ -154,7 +154,7 @@ def tables_changed_after(log: Table, after_exclusive: int) -> frozenset[str] | N
 
 
 def _snapshots_after(log: Table, after_exclusive: int) -> list[Snapshot] | None:
-    """Return the snapshots of later cycles, newest first, None where some have expired."""
+    """Return the snapshots of later cycles, newest first; None if some have expired."""
     later: list[Snapshot] = []
     for snapshot in ancestors_of(log, head(log)):
         cycle = number_of(snapshot, CYCLE)

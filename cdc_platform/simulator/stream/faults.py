@@ -98,7 +98,7 @@ class Faults:
             return Fate()
         fault, after_rows = dice.choice(settings.faults), dice.randrange(_LATEST_ROW)
         if fault is Fault.EARLY_END and query.token is None:
-            # Nobody could tell that partitions are missing at the very beginning.
+            # No reader could notice missing partitions at the very beginning.
             return Fate()
         # A reader that asks again after an early end must be able to rely on the answer.
         is_last = fault is Fault.EARLY_END

@@ -231,7 +231,7 @@ class PartitionRead:
         return [Row((row,), Position(ended, number)) for number, row in rows if number > skipped]
 
     def _closing(self, last: int) -> Iterator[list[Row]]:
-        """Tell where a bounded query without any record got to; one with records just ends."""
+        """Yield a heartbeat at the end of a bounded query without records; one with records just ends."""
         if not self._has_sent:
             yield [self._heartbeat(last)]
 

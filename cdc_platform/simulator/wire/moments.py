@@ -16,7 +16,7 @@ _LONGEST_WAIT_S: Final = 1.0
 
 @dataclass(frozen=True)
 class Reading:
-    """At which moment a request reads; `transaction` is what the answer tells about it, if anything."""
+    """The moment at which a request reads; `transaction` is its description in the answer, if any."""
 
     micros: int
     is_strong_single_use: bool

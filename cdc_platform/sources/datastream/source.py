@@ -1,4 +1,4 @@
-"""Files that Datastream writes, as the pipeline sees them."""
+"""The source for files that Datastream writes."""
 
 import json
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FilesDescription:
-    """The tables that the newest file of each object shows."""
+    """The tables in the newest file of each object."""
 
     tables: tuple[TableSchema, ...]
 
@@ -60,7 +60,7 @@ class DatastreamSource(SourceOfArrivals, SparkSource):
         self._listed: Sequence[SourceFile] | None = None
         """Result of the newest plan."""
         self._offered: dict[str, Offers] = {}
-        """Files of it that tell the columns of a `schema_key`, as far as they have been looked for."""
+        """Listed files with the columns of a `schema_key`, for the keys that were looked up so far."""
 
     @cached_value
     def store(self) -> FileStore:
@@ -68,7 +68,7 @@ class DatastreamSource(SourceOfArrivals, SparkSource):
         return FileStore(self.settings.path, (*SUFFIXES, *SCHEMA_SUFFIXES), self.settings.deadline_s)
 
     def describe(self) -> FilesDescription:
-        """Return the tables of which there are files, each with the columns of its newest file."""
+        """Return the tables that have files, each with the columns of its newest file."""
         newest: dict[str, SourceFile] = {}
         listed = list(self.store.list_files())
         for file in listed:
@@ -85,25 +85,25 @@ class DatastreamSource(SourceOfArrivals, SparkSource):
             schemas = borrowed_schemas(self.settings.path, file, offers, data, self.settings.bounds)
             events = decode_file(self.settings, data, schemas)
             tables = map(table_of, storable(events))
-            # A delete may tell its key only by metadata, and so no column.
+            # A delete may have its key only in its metadata, and then shows no column.
             yield from {table.name: table for table in tables if table.key_columns}.values()
         except CdcError:
             # Reading the file reports what is wrong with it.
             return
 
     def start_micros(self) -> int:
-        """Return the beginning of time: whatever has been written belongs to the first cut."""
+        """Return the beginning of time: all existing files belong to the first cut."""
         _ = self.store
         return super().start_micros()
 
     def plan(
         self, lineage: Lineage, request: ReadRequest, read_progress: Callable[[], Mapping[str, str]]
     ) -> ReadPlan:
-        """Return a window for each object, up to the present, with the files that were not read; or none.
+        """Return a window for each object, up to the present, with the unread files; or an empty plan.
 
-        The first partition, `root`, stands for the folder: its windows announce objects that have come up. In
-        a backlog too large for one cycle, all but the last of its cycles move the position by one microsecond
-        only, since not all files that there are have been read. Files that could not be read hold nothing.
+        The first partition, `root`, stands for the folder: its windows announce new objects. If a backlog is
+        too large for one cycle, all cycles but the last advance the position by one microsecond only, because
+        some existing files are still unread. Files that could not be read do not hold the position.
         """
         self._listed = listed_files = list(self.store.list_files())
         self._offered = {}
@@ -144,17 +144,17 @@ class DatastreamSource(SourceOfArrivals, SparkSource):
         return choose_files(readable, read, self.settings.most_files, self.settings.most_bytes, clock_micros)
 
     def readable(self, origins: Collection[str]) -> frozenset[str]:
-        """Return those of these files that are still there."""
+        """Return the files among these that still exist."""
         return self.store.existing(origins)
 
     def decode_again(
         self, origin: str, text: str, position: int | None
     ) -> Iterator[SourceEvent | FaultyEvent]:
-        """Yield what the text of a faulty event tells by the present settings."""
+        """Yield the events that the text of a faulty event contains under the present settings."""
         return decode_text(self.settings, text, position, lambda: self._borrowed(origin, text))
 
     def _borrowed(self, origin: str, text: str) -> Mapping[str, Fields]:
-        """Return the columns of an event of a file, from other files; its own file may be gone."""
+        """Return the columns of an event from other files than its own, which may be gone."""
         file = SourceFile(origin, "", 0, 0)
         key = key_of_name(origin)
         if key not in self._offered:
@@ -171,7 +171,7 @@ class DatastreamSource(SourceOfArrivals, SparkSource):
         return DatastreamDataSource
 
     def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
-        """Return the options with which Spark reads the files of a plan, in at most so many tasks."""
+        """Return the Spark options that read the files of a plan in at most `most_tasks` tasks."""
         from cdc_platform.sources.datastream import reader
 
         return {
@@ -188,7 +188,7 @@ class DatastreamSource(SourceOfArrivals, SparkSource):
         return read_with(self.spark_format(), self.spark_options(cycle, plan, 1))
 
     def close(self) -> None:
-        """Forget the connection."""
+        """Close the connection and clear the cached listing."""
         self.__dict__.pop("store", None)
         self._listed = None
         self._offered = {}

@@ -81,13 +81,13 @@ class SchemaReader:
 def describe_stream(
     source: SpannerClient, at_micros: int | None = None, *, may_watch_nothing: bool = False
 ) -> StreamDescription:
-    """Return what the change stream watches, now or at a timestamp.
+    """Return the tables and options of the change stream, now or at a timestamp.
 
     Raises:
         SourceNotFound: There is no such stream.
-        DialectMismatch: The database speaks another dialect than the setting says, or an unknown one.
-        StreamWatchesNothing: The stream watches no table, and may not do so.
-        RetentionExpired: The source no longer tells the schema of that timestamp.
+        DialectMismatch: The database has another dialect than the setting states, or an unknown one.
+        StreamWatchesNothing: The stream watches no table, although it must.
+        RetentionExpired: The source no longer has the schema of that timestamp.
     """
     client = SchemaReader(source, at_micros)
     settings = client.settings

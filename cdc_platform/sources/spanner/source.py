@@ -1,4 +1,4 @@
-"""A Spanner change stream as the pipeline sees it."""
+"""The source for a Spanner change stream."""
 
 import json
 from collections.abc import Generator, Iterator, Sequence
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 MOST_WINDOW_S: Final = 1200.0
 """Length of a window of a stream with mutable key ranges, whose queries may reach over half an hour."""
 LOCAL_WINDOWS: Final = 64
-"""This process reads a few at a time; Spark's tasks share more of them better."""
+"""Most windows that this process reads itself, a few at a time; Spark's tasks read more of them faster."""
 
 
 class SpannerSource(SparkSource):
-    """Describes a change stream, tells its clock, reads tables at a timestamp, and sets up Spark's reads.
+    """Describes a change stream, reports its clock, reads tables at a timestamp, and sets up Spark's reads.
 
     It connects at first use, and raises a `SourceError` when Spanner does not answer.
     """
@@ -59,7 +59,7 @@ class SpannerSource(SparkSource):
         return SpannerClient(self.settings)
 
     def describe(self) -> StreamDescription:
-        """Return what the stream watches now."""
+        """Return the tables and options of the stream now."""
         description = describe_stream(self.client)
         self._is_described = True
         return description
@@ -67,13 +67,13 @@ class SpannerSource(SparkSource):
     def decode_again(
         self, cycle: int, token: str, sequence: str, record_text: str
     ) -> "pa.RecordBatch | None":
-        """Return the raw record that the text of a malformed one gives; None if it still gives none."""
+        """Decode the text of a malformed record again; None if it is still malformed."""
         from cdc_platform.sources.spanner.stream.malformed_records import decode_again
 
         return decode_again(cycle, token, sequence, record_text)
 
     def read_schema(self, micros: int) -> SchemaRead:
-        """Return the schema at a timestamp, or the present one if the source no longer has that."""
+        """Return the schema at a timestamp, or the present one if the source no longer has the past one."""
         try:
             description = describe_stream(self.client, micros, may_watch_nothing=True)
         except RetentionExpired:
@@ -92,23 +92,23 @@ class SpannerSource(SparkSource):
         )
 
     def clock_micros(self) -> int:
-        """Return the time of the source; the first call makes sure that it can be read at all.
+        """Return the source's time; the first call checks that the source can be read.
 
         Raises:
-            SourceError: The stream, its tables or its dialect are not what the settings say.
+            SourceError: The stream, its tables or its dialect do not match the settings.
         """
         if not self._is_described:
             self.describe()
         return clock_micros(self.client)
 
     def start_micros(self) -> int:
-        """Return where a pipeline without a lake begins: at the setting, else at the source's present.
+        """Return the time at which a pipeline without a lake begins: the setting, else the source's present.
 
-        Every call may answer later; the caller keeps the first answer.
+        Later calls may return later times; the caller keeps the first one.
 
         Raises:
-            RetentionExpired: The stream no longer has records of the start.
-            SettingError: The start lies in the future, or before the stream existed; or a setting names
+            RetentionExpired: The stream no longer has records from the start on.
+            SettingError: The start lies in the future, or before the stream's creation; or a setting names
                 columns that are no timestamps.
         """
         now_micros = self.clock_micros()
@@ -132,7 +132,7 @@ class SpannerSource(SparkSource):
             SourceNotFound: The stream does not watch the table.
             RetentionExpired: The source no longer keeps that version.
         """
-        # The columns that it had then, too.
+        # The table's columns at that timestamp.
         watched = describe_stream(self.client, micros).tables
         table = next((table for table in watched if table.name == table_name), None)
         if table is None:
@@ -153,19 +153,19 @@ class SpannerSource(SparkSource):
     ) -> ReadPlan:
         """Return a window for each live partition that is behind the source's clock, and each new placement.
 
-        If partitions are chosen, only these and new placements are read, without their children.
+        If partitions are chosen, only they and new placements are read, without their children.
         """
         windows = plan_requested(lineage, request)
         if windows:
-            # Also where partitions are chosen: these may hold the watermark, which goes beyond the placement.
+            # Also if partitions are chosen: they may hold the watermark, which then passes the placement.
             windows += self._windows_of_added(lineage, windows[0].end_inclusive_micros)
         if self.client.partition_mode is PartitionMode.MUTABLE_KEY_RANGE:
-            # Each for itself: a partition that cannot be read does not keep the others from being read on.
+            # Each window has its own end: a partition that cannot be read does not delay the others.
             windows = tuple(window.shortened(MOST_WINDOW_S) for window in windows)
         return ReadPlan(windows, finished_parents=finished_parents(lineage) if request.keys is None else None)
 
     def _windows_of_added(self, lineage: Lineage, end_micros: int) -> tuple[ReadWindow, ...]:
-        """Return a window for each placement without known partitions, which had no records up to now."""
+        """Return a window for each placement without known partitions; it has had no records so far."""
         root = lineage.partitions.get(ROOT_TOKEN)
         if root is not None and not root.is_finished:
             return ()
@@ -180,14 +180,14 @@ class SpannerSource(SparkSource):
         )
 
     def as_stored(self, table: str, name: str, column: ObservedColumn) -> ObservedColumn:
-        """Return a column as the lake keeps it: a timestamp whose nanoseconds count is text."""
+        """Return a column with its type in the lake, which is text for timestamps that keep nanoseconds."""
         is_kept = f"{table}.{name}" in self.settings.nanosecond_columns
         return replace(column, type=column.type.with_nanoseconds()) if is_kept else column
 
     def read_locally(
         self, cycle: int, plan: ReadPlan, most_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
-        """Yield the raw records of the windows of a plan; None where they are long, or many."""
+        """Yield the raw records of the windows of a plan; None if the windows are long or many."""
         if len(plan.windows) > LOCAL_WINDOWS or any(window.duration_s > most_s for window in plan.windows):
             return None
         from cdc_platform.sources.spanner.stream.window_pool import read_together
@@ -198,11 +198,11 @@ class SpannerSource(SparkSource):
         return read_together(partial(read_window, self.client, cycle), plan.windows, generations)
 
     def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
-        """Return the options with which Spark reads the windows of a plan, in at most so many tasks."""
+        """Return the Spark options that read the windows of a plan in at most `most_tasks` tasks."""
         from cdc_platform.sources.spanner.stream import reader
 
         return {
-            # The tasks need not ask for these again.
+            # Saves the tasks the requests for these.
             reader.SETTINGS_OPTION: replace(
                 self.settings, dialect=self.client.dialect, partition_mode=self.client.partition_mode
             ).to_options(),
@@ -213,19 +213,19 @@ class SpannerSource(SparkSource):
         }
 
     def plan_copies(self, at_micros: int) -> "CopyPlanner":
-        """Return what cuts tables, as they are at the moment, into chunks to copy."""
+        """Return a planner that cuts tables, as of a moment, into chunks to copy."""
         from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner
 
         return CopyPlanner(self.client, at_micros)
 
     def copy_columns(self, table: TableSchema) -> str:
-        """Return the columns that a copy of the table has, as text for `copy_options`."""
+        """Return the columns of a copy of the table, as text for `copy_options`."""
         from cdc_platform.sources.spanner.copying.copy_chunks import columns_to_text
 
         return columns_to_text(table)
 
     def copied_table(self, columns: str) -> TableSchema:
-        """Return the table of a copy, with the columns of a text that `copy_columns` made."""
+        """Return the schema of a copy, parsed from the text of `copy_columns`."""
         from cdc_platform.sources.spanner.copying.copy_chunks import columns_from_text
 
         return columns_from_text(columns)
@@ -237,10 +237,10 @@ class SpannerSource(SparkSource):
         return TableCopyDataSource
 
     def copy_options(self, columns: str, at_micros: int, chunks: Sequence[str]) -> dict[str, str]:
-        """Return the options with which Spark reads these chunks of a copy.
+        """Return the Spark options that read these chunks of a copy.
 
         Raises:
-            LakeDamaged: a text of the plan is none that the planner wrote.
+            LakeDamaged: the planner did not write some text of the plan.
         """
         from cdc_platform.sources.spanner.copying import copy_source
         from cdc_platform.sources.spanner.copying.copy_chunks import require_sound
@@ -258,7 +258,7 @@ class SpannerSource(SparkSource):
         self.client.close()
 
     def _try_start(self, start_micros: int, now_micros: int) -> None:
-        # A query that lists partitions answers at once, and refuses a start that is too old.
+        # A query that lists partitions returns at once, and rejects a start that is too old.
         stream = self.settings.change_stream
         arguments = start_micros, start_micros, self.settings.heartbeat_ms, self.client.read_function
         try:

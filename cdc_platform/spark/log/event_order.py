@@ -1,8 +1,8 @@
-"""From raw records of sources that hand out events to changes in the order of the log.
+"""Ordering of event sources' raw records into changes of the log.
 
-Such a source tells the order of its changes itself, and its transactions are whole when they come here, or
-it has none. So no change has to be compared with others, but for what came twice; and changes are sorted
-while they are still few columns of text, before their values are looked at.
+An event contains its own ordering key, and the transactions of its source are whole here, or the source has
+none. So changes are compared with others only to find duplicates, and they are sorted while they are still a
+few columns of text, before their values are parsed.
 """
 
 from collections import defaultdict
@@ -104,7 +104,7 @@ def order_events(
 
 
 def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> DataFrame:
-    """Return records with whether their values fit; of those that do, without what only quarantine tells."""
+    """Return records with whether their values fit; fitting records lose the columns for quarantine."""
     by_table: defaultdict[str, list[str]] = defaultdict(list)
     for table, column_types in fitting:
         by_table[table].append(quote_text(column_types))

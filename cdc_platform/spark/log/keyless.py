@@ -63,9 +63,9 @@ def count_in_table(table: str, stored: DataFrame, rows: DataFrame) -> DataFrame:
 
 
 def count_in_log(log: DataFrame, rows: DataFrame) -> DataFrame:
-    """Return how many of some rows there are after all changes of the log, as `count_in_table`.
+    """Return the number of copies of some rows after all changes of the log, like `count_in_table`.
 
-    The newest change of a row tells: an insert made the copy that it names, a delete took it away.
+    The newest change of a row decides: an insert added the copy that it names, a delete removed it.
     """
     tables = [row[0] for row in rows.select("table_name").distinct().collect()]
     changes = log.where(F.col("table_name").isin(tables))

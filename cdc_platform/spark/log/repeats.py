@@ -43,13 +43,13 @@ def without_repeated(
     """Return the records whose events the log has not had within the time in which they may come again.
 
     Args:
-        records: raw records of a source that hands out events.
+        records: raw records of an event source.
         log: the change log.
-        capabilities: the source's; `repeats_within_s` is the time, before the moment of each record's cycle.
-        replayed: origins whose events come again however late, since somebody has asked for it.
-        repeated_from: moment in microseconds from which on events may come again, if longer ago than that.
-        is_small: whether there are few records. Of many it is asked first whether any came again, with as
-            little of them as tells it: mostly none did, and then whole records need not meet the log.
+        capabilities: those of the source; `repeats_within_s` is that time, before each record's cycle.
+        replayed: origins with requested replays, whose events may come again at any time.
+        repeated_from: earlier moment in microseconds from which on events may come again.
+        is_small: whether there are few records. For many, a first query on few columns finds out whether any
+            came again: usually none did, and then whole records need no join with the log.
     """
     window = seconds_before("record_timestamp", capabilities.repeats_within_s or 0)
     logged = log.select(F.col("record_id").alias("logged_id"), F.col("commit_timestamp").alias("logged_at"))

@@ -1,4 +1,4 @@
-"""Values that nobody knows: the source did not send them, and the log has not had them before."""
+"""Unknown values: the source did not send them, and the log has not had them before."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,7 +13,7 @@ LACKS_VALUES: Final = "coalesce(size(unavailable_columns), 0) > 0"
 _TRUNCATE, _DELETE = (f"'{kind.value}'" for kind in (ChangeKind.TRUNCATE, ChangeKind.DELETE))
 _BEGINS: Final = ", ".join(f"'{kind.value}'" for kind in (ChangeKind.INSERT, ChangeKind.DELETE))
 _NAMES: Final = "coalesce(array_contains(json_object_keys(new_values), column_name), false)"
-_TELLS: Final = f"""
+_HAS_VALUE: Final = f"""
     change_kind <> {_DELETE}
     AND NOT array_contains(coalesce(unavailable_columns, array()), column_name)
     AND unix_micros(commit_timestamp) >= coalesce(since_micros, 0)
@@ -45,11 +45,11 @@ def unresolved_values(
         "table_name", "keys", F.explode("unavailable_columns").alias("column_name")
     )
     lacking = left_out.distinct().join(_since_frame(log, since), ["table_name", "column_name"], "left")
-    # Whole rows in order name all of their columns, those of files may leave nulls out.
-    tells = f"{_TELLS} AND ({_NAMES if comes_in_order else f'is_whole_row OR {_NAMES}'})"
+    # Whole rows of ordered sources name all of their columns; those of files may leave nulls out.
+    has_value = f"{_HAS_VALUE} AND ({_NAMES if comes_in_order else f'is_whole_row OR {_NAMES}'})"
     logged = lacking.join(log.where(f"change_kind <> {_TRUNCATE}"), ["table_name", "keys"])
     rows = logged.groupBy("table_name", "keys", "column_name").agg(
-        F.expr(f"max(if({tells}, {place}, null))").alias("named_at"),
+        F.expr(f"max(if({has_value}, {place}, null))").alias("named_at"),
         F.expr(f"max(if(change_kind in ({_BEGINS}), {place}, null))").alias("begun_at"),
         F.expr(f"max_by(change_kind, {place}) = {_DELETE}").alias("is_gone"),
         F.max(place).alias("newest"),

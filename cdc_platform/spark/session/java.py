@@ -56,5 +56,5 @@ def _major_version(program: Path) -> int:
         raise JavaMissing(f"Java does not run: {program} ({error}). {ADVICE}") from error
     match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     if match is None:
-        raise JavaMissing(f"Java tells no version: {program}. {ADVICE}")
+        raise JavaMissing(f"Java does not report a version: {program}. {ADVICE}")
     return int(match.group(1))

@@ -135,7 +135,7 @@ def _net_partial_updates(changes: DataFrame, table: TableSchema, keys: list[Colu
 
 
 def _newest_value(name: str) -> str:
-    """Return the SQL of a column's newest value; the struct tells a NULL from one that no change named."""
+    """Return the SQL of a column's newest value; the struct separates NULL from an unnamed column."""
     value, is_named = quote_spark(name), quote_spark(named(name))
     newest = f"max_by(struct({value} AS value), CASE WHEN {is_named} THEN {ORDINAL} END)"
     return f"{newest} AS {value}"

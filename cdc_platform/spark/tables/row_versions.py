@@ -204,7 +204,7 @@ def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) ->
 
 
 def _newest(name: str, so_far: WindowSpec) -> Column:
-    # The struct tells an explicit NULL from a column that no change named.
+    # The struct separates an explicit NULL from a column that no change names.
     value = F.when(_col(named(name)), F.struct(_col(name).alias("value")))
     return F.last(value, ignorenulls=True).over(so_far)["value"]
 

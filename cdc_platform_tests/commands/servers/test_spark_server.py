@@ -60,7 +60,7 @@ def _check_others_are_refused(folder: Path, defs: Path) -> None:
     code += "spark_session(load_settings(Path(sys.argv[1])))"
     command = [sys.executable, "-c", code, str(defs)]
     refused = subprocess.run(command, capture_output=True, text=True, env=stranger, timeout=120, check=False)
-    assert "SparkUnreachable: The Spark Connect server refuses a client without its token" in refused.stderr
+    assert "SparkUnreachable: The Spark Connect server rejects clients without its token" in refused.stderr
 
 
 @pytest.mark.parametrize(

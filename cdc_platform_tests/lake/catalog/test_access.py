@@ -159,7 +159,7 @@ def test_a_lake_that_is_replaced_meanwhile(tmp_path: Path, is_restored: bool) ->
     shutil.rmtree(folder)
     if is_restored:
         shutil.copytree(backup, folder)
-    with pytest.raises(LakeDamaged, match=r"deleted or replaced|not there any more"), reaching(lake.settings):
+    with pytest.raises(LakeDamaged, match=r"deleted or replaced|no longer exists"), reaching(lake.settings):
         lake.system_table(CUT).append(ROW)
     restored = Lake(LakeSettings(str(folder)), "p").system_table(CUT)
     restored.append(ROW)

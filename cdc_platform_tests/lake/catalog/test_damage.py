@@ -121,7 +121,7 @@ def test_a_damaged_row_names_its_table(
     """A row that cannot be read is reported as damage, with its table and a remedy."""
     lake = damaged(tmp_path, table, row, {"cdc.cycle": "1", "cdc.cut": "1"})
     with pytest.raises(
-        LakeDamaged, match=rf"^The lake is damaged, its table `{table}`[:,] .*Bring back"
+        LakeDamaged, match=rf"^The lake is damaged, its table `{table}`[:,] .*Restore"
     ) as caught:
         read(lake)
     assert len(str(caught.value).splitlines()) == 1

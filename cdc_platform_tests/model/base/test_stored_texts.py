@@ -66,8 +66,6 @@ def test_another_shape_is_refused(shape: Any, value: Any) -> None:
 @pytest.mark.parametrize("text", [None, "", "{", "[" * 100_000, '{"a": NaN}', "9" * 5000])
 def test_what_cannot_be_read_is_damage(text: str | None) -> None:
     """The error names table and row, in one line, and says what to do."""
-    with pytest.raises(
-        LakeDamaged, match=r"its table `files`, row `a b`: what it holds .*Bring back"
-    ) as damage:
+    with pytest.raises(LakeDamaged, match=r"its table `files`, row `a b`: what it holds .*Restore") as damage:
         read_stored(lambda sentence: parse_stored(sentence, dict[str, int]), text, "files", "row `a\nb`")
     assert len(str(damage.value).splitlines()) == 1

@@ -59,6 +59,6 @@ def test_refusals_say_what_to_do() -> None:
     history, table = LakeTable("t", is_history=True), LakeTable("t__history")
     (of_table,) = describe_refusals({table: history})
     assert of_table.startswith("`t__history` is not in the lake: the lake has the history of `t` under that")
-    assert "in the `tables` of a pipeline of its own" in of_table
+    assert "in the setting `tables` of another pipeline" in of_table
     (of_history,) = describe_refusals({history: table})
     assert of_history.startswith("The history of `t` is not kept: the lake has `t__history` under that name")

@@ -231,7 +231,7 @@ def test_a_partition_that_starts_again_after_its_end_is_refused() -> None:
     ended = WindowReport("c", 1_499, 1_700, WindowOutcome.ENDED)
     lineage = beside(ended, complete("a", 999, 2_000))
     again = ChildAnnouncement(3, 1_900, "c", ("b",))
-    with pytest.raises(PartitionBoundsInvalid, match="announced again, for a start after its end"):
+    with pytest.raises(PartitionBoundsInvalid, match="announced again with a start after its end"):
         advance(lineage, 3, [complete("b", 999, 2_000)], [again])
 
 
@@ -239,7 +239,7 @@ def test_a_partition_that_starts_before_its_known_start_is_refused() -> None:
     """It has been read from the later start on, so that what came before would be lost."""
     lineage = beside(complete("a", 999, 2_000))
     again = ChildAnnouncement(3, 1_400, "c", ("b",))
-    with pytest.raises(PartitionBoundsInvalid, match="announced again, for an earlier start"):
+    with pytest.raises(PartitionBoundsInvalid, match="announced again with an earlier start"):
         advance(lineage, 3, [complete("b", 999, 2_000)], [again])
 
 
@@ -276,7 +276,7 @@ def test_a_parent_that_is_read_on_after_its_end_is_a_violation() -> None:
     lineage = advance(two_partitions(), 2, [complete("a", 999, 2_000), complete("b", 999, 2_000)], [child])
     parent, waiting = lineage.partitions["a"], lineage.partitions["c"]
     assert violations(lineage) == [
-        f"Partition `{parent.key}` was read on after `{waiting.key}` had begun to continue it"
+        f"Partition `{parent.key}` was read beyond the start of its child `{waiting.key}`"
     ]
     assert PartitionState.CREATED is waiting.state
     assert watermark_micros(lineage) == 1_499

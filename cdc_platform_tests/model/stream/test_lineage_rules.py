@@ -32,7 +32,7 @@ def test_a_silent_partition_is_named_with_how_far_it_is_behind() -> None:
     (partition,) = find_stuck(lineage, cycle_of(31, 0, SILENT), START - 1 + 30 * SECOND)
     assert StuckPartition(lineage.partitions["a"].key, START - 1, 30.0) == partition
     text = partition.describe()
-    assert f"`{lineage.partitions['a'].key}` is stuck: it sent nothing when it was asked twice" in text
+    assert f"`{lineage.partitions['a'].key}` is stuck: two queries from" in text
     assert "30.0 s behind the end of the cycle" in text
 
 
@@ -51,7 +51,7 @@ def test_a_partition_that_fails_is_named_with_its_error() -> None:
     reports = cycle_of(31, 1, "QuotaExceeded: too many")
     (partition,) = find_stuck(two_partitions(), reports, START - 1 + 31 * SECOND)
     assert partition.error == "QuotaExceeded: too many"
-    assert "could not be read on, 30.0 s behind the others" in partition.describe()
+    assert "could not be read further, 30.0 s behind the others" in partition.describe()
     assert partition.describe().endswith("QuotaExceeded: too many")
 
 

@@ -97,7 +97,7 @@ def test_what_the_lake_has_keeps_its_place(
     assert pipeline.lake.table_names() == ("users",)
     assert failed_checks(pipeline, spark) == {}
     for tables in (("Users", "users"), ("Users",)):
-        with pytest.raises(SettingError, match="`Users` has the place of `users`"):
+        with pytest.raises(SettingError, match="`Users` and `users`"):
             _ = having(pipeline, tables).tables
 
 

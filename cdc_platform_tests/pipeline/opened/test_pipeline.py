@@ -36,7 +36,7 @@ def test_chosen_tables_are_sorted(tmp_path: Path) -> None:
     ("names", "problem"),
     [
         (("accounts", "loans"), "has no column: 'loans'. It watches Accounts, accounts, transfers"),
-        (WATCHED, "no notice of case: `accounts` has the place of `Accounts`"),
+        (WATCHED, "which ignores case: `accounts` and `Accounts`"),
     ],
 )
 def test_tables_that_cannot_be_had_are_refused(tmp_path: Path, names: tuple[str, ...], problem: str) -> None:
@@ -82,7 +82,7 @@ def test_a_column_like_those_of_deleted_rows_is_left_out(tmp_path: Path) -> None
     options = {"accounts": TableOptions(soft_delete=True)}
     pipeline = make_pipeline(LakeSettings(str(tmp_path)), (watched,), options=options)
     assert [column.name for column in pipeline.tables[0].columns] == ["id"]
-    assert "names no table of the lake can have are in the change log only" in find_exclusions(pipeline)[0]
+    assert "names that are reserved in the lake are in the change log only" in find_exclusions(pipeline)[0]
 
 
 def known_since(name: str, cycle: int) -> ColumnHistory:

@@ -243,7 +243,7 @@ def test_a_column_that_no_lake_can_have_stops_nothing(
     assert rows_of(pipeline, "tags") == [{"id": 1}, {"id": 2}]
     assert "_deleted" in log_rows(pipeline)[-2]["new_values"] + log_rows(pipeline)[-1]["new_values"]
     findings = " ".join(read_status(pipeline).findings)
-    assert "`notes`: columns whose names no table of the lake can have" in findings
+    assert "`notes`: columns with names that are reserved in the lake" in findings
     assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
 
 

@@ -52,7 +52,7 @@ def test_java_home_wins_over_the_path(tmp_path: Path, monkeypatch: pytest.Monkey
         ('java version "1.8.0_392"', 0, "Java 8 is too old"),  # the old way of counting
         ('openjdk version "11.0.21" 2023-10-17', 0, "Java 11 is too old"),
         ("The operation could not be completed.", 1, "Java does not run"),  # a stub without a Java
-        ("nothing that tells a version", 0, "Java tells no version"),
+        ("nothing with a version", 0, "Java does not report a version"),
     ],
 )
 def test_a_java_that_does_not_fit_is_an_error(

@@ -10,22 +10,22 @@ from cdc_platform.model.schema.table_schema import ColumnType
 
 
 class Envelope(Struct, frozen=True):
-    """One event, decoded: the same event in Avro and in JSON gives the same envelope.
+    """One decoded event: the same event in Avro and in JSON has the same envelope.
 
     Args:
-        uuid: Datastream's identity of the event; duplicates share it. Empty where the event has none.
-        read_timestamp_micros: when Datastream read it; None where the event does not say.
-        source_timestamp_micros: when the change was made at the source, as far as the event tells.
-        object_name: `<schema>_<table>` or the like; ambiguous, `source_metadata` is not.
-        read_method: how Datastream read it, such as `mysql-cdc-binlog`.
+        uuid: Datastream's identity of the event, shared by duplicates; empty if the event has none.
+        read_timestamp_micros: time at which Datastream read it; None if the event does not state it.
+        source_timestamp_micros: time of the change at the source, if the event states it.
+        object_name: `<schema>_<table>` or similar; it is ambiguous, while `source_metadata` is not.
+        read_method: Datastream's method of reading it, such as `mysql-cdc-binlog`.
         stream_name: the stream's resource name.
-        schema_key: identity of the schema; empty where the event has none.
-        sort_keys: texts and integers as they came; empty where the event has none (before mid-2021).
-        source_metadata: as it came, of JSON's types only.
-        columns: name and type of each column that the payload's schema has, in its order.
+        schema_key: identity of the schema; empty if the event has none.
+        sort_keys: strings and integers from the event; empty if the event has none (before mid-2021).
+        source_metadata: the event's metadata, of JSON's types only.
+        columns: name and type of each column of the payload's schema, in order.
         values: value of each column as `json.dumps` writes it into `SourceEvent`'s texts; None is NULL.
-        position: which event of its file it is, counted from 0.
-        has_payload: False for an event that came without any row.
+        position: number of the event in its file, counted from 0.
+        has_payload: False for an event without a row.
     """
 
     uuid: str

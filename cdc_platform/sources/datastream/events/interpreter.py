@@ -65,12 +65,12 @@ class Interpreter:
         )
 
     def interpret(self, envelope: Envelope, keys: str | None = None) -> SourceEvent | FaultyEvent:
-        """Return the change that an event tells, or why it tells none.
+        """Return the change of an event, or the fault that makes it unusable.
 
         Args:
             envelope: the event.
-            keys: JSON of the row's key, as in `SourceEvent`, where the event knows its row by ROWID only and
-                the key was found elsewhere.
+            keys: JSON of the row's key, as in `SourceEvent`, for an event that identifies its row by ROWID
+                only and whose key was found elsewhere.
         """
         try:
             return self._understand(envelope, keys)

@@ -26,7 +26,7 @@ _DOCUMENTS: Final = (("data", "data"),)
 follows."""
 
 ROWID: Final = "ROWID"
-"""No column of Oracle's, but what the payload of a rollback tells instead of its row."""
+"""Member of a rollback's payload in place of its row; no column of Oracle's table."""
 
 NamePair: TypeAlias = tuple[str, str]
 """Name of a column in the lake, and at the source."""

@@ -1,4 +1,4 @@
-"""Order keys of Datastream's events: texts whose order is the order of the source's changes.
+"""Ordering keys of Datastream's events: text that sorts in the order of the source's changes.
 
 Every key has the shape `EPOCH CLASS ... HALF UUID`:
 
@@ -9,8 +9,8 @@ Every key has the shape `EPOCH CLASS ... HALF UUID`:
 * HALF is 0 for what removes a row and 1 for what writes one, so that of two events at one place the writing
   one wins, in whatever order they arrive. By a sequence the removing one wins: it repeats the sequence of
   the row that it removes.
-* UUID tells apart what is left. Its last digits count within a batch of the source, and an event that is sent
-  again keeps it, in whatever file it comes.
+* UUID orders the remaining events. Its last digits count within a batch of the source, and an event that is
+  sent again keeps it, in any file.
 """
 
 import re

@@ -77,9 +77,9 @@ def _row_hash(pairs: tuple[NamePair, ...], values: Mapping[str, Any]) -> str:
 
 
 def key_of_metadata(envelope: Envelope, standing: Standing, layout: Layout) -> str | None:
-    """Return the key that an event tells by its metadata; None where its payload has it, or they have not.
+    """Return the key in an event's metadata; None if the payload has the key, or the metadata lack it.
 
-    Its values are as the metadata have them, whose types nobody says, under their names in the lake.
+    It has the values of the metadata, whose types are unknown, under their names in the lake.
     """
     key_names = envelope.source_metadata.get("primary_keys")
     has_key = all(envelope.values.get(source) is not None for _, source in layout.keys)

@@ -47,7 +47,7 @@ _OTHER: Final = FieldType(Kind.OTHER)
 
 
 def fields_of_schema(text: str, bounds: Bounds = DEFAULT_BOUNDS) -> Fields:
-    """Return the columns that a file of an Avro schema tells, be it an event's schema or its payload's.
+    """Return the columns of an Avro schema file, with the schema of an event or of its payload.
 
     Raises:
         ValueError: The text is no Avro schema of a record.

@@ -94,7 +94,7 @@ class Blocks:
             for lines in islice(again, skipped, None):
                 yield LineBlock(lines, self._bounds.most_values)
         except FileDamaged:
-            pass  # anyone who reads the events says so
+            pass  # the reader of the events reports it
         finally:
             self._stream.seek(place)
 

@@ -200,10 +200,10 @@ class _CountedReads(BytesIO):
 
 
 def records(block: AvroBlock, stored: Stored) -> Iterator[tuple[Any, str | None]]:
-    """Yield the records of a block, each with what is wrong with it: texts that are not Unicode are escaped.
+    """Yield the records of a block, each with its problem; texts that are not Unicode are escaped.
 
     Raises:
-        AvroDamaged: The block has fewer records than it says, or they are not of the schema.
+        AvroDamaged: The block has fewer records than it states, or they do not match the schema.
     """
     stream = stored.stream(block.records)
     for ordinal in range(block.count):
@@ -211,7 +211,7 @@ def records(block: AvroBlock, stored: Stored) -> Iterator[tuple[Any, str | None]
         try:
             record = _record(stream, stored.schema)
             if stream.tell() == start:
-                raise ValueError("it has no bytes, so that there may be endlessly many")
+                raise ValueError("it has no bytes, so the block could have endlessly many")
         except DAMAGE as error:
             raise AvroDamaged(
                 block.damage or f"record {ordinal} of a block is damaged ({said(error)})"

@@ -35,14 +35,14 @@ _MOST_BITS: Final = 128
 
 @dataclass(frozen=True)
 class Decoding:
-    """Facts about types beyond the file that is read.
+    """Facts about types that the decoding of a file needs besides the file.
 
     Args:
-        declared: types that the user declares, by table and column; they count in both formats.
-        schemas: columns by `schema_key`, from Avro schema files or from Avro events; JSON needs them.
-        table_name: the setting, by which tables may be called, too.
-        source: the setting, which tells the database of all events.
-        bounds: what the reading of a file may ask for.
+        declared: types that the user declares, by table and column, for both formats.
+        schemas: columns by `schema_key`, from Avro schema files or from Avro events, for JSON.
+        table_name: the setting for the names of tables.
+        source: the setting that states the database of all events.
+        bounds: limits for reading a file.
     """
 
     declared: Declarations = field(default_factory=dict)
@@ -59,15 +59,15 @@ class Decoding:
                     return self.declared[name]
         return _NOTHING
 
-    def tells_documents(self, read_method: str, metadata: Mapping[str, Any]) -> bool:
-        """Return whether an event is of MongoDB, whose identifiers may differ in type between documents."""
+    def is_document(self, read_method: str, metadata: Mapping[str, Any]) -> bool:
+        """Return whether an event comes from MongoDB, whose identifiers may have several types."""
         try:
             return source_kind(read_method, metadata, self.source) is SourceKind.MONGODB
         except RecordUnreadable:
-            return False  # anyone who interprets the event says so
+            return False  # the interpreter of the event reports it
 
     def faulty_event(self, reason: str, text: str, position: int, event: Mapping[str, Any]) -> FaultyEvent:
-        """Return an event that cannot be used, with as much as it tells about itself."""
+        """Return an event that cannot be used, with the facts that its members state."""
         metadata, uuid, object_name = event.get("source_metadata"), event.get("uuid"), event.get("object")
         facts = metadata if isinstance(metadata, dict) else {}
         object_text = object_name if isinstance(object_name, str) else ""
@@ -82,7 +82,7 @@ class Decoding:
         )
 
     def _table(self, read_method: Any, metadata: Mapping[str, Any]) -> str | None:
-        """Return the name of an event's table in the lake; None if the event does not tell it."""
+        """Return the name of an event's table in the lake; None if the event does not name it."""
         try:
             kind = source_kind(read_method or "", metadata, self.source)
             return table_name(kind, metadata, self.table_name)

@@ -1,4 +1,4 @@
-"""From the bytes of a file to the changes that its events tell."""
+"""Decoding of a file's bytes into the changes of its events."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -25,12 +25,12 @@ _END_OF_AVRO: Final = f",{compact(AVRO_RECORD)[1:]}"
 def decode_file(
     settings: DatastreamSettings, data: bytes, schemas: Mapping[str, Fields] = _NO_SCHEMAS
 ) -> Iterator[SourceEvent | FaultyEvent]:
-    """Yield what the events of a file tell, in its order; what cannot be read or used is a faulty event.
+    """Yield the changes of a file's events in order; data that cannot be read or used is a faulty event.
 
     Args:
-        settings: the pipeline's.
-        data: the file.
-        schemas: columns by `schema_key` that other files tell; JSON needs them.
+        settings: settings of the source.
+        data: content of the file.
+        schemas: columns by `schema_key` from other files, for JSON.
     """
     decoding, interpreter = _tools(settings.to_options())
     decoding = replace(decoding, schemas=schemas) if schemas else decoding
@@ -44,13 +44,13 @@ def decode_text(
     position: int | None,
     borrowed: Callable[[], Mapping[str, Fields]] = dict,
 ) -> Iterator[SourceEvent | FaultyEvent]:
-    """Yield what an event says of which only the text of its fault is left.
+    """Yield the changes of an event from the text of its fault.
 
     Args:
-        settings: the pipeline's.
-        text: what `FaultyEvent.text` had: an envelope, or the event as its file had it.
-        position: of the event in its file; None where the fault was the file's.
-        borrowed: asked for the columns that other files tell, where the text does not.
+        settings: settings of the source.
+        text: the `FaultyEvent.text`: an envelope, or the event's text in its file.
+        position: position of the event in its file; None for a fault of the whole file.
+        borrowed: returns the columns from other files, for a text without them.
 
     Raises:
         SourceUnreachable: such a file cannot be read now.

@@ -32,11 +32,11 @@ from cdc_platform.sources.text_files import FileDamaged
 
 
 def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | FaultyEvent]:
-    """Yield the events of a file of JSON lines, plain or gzip, in its order; blank lines do not count.
+    """Yield the events of a file of JSON lines, plain or gzip, in order; blank lines do not count.
 
-    A line that is no event is one faulty event, and the rest goes on. A damaged gzip yields what is before
-    its damage, and then one faulty event without position for the rest. A file with events whose schema
-    nobody has told is looked through for its types first: the stream must be one that can be wound back.
+    A line that is no event becomes a faulty event, and reading continues. A damaged gzip file yields the
+    events before its damage, and then one faulty event without position for the rest. A file with events of
+    an unknown schema is first scanned for its types, so the stream must be seekable.
     """
     blocks = Blocks(stream, decoding.bounds)
     decoder = BlockDecoder(blocks, decoding)
@@ -105,7 +105,7 @@ class BlockDecoder:
 
     def _reader(self, batch: RowBatch, event: JsonEvent, metadata: Mapping[str, Any]) -> RowReader:
         declared = self._decoding.declared_for(batch.schema[0], metadata)
-        is_document = self._decoding.tells_documents(event.read_method or "", metadata)
+        is_document = self._decoding.is_document(event.read_method or "", metadata)
         key = (id(batch), id(declared), is_document)
         fitted = self._fitted.get(key)
         if fitted is None:

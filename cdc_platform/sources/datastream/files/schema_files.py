@@ -20,10 +20,10 @@ from cdc_platform.sources.file_store import FileStore
 SCHEMA_SUFFIXES: Final = (".avsc", ".schema")
 AVRO_SUFFIX: Final = ".avro"
 MOST_OFFERS: Final = 3
-"""Avro files of a key that are looked at for its schema: one without events, or cut in half, tells none."""
+"""Avro files of a key that are searched for its schema; an empty or truncated file contains none."""
 
 Offers = Mapping[str, tuple[SourceFile, ...]]
-"""Files that may tell the columns of a `schema_key`, the best one first."""
+"""Files that may contain the columns of a `schema_key`, the best one first."""
 
 
 def key_of_name(path: str) -> str:

@@ -52,15 +52,15 @@ _LSN_MARKS: Final[Mapping[str, SourceKind]] = {"/": SourceKind.POSTGRESQL, ":": 
 
 
 def source_kind(read_method: str, metadata: Mapping[str, Any], declared: str | None = None) -> SourceKind:
-    """Return the source of an event: as declared, else as its read method says, else by its metadata.
+    """Return the kind of source of an event: the declared one, else by its read method, else by its metadata.
 
     Args:
-        read_method: of the event, such as `mysql-cdc-binlog`; MongoDB's is a bare `cdc` or `backfill`.
+        read_method: read method of the event, such as `mysql-cdc-binlog`; for MongoDB, `cdc` or `backfill`.
         metadata: the event's `source_metadata`, whose fields differ per source.
-        declared: the setting `source`, which is believed.
+        declared: the setting `source`, which takes precedence.
 
     Raises:
-        RecordUnreadable: nothing of these tells the source; there is no default.
+        RecordUnreadable: none of these identifies the source; there is no default.
     """
     if declared is not None:
         return SourceKind(declared)
@@ -68,7 +68,7 @@ def source_kind(read_method: str, metadata: Mapping[str, Any], declared: str | N
     kind = by_prefix or _by_shape(metadata) or (SourceKind.MONGODB if is_bare else None)
     if kind is None:
         raise RecordUnreadable(
-            f"Neither the read method nor `source_metadata` tells the source; set `source` to one of "
+            f"Neither the read method nor `source_metadata` identifies the source; set `source` to one of "
             f"{', '.join(SOURCE_KINDS)}. Read method: {read_method!r}"
         )
     return kind

@@ -28,9 +28,9 @@ class KeylessPolicy(StrEnum):
     """Treatment of tables without a key."""
 
     APPEND = "append"
-    """Every event is a row of its own, under its uuid in `_event_id`; deletes go to quarantine."""
+    """Every event is a row of its own, with its UUID in `_event_id`; deletes go to quarantine."""
     ROW_HASH = "row_hash"
-    """A row is known by a digest of its values in `_row_hash`: equal rows are one, and an update that does
-    not tell the row before it goes to quarantine."""
+    """A digest of its values in `_row_hash` identifies a row: equal rows are one, and an update without the
+    row before it goes to quarantine."""
     REFUSE = "refuse"
     """Their events go to quarantine until a key is declared."""

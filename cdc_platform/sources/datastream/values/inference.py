@@ -1,11 +1,11 @@
-"""Types of columns in JSON files without a schema, from all values that a file has.
+"""Inference of column types in JSON files without a schema, from all values of a file.
 
-Nothing that would lose a digit is guessed: a number with a point may be a decimal as well as a float, so it
-is a NUMBER, which is text; a text stays one, whatever it looks like. What a file cannot tell is to be
-declared.
+No guess may lose a digit: a number with a point may be a decimal or a float, so it becomes a NUMBER, which is
+text. A string stays a string, even if it looks like another type. Users declare the types that a file does
+not show.
 
-Types are joined as the lake joins those of several files, and the text of a value depends only on the value,
-so tables do not depend on how rows are distributed over files.
+Types are joined by the lake's rules for several files, and the text of a value depends only on the value, so
+tables do not depend on the distribution of rows over files.
 """
 
 from collections import Counter

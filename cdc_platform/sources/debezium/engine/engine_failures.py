@@ -83,10 +83,10 @@ MEANINGS: Final = (
     ErrorMeaning(
         r"Failed to properly convert|null used for required field",
         CaptureStopped,
-        "The engine cannot tell the value of a column that an update left alone, since its type has no "
-        "marker: exclude the column with `column.exclude.list`, or, where it may be null, set "
-        "`event.converting.failure.handling.mode` to `warn`. `ALTER TABLE ... REPLICA IDENTITY FULL` keeps "
-        "it from happening again.",
+        "The engine does not know the value of a column that an update left unchanged, and the column's type "
+        "has no marker for that. Exclude the column with `column.exclude.list`, or, if it may be null, set "
+        "`event.converting.failure.handling.mode` to `warn`. `ALTER TABLE ... REPLICA IDENTITY FULL` "
+        "prevents such changes in the future.",
     ),
     ErrorMeaning(
         r"configuration is not valid", CaptureStopped, "The engine refuses a property: check `properties`."

@@ -65,7 +65,7 @@ class EngineProcess:
         return self._process.poll() is None
 
     def was_killed(self) -> bool:
-        """Return whether a signal has ended the engine before it could tell anything."""
+        """Return whether a signal ended the engine before it could report a failure."""
         code = self._process.poll()
         return code is not None and code < 0 and not self.spool.failure.exists()
 

@@ -42,17 +42,17 @@ def place_of(settings: EngineInput) -> str:
 
 
 def check_capturable(settings: EngineInput) -> None:
-    """Look whether the source can be captured, as far as a look can tell.
+    """Check the server's settings, publication and slot for capture.
 
     Raises:
-        SourceError: it cannot, and why.
-        SettingError: the slot belongs to something else.
+        SourceError: the source cannot be captured; the error states the reason.
+        SettingError: another program owns the slot.
     """
     with _connected(settings) as connection:
         if _one(connection, "SELECT current_setting('wal_level')") != ("logical",):
             raise ReplicationRefused(
-                "The server does not write what is needed to hand out changes: set `wal_level = logical` in "
-                f"its configuration and restart it. Source: {place_of(settings)}"
+                "The server's log does not contain row changes: set `wal_level = logical` in the server's "
+                f"configuration and restart it. Source: {place_of(settings)}"
             )
         _check_publication(connection, settings)
         _check_slot(connection, settings)

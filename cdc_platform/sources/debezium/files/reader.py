@@ -108,7 +108,7 @@ class FilesReading:
         while taken := list(_up_to(splits, enough)):
             rounds.take(taken)
             outcome = rounds.outcome()
-            opening = outcome.opened(self._buffer, has_metadata=self._settings.tells_transactions)
+            opening = outcome.opened(self._buffer, has_metadata=self._settings.has_transaction_metadata)
             if opening.limit is not None:
                 outcome, opening = outcome.without_waiting(opening, rounds.free_rows())
             if self._advances(opening):

@@ -1,4 +1,4 @@
-"""Debezium's events in files, as the pipeline sees them."""
+"""The source for Debezium's events in files."""
 
 import json
 import re
@@ -43,21 +43,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TASK_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): ([^\n]*)", re.ASCII)
-"""Form in which Spark passes on an error of the platform that a task has raised."""
+"""The text in Spark's errors for an error of the platform that a task raised."""
 DESCRIBED_MESSAGES: Final = 10_000
 DESCRIBED_CHARACTERS: Final = 16_000_000
-"""So many messages of each file say which tables there are, before anything has been read."""
+"""Limits of the messages at the start of each file that show its tables before the first read."""
 
 
 @dataclass(frozen=True)
 class EventsDescription:
-    """The tables that the beginnings of files show."""
+    """The tables at the start of each file."""
 
     tables: tuple[TableSchema, ...]
 
     @classmethod
     def of(cls, events: Iterable[Decoded]) -> "EventsDescription":
-        """Return the tables that messages show, each as the first of its events has it."""
+        """Return the tables of messages, each with the columns of its first event."""
         tables: dict[str, TableSchema] = {}
         for event in storable(events):
             if event.table not in tables:
@@ -66,10 +66,10 @@ class EventsDescription:
 
 
 def states_of(read_progress: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the states with which a cycle goes on, as texts; None for those of a beginning.
+    """Return the decoder states that a cycle continues from, as text; None at the beginning of a stream.
 
     Raises:
-        LakeDamaged: one of them is none that a cycle writes. A task that met it could not name it.
+        LakeDamaged: no cycle wrote one of them. A task that failed on it could not name it.
     """
     read_progress_of(read_progress, STATE, DecoderState.from_json)
     read_progress_of(read_progress, PASSED, PassedUntil.of)
@@ -86,7 +86,7 @@ def _first_lines(stream: BinaryIO) -> Iterator[str]:
 
 
 class DebeziumSource(SourceOfArrivals):
-    """Lists files of events, and sets up Spark's reads of those that are new or have grown.
+    """Lists files of events, and sets up Spark's reads of files that are new or have grown.
 
     Its clock is this machine's: an event belongs to the cycle that reads it.
     """
@@ -102,20 +102,20 @@ class DebeziumSource(SourceOfArrivals):
 
     @cached_value
     def capture(self) -> Capture | None:
-        """Engine that fills the folder, None if it is not the embedded one."""
+        """The embedded engine that fills the folder, None for another input."""
         own_input = self.settings.input
         if not isinstance(own_input, EngineInput) or not self.settings.captures:
             return None
         return Capture(own_input)
 
     def describe(self) -> EventsDescription:
-        """Return the tables that the beginnings of the files show."""
+        """Return the tables at the start of each file."""
         return EventsDescription.of(self._beginnings())
 
     def _beginnings(self) -> Iterator[Decoded]:
         decoder = Decoder(self.settings)
         for file in self._files():
-            # What a cycle cannot read it reports; what others say is described.
+            # The cycle reports the files that it cannot read; the others are described here.
             with suppress(SourceError, FileDamaged):
                 with self.store.opened(file.path) as stream:
                     lines = list(_first_lines(stream))
@@ -124,16 +124,16 @@ class DebeziumSource(SourceOfArrivals):
     def _files(self) -> list[SourceFile]:
         own_input = self.settings.input
         if isinstance(own_input, EngineInput) and not Path(own_input.spool).is_dir():
-            # The engine makes it when it starts, which is after the first look at what is there.
+            # The engine creates it when it starts, after the first listing.
             return []
         return sorted(self.store.list_files(), key=lambda file: file.path)
 
     def plan(
         self, lineage: Lineage, request: ReadRequest, read_progress: Callable[[], Mapping[str, str]]
     ) -> ReadPlan:
-        """Return one window for the whole stream, with the files that are new or have grown; or none.
+        """Return one window for the stream, with the files that are new or have grown; or an empty plan.
 
-        They are read in the order of their names, which is the order of arrival.
+        Files are read in the order of their names, which is the order of arrival.
         """
         if self.capture is not None:
             self.capture.keep_going()
@@ -148,7 +148,7 @@ class DebeziumSource(SourceOfArrivals):
         may_capture = isinstance(self.settings.input, EngineInput) and self.capture is None
         if not (is_new or is_unread or may_capture or request.has_replay):
             return ReadPlan(())
-        # What was held back is read again with whatever has come since, in the order of the names.
+        # Events that were held back are read again together with new ones, in the order of the names.
         unread = [
             replace(file, read_bytes=read.read_bytes)
             for file, read in progress.items()
@@ -161,22 +161,22 @@ class DebeziumSource(SourceOfArrivals):
         return ReadPlan(windows, json.dumps(inputs))
 
     def readable(self, _origins: Collection[str]) -> frozenset[str]:
-        """Return none: a stream is read once, in its order, and the texts of its events are enough."""
+        """Return none: a stream is read once, in order, and a replay uses the texts of its events."""
         return frozenset()
 
     def decode_again(
         self, _origin: str, text: str, position: int | None
     ) -> Iterator[SourceEvent | FaultyEvent]:
-        """Yield what the text of a faulty event tells by the present settings, and of no event before it."""
+        """Yield the events of a faulty event's text under the present settings, without earlier state."""
         for event in Decoder(self.settings).decode_lines([text], position or 0):
             if isinstance(event, SourceEvent | FaultyEvent):
                 yield event
 
     def _clear_spool(self, progress: Mapping[str, str]) -> None:
-        """Delete what the lake has had for long; anyone who only looks deletes nothing.
+        """Delete the spool's files that the lake has had for long, unless the source is only inspected.
 
         Raises:
-            OffsetsLost: what the lake lacks has been deleted before.
+            OffsetsLost: events that the lake lacks were deleted.
         """
         own_input = self.settings.input
         if self.capture is None or not isinstance(own_input, EngineInput):
@@ -191,21 +191,21 @@ class DebeziumSource(SourceOfArrivals):
         spool.delete_read(lines, time.time() - own_input.keep_spool_s)
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
-        """Return the raw records of the files of a plan, which tasks decode before this returns."""
+        """Decode the files of a plan in Spark tasks, and return their raw records."""
         from cdc_platform.sources.debezium.files.reader import FilesReading
 
         return FilesReading(self.store, self.settings, cycle, plan).by_tasks(spark, most_tasks, self._frames)
 
     def reading(self) -> AbstractContextManager[None]:
-        """Keep decoded events while the context lasts."""
+        """Return a context that keeps decoded events."""
         return self._kept_frames()
 
     @contextmanager
     def _kept_frames(self) -> Iterator[None]:
-        """Keep decoded events, and raise what tasks fail of as an error of the source.
+        """Keep decoded events, and raise the errors of tasks as errors of the source.
 
         Raises:
-            SourceError: a file that could be read when the cycle was planned cannot be read now.
+            SourceError: a file can no longer be read that could be read when the cycle was planned.
         """
         with self._frames:
             try:
@@ -223,7 +223,7 @@ class DebeziumSource(SourceOfArrivals):
         return FilesReading(self.store, self.settings, cycle, plan).locally()
 
     def close(self) -> None:
-        """Forget the connection, and end the engine."""
+        """Close the connection and stop the engine."""
         capture = self.__dict__.pop("capture", None)
         if capture is not None:
             capture.stop()

@@ -1,4 +1,4 @@
-"""Lines of a stream at which a split may begin: nothing that they tell depends on the lines before."""
+"""Lines of a stream at which a split may begin: their decoding does not depend on earlier lines."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -25,14 +25,14 @@ _BOUNDARIES: Final = (b'BEGIN"', b'END"', b'BEGIN\\"', b'END\\"')
 
 
 class SplitStarts:
-    """Follows the lines of a stream, and finds those at which a split may begin.
+    """Follows the lines of a stream, and finds the lines at which a split may begin.
 
-    With transaction metadata that is any line outside of a transaction. Without it, a line that is not of the
-    same transaction as the line before. Rows of a snapshot that replaces their table belong together.
+    With transaction metadata, that is any line outside a transaction. Without it, it is a line of another
+    transaction than the line before. The rows of a snapshot that replaces a table belong together.
 
     Args:
-        settings: of the stream.
-        state: what earlier messages tell.
+        settings: settings of the stream.
+        state: decoder state after earlier messages.
     """
 
     def __init__(self, settings: DebeziumSettings, state: DecoderState) -> None:
@@ -42,8 +42,8 @@ class SplitStarts:
         self._newest: tuple[bytes, EnvelopeContent | None] = (b"", None)
 
     def follow(self, texts: Sequence[bytes]) -> None:
-        """Take lines; only those that begin or end a transaction matter here, and few others look so."""
-        if not self._settings.tells_transactions:
+        """Follow lines; only those that begin or end a transaction matter, and few others look similar."""
+        if not self._settings.has_transaction_metadata:
             return
         for text in texts:
             if _STATUS in text and any(word in text for word in _BOUNDARIES):
@@ -55,17 +55,17 @@ class SplitStarts:
         """Return whether a split may begin with a line.
 
         Args:
-            text: the line, which was not followed yet.
+            text: the line, which has not been followed yet.
             previous: the line before; None at the beginning of a file.
         """
-        if self._settings.tells_transactions and self._is_open:
+        if self._settings.has_transaction_metadata and self._is_open:
             return False
         newest_text, newest = self._newest
         before = newest if previous == newest_text else _content_of(previous or b"")
         content = _content_of(text)
         self._newest = text, content
         if isinstance(before, DataEvent) and before.new_key is not None:
-            # The other half of the key change comes right behind it, even if it cannot be read.
+            # The other half of the key change follows directly, even if it cannot be read.
             return False
         if isinstance(content, DataEvent):
             return self._is_apart(content, before)
@@ -78,7 +78,7 @@ class SplitStarts:
             first = self._first_snapshots.get(source.server, source.lsn)
             is_kept = self._settings.snapshots is not SnapshotPolicy.REPLACE and bool(event.key)
             return source.snapshot == INCREMENTAL or source.lsn == first or is_kept
-        if self._settings.tells_transactions or not event.transaction_id:
+        if self._settings.has_transaction_metadata or not event.transaction_id:
             return True
         return isinstance(before, DataEvent) and (
             before.source.server,
@@ -87,7 +87,7 @@ class SplitStarts:
 
 
 def _content_of(text: bytes) -> EnvelopeContent | None:
-    """Return what a line tells; None if it cannot be read."""
+    """Return the content of a line; None if it cannot be read."""
     message = parse_line(text, 0)
     if isinstance(message, FaultyEvent):
         return None

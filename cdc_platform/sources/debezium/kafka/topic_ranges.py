@@ -18,14 +18,14 @@ _OTHER_WAY: Final = (
 
 @dataclass(frozen=True)
 class TopicPartition:
-    """A partition as the brokers have it.
+    """A partition's state at the brokers.
 
     Args:
-        topic: its topic.
+        topic: name of its topic.
         partition: its number.
-        topic_id: what tells the topic from another one of the same name, before or after it.
-        earliest: offset of the first message that there is.
-        end_exclusive: offset behind the last message that there is.
+        topic_id: identity of the topic, which differs for a recreated topic of the same name.
+        earliest: offset of the first available message.
+        end_exclusive: offset after the last available message.
     """
 
     topic: str

@@ -76,7 +76,7 @@ class TopicsReading:
         inputs, window = json.loads(plan.inputs), plan.windows[0]
         self.ranges = tuple(TopicRange(**fields) for fields in inputs["ranges"])
         self._state: str | None = inputs["state"]
-        self._has_metadata = settings.tells_transactions
+        self._has_metadata = settings.has_transaction_metadata
         options = settings.without_password().to_options()
         self._context = SplitContext(options, cycle, window, is_one_stream=False)
         self._buffer = TransactionBuffer(

@@ -1,4 +1,4 @@
-"""Debezium's events in topics of Kafka, as the pipeline sees them."""
+"""The source for Debezium's events in Kafka topics."""
 
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 class TopicsSource(DebeziumSource):
-    """Asks brokers how far topics go, reads few new messages itself, and sets up Spark's reads of many.
+    """Asks brokers for the offsets of topics, reads few messages itself, and sets up Spark's reads of many.
 
-    The lake alone has the offsets, with the records that were read up to them: nothing is committed to Kafka.
+    Only the lake stores offsets, together with the records up to them: nothing is committed to Kafka.
     """
 
     def __init__(self, settings: DebeziumSettings, kafka: KafkaInput) -> None:
@@ -47,18 +47,18 @@ class TopicsSource(DebeziumSource):
         return KafkaClient(self.kafka)
 
     def describe(self) -> EventsDescription:
-        """Return the tables that the beginnings of the topics show."""
+        """Return the tables at the start of each topic."""
         beginnings = self.client.beginnings(DESCRIBED_MESSAGES)
         return EventsDescription.of(Decoder(self.settings).decode_raw(beginnings))
 
     def plan(
         self, lineage: Lineage, request: ReadRequest, read_progress: Callable[[], Mapping[str, str]]
     ) -> ReadPlan:
-        """Return one window for the whole stream, with the messages that are new; or none.
+        """Return one window for the whole stream, with the new messages; or an empty plan.
 
         Raises:
-            SourceNotFound: no topic is called as the settings say.
-            OffsetsLost: messages that come next are gone.
+            SourceNotFound: no topic has a name of the settings.
+            OffsetsLost: the next messages are gone.
         """
         progress = read_progress()
         ranges = plan_ranges(self.client.partitions(), progress, self.kafka)
@@ -72,12 +72,12 @@ class TopicsSource(DebeziumSource):
     def read_locally(
         self, cycle: int, plan: ReadPlan, most_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
-        """Yield the raw records of the messages of a plan; None where they are many, or large.
+        """Yield the raw records of the messages of a plan; None if the messages are many or large.
 
         Raises:
             OffsetsLost: messages of the plan are gone.
             SourceUnreachable: no broker sends a message in time.
-            AccessDenied: they do not let us in, or not to a topic.
+            AccessDenied: the brokers deny access, or access to a topic.
         """
         if not most_s:
             return None
@@ -88,7 +88,7 @@ class TopicsSource(DebeziumSource):
         return None if messages is None else reading.locally(messages.to_batches())
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
-        """Return the raw records of the messages of a plan, which tasks decode before this returns."""
+        """Decode the messages of a plan in Spark tasks, and return their raw records."""
         from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
         from cdc_platform.sources.debezium.splits.spark_reading import (
             decoded_by_tasks,

@@ -57,22 +57,22 @@ class Decoder:
         self._partitions = [(re.compile(pattern), target) for pattern, target in settings.partitions.items()]
 
     def decode_lines(self, lines: Iterable[str], first_position: int = 0) -> Iterator[Decoded]:
-        """Yield what the lines of a file tell; a line is one message, and empty ones have no position."""
+        """Decode the lines of a file; each line is one message, and empty lines have no position."""
         filled = (line for line in lines if line.strip())
         for position, line in enumerate(filled, start=first_position):
             yield from self.decode_line(line.encode(errors="surrogateescape"), position)
 
     def decode_line(self, line: bytes, position: int) -> Sequence[Decoded]:
-        """Return what a line tells: an empty one nothing."""
+        """Decode a line; an empty line has no events."""
         return self.decode(parse_line(line, position)) if line.strip() else ()
 
     def decode_raw(self, messages: Iterable[RawMessage]) -> Iterator[Decoded]:
-        """Yield what messages of Kafka or of the engine tell."""
+        """Decode messages of Kafka or of the engine."""
         for raw in messages:
             yield from self.decode(parse_raw(raw))
 
     def decode(self, message: Message | FaultyEvent) -> list[Decoded]:
-        """Return what a message tells: most tell one thing, an update of a row without a key two."""
+        """Decode a message: most contain one event; an update of a row without a key becomes two."""
         if isinstance(message, FaultyEvent):
             return [message]
         plain = self._plain.decode(message)
@@ -127,7 +127,7 @@ class Decoder:
         self.state.use.see(event.source)
         if event.is_flat:
             is_delete = event.op is DELETE and event.key is not None
-            self.state.tell_delete(event.message.topic, key_text(event.key or {}) if is_delete else "")
+            self.state.note_delete(event.message.topic, key_text(event.key or {}) if is_delete else "")
         table, label = self._table(event)
         known = self.state.known_of(event.source.server, table)
         try:
@@ -151,7 +151,7 @@ class Decoder:
         is_replaced = self.settings.snapshots == SnapshotPolicy.REPLACE or any(
             is_keyless(change.keys) for change in changes
         )
-        is_buffered = self.settings.tells_transactions
+        is_buffered = self.settings.has_transaction_metadata
         watch, position = self.state.snapshots, event.message.position
         return [*watch.take(event.source, changes, position, replaces=is_replaced, is_buffered=is_buffered)]
 

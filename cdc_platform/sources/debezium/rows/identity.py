@@ -15,8 +15,8 @@ from cdc_platform.sources.debezium.wire.message_contents import (
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
 ADVICE: Final = (
-    "The table's replica identity is an index other than its primary key: deletes and key changes name a "
-    "key that is made up (0) and rows cannot be told apart. Run ALTER TABLE ... REPLICA IDENTITY FULL (or "
+    "The table's replica identity is an index other than its primary key: deletes and key changes have the "
+    "invented key 0, which identifies no row. Run ALTER TABLE ... REPLICA IDENTITY FULL (or "
     "DEFAULT), let the connector take a new snapshot of the table, and start the table over"
 )
 _MISSING: Final = object()
@@ -25,8 +25,8 @@ _WITHOUT_ORDER: Final = frozenset({"xml", "point", "line", "lseg", "path", "poly
 Columns = Mapping[str, ColumnPlan]
 
 
-def tells_more_than_key(event: DataEvent, columns: Columns) -> bool:
-    """Return whether the image before has content beyond the key, as it has under FULL and under an index."""
+def has_more_than_key(event: DataEvent, columns: Columns) -> bool:
+    """Return whether the image before has values besides the key, which identities FULL and INDEX add."""
     return any(name not in (event.key or {}) for name in _names_with_content(event, columns))
 
 
@@ -59,8 +59,8 @@ def check_key(keys: dict[str, list[str]], event: DataEvent, table: str) -> None:
         before = keys[table] = key
     if key != before:
         raise Unreadable(
-            f"The key of `{table}` is ({_listed(key)}) now, and was ({_listed(before)}): rows of both cannot "
-            "be told apart in one table. Let the connector take a new snapshot of it, and read it in a new "
+            f"The key of `{table}` is ({_listed(key)}) now, and was ({_listed(before)}): one table cannot "
+            "have rows of both keys. Let the connector take a new snapshot of it, and read it in a new "
             "pipeline."
         )
 
@@ -137,36 +137,36 @@ def _is_in_no_index(column: ColumnPlan, event: DataEvent) -> bool:
 
 
 def names_key_alone(event: DataEvent, columns: Columns) -> bool:
-    """Return whether a delete names its row by the key alone, as under DEFAULT."""
+    """Return whether a delete has only the key of its row, as with identity DEFAULT."""
     is_delete = event.op is DELETE and event.before is not None and not event.is_flat
-    return is_delete and not tells_more_than_key(event, columns)
+    return is_delete and not has_more_than_key(event, columns)
 
 
 def shows_key(event: DataEvent, columns: Columns) -> bool:
     """Return whether a deleted row is named by a key that is not made up."""
     key = event.key or {}
-    is_told = event.op is DELETE and bool(key) and not event.is_flat
-    return is_told and all(_has_content(columns, name, value) for name, value in key.items())
+    has_key = event.op is DELETE and bool(key) and not event.is_flat
+    return has_key and all(_has_content(columns, name, value) for name, value in key.items())
 
 
 def shows_unusable(event: DataEvent, columns: Columns) -> bool:
-    """Return whether only an index other than the key gives such an event: content before, but no key."""
+    """Return whether an event proves an index as identity: its image before has values, but no key."""
     if event.op is not DELETE or not event.key:
         return False
     has_key = any(_has_content(columns, name, value) for name, value in event.key.items())
-    return not has_key and tells_more_than_key(event, columns)
+    return not has_key and has_more_than_key(event, columns)
 
 
 def learn_identity(state: DecoderState, event: DataEvent, columns: Callable[[], Columns]) -> None:
-    """Learn what an event shows of its table's replica identity.
+    """Update the state with the replica identity that an event shows for its table.
 
     Args:
-        state: what is known.
+        state: state of the decoder.
         event: the event.
-        columns: gives the plans of its columns, which few events need.
+        columns: returns the plans of its columns; few events need them.
     """
     name = event.source.name
-    if is_snapshot(event.source):  # the advice was taken; if not, the next deletion tells
+    if is_snapshot(event.source):  # the user followed the advice; if not, the next deletion shows it
         state.unusable.discard(name)
     elif event.before is None:
         if event.op is UPDATE and event.key:

@@ -34,16 +34,16 @@ def joined_state(before: DecoderState, start: DecoderState, end: DecoderState) -
         return None
     if not (_has_same_identities(before, start, use) and _has_same_floors(before, use)):
         return None
-    if any(before.flat_deletes.get(topic) != start.flat_deletes.get(topic) for topic in use.asked_topics):
+    if any(before.flat_deletes.get(topic) != start.flat_deletes.get(topic) for topic in use.compared_topics):
         return None
-    told = {topic: end.flat_deletes[topic] for topic in use.told_topics}
+    reported = {topic: end.flat_deletes[topic] for topic in use.reported_topics}
     return DecoderState(
         {server: max(before.floors.get(server, 0), floor) for server, floor in end.floors.items()}
         | {server: floor for server, floor in before.floors.items() if server not in end.floors},
         _joined_pairer(before.pairer, end),
         (before.full - use.names) | (end.full & use.names),
         (before.unusable - use.names) | (end.unusable & use.names),
-        {**before.flat_deletes, **told},
+        {**before.flat_deletes, **reported},
         SnapshotWatch(dict(snapshots)),
         owners,
         keys,

@@ -52,16 +52,16 @@ def _key_value(column: ColumnPlan, value: Any) -> Any:
 
 
 def old_key_of(event: DataEvent, plan: TablePlan, *, is_full: bool) -> Mapping[str, Any] | None:
-    """Return the key that a row had before an update, where its columns are not the database's own key.
+    """Return the key of a row before an update, for keys that are not the database's own.
 
-    The connector tells an update of its own key as a delete and an insert; that of columns which were chosen
-    as a key, by `keys` or by `message.key.columns`, shows in the row before alone.
+    The connector sends an update of the database's key as a delete and an insert. Only the row before shows
+    an update of key columns that `keys` or `message.key.columns` chose.
     """
     if event.op is not UPDATE or event.before is None or event.is_flat or not event.key:
         return None
     old_key = {name: event.before.get(name) for name in plan.keys}
-    is_told = all(
+    is_known = all(
         value is not None if is_full else plan.columns[name].has_content(value)
         for name, value in old_key.items()
     )
-    return old_key if is_told and old_key != dict(event.key) else None
+    return old_key if is_known and old_key != dict(event.key) else None

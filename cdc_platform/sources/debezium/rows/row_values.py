@@ -10,7 +10,7 @@ from cdc_platform.sources.debezium.wire.message_contents import Unreadable
 from cdc_platform.sources.json_codec import write
 
 IsUnsent = Callable[[ColumnPlan, Any, Findings], bool]
-"""Whether the value of a column was not sent; findings get what else its value tells."""
+"""Whether the value of a column was not sent; adds other facts about the value to the findings."""
 
 
 def read_value(column: ColumnPlan, value: Any) -> Any:
@@ -34,17 +34,17 @@ def values_json(plan: TablePlan, row: Mapping[str, Any]) -> str:
 def sent_values_json(
     plan: TablePlan, row: Mapping[str, Any], findings: Findings, is_unsent: IsUnsent, *, keeps_null: bool
 ) -> str:
-    """Return the values of a row after a change, and note what was found about them.
+    """Return the values of a row after a change, and note facts about them.
 
     Args:
-        plan: of the row's table.
+        plan: plan of the row's table.
         row: the event's values by column.
-        findings: get the columns that were not sent, and what else the values tell.
-        is_unsent: asked about each value that may not have been sent.
-        keeps_null: whether null stands for a value that was not sent; else there is none.
+        findings: receives the columns that were not sent, and other facts about the values.
+        is_unsent: called for each value that may not have been sent.
+        keeps_null: whether a value that was not sent becomes null instead of being left out.
 
     Raises:
-        Unreadable: a value is not what its type says, or cannot be kept in the lake.
+        Unreadable: a value does not match its type, or the lake cannot store it.
     """
     columns, values = plan.others, dict[str, Any]()
     for name, value in row.items():

@@ -53,9 +53,9 @@ _OF_FRAME: Final = SourceEvent._fields.index("keys")
 
 @dataclass(frozen=True, slots=True)
 class Unpaired:
-    """An inserted row that may have had another key, which only a message that is yet to come tells.
+    """An inserted row that may have had another key, which only a later message can show.
 
-    ``event`` is None where that key says nothing about the row's values; ``is_full`` is as for `decode`.
+    ``event`` is None if that key implies nothing about the row's values; ``is_full`` is that of `decode`.
     """
 
     change: SourceEvent
@@ -67,10 +67,10 @@ class Unpaired:
 
 @dataclass(slots=True)
 class RowDecoder:
-    """Makes changes of data events.
+    """Decodes data events into changes.
 
-    ``unpaired`` are the inserted rows of which it is not certain that they are new, by their identities.
-    ``befores`` has what images before a change tell, as JSON by event, where they may not be the whole row.
+    ``unpaired`` are the inserted rows that are not certainly new, by their identities.
+    ``befores`` has the values of images before a change, as JSON by event, if they may not be the whole row.
     """
 
     settings: DebeziumSettings
@@ -183,12 +183,12 @@ class RowDecoder:
         )
 
     def _remember(self, change: SourceEvent, plan: TablePlan, before: Mapping[str, Any]) -> None:
-        """Remember what tells the row before a change from others, which is nothing in most images."""
+        """Note the values that identify the row before a change; most images have none besides the key."""
         members = {
             name: value for name, value in before.items() if name not in plan.keys and name in plan.columns
         }
         content = {name: value for name, value in members.items() if plan.columns[name].has_content(value)}
-        # What cannot be read is no reason to refuse an event that is complete without it.
+        # An unreadable value is no reason to reject an event that is complete without it.
         with suppress(Unreadable):
             if content:
                 self.befores[change.event_id] = values_json(plan, content)

@@ -13,16 +13,16 @@ from cdc_platform.sources.debezium.wire.positions import is_snapshot, needs_floo
 
 @dataclass(slots=True)
 class StateUse:
-    """Use that a decoder has made of what earlier messages tell, or would have told.
+    """Facts of earlier messages that a decoder used, or would have used.
 
     Args:
         names: tables of events, by `SCHEMA.TABLE`.
         servers: servers of events.
-        snapshot_servers: servers of rows that a snapshot found.
-        has_notifications: whether the connector has told something about a snapshot.
-        lowest_floors: lowest position of a snapshot that an ordering key has depended on, by server.
-        asked_topics: topics whose last deleted key an earlier message has, and a tombstone was compared with.
-        told_topics: topics whose last deleted key was told.
+        snapshot_servers: servers of rows from a snapshot.
+        has_notifications: whether the connector has sent a notification about a snapshot.
+        lowest_floors: lowest position of a snapshot that an ordering key depended on, by server.
+        compared_topics: topics with a tombstone that was compared with the deleted key of an earlier message.
+        reported_topics: topics that reported their last deleted key.
         deleted: rows that were deleted.
     """
 
@@ -31,8 +31,8 @@ class StateUse:
     snapshot_servers: set[str] = field(default_factory=set)
     has_notifications: bool = False
     lowest_floors: dict[str, int] = field(default_factory=dict)
-    asked_topics: set[str] = field(default_factory=set)
-    told_topics: set[str] = field(default_factory=set)
+    compared_topics: set[str] = field(default_factory=set)
+    reported_topics: set[str] = field(default_factory=set)
     deleted: set[Identity] = field(default_factory=set)
 
     def see(self, source: SourceInfo) -> None:
@@ -85,15 +85,15 @@ class DecoderState:
         if deleted is not None:
             self.use.deleted.add(deleted)
 
-    def tell_delete(self, topic: str, key: str) -> None:
-        """Take note of the key that a flattened topic reports as deleted, empty for none."""
-        self.use.told_topics.add(topic)
+    def note_delete(self, topic: str, key: str) -> None:
+        """Note the key that a flattened topic reports as deleted, empty for none."""
+        self.use.reported_topics.add(topic)
         self.flat_deletes[topic] = key
 
     def last_delete(self, topic: str) -> str | None:
-        """Return the last key that a flattened topic reported as deleted; None where it is not flattened."""
-        if topic not in self.use.told_topics:
-            self.use.asked_topics.add(topic)
+        """Return the last key that a flattened topic reported as deleted; None for other topics."""
+        if topic not in self.use.reported_topics:
+            self.use.compared_topics.add(topic)
         return self.flat_deletes.get(topic)
 
     def known_of(self, server: str, table: str) -> "KnownOfTable":

@@ -111,7 +111,7 @@ class DebeziumSettings:
         ),
     ] = field(default_factory=dict)
     full_identity: Annotated[
-        tuple[str, ...], Described("Tables whose replica identity is FULL, where events cannot tell.")
+        tuple[str, ...], Described("Tables with replica identity FULL, for events that do not show it.")
     ] = ()
     strategy: Annotated[
         Strategy,
@@ -169,10 +169,10 @@ class DebeziumSettings:
 
     @property
     def capabilities(self) -> SourceCapabilities:
-        """Guarantees of the connector: one order, and whole transactions where it provides their metadata."""
+        """Guarantees of the connector: one order, and whole transactions if it sends their metadata."""
         return SourceCapabilities(
             hands_out_events=True,
-            keeps_transactions=self.tells_transactions,
+            keeps_transactions=self.has_transaction_metadata,
             comes_in_order=True,
             trusts_inserts=False,
             can_be_compared=False,
@@ -184,8 +184,8 @@ class DebeziumSettings:
         )
 
     @property
-    def tells_transactions(self) -> bool:
-        """Whether it is known which transactions are whole; our own engine always tells."""
+    def has_transaction_metadata(self) -> bool:
+        """Whether messages show which transactions are whole, as those of the embedded engine always do."""
         return self.has_transaction_topic or isinstance(self.input, EngineInput)
 
     @property
@@ -205,7 +205,7 @@ class DebeziumSettings:
 
     @property
     def begins_at_present(self) -> bool:
-        """Whether older rows come by a copy only: the connector's snapshot tells them."""
+        """Whether only a copy brings older rows; False, because the connector's snapshot brings them."""
         return False
 
     def impatient(self, deadline_s: float) -> "DebeziumSettings":

@@ -13,7 +13,7 @@ from cdc_platform.model.base.declared_settings import Described, check_filled, c
 from cdc_platform.model.base.timestamps import DAY_S
 
 MARKER_PREFIX: Final = "cdc_platform.caught_up"
-"""Beginning of the prefix of the logical message that tells the engine to which point it has to read."""
+"""Start of the prefix of the logical message that marks the position up to which the engine must read."""
 
 CONNECTOR: Final = "io.debezium.connector.postgresql.PostgresConnector"
 OFFSET_STORE: Final = "org.apache.kafka.connect.storage.FileOffsetBackingStore"

@@ -146,7 +146,7 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
     """
     start, ends = DecoderState.from_json(state), [outcome.end for outcome in outcomes]
     # A flattened stream's tombstones follow their deletes.
-    is_flattened = len(outcomes) > 1 and any(end.use.told_topics for end in ends)
+    is_flattened = len(outcomes) > 1 and any(end.use.reported_topics for end in ends)
     names = sum(len(outcome.names) for outcome in outcomes)
     is_sharing = names > len(frozenset().union(*(outcome.names for outcome in outcomes)))
     if not outcomes or is_flattened or is_sharing:

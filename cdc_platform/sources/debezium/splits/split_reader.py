@@ -63,11 +63,11 @@ class _Placed(msgspec.Struct, frozen=True, gc=False):
 
 
 class SplitReader:
-    """Takes the messages of a split, and makes rows of them.
+    """Decodes the messages of a split into rows.
 
     Args:
-        context: of the cycle.
-        state: what earlier messages tell, as text; None at the beginning of a stream.
+        context: context of the cycle.
+        state: decoder state after earlier messages, as text; None at the beginning of a stream.
         files: files or partitions of the split, by origin.
     """
 
@@ -75,7 +75,8 @@ class SplitReader:
         self.settings = DebeziumSettings.from_options(context.settings)
         self.decoder = Decoder(self.settings, DecoderState.from_json(state))
         self.collector = Collector(
-            is_one_stream=context.is_one_stream, tells_transactions=self.settings.tells_transactions
+            is_one_stream=context.is_one_stream,
+            has_transaction_metadata=self.settings.has_transaction_metadata,
         )
         self.lines: dict[str, LinesTaken] = {}
         self._context = context
@@ -106,8 +107,10 @@ class SplitReader:
         marks.clear()
 
     def _settled(self) -> Iterator[_Placed]:
-        """Yield what is to become a row, with changes as all messages of the split tell them."""
-        placed = list(self._by_transaction() if self.settings.tells_transactions else self._one_by_one())
+        """Yield the events that become rows, with changes completed by later messages of the split."""
+        placed = list(
+            self._by_transaction() if self.settings.has_transaction_metadata else self._one_by_one()
+        )
         others = settled([item.released.event for item in placed], self.decoder.rows)
         if not others:
             yield from placed
@@ -152,11 +155,11 @@ class SplitReader:
                 yield name, event.table, event.ordering_key
 
     def outcome(self) -> SplitOutcome:
-        """Return what is known of all that was taken, with the counts of rows that were yielded."""
+        """Return the outcome of all messages so far, with the counts of the rows that were yielded."""
         collector, half = self.collector, self.collector.first_half
-        is_kept = half is not None and not self.settings.tells_transactions
+        is_kept = half is not None and not self.settings.has_transaction_metadata
         return SplitOutcome(
-            transactions=collector.transactions if self.settings.tells_transactions else {},
+            transactions=collector.transactions if self.settings.has_transaction_metadata else {},
             names=frozenset(collector.names),
             counts={name: dict(by_origin) for name, by_origin in self._counts.items()},
             truncates=list(self._truncates()),

@@ -14,23 +14,23 @@ Event = SourceEvent | FaultyEvent
 
 
 class Collector:
-    """Collects what arrives.
+    """Collects the messages of a split by transaction.
 
     Attributes:
-        names: of all transactions.
-        transactions: what is known of each transaction, by name; nothing where the source does not tell them.
-        members: its events with their origins, as they came.
+        names: names of all transactions.
+        transactions: state of each transaction, by name; empty without transaction metadata.
+        members: events of each transaction with their origins, in order of arrival.
         notes: logical messages of each transaction with their origins and positions; "" has all others.
         free: all other events, with their origins and positions.
-        taken: how many messages have arrived.
-        newest_micros: when the newest of them was sent.
+        taken: number of messages that have arrived.
+        newest_micros: time at which the newest message was sent.
 
     Args:
-        is_one_stream: whether everything comes in the order in which the connector emitted it.
-        tells_transactions: whether it shows which transactions are whole.
+        is_one_stream: whether all messages arrive in the order in which the connector emitted them.
+        has_transaction_metadata: whether the messages show which transactions are whole.
     """
 
-    def __init__(self, *, is_one_stream: bool, tells_transactions: bool) -> None:
+    def __init__(self, *, is_one_stream: bool, has_transaction_metadata: bool) -> None:
         self.names: set[str] = set()
         self.transactions: dict[str, Transaction] = {}
         self.members: defaultdict[str, list[tuple[Event, str]]] = defaultdict(list)
@@ -39,7 +39,7 @@ class Collector:
         self.taken = 0
         self.newest_micros = 0
         self._is_one_stream = is_one_stream
-        self._tells_transactions = tells_transactions
+        self._has_transaction_metadata = has_transaction_metadata
         self._messages: defaultdict[str, set[str]] = defaultdict(set)
         self._current = ""
         self._newest: tuple[Event, str, int] | None = None
@@ -109,7 +109,7 @@ class Collector:
             transaction = event.transaction_id or (self._current if self._is_one_stream else "")
             ordering_key, message_id = None, event.message_id
         self._newest = event, arrival.origin, arrival.position
-        if not (transaction and self._tells_transactions):
+        if not (transaction and self._has_transaction_metadata):
             if transaction:
                 self.names.add(transaction)
             self.free.append((event, arrival.origin, arrival.position))

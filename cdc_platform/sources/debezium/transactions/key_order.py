@@ -69,10 +69,10 @@ def _uses(
 
 
 def _value_texts(events: Sequence[SourceEvent], befores: Mapping[str, str]) -> Mapping[str, Values]:
-    """Return what is certain of the rows before changes, by event.
+    """Return the certain values of the rows before changes, by event.
 
-    Where an image may not be the whole row, a value may be the default of a column that is NOT NULL. That is
-    the same in all images of a table, so that a column in which they differ tells the truth.
+    If an image may be less than the whole row, a value may be the default of a NOT NULL column. All images
+    of a table have the same default, so a column whose values differ has real values.
     """
     values = {event.event_id: _values(befores.get(event.event_id)) for event in events}
     keys: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)

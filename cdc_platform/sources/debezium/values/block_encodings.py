@@ -1,4 +1,4 @@
-"""Encodings of values, as the schema blocks of events tell them."""
+"""Encodings of values from the schema blocks of events."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -72,13 +72,13 @@ _TEXTS: Final = {
 
 
 def block_encoding(field: Mapping[str, Any]) -> Encoding:
-    """Return the encoding that a field of a schema block tells."""
+    """Return the encoding of a field of a schema block."""
     name, parameters = field.get("name") or "", field.get("parameters") or {}
     if field["type"] == "array":
         _check_dimensions(field)
         return _block_array(field)
-    if name in _TOLD:
-        return _TOLD[name](parameters)
+    if name in _PARAMETRISED:
+        return _PARAMETRISED[name](parameters)
     if name in _TIMES:
         kind, code, source, digits = _TIMES[name]
         return Encoding(kind, ColumnType(code), source, digits)
@@ -119,7 +119,7 @@ def _block_bits(parameters: Mapping[str, Any]) -> Encoding:
 
 
 _VARIABLE: Final = Encoding(EncodingKind.SCALED, ColumnType("NUMERIC", annotation=PG_NUMERIC), "numeric")
-_TOLD: Final[Mapping[str, Callable[[Mapping[str, Any]], Encoding]]] = {
+_PARAMETRISED: Final[Mapping[str, Callable[[Mapping[str, Any]], Encoding]]] = {
     "org.apache.kafka.connect.data.Decimal": _block_decimal,
     "io.debezium.data.VariableScaleDecimal": lambda _parameters: _VARIABLE,
     "io.debezium.data.Bits": _block_bits,

@@ -229,15 +229,15 @@ _BY_MODE: Final = {
 
 
 def agreed_encoding(reported: Encoding, declared: Encoding) -> Encoding:
-    """Return the encoding where a schema block tells one and a type is declared, too.
+    """Return the encoding of a column with both a schema block and a declared type.
 
-    The block knows the JSON, the declaration the type; a column that is kept as a text takes what its own
-    type could not say, such as dates without end.
+    The block determines the JSON, the declaration the type. A column that is kept as text also accepts values
+    that its own type cannot represent, such as infinite dates.
     """
     if reported.element is not None and declared.element is not None:
         element = agreed_encoding(reported.element, declared.element)
         return replace(declared, element=element, column_type=ColumnType(ARRAY, element.column_type))
-    # A block has the same length for bits of a fixed and of a varying one.
+    # A block has the same length for `bit` and `bit varying`.
     digits = declared.digits if declared.kind is EncodingKind.BITS else reported.digits
     if declared.is_lenient and reported.kind is not EncodingKind.TEXT:
         return replace(reported, column_type=declared.column_type, digits=digits, is_lenient=True)

@@ -1,4 +1,4 @@
-"""Shapes of a column's unavailable values, by what is known of its type: the name, or what a block tells."""
+"""Shapes of a column's unavailable values, by the name of its type or by its schema block."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,11 +26,11 @@ _TIMES: Final[Mapping[str, TimeMode]] = {
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Forms that a column's unavailable values may have.
+    """Possible shapes of a column's unavailable values.
 
     Args:
-        source: the type that tells it, by its name or as a schema block has it.
-        shapes: the shapes; none for a type whose values are always sent.
+        source: the type that determines them, by its name or from a schema block.
+        shapes: the shapes; empty for a type with values that are always sent.
     """
 
     source: str
@@ -67,12 +67,12 @@ def _is_of(encoding: Encoding, declared: Encoding) -> bool:
 
 
 def _may_be_another(name: str, declared: Encoding | None, version: Version, modes: ConnectorModes) -> bool:
-    """Return whether a type without a marker looks like the one that the block tells.
+    """Return whether a type without a marker may look like the type of the schema block.
 
-    The connector chooses the marker of arrays and of hstore by the name of the type, which is not that of a
-    domain over it; `oid[]` and `hstore[]` look like `bigint[]` and `json[]`.
+    The connector chooses the marker of arrays and of hstore by the name of the type, and a domain over such
+    a type has another name. `oid[]` and `hstore[]` look like `bigint[]` and `json[]`.
     """
-    if name == TEXT:  # octets, where the connector makes texts of them
+    if name == TEXT:  # bytes that the connector encodes as text
         return Shape.NULL in shapes_of("bytea", version, modes)
     if name == "double precision":
         return modes.decimals is DecimalMode.DOUBLE

@@ -8,7 +8,7 @@ from cdc_platform.model.schema.table_schema import MOST_DIMENSIONS
 
 TEXT: Final = "text"
 STRING_ARRAY: Final = "string[]"
-"""An array of texts of which no one tells the PostgreSQL type."""
+"""An array of texts with an unknown PostgreSQL type."""
 
 _ALIASES: Final = {
     "bool": "boolean",

@@ -231,9 +231,9 @@ VALUE, UNAVAILABLE, UNDECIDED, MASKED = ValueState
 
 @dataclass(frozen=True, slots=True)
 class Detector:
-    """Tells values of one column from markers; made once for a column, asked for each of its values.
+    """Distinguishes values of one column from markers; one detector checks all values of the column.
 
-    ``null_policy`` is None where null is NULL.
+    ``null_policy`` is None if null means NULL.
     """
 
     markers: tuple[Any, ...]

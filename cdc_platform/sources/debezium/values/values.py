@@ -64,9 +64,9 @@ def reader_of(encoding: Encoding) -> Read:
 
 
 def fits_its_type(encoding: Encoding) -> bool:
-    """Return whether all that `reader_of` lets pass is of the column's type.
+    """Return whether every value that `reader_of` accepts has the column's type.
 
-    A schema block may tell another encoding than the type that is declared: a boolean for an integer.
+    A schema block may state another encoding than the declared type: a boolean for an integer.
     """
     column_type, element = encoding.column_type, encoding.element
     if column_type.code == ARRAY:

@@ -101,7 +101,7 @@ def _op_of(metadata: Mapping[str, Any], row: Mapping[str, Any]) -> Op:
     """Return the operation.
 
     Raises:
-        Unreadable: an insert cannot be told from an update, of which only one can leave values out.
+        Unreadable: the event may be an insert or an update, and only updates leave values out.
     """
     if str(row.get(DELETED)).lower() == "true":
         return DELETE
@@ -110,7 +110,7 @@ def _op_of(metadata: Mapping[str, Any], row: Mapping[str, Any]) -> Op:
         return READ
     if op is None:
         raise Unreadable(
-            "The flattened event does not say whether the row was inserted or updated, and only updates "
+            "The flattened event does not state whether the row was inserted or updated, and only updates "
             f"leave values out. {ADVICE}."
         )
     if op not in list(Op):

@@ -31,7 +31,7 @@ CREATE, UPDATE, DELETE, READ, TRUNCATE = Op
 
 
 class Unreadable(ValueError):
-    """A message tells nothing that can be used; says why, and what to do."""
+    """A message has no usable content; the text states the reason and what to do."""
 
 
 class SourceInfo(msgspec.Struct, frozen=True):
@@ -149,9 +149,9 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """Message of the connector about itself, in its notification topic; ``emptied`` was found without rows.
+    """Message of the connector about itself, in its notification topic; ``emptied`` is a table without rows.
 
-    ``identity`` tells it from all others; ``micros`` is when the connector sent it.
+    ``identity`` is unique; ``micros`` is the time at which the connector sent it.
     """
 
     server: str

@@ -66,7 +66,7 @@ def key_of_place(
 
 
 def has_total_order(key: str) -> bool:
-    """Return whether an ordering key is that of an event which tells its order in its transaction."""
+    """Return whether an ordering key contains the event's order in its transaction."""
     return key[_ORDER] != _NO_ORDER
 
 

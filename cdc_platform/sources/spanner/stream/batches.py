@@ -163,9 +163,9 @@ def to_batch(cycle: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.Reco
 
 
 def _fault(row: tuple[Any, ...], _error: Exception) -> tuple[Any, ...]:
-    """Return the record with safe values, and without the count that the log asks for.
+    """Return the record with safe values, and without the count that the log requires.
 
-    It tells no columns, because what is escaped in them would be unsafe again for who parses them.
+    The columns are left out, because parsing them would undo their escapes.
     """
     record = RecordRow(*map(safe_value, row))
     mods = (

@@ -75,8 +75,8 @@ def _data_row_or_fault(record: Mapping[str, Any]) -> RecordRow:
         commit_micros = _micros(record["commit_timestamp"])
         transaction_id = _text(record["server_transaction_id"])
         table = record.get("table_name")
-        told = table if isinstance(table, str) else None
-        return malformed_row(commit_micros, transaction_id, told, _to_json(record), error)
+        table_name = table if isinstance(table, str) else None
+        return malformed_row(commit_micros, transaction_id, table_name, _to_json(record), error)
 
 
 def data_row(record: Mapping[str, Any]) -> RecordRow:

@@ -90,17 +90,17 @@ def check_token(token: str) -> str:
 def malformed_row(
     commit_micros: int, transaction_id: str, table: str | None, record_text: str, problem: Exception
 ) -> RecordRow:
-    """Return the row of a data change record that has not the documented shape, which the log refuses.
+    """Return the row of a data change record without the documented shape, which the log rejects.
 
-    Its one mod has no keys; the record is in its new values, and what is wrong with it in its old ones.
-    Without the moment and the transaction it would not be known which records the log must refuse with it.
+    Its only mod has no keys; its new values contain the record, and its old values the problem.
+    The time and the transaction determine which records the log must reject with it.
 
     Args:
-        commit_micros: when its transaction committed.
-        transaction_id: its transaction.
-        table: its table, if it tells one.
-        record_text: the record as it came.
-        problem: what the decoder raised.
+        commit_micros: commit time of its transaction.
+        transaction_id: identity of its transaction.
+        table: its table, if the record names one.
+        record_text: the record as the source sent it.
+        problem: the decoder's exception.
     """
     sequence = f"malformed-{sha256(record_text.encode(errors='backslashreplace')).hexdigest()[:16]}"
     return RecordRow(

@@ -42,7 +42,7 @@ def test_settings_survive_the_way_to_a_worker(settings: DatastreamSettings) -> N
     ("fields", "setting", "message"),
     [
         ({"path": " "}, "path", "is empty"),
-        ({"path": "oss://bucket/p"}, "path", "has the scheme `oss`, which cannot be read"),
+        ({"path": "oss://bucket/p"}, "path", "has the unsupported scheme `oss`; write"),
         ({"source": "db2"}, "source", "must be one of mysql, oracle"),
         ({"stream": "my-stream"}, "stream", "must look like projects/PROJECT"),
         ({"table_name": "{schema}"}, "table_name", "must be made of {table}"),

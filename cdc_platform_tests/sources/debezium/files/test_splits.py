@@ -46,14 +46,14 @@ KINDS: Final[dict[str, Callable[[int], str]]] = {
 }
 
 
-@pytest.mark.parametrize("tells_transactions", [True, False])
+@pytest.mark.parametrize("has_transaction_metadata", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_cycle_ends_among_lines_of_any_kind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *, tells_transactions: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *, has_transaction_metadata: bool
 ) -> None:
     """No cycle reads many more lines than it has to, and all of them arrive."""
     monkeypatch.setattr(reader, "MOST_LINES", LINES)
-    stream = settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=tells_transactions)
+    stream = settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=has_transaction_metadata)
     cycles = Cycles(stream)
     feed(cycles, [KINDS[kind](key) for key in range(5 * LINES)])
     counts = [len(cycles.log)]
@@ -99,10 +99,10 @@ def test_no_split_ends_within_a_key_change(tmp_path: Path) -> None:
     assert any(is_faulty for _, is_faulty in logs[0])
 
 
-@pytest.mark.parametrize("tells_transactions", [True, False])
+@pytest.mark.parametrize("has_transaction_metadata", [True, False])
 @pytest.mark.parametrize("is_gzip", [True, False])
 def test_splits_are_the_same_however_a_file_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, tells_transactions: bool, is_gzip: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_transaction_metadata: bool, is_gzip: bool
 ) -> None:
     """Whether chunks have many lines or parts of one, splits end at the same lines and bytes."""
     connector = Connector()
@@ -111,7 +111,7 @@ def test_splits_are_the_same_however_a_file_is_read(
     path = tmp_path / "events.jsonl"
     text = "".join(f"{line}\n" for line in [*connector.lines, '{"open": 1}']).encode()
     path.write_bytes(gzip.compress(text) if is_gzip else text)
-    stream = settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=tells_transactions)
+    stream = settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=has_transaction_metadata)
     cut = []
     for chunk_bytes in (50, 1_000, 5_000, 1 << 18):
         for module in (segments, text_files):

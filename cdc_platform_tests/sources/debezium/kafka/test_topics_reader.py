@@ -40,9 +40,9 @@ def messages_of(capture: str) -> tuple[dict[str, Any], ...]:
         return tuple(json.loads(line) for line in lines)
 
 
-def logs_for(capture: str, *, tells_transactions: bool = True, splits: int = 1) -> TopicLogs:
+def logs_for(capture: str, *, has_transaction_metadata: bool = True, splits: int = 1) -> TopicLogs:
     """Return logs without messages, for those of a capture."""
-    settings = settings_for(truth_of(capture), input=KAFKA, has_transaction_topic=tells_transactions)
+    settings = settings_for(truth_of(capture), input=KAFKA, has_transaction_topic=has_transaction_metadata)
     return TopicLogs(settings, KAFKA, splits=splits)
 
 
@@ -212,14 +212,16 @@ def _is_change(row: dict[str, Any]) -> bool:
     return json.loads(row["event"]["metadata"]).get("snapshot") is None
 
 
-@pytest.mark.parametrize("tells_transactions", [True, False])
+@pytest.mark.parametrize("has_transaction_metadata", [True, False])
 @pytest.mark.parametrize("partitions", [1, 2, 3, 4, 6])
-def test_either_half_of_a_key_change_may_be_read_first(partitions: int, *, tells_transactions: bool) -> None:
+def test_either_half_of_a_key_change_may_be_read_first(
+    partitions: int, *, has_transaction_metadata: bool
+) -> None:
     """Without headers the halves find each other in any order, and the log is that with headers."""
     logs = []
     for has_headers in (True, False):
         delivery = Delivery("keys", has_headers=has_headers)
-        topics = logs_for("keys", tells_transactions=tells_transactions)
+        topics = logs_for("keys", has_transaction_metadata=has_transaction_metadata)
         for number in range(len(messages_of("keys"))):
             topics.append(delivery.message(number), partitions)
         _, lake = lake_of([topics.cycle()])

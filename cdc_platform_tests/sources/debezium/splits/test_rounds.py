@@ -65,12 +65,12 @@ def counted_rounds() -> Iterator[list[int]]:
         yield counts
 
 
-@pytest.mark.parametrize("tells_transactions", [True, False])
+@pytest.mark.parametrize("has_transaction_metadata", [True, False])
 @pytest.mark.parametrize("capture", CAPTURES)
-def test_captures_come_to_the_same(capture: str, *, tells_transactions: bool, tmp_path: Path) -> None:
+def test_captures_come_to_the_same(capture: str, *, has_transaction_metadata: bool, tmp_path: Path) -> None:
     """What a real connector has sent gives the same rows in splits of few lines, and the same progress."""
     stream = settings_for(
-        truth_of(capture), input=FilesInput(str(tmp_path)), has_transaction_topic=tells_transactions
+        truth_of(capture), input=FilesInput(str(tmp_path)), has_transaction_topic=has_transaction_metadata
     )
     lines = capture_lines(capture)
     ends = [len(lines) // 3, len(lines) // 2]
@@ -123,14 +123,14 @@ def _change(draw: st.DrawFn, connector: Connector, alive: set[int]) -> None:
     lines=streams(),
     split_lines=st.integers(1, 9),
     parts=st.lists(st.floats(0, 1), max_size=2),
-    tells_transactions=st.booleans(),
+    has_transaction_metadata=st.booleans(),
 )
 def test_streams_come_to_the_same(
-    lines: list[str], split_lines: int, parts: list[float], *, tells_transactions: bool
+    lines: list[str], split_lines: int, parts: list[float], *, has_transaction_metadata: bool
 ) -> None:
     """Whatever a stream has, and wherever cycles and splits end, the rows and the progress are the same."""
     with TemporaryDirectory() as folder:
-        stream = settings_with(input=FilesInput(folder), has_transaction_topic=tells_transactions)
+        stream = settings_with(input=FilesInput(folder), has_transaction_topic=has_transaction_metadata)
         ends = sorted(round(part * len(lines)) for part in parts)
         expected = read(stream, Path(folder), lines, ends, len(lines) + 1)
         assert expected == read(stream, Path(folder), lines, ends, split_lines)
