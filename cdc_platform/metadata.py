@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
+from cdc_platform.assets.partition_picture import draw_partitions
 from cdc_platform.assets.table_columns import table_schema
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
@@ -41,6 +42,8 @@ DASHBOARD_URL: Final = "CDC_PLATFORM_DASHBOARD_URL"
 
 SHOWN_PARTITIONS: Final = 200
 """Most partitions in the table of the lineage, which shows the newest ones."""
+DRAWN_PARTITIONS: Final = 60
+"""Most partitions in the picture of the lineage."""
 SHOWN_TABLES: Final = 200
 """Most tables that a cut shows; the lake's table `cuts` has all of them."""
 
@@ -96,12 +99,13 @@ def describe_window(report: WindowReport, clock_micros: int) -> Metadata:
 
 
 def describe_lineage(lineage: Lineage) -> Metadata:
-    """Report the number of partitions in each state, and show the newest ones."""
+    """Report the number of partitions in each state, and show them as a picture and as a table."""
     partitions = sorted(
         lineage.partitions.values(), key=lambda partition: (partition.start_micros, partition.key)
     )
     counts = Counter(partition.state for partition in partitions)
     watermark = watermark_micros(lineage)
+    picture = draw_partitions(partitions[-DRAWN_PARTITIONS:], watermark)
     return {
         **_numbered(lineage.cycle),
         "Partitions being read": counts[PartitionState.RUNNING],
@@ -109,6 +113,7 @@ def describe_lineage(lineage: Lineage) -> Metadata:
         "Partitions waiting for parents": counts[PartitionState.CREATED],
         "Partitions that have ended": str(sum(partition.is_finished for partition in partitions)),
         **({"Watermark": moment(watermark)} if watermark is not None else {}),
+        "Picture": dg.MetadataValue.md(picture),
         "Partitions": _partition_table(partitions[-SHOWN_PARTITIONS:]),
     }
 

@@ -70,6 +70,7 @@ SHOTS: Final = (
         "Partitions Selected",
         r"text=/^\d{8}T\d{6}Z-\w+$/",
     ),
+    Shot("lineage", f"{SYSTEM}/partition_lineage", (1500, 1800), "partition_token"),
 )
 
 

@@ -57,7 +57,7 @@ def draw_partitions(lineage: Lineage) -> PartitionLanes:
     last_micros = max((part.position_micros for part in shown), default=0)
     first_micros = min((part.start_micros for part in shown), default=0)
     span = TimeSpan(first_micros, max(last_micros, first_micros + 1))
-    lanes = _assign_lanes(shown)
+    lanes = assign_lanes(shown)
     bars = {
         part.token: Bar(
             part,
@@ -81,7 +81,7 @@ def _share(span: TimeSpan, micros: int) -> float:
     return min(1.0, max(0.0, span.share_of(micros)))
 
 
-def _assign_lanes(partitions: Iterable[Partition]) -> dict[str, int]:
+def assign_lanes(partitions: Iterable[Partition]) -> dict[str, int]:
     """Return the lane of each partition, by token: that of a parent if it is free, else the first free one.
 
     Partitions come in the order of their starts.

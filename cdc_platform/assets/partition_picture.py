@@ -1,0 +1,105 @@
+"""The partitions of a source as a picture: time from left to right, one line each, with splits and merges."""
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+from xml.sax.saxutils import escape
+
+from cdc_platform.dashboard.partition_lanes import assign_lanes
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.stream.lineage import Partition, PartitionState
+
+WIDTH: Final = 900
+LANE_HEIGHT: Final = 22
+MARGIN: Final = 14
+FOOT_HEIGHT: Final = 46
+
+COLOURS: Final[Mapping[PartitionState, str]] = {
+    # Readable on a light ground and on a dark one.
+    PartitionState.CREATED: "#b0b6c0",
+    PartitionState.SCHEDULED: "#7aa7e8",
+    PartitionState.RUNNING: "#2f7de1",
+    PartitionState.FINISHED: "#8a93a2",
+    PartitionState.ENDED: "#8a93a2",
+}
+HOLDS_WATERMARK: Final = "#e07b00"
+LEGEND: Final = (
+    (COLOURS[PartitionState.FINISHED], "has ended"),
+    (COLOURS[PartitionState.RUNNING], "being read"),
+    (COLOURS[PartitionState.SCHEDULED], "to be read"),
+    (COLOURS[PartitionState.CREATED], "waits for its parents"),
+    (HOLDS_WATERMARK, "holds the watermark"),
+)
+
+
+def draw_partitions(partitions: Sequence[Partition], watermark_micros: int | None) -> str:
+    """Return a picture of partitions, as Markdown with the image in it; empty where there are none.
+
+    Args:
+        partitions: what is drawn, sorted by start.
+        watermark_micros: the watermark; what is unfinished and no further is marked, if others are further.
+    """
+    if not partitions:
+        return ""
+    image = base64.b64encode(_svg(partitions, watermark_micros).encode()).decode()
+    return f"![Partitions over time, with splits and merges](data:image/svg+xml;base64,{image})"
+
+
+def _svg(partitions: Sequence[Partition], watermark_micros: int | None) -> str:
+    lanes = assign_lanes(partitions)
+    height = (max(lanes.values()) + 1) * LANE_HEIGHT + FOOT_HEIGHT + MARGIN
+    begin = partitions[0].start_micros
+    end = max(begin + 1, *(partition.position_micros for partition in partitions))
+    shapes = "".join(_shapes(partitions, lanes, (begin, end), watermark_micros))
+    texts = "".join(_texts(height, begin, end))
+    style = 'font-family="sans-serif" font-size="11"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+        f'viewBox="0 0 {WIDTH} {height}" {style}>{shapes}{texts}</svg>'
+    )
+
+
+def _shapes(
+    partitions: Sequence[Partition],
+    lanes: Mapping[str, int],
+    span: tuple[int, int],
+    watermark_micros: int | None,
+) -> Iterator[str]:
+    begin, end = span
+
+    def x(micros: int) -> float:
+        return round(MARGIN + (micros - begin) / (end - begin) * (WIDTH - 2 * MARGIN), 1)
+
+    def y(token: str) -> float:
+        return MARGIN + (lanes[token] + 0.5) * LANE_HEIGHT
+
+    by_token = {partition.token: partition for partition in partitions}
+    unfinished = {partition.position_micros for partition in partitions if not partition.is_finished}
+    # Where all have come equally far, none holds the others.
+    held_at = watermark_micros if len(unfinished) > 1 else None
+    for partition in partitions:
+        start, stop, height = x(partition.start_micros), x(partition.position_micros), y(partition.token)
+        for parent in (by_token[token] for token in partition.parent_tokens if token in by_token):
+            left = x(min(parent.position_micros, partition.start_micros))
+            yield _line(left, y(parent.token), start, height, "#8a93a2", 1)
+        is_held = partition.position_micros == held_at and not partition.is_finished
+        colour = HOLDS_WATERMARK if is_held else COLOURS[partition.state]
+        yield f"<g><title>{escape(partition.key)}</title>"
+        yield f"{_line(start, height, max(stop, start + 3), height, colour, 6)}</g>"
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, colour: str, width: int) -> str:
+    return (
+        f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" stroke-width="{width}" '
+        'stroke-linecap="round"/>'
+    )
+
+
+def _texts(height: int, begin: int, end: int) -> Iterator[str]:
+    top = height - FOOT_HEIGHT + 12
+    yield f'<text x="{MARGIN}" y="{top}" fill="#8a93a2">{to_rfc3339(begin)}</text>'
+    yield f'<text x="{WIDTH - MARGIN}" y="{top}" fill="#8a93a2" text-anchor="end">{to_rfc3339(end)}</text>'
+    for number, (colour, text) in enumerate(LEGEND):
+        left = MARGIN + number * 150
+        yield _line(left + 3, top + 18, left + 15, top + 18, colour, 6)
+        yield f'<text x="{left + 24}" y="{top + 22}" fill="#8a93a2">{text}</text>'
