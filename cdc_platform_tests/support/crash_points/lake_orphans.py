@@ -1,8 +1,10 @@
 """Files of a lake that no metadata names: what runs that died have left."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Table
 
@@ -35,6 +37,13 @@ def _named_files(table: Table) -> Iterator[Path]:
         manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)}
     for path, manifest in manifests.items():
         yield path_of(path)
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
-            if entry.status != ManifestEntryStatus.DELETED:
-                yield path_of(entry.data_file.file_path)
+        yield from _data_files(manifest)
+
+
+@lru_cache(maxsize=4096)
+def _data_files(manifest: ManifestFile) -> tuple[Path, ...]:
+    """Return the files of a manifest, which never changes and which many states of a lake have."""
+    entries = manifest.fetch_manifest_entry(PyArrowFileIO(), discard_deleted=False)
+    return tuple(
+        path_of(entry.data_file.file_path) for entry in entries if entry.status != ManifestEntryStatus.DELETED
+    )
