@@ -1,6 +1,5 @@
 """Key chains of a batch, followed without Spark: what properties are shown of many histories with."""
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
@@ -19,7 +18,7 @@ from cdc_platform.pipeline.completing.key_chains import (
     SOURCE_PLACE,
     ChainCompleter,
 )
-from cdc_platform.spark.log.ordered_rows import lack_values
+from cdc_platform.spark.log.ordered_rows import by_table, ids_of, lack_values
 
 LookUp = Callable[[Collection[RowId]], Sequence[pa.Table]]
 """Returns lines of what the tables have of rows."""
@@ -38,8 +37,8 @@ def complete_locally(look_up: LookUp, changes: pa.Table, asked: pa.Table) -> pa.
         The changes, not in their order any more; None where the log has to be read for them, since the tables
         do not have a row under the key that it had.
     """
-    chains = key_chains_of(_ids_of(asked), _links_of(changes))
-    names = pa.array(map(chains.get, _ids_of(changes)), pa.string())
+    chains = key_chains_of(ids_of(asked), _links_of(changes))
+    names = pa.array(map(chains.get, ids_of(changes)), pa.string())
     is_asked = pc.and_(pc.is_valid(names), lack_values(changes))
     followed = _lines_of(changes, names, is_asked)
     stored = [_with_chains(lines, chains) for lines in look_up(_needed(followed))]
@@ -47,7 +46,8 @@ def complete_locally(look_up: LookUp, changes: pa.Table, asked: pa.Table) -> pa.
     lines = lines.append_column(SOURCE_PLACE, pa.repeat("", lines.num_rows))
     lines = lines.append_column(LOGGED_MICROS, pa.nulls(lines.num_rows, pa.int64()))
     lines = lines.select([*LINE, REST]).sort_by([(name, "ascending") for name in LINE_ORDER])
-    completer = ChainCompleter(tuple(changes.column_names), _truncates(changes), {})
+    truncates = changes.filter(pc.equal(changes["change_kind"], ChangeKind.TRUNCATE.value))
+    completer = ChainCompleter(tuple(changes.column_names), by_table(truncates, "ordinal"), {})
     # A struct that is null has no values in fields that may not be null.
     schema = pa.schema([field.with_nullable(True) for field in changes.schema])
     completed = pa.Table.from_batches(completer(lines.to_batches()), schema)
@@ -57,24 +57,10 @@ def complete_locally(look_up: LookUp, changes: pa.Table, asked: pa.Table) -> pa.
     return pa.concat_tables([unchanged, completed], promote_options="default")
 
 
-def _ids_of(changes: pa.Table) -> list[RowId]:
-    return list(zip(changes["table_name"].to_pylist(), changes["keys"].to_pylist(), strict=True))
-
-
 def _links_of(changes: pa.Table) -> list[Link]:
     moves = changes.filter(pc.is_valid(changes["previous_keys"]))
     former = zip(moves["table_name"].to_pylist(), moves["previous_keys"].to_pylist(), strict=True)
-    return list(zip(_ids_of(moves), former, strict=True))
-
-
-def _truncates(changes: pa.Table) -> Mapping[str, Sequence[int]]:
-    ordinals: defaultdict[str, list[int]] = defaultdict(list)
-    truncates = changes.filter(pc.equal(changes["change_kind"], ChangeKind.TRUNCATE.value))
-    for table, ordinal in zip(
-        *(truncates[name].to_pylist() for name in ("table_name", "ordinal")), strict=True
-    ):
-        ordinals[table].append(ordinal)
-    return ordinals
+    return list(zip(ids_of(moves), former, strict=True))
 
 
 def _lines_of(changes: pa.Table, chains: pa.Array, is_asked: pa.ChunkedArray) -> pa.Table:
@@ -99,6 +85,4 @@ def _needed(followed: pa.Table) -> set[RowId]:
 
 
 def _with_chains(lines: pa.Table, chains: Mapping[RowId, str]) -> pa.Table:
-    return lines.append_column(
-        KEY_CHAIN, pa.array([chains[row_id] for row_id in _ids_of(lines)], pa.string())
-    )
+    return lines.append_column(KEY_CHAIN, pa.array([chains[row_id] for row_id in ids_of(lines)], pa.string()))
