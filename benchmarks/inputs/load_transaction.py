@@ -135,7 +135,7 @@ def _publish(bench: Bench, what: str, pipeline: Pipeline, changes: int) -> None:
     print(f"  {what}: {dict(outcome.seconds)}", flush=True)
     bench.meter.end(what)
     bench.note(what)
-    must_equal(changes, outcome.order.changes, what)
+    must_equal((changes, 1), (outcome.order.changes, outcome.order.transactions), what)
     must_equal((changes, changes, changes * (changes - 1) // 2), _summary(bench.spark, pipeline), what)
 
 

@@ -45,7 +45,7 @@ def logged_partitions(instance: dg.DagsterInstance, tokens: tuple[str, ...], cyc
     """Return the partitions of which a cycle that has read them all is logged as a materialisation."""
     windows = tuple(WindowReport(token, START, START + 1, WindowOutcome.COMPLETE) for token in tokens)
     read = ReadOutcome(cycle, windows, {}, committed=True, clock_micros=START, planned_end_micros=START + 1)
-    outcome = CycleOutcome(read, OrderOutcome(cycle, START, 0, 0), (), None, {})
+    outcome = CycleOutcome(read, OrderOutcome(cycle, START, 0, 0, 0), (), None, {})
     events = cycle_events(
         DataVersions(ASSETS, instance), cast("Pipeline", None), outcome, lineage_of(*tokens)
     )

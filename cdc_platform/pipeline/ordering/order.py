@@ -28,6 +28,7 @@ class OrderOutcome:
     cycle: int
     watermark_micros: int | None
     changes: int
+    transactions: int
     quarantined: int
 
 
@@ -55,7 +56,7 @@ def _extend_log(strategy: OrderingStrategy, spark: SparkSession) -> OrderOutcome
     mark = read_mark(log)
     watermark = watermark_micros(lineage)
     if watermark is None or lineage.cycle <= mark.cycle or watermark <= (mark.position_micros or 0):
-        return OrderOutcome(mark.cycle, mark.position_micros, 0, 0)
+        return OrderOutcome(mark.cycle, mark.position_micros, 0, 0, 0)
     late = strategy.late_records(quarantine, log)
     window = Window(pipeline.lake.system_table(RAW), quarantine, log, mark, lineage.cycle, watermark, late)
     expected = window.content.records + len(late)
@@ -68,7 +69,7 @@ def _extend_log(strategy: OrderingStrategy, spark: SparkSession) -> OrderOutcome
             interpreted(spark, when=is_small, in_one_task=not strategy.reads_log),
         ):
             stats = _commit_records(strategy, spark, window, expected)
-    return OrderOutcome(lineage.cycle, watermark, stats.changes, stats.quarantined)
+    return OrderOutcome(lineage.cycle, watermark, stats.changes, stats.transactions, stats.quarantined)
 
 
 def _commit_records(

@@ -29,6 +29,7 @@ RECORD_PARTS: Final = (
 UNSOUND = "unsound"
 COMPANY = "another record of its transaction is in quarantine"
 """Reason of a record that has no fault of its own."""
+BEGINS = "begins_transaction"
 
 _OF_RECORD = (
     *(FAULT, "partition_token", "commit_timestamp", "transaction_id", "table_name", "record", "origin"),
@@ -66,6 +67,7 @@ class LogStats:
     """Contents of one window of records before it is committed."""
 
     tables: dict[str, TableStats]
+    transactions: int
     quarantined: int
     next_ordinal: int
     incomplete: Incomplete | None
@@ -92,8 +94,8 @@ def order_records(
 
     Returns:
         the columns of CHANGE_LOG without `cycle`, and `records_seen`, `fault` (why the change cannot be
-        taken), `unsound` (some change of the transaction cannot), `record` (as it came, where there is a
-        fault) and `origin`, which is null.
+        taken), `unsound` (some change of the transaction cannot), `begins_transaction` (it is the first one),
+        `record` (as it came, where there is a fault) and `origin`, which is null.
     """
     changes = explode_mods(records, fault_of(tables), RECORD_PARTS)
     order: Sequence[str] = COMMIT_ORDER
@@ -158,6 +160,7 @@ def _judge(changes: DataFrame, parts: Sequence[str]) -> DataFrame:
         f"concat_ws('{SEPARATOR}', {', '.join(ordering_key)}) as ordering_key",
         f"sum(if(mod_ordinal = 0, 1, 0)) over ({transaction}) as records_seen",
         f"max({FAULT} is not null) over ({transaction}) as {UNSOUND}",
+        f"mod_ordinal = 0 and record_order = min(record_order) over ({transaction}) as {BEGINS}",
     )
 
 
@@ -170,9 +173,13 @@ def measure(ordered: DataFrame) -> LogStats:
     sound = ~F.col(UNSOUND)
     is_short = sound & (F.col("records_seen") != F.col("records_in_transaction"))
     short = F.struct("transaction_id", "records_in_transaction", "records_seen")
-    rows = count_changes(ordered, {"short": F.min(F.when(is_short, short))})
+    of_transactions = {
+        "transactions": F.count_if(sound & F.col(BEGINS)),
+        "short": F.min(F.when(is_short, short)),
+    }
+    rows = count_changes(ordered, of_transactions)
     shorts = [Incomplete(*row["short"]) for row in rows if row["short"] is not None]
-    return to_stats(rows, shorts[0] if shorts else None)
+    return to_stats(rows, sum(row["transactions"] for row in rows), shorts[0] if shorts else None)
 
 
 def count_changes(ordered: DataFrame, further: Mapping[str, Column]) -> list[Row]:
@@ -191,7 +198,7 @@ def count_changes(ordered: DataFrame, further: Mapping[str, Column]) -> list[Row
     return ordered.groupBy("table_name").agg(*aggregates).collect()
 
 
-def to_stats(rows: Sequence[Row], incomplete: Incomplete | None = None) -> LogStats:
+def to_stats(rows: Sequence[Row], transactions: int, incomplete: Incomplete | None = None) -> LogStats:
     """Return the counts of all tables as one."""
     return LogStats(
         tables={
@@ -201,6 +208,7 @@ def to_stats(rows: Sequence[Row], incomplete: Incomplete | None = None) -> LogSt
             for row in rows
             if row["changes"]
         },
+        transactions=transactions,
         quarantined=sum(row["quarantined"] for row in rows),
         next_ordinal=max((row["last_ordinal"] + 1 for row in rows), default=0),
         incomplete=incomplete,

@@ -13,13 +13,13 @@ from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.rows.keyless import keys_text, row_of
 from cdc_platform.model.rows.resolution import RowId
 from cdc_platform.spark.log.keyless import UNNUMBERED_PREFIX
-from cdc_platform.spark.log.order import UNSOUND, Incomplete, LogStats, TableStats
+from cdc_platform.spark.log.order import BEGINS, UNSOUND, Incomplete, LogStats, TableStats
 
 COUNTED: Final = (
     *("table_name", "change_kind", "commit_timestamp", "transaction_id", "mod_ordinal", "is_whole_row"),
     *("ordinal", UNSOUND),
 )
-OF_TRANSACTIONS: Final = ("records_in_transaction", "records_seen")
+OF_TRANSACTIONS: Final = ("records_in_transaction", "records_seen", BEGINS)
 
 RowCopies = tuple[str, str]
 """A table without a key, and the digest of rows that equal each other."""
@@ -36,12 +36,15 @@ def measure_rows(ordered: pa.Table) -> LogStats:
         if row["records_seen"] != row["records_in_transaction"]
     )
     incomplete = Incomplete(*shorts[0]) if shorts else None
-    return _as_stats(rows, incomplete)
+    return _as_stats(rows, sum(row[BEGINS] for row in sound), incomplete)
 
 
 def measure_event_rows(ordered: pa.Table) -> LogStats:
     """Count what `measure_events` counts, for a small result of `order_events`."""
-    return _as_stats(ordered.select(COUNTED).to_pylist())
+    rows = ordered.select([*COUNTED, "record_id"]).to_pylist()
+    sound = [row for row in rows if not row[UNSOUND]]
+    shared = {row["transaction_id"] for row in sound if not _is_alone(row)}
+    return _as_stats(rows, sum(map(_is_alone, sound)) + len(shared))
 
 
 def sound_rows(ordered: pa.Table, cycle: int, schema: pa.Schema) -> pa.Table:
@@ -126,13 +129,18 @@ def by_table(changes: pa.Table, column: str) -> Mapping[str, list[Any]]:
     return values
 
 
-def _as_stats(rows: Sequence[_Row], incomplete: Incomplete | None = None) -> LogStats:
+def _is_alone(row: _Row) -> bool:
+    return bool(row["record_id"] == f"{row['transaction_id']}/{row['transaction_id']}")
+
+
+def _as_stats(rows: Sequence[_Row], transactions: int, incomplete: Incomplete | None = None) -> LogStats:
     by_table: defaultdict[str | None, list[_Row]] = defaultdict(list)
     for row in rows:
         if not row[UNSOUND]:
             by_table[row["table_name"]].append(row)
     return LogStats(
         tables={name: _measure_table(changes) for name, changes in by_table.items() if name is not None},
+        transactions=transactions,
         quarantined=sum(row[UNSOUND] and row["mod_ordinal"] == 0 for row in rows),
         next_ordinal=max((row["ordinal"] + 1 for row in rows), default=0),
         incomplete=incomplete,

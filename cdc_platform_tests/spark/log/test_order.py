@@ -145,7 +145,9 @@ def test_tasks_share_a_window_by_ranges_with_whole_transactions(
     assert [f"t{number:04d}" for number in range(2_000) for _ in range(2)] == [
         row["transaction_id"] for row in rows
     ]
-    assert {2} == {row["records_seen"] for row in rows}
+    assert {(2, sequence == 0) for sequence in (0, 1)} == {
+        (row["records_seen"], row["begins_transaction"]) for row in rows
+    }
     assert len({row["task"] for row in rows}) > 1
 
 
@@ -162,10 +164,11 @@ def test_fewer_records_than_expected_are_in_order(spark: "SparkSession") -> None
 
 
 def test_what_a_window_holds_is_counted(spark: "SparkSession") -> None:
-    """Changes, partial ones too, by table; the next ordinal lies after all of them."""
+    """Changes, partial ones too, by table, transactions over all; the next ordinal lies after all of them."""
     partial_update = data_change(
         "transfers", ModType.UPDATE, ({}, {}), at_micros=START, transaction="p", records=2
     )
+    # Two tables in one transaction, which counts once; and one in each of two transactions.
     beside = data_change(
         "accounts", ModType.INSERT, ({}, {}), at_micros=START, transaction="p", sequence=1, records=2
     )
@@ -182,7 +185,12 @@ def test_what_a_window_holds_is_counted(spark: "SparkSession") -> None:
         "transfers": (2, 1),
         "accounts": (1, 0),
     }
-    assert (stats.quarantined, stats.next_ordinal, stats.incomplete) == (0, 106, None)
+    assert (
+        stats.transactions,
+        stats.quarantined,
+        stats.next_ordinal,
+        stats.incomplete,
+    ) == (3, 0, 106, None)
 
 
 def test_a_transaction_with_missing_records_stops_the_log(

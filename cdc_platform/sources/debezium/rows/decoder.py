@@ -75,9 +75,6 @@ class Decoder:
         """Decode a message: most contain one event; an update of a row without a key becomes two."""
         if isinstance(message, FaultyEvent):
             return [message]
-        plain = self._plain.decode(message)
-        if plain is not None:
-            return [plain]
         try:
             envelope = read_content(message)
         except MALFORMED as error:
@@ -122,6 +119,9 @@ class Decoder:
                     self.state.snapshots.find_empty(notification, name)
 
     def _decode_data(self, event: DataEvent) -> list[Decoded]:
+        plain = self._plain.decode(event)
+        if plain is not None:
+            return [plain]
         if event.source.name == self.settings.signal_table:
             return [self._signal(event)]
         self.state.use.see(event.source)

@@ -78,7 +78,7 @@ def gives_key_up(event: object) -> TypeGuard[SourceEvent | FaultyEvent]:
     return isinstance(event, SourceEvent | FaultyEvent) and f'"{NEW_KEYS}":' in (event.metadata or "")
 
 
-class Metadata(msgspec.Struct, omit_defaults=True):
+class _Metadata(msgspec.Struct, omit_defaults=True):
     """Metadata of a change; members that say nothing are left out."""
 
     op: str
@@ -95,16 +95,11 @@ class Metadata(msgspec.Struct, omit_defaults=True):
     lossy_nulls: list[str] = msgspec.field(default_factory=list)
 
 
-def run_of(headers: Mapping[str, Any] | None) -> Any:
-    """Return the run of the connector that headers name; None where they do not."""
-    return (headers.get("__debezium.context.runId") or None) if headers else None
-
-
 def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = None) -> str:
     """Return what is known of an event beyond its row, as JSON."""
     source, headers = event.source, event.message.headers
     return write(
-        Metadata(
+        _Metadata(
             event.op,
             source.schema,
             source.table,
@@ -112,7 +107,7 @@ def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = Non
             source.sequence,
             event.total_order or 0,
             source.snapshot if is_snapshot(source) else "",
-            run_of(headers),
+            (headers.get("__debezium.context.runId") or None) if headers else None,
             new_keys,
             findings.literal_markers,
             findings.null_or_default,

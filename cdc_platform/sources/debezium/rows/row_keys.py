@@ -26,18 +26,16 @@ def key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
     Raises:
         Unreadable: a column of the key is missing, null or not sent, or its type cannot hold the value.
     """
-    values = dict[str, Any]()
     for name, column in plan.key_columns:
-        value = key.get(name)
-        if value is None:
+        if key.get(name) is None:
             raise Unreadable(f"The key's column `{name}` is missing or null.")
-        if not column.is_always_sent and column.detector.is_marker(value):
+        if not column.is_always_sent and column.detector.is_marker(key[name]):
             raise Unreadable(
                 f"The key's column `{name}` was not sent: it has the marker of a large value, so the row is "
                 "unknown. Choose key columns that are always sent, or run ALTER TABLE ... REPLICA IDENTITY "
                 "FULL."
             )
-        values[name] = _key_value(column, value)
+    values = {name: _key_value(column, key[name]) for name, column in plan.key_columns}
     return _KEY_ENCODER.encode(values) if plan.may_have_float else write(values)
 
 

@@ -29,7 +29,7 @@ def ordering_keys(
         befores: JSON of what is known of rows before a change, by events that do not have it themselves.
     """
     old_keys = _keys(events, ModType.DELETE)
-    shared = old_keys & _keys(events, ModType.INSERT) if old_keys else old_keys
+    shared = old_keys and old_keys & _keys(events, ModType.INSERT)
     if not shared:
         return
     # What has come twice is one event, which neither takes a key from itself nor leaves it twice.

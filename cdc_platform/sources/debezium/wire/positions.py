@@ -1,6 +1,5 @@
 """Order and identity of events: a text whose order is that of commits, and what duplicates share."""
 
-from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
@@ -13,7 +12,6 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     SourceInfo,
     Unreadable,
 )
-from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform.sources.json_codec import write_sorted
 
 INCREMENTAL: Final = "incremental"
@@ -50,19 +48,18 @@ def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
     Raises:
         Unreadable: the event has no position.
     """
+    commit, change = _log_position(event.source, floor)
     rank = _GIVE_UP if isinstance(event, DataEvent) and event.op is DELETE else _OTHERS
-    return key_of_place(*_log_position(event.source, floor), event.total_order, event.message, rank)
+    message = event.message
+    position = message.offset if message.offset is not None else message.position
+    return _KEY % (commit & _UNSIGNED, change & _UNSIGNED, _total_order(event), rank, position)
 
 
-def key_of_place(
-    commit: int, change: int, total_order: int | None, message: Message, rank: int = _OTHERS
-) -> str:
-    """Return the ordering key of these parts; see `ordering_key`."""
-    order = total_order or 0
+def _total_order(event: DataEvent | LogicalMessage) -> int:
+    order = event.total_order or 0
     if not 0 <= order < 10**_ORDER_DIGITS:
         raise Unreadable(f"`transaction.total_order` is no position in a transaction: {order}.")
-    position = message.offset if message.offset is not None else message.position
-    return _KEY % (commit & _UNSIGNED, change & _UNSIGNED, order, rank, position)
+    return order
 
 
 def has_total_order(key: str) -> bool:
@@ -122,7 +119,7 @@ def event_id(event: DataEvent, table: str) -> str:
     if lsn is None and source.sequence is not None and not is_snapshot(source):
         lsn = source.sequence[1]  # a flattened event may have the one without the other
     parts: list[Any] = [source.server, source.tx_id, lsn, event.total_order, source.schema, table]
-    parts.append(key_identity(event.key))
+    parts.append(_key_text(event))
     if source.snapshot == INCREMENTAL:
         parts += [source.sequence, source.micros]
     elif is_snapshot(source):
@@ -133,7 +130,6 @@ def event_id(event: DataEvent, table: str) -> str:
     return write_sorted(parts)
 
 
-def key_identity(key: Mapping[str, Any] | None) -> str:
-    """Return what the events of a key have in their identities."""
-    text = write_sorted(key)
+def _key_text(event: DataEvent) -> str:
+    text = write_sorted(event.key)
     return text if len(text) <= _LONGEST_KEY else sha256(text.encode()).hexdigest()
