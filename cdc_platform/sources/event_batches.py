@@ -28,7 +28,7 @@ _NEW_ROW: Final = ValueCaptureType.NEW_ROW.value
 _NEW_VALUES: Final = ValueCaptureType.NEW_VALUES.value
 
 
-class Released(msgspec.Struct, frozen=True):
+class Released(msgspec.Struct, frozen=True, gc=False):
     """An event, and how many events its transaction has; ``fault`` says why it must not enter the log."""
 
     event: SourceEvent | FaultyEvent

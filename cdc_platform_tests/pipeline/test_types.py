@@ -12,7 +12,7 @@ import pytest
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.schema.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
-from cdc_platform.model.stream.records import ModType, ValueCaptureType
+from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, ModType, ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.on_demand.explain import explain_row
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -95,7 +95,7 @@ class Writer:
         elif mod is ModType.UPDATE:
             values = {**before, **{name: values[name] for name in named}}
             stored[identity] = {**keys, **values}
-            new = values if capture.update_is_whole_row else {name: values[name] for name in named}
+            new = values if capture in WHOLE_ROW_UPDATES else {name: values[name] for name in named}
             old = {name: before[name] for name in named}
         else:
             stored[identity], new, old = {**keys, **values}, values, FormRow()

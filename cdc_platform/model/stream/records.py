@@ -69,11 +69,6 @@ class ValueCaptureType(StrEnum):
     def _missing_(cls, _value: object) -> "ValueCaptureType":
         return cls.UNKNOWN
 
-    @property
-    def update_is_whole_row(self) -> bool:
-        """Whether an update names every watched column of the row."""
-        return self in WHOLE_ROW_UPDATES
-
 
 WHOLE_ROW_UPDATES: Final = (ValueCaptureType.NEW_ROW, ValueCaptureType.NEW_ROW_AND_OLD_VALUES)
 """The types under which an update names every watched column of the row."""

@@ -43,8 +43,7 @@ def part_in_ranges(
     Returns:
         the frame with the column RANGE. Windows over it and further columns need no other exchange.
     """
-    most = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    ranges = min(most, -(-expected_rows // ROWS_PER_RANGE))
+    ranges = range_count(frame, expected_rows)
     moment, text = places.columns
     # Both by name: behind a fraction without one, PySpark ignores the seed and draws its own.
     sample = places.sample(fraction=min(1.0, ranges * _SAMPLED_PER_RANGE / expected_rows), seed=0)
@@ -54,6 +53,12 @@ def part_in_ranges(
         # A constant is no column to Spark: windows over it would make an exchange that ranges do not survive.
         return frame.withColumn(RANGE, F.lit(0)).repartition(1)
     return frame.withColumn(RANGE, _range_of(order[0], order[1], starts)).repartitionById(ranges, RANGE)
+
+
+def range_count(frame: DataFrame, rows: int) -> int:
+    """Return in how many tasks a frame of about so many rows is worked on."""
+    most = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    return min(most, -(-rows // ROWS_PER_RANGE))
 
 
 def range_starts(sampled: Sequence[Place], ranges: int) -> list[Place]:

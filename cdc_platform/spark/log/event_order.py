@@ -18,7 +18,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.ordering_key import PLACE_PARTS, SEPARATOR
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.spark.frames.casts import LONGEST_TEXT
-from cdc_platform.spark.frames.ranges import sort_in_ranges
+from cdc_platform.spark.frames.ranges import range_count, sort_in_ranges
 from cdc_platform.spark.log.faults import FAULT, FITS, fault_of
 from cdc_platform.spark.log.keyless import IS_UNNUMBERED
 from cdc_platform.spark.log.order import (
@@ -96,7 +96,8 @@ def order_events(
         ordered = _distinct(records.coalesce(1), capabilities).sortWithinPartitions(*_ORDER)
     else:
         places = records.select(*_ORDER[:2])
-        ordered = sort_in_ranges(_once(records, capabilities), _ORDER, places, expected_records)
+        once = _once(records, capabilities, range_count(records, expected_records))
+        ordered = sort_in_ranges(once, _ORDER, places, expected_records)
     ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
     fault = F.coalesce("event.fault", F.when(~F.col(FITS), fault_of(tables, capabilities)))
     exploded = explode_mods(ordered, fault, EVENT_PARTS, f"not {FITS}").withColumn("ordinal", ordinal)
@@ -130,10 +131,12 @@ def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> Dat
     )
 
 
-def _once(records: DataFrame, capabilities: SourceCapabilities) -> DataFrame:
+def _once(records: DataFrame, capabilities: SourceCapabilities, tasks: int) -> DataFrame:
     """Return each event once: most windows have none twice, and then whole records need not meet."""
-    # Digests suffice: two events that share one cost no more than a second look.
-    counts = records.groupBy(F.xxhash64(*IDENTITY)).count()
+    # Digests suffice: two events that share one cost no more than a second look. Spark would count so few
+    # bytes in one task, unless it is told how many there are.
+    digests = records.select(F.xxhash64(*IDENTITY).alias(_PLACE)).repartition(tasks, _PLACE)
+    counts = digests.groupBy(_PLACE).count()
     return records if counts.where("count > 1").isEmpty() else _distinct(records, capabilities)
 
 
@@ -184,19 +187,13 @@ def count_events(ordered: DataFrame, asked: str = "false") -> EventCounts:
         ordered: the result of `order_events`, best persisted.
         asked: SQL of the changes that are to be completed.
     """
-    conditions = {
-        "alone": f"not {UNSOUND} and {IS_ALONE}",
-        "unsound": UNSOUND,
-        "unnumbered": IS_UNNUMBERED,
-        "asked": asked,
-    }
+    conditions = {"unsound": UNSOUND, "unnumbered": IS_UNNUMBERED, "asked": asked}
     counts = {name: F.count_if(F.expr(condition)) for name, condition in conditions.items()}
+    counts["alone"] = F.count_if(F.expr(f"not {UNSOUND} and {IS_ALONE}"))
     rows = count_changes(ordered, counts)
     transactions = sum(row["alone"] for row in rows)
-    if transactions < sum(row["changes"] for row in rows):
+    if transactions < (changes := sum(row["changes"] for row in rows)):
         shared = ordered.where(f"not {UNSOUND} and not {IS_ALONE}").select("transaction_id")
-        transactions += shared.distinct().count()
-    unsound, unnumbered, to_complete = (
-        sum(row[name] for row in rows) for name in ("unsound", "unnumbered", "asked")
-    )
-    return EventCounts(to_stats(rows, transactions), unsound, unnumbered, to_complete)
+        dealt = shared.repartition(range_count(ordered, changes), "transaction_id")
+        transactions += dealt.distinct().count()
+    return EventCounts(to_stats(rows, transactions), *(sum(row[name] for row in rows) for name in conditions))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cdc_platform.model.stream.records import ModType, ValueCaptureType
+from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, ModType, ValueCaptureType
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from cdc_platform.model.stream.records import ModType, ValueCaptureType
 )
 def test_which_updates_are_whole_rows(text: str, expected: bool) -> None:
     """Only capture types that send the whole row make an update one."""
-    assert expected is ValueCaptureType(text).update_is_whole_row
+    assert expected is (ValueCaptureType(text) in WHOLE_ROW_UPDATES)
 
 
 def test_unknown_mod_type_has_a_name() -> None:

@@ -53,7 +53,7 @@ class SplitContext:
     is_one_stream: bool
 
 
-class _Placed(msgspec.Struct, frozen=True):
+class _Placed(msgspec.Struct, frozen=True, gc=False):
     """An event as it becomes a row; ``name`` and ``order`` are as `TRANSACTION` and `ORDER`."""
 
     released: Released

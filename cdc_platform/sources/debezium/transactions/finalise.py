@@ -19,7 +19,7 @@ def settled(events: Sequence[Event], rows: RowDecoder) -> Mapping[str, Event]:
         rows: what has decoded them.
     """
     others = dict(_others(rows))
-    known = [_replaced(event, others) for event in events]
+    known = [_replaced(event, others) for event in events] if others else events
     for event, ordering_key in ordering_keys(known, rows.befores):
         others[event.event_id] = event._replace(ordering_key=ordering_key)
     return others

@@ -28,14 +28,15 @@ def ordering_keys(
         events: events, of which transactions may have only a part.
         befores: JSON of what is known of rows before a change, by events that do not have it themselves.
     """
-    old_keys, new_keys = _keys(events, ModType.DELETE), _keys(events, ModType.INSERT)
-    if old_keys.isdisjoint(new_keys):
+    old_keys = _keys(events, ModType.DELETE)
+    shared = old_keys and old_keys & _keys(events, ModType.INSERT)
+    if not shared:
         return
     # What has come twice is one event, which neither takes a key from itself nor leaves it twice.
     distinct = {
         event.event_id: event for event in events if isinstance(event, SourceEvent) and event.transaction_id
     }
-    orders = parted_orders(_uses(list(distinct.values()), old_keys & new_keys, befores))
+    orders = parted_orders(_uses(list(distinct.values()), shared, befores))
     yield from ((distinct[identity], order) for identity, order in orders.items())
 
 
