@@ -12,8 +12,7 @@ from cdc_platform.assets.layers import PipelineAssets
 class Upstream:
     """Assets upstream of the raw layer, in each run of the pipeline; they and their checks block no asset.
 
-    ``resources`` are the resources of the assets and checks, by key; ``kinds`` are Dagster's kinds of the
-    source.
+    ``resources`` are the resources of the assets and checks, by key; ``kinds`` are those of the source.
     """
 
     assets: tuple[dg.AssetsDefinition, ...] = ()

@@ -166,11 +166,11 @@ def test_a_bad_value_is_named(tmp_path: Path, changes: dict[str, Any], key: str,
     ("changes", "key", "problem"),
     [
         # where a value is required
-        ({"name": "{{ env.BANK_UNSET }}"}, "name", "is empty, since.*`BANK_UNSET` is not set"),
+        ({"name": "{{ env.BANK_UNSET }}"}, "name", "is empty, because.*`BANK_UNSET` is not set"),
         (
             {"source": {**bank_attributes()["source"], "project": "{{env.BANK_UNSET}}"}},
             "source.project",
-            "is empty, since.*`BANK_UNSET` is not set",
+            "is empty, because.*`BANK_UNSET` is not set",
         ),
         ({"tables": ["accounts", "{{ env.BANK_UNSET }}"]}, "tables.1", "`BANK_UNSET` is not set"),
         # within a text, where the word None would stand otherwise

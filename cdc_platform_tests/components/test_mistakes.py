@@ -53,7 +53,7 @@ def test_further_mistakes_are_a_sentence_of_their_own(tmp_path: Path) -> None:
 def test_value_of_the_environment_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The value of a variable may be a secret, so the message only names the variable."""
     monkeypatch.setenv("BANK_WINDOW", "s3cret")
-    expected = "must be a number, such as 3600.0, and not what `BANK_WINDOW` holds"
+    expected = "must be a number, such as 3600.0, and not the value of `BANK_WINDOW`"
     assert expected == problem_of(tmp_path, {"max_window_s": "{{ env.BANK_WINDOW }}"})
 
 

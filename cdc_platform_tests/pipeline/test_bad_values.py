@@ -30,8 +30,8 @@ pytestmark = pytest.mark.integration
 
 LONG: Final = "n" * 60_000
 LONG_NAMES: Final = [
-    "The name of a column has 60000 characters, and the most are 255",
-    "The name of a table has 6000{} characters, and the most are 1000",
+    "The name of a column has 60000 characters, but the limit is 255",
+    "The name of a table has 6000{} characters, but the limit is 1000",
 ]
 
 

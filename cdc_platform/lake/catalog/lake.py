@@ -177,7 +177,7 @@ class Lake:
         if file is None or folder is None or (file.is_file() and file.stat().st_size):
             return
         if any(folder.glob(f"{self.system_namespace}/*/metadata/*.json")):
-            raise LakeDamaged(f"its catalog {file}", "it is not there any more, and the tables are")
+            raise LakeDamaged(f"its catalog {file}", "it no longer exists, but the tables do")
 
     def require(self) -> None:
         """Make sure that the pipeline is in the lake already; anyone who only reads must not make a new one.

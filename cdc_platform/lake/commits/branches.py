@@ -14,33 +14,33 @@ RETENTION: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_k
 
 
 def move_branch(table: Table, branch: str, snapshot_id: int) -> None:
-    """Let a branch, which is created if it is missing, end at a snapshot, wherever it ended before.
+    """Move a branch to a snapshot, from any other snapshot; create the branch if it is missing.
 
-    How long its snapshots stay remains as somebody has set it.
+    The retention of its snapshots stays as it was set.
 
     Args:
-        table: the table; what others commit to it meanwhile stays.
+        table: the table; concurrent commits of others stay.
         branch: the branch, which may be `main`.
         snapshot_id: a snapshot of the table, of any branch.
 
     Raises:
-        CommitConflict: others have committed to the table at each try, or the snapshot has expired; the
+        CommitConflict: others committed to the table at each attempt, or the snapshot has expired; the
             branch has not moved.
     """
     _move(table, branch, snapshot_id, lambda _table: False)
 
 
 def advance_main(table: Table, snapshot_id: int, is_newest: Callable[[], bool]) -> None:
-    """Let `main` end at a snapshot, unless it is there or beyond: another run may have been quicker.
+    """Move `main` forward to a snapshot, unless another run has moved it there or further.
 
     Args:
         table: the table.
-        snapshot_id: what a cut names.
-        is_newest: whether no later cut names another; asked where `main` is another version of the same
-            cycle, since one that is rebuilt has the cycle of what it replaces.
+        snapshot_id: the snapshot in a cut.
+        is_newest: returns whether no later cut names another snapshot. It is called if `main` is another
+            version of the same cycle: a rebuilt version has the cycle of the version that it replaces.
 
     Raises:
-        CommitConflict: as `move_branch` does.
+        CommitConflict: see `move_branch`.
     """
 
     def is_done(current: Table) -> bool:
@@ -54,9 +54,9 @@ def advance_main(table: Table, snapshot_id: int, is_newest: Callable[[], bool]) 
 
 
 def contains(table: Table, snapshot_id: int) -> bool:
-    """Return whether `main` is, or was built upon, a snapshot."""
+    """Return whether `main` is a snapshot, or was built on it."""
     if table.metadata.snapshot_by_id(snapshot_id) is None:
-        # Only what lies behind `main` expires: compaction has built upon it long ago.
+        # Only snapshots behind `main` expire: compaction has long built on them.
         return True
     return any(snapshot.snapshot_id == snapshot_id for snapshot in ancestors_of(table, head(table)))
 
@@ -80,7 +80,7 @@ def _move(table: Table, branch: str, snapshot_id: int, is_done: Callable[[Table]
                     "run the cycle again."
                 ) from error
         except (ValueError, BadRequestError):
-            # So pyiceberg names a snapshot that is unknown by now, or the service behind it.
+            # Pyiceberg, or the catalog's service, raises this for a snapshot that is no longer known.
             if table.refresh().metadata.snapshot_by_id(snapshot_id) is not None:
                 raise
         else:
@@ -89,7 +89,7 @@ def _move(table: Table, branch: str, snapshot_id: int, is_done: Callable[[Table]
 
 
 def _retention(table: Table, branch: str) -> Mapping[str, int]:
-    """Return what is set of how long a branch and its snapshots stay, by the names of pyiceberg."""
+    """Return the retention settings of a branch and its snapshots, by pyiceberg's names."""
     reference = table.metadata.refs.get(branch)
     if reference is None:
         return {}

@@ -1,4 +1,4 @@
-"""Facts in the summary of a snapshot about the cycle that made it; the only state kept about progress."""
+"""Facts about the cycle of a snapshot in the snapshot's summary, which are the only record of progress."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,23 +20,23 @@ POSITION: Final = "cdc.position-micros"
 NEXT_ORDINAL: Final = "cdc.next-ordinal"
 STATS: Final = "cdc.stats"
 LATE: Final = "cdc.late"
-"""Of the log: the tables of which a cycle has changes that belong before those of former cycles."""
+"""Fact of the log: the tables with changes in a cycle that belong before changes of former cycles."""
 TAKEN: Final = "cdc.quarantine"
-"""Of the log: the snapshot of quarantine whose replays have been taken."""
+"""Fact of the log: the snapshot of quarantine whose replays the log has taken."""
 BYTES: Final = "cdc.bytes"
-"""Memory that the rows of a cycle took, where one process had them all."""
+"""Memory of the rows of a cycle, if one process held them all."""
 ATTEMPT: Final = "cdc.attempt"
 
 Fact = TypeVar("Fact")
 
 MAIN: Final = "main"
 BRANCH: Final = "cycle"
-"""The branch that tables are merged on before a cut publishes them."""
+"""The branch on which tables are merged before a cut publishes them."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """The newest cycle that a table carries, and the source position that it brought the table to."""
+    """The newest cycle of a table, and the source position that the table has reached."""
 
     cycle: int
     position_micros: int | None
@@ -48,7 +48,7 @@ UNMARKED: Final = Mark(cycle=0, position_micros=None, next_ordinal=0)
 
 @dataclass(frozen=True)
 class Version:
-    """A snapshot of a table, by which what was read of it can be kept: what it holds never changes."""
+    """A snapshot of a table as a cache key: its content never changes."""
 
     location: str
     snapshot_id: int
@@ -56,7 +56,7 @@ class Version:
 
     @classmethod
     def newest(cls, table: Table) -> "Version | None":
-        """Return the newest version of a table, None where it has none or is empty."""
+        """Return the newest version of a table, None if it has none or is empty."""
         snapshot = head(table)
         is_filled = snapshot is not None and count_rows(snapshot) != 0
         return cls(table.location(), snapshot.snapshot_id, table) if snapshot and is_filled else None
@@ -64,7 +64,7 @@ class Version:
 
 @contextmanager
 def conflicts_as(message: str) -> Iterator[None]:
-    """Raise the catalog's refusal of a commit, since there is a newer one, as our own error.
+    """Raise a `CommitConflict` with a message if the catalog rejects a commit because of a newer one.
 
     Raises:
         CommitConflict: with the message.
@@ -76,17 +76,17 @@ def conflicts_as(message: str) -> Iterator[None]:
 
 
 def head(table: Table, ref: str = MAIN) -> Snapshot | None:
-    """Return the snapshot that a branch points at, None when there is none."""
+    """Return the snapshot of a branch, None without one."""
     pointer = table.metadata.refs.get(ref)
     return table.metadata.snapshot_by_id(pointer.snapshot_id) if pointer else None
 
 
 def ancestors_of(table: Table, snapshot: Snapshot | None) -> Iterator[Snapshot]:
-    """Yield a snapshot and what it was built upon, newest first, as far as snapshots are kept."""
+    """Yield a snapshot and its ancestors, newest first, up to the first expired one."""
     if snapshot is None:
         return
     yield snapshot
-    # pyiceberg looks through all snapshots for one of them.
+    # Pyiceberg searches all snapshots for each one.
     by_id = {other.snapshot_id: other for other in table.metadata.snapshots}
     while snapshot := by_id.get(snapshot.parent_snapshot_id or -1):
         yield snapshot
@@ -98,21 +98,21 @@ def fact(snapshot: Snapshot, key: str) -> str | None:
 
 
 def read_fact(snapshot: Snapshot, key: str, parse: Callable[[str], Fact]) -> Fact | None:
-    """Return what a parser makes of one entry of a snapshot's summary, None where it has no such entry.
+    """Return a parsed entry of a snapshot's summary, None without such an entry.
 
     Raises:
-        LakeDamaged: the entry is none that is written there.
+        LakeDamaged: the entry cannot be parsed.
     """
     text = fact(snapshot, key)
     if text is None:
         return None
-    # Metadata lie in a folder of the table's.
+    # Metadata files are in a folder of the table.
     table_name = PurePosixPath(snapshot.manifest_list).parent.parent.name
     return read_stored(parse, text, table_name, f"snapshot {snapshot.snapshot_id}, entry `{key}`")
 
 
 def number_of(snapshot: Snapshot, key: str) -> int | None:
-    """Return a whole number in a snapshot's summary, None where it has no such entry.
+    """Return a whole number in a snapshot's summary, None without such an entry.
 
     Raises:
         LakeDamaged: the entry is no whole number.
@@ -121,7 +121,7 @@ def number_of(snapshot: Snapshot, key: str) -> int | None:
 
 
 def position_of(snapshot: Snapshot) -> int | None:
-    """Return the source position that a snapshot's summary names, None where it names none.
+    """Return the source position in a snapshot's summary, None without one.
 
     Raises:
         LakeDamaged: the entry is no position.
@@ -137,12 +137,12 @@ def _position(text: str) -> int:
 
 
 def read_mark(table: Table, ref: str = MAIN) -> Mark:
-    """Return the mark of the newest snapshot of a branch that a cycle has made (compaction makes others)."""
+    """Return the mark of a branch's newest snapshot of a cycle (compaction makes other snapshots)."""
     return mark_at(table, head(table, ref))
 
 
 def mark_at(table: Table, snapshot: Snapshot | None) -> Mark:
-    """Return the mark of a snapshot, or of the newest one below it that a cycle has made."""
+    """Return the mark of a snapshot, or of its newest ancestor from a cycle."""
     for ancestor in ancestors_of(table, snapshot):
         cycle = number_of(ancestor, CYCLE)
         if cycle is not None:
@@ -151,7 +151,7 @@ def mark_at(table: Table, snapshot: Snapshot | None) -> Mark:
 
 
 def cycles_between(table: Table, after_exclusive: int, until_inclusive: int) -> Iterator[Snapshot]:
-    """Yield the snapshots that cycles of the interval have made, newest first."""
+    """Yield the snapshots of the cycles of an interval, newest first."""
     for snapshot in ancestors_of(table, head(table)):
         cycle = number_of(snapshot, CYCLE)
         if cycle is None or cycle > until_inclusive:
@@ -162,7 +162,7 @@ def cycles_between(table: Table, after_exclusive: int, until_inclusive: int) -> 
 
 
 def bytes_since(table: Table, position_micros: int | None) -> int | None:
-    """Return what the cycles that reach beyond a position took in memory, None where one does not say."""
+    """Return the memory of the cycles beyond a position, None if a cycle does not state it."""
     total = 0
     for snapshot in ancestors_of(table, head(table)):
         if fact(snapshot, CYCLE) is None:
@@ -185,6 +185,6 @@ def count_rows(snapshot: Snapshot | None) -> int | None:
 
 
 def has_at_most(snapshot: Snapshot | None, most_rows: int) -> bool:
-    """Return whether a snapshot's summary shows that it has at most so many rows."""
+    """Return whether a snapshot's summary proves that it has at most `most_rows` rows."""
     rows = count_rows(snapshot)
     return rows is not None and rows <= most_rows

@@ -1,4 +1,4 @@
-"""The key of a merged table as Iceberg knows it: required columns, and the table's identifier fields."""
+"""The key of a merged table in Iceberg: required columns, and the table's identifier fields."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

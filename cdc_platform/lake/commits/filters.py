@@ -1,4 +1,4 @@
-"""Filters of pyiceberg, by values and not by text, so that no value needs quoting."""
+"""Filters of pyiceberg from values instead of text, so no value needs quoting."""
 
 from collections.abc import Callable, Collection
 from functools import reduce
@@ -48,12 +48,12 @@ def is_any(column: str, values: Collection[Any]) -> BooleanExpression:
 
 
 def between(column: str, low_inclusive: Any, high_inclusive: Any) -> BooleanExpression:
-    """Return the filter of the rows whose value lies between two, or is one of them."""
+    """Return the filter of the rows with a value in a closed interval."""
     return And(_AT_LEAST(column, low_inclusive), _AT_MOST(column, high_inclusive))
 
 
 def at_most(column: str, high_inclusive: Any) -> BooleanExpression:
-    """Return the filter of the rows whose value is another one at most."""
+    """Return the filter of the rows with a value up to a bound."""
     return _AT_MOST(column, high_inclusive)
 
 

@@ -1,4 +1,4 @@
-"""The procedures that keep a table fast; none changes what it holds."""
+"""Procedures that keep a table fast; none changes its content."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
@@ -22,7 +22,7 @@ NAMED_SIGN: Final = "Still referenced by refs"
 
 
 def compact_small_files(spark: SparkSession, table: str, small_file_bytes: int) -> int:
-    """Rewrite small files as one, large ones not at all; return how many were rewritten.
+    """Rewrite small files as one, and no large ones; return the number of rewritten files.
 
     Args:
         spark: session that does the work.
@@ -32,7 +32,7 @@ def compact_small_files(spark: SparkSession, table: str, small_file_bytes: int) 
     options = {
         "min-input-files": "2",
         "min-file-size-bytes": str(small_file_bytes),
-        # Large files are left alone however many of their rows are deleted: that is a major compaction.
+        # Large files are left alone even with many deleted rows: rewriting them is a major compaction.
         "delete-file-threshold": str(NEVER),
         "delete-ratio-threshold": "1.0",
         "max-file-size-bytes": str(2**40),
@@ -41,7 +41,7 @@ def compact_small_files(spark: SparkSession, table: str, small_file_bytes: int) 
 
 
 def compact_all_files(spark: SparkSession, table: str) -> int:
-    """Rewrite every file that has deleted rows; return how many were rewritten."""
+    """Rewrite every file with deleted rows; return the number of rewritten files."""
     return _rewrite(spark, table, {"delete-file-threshold": "1"})
 
 
@@ -56,15 +56,15 @@ def _rewrite(spark: SparkSession, table: str, options: dict[str, str]) -> int:
 def find_expendable(
     table: Table, before_micros: int, keep_newest: int, protected: Collection[int] = ()
 ) -> tuple[int, ...]:
-    """Return the snapshots of before a moment that may expire, oldest first.
+    """Return the snapshots from before a moment that may expire, oldest first.
 
-    What a tag names stays, and what a branch of somebody else was built upon; of the branches of cycles the
-    newest snapshots, which say how far a pipeline has come.
+    Snapshots with tags stay, and so do the ancestors of foreign branches, and the newest snapshots of the
+    platform's branches, which record the progress of a pipeline.
 
     Args:
-        table: the table as it is now.
+        table: the present table.
         before_micros: younger snapshots stay.
-        keep_newest: how many of the newest snapshots stay whatever their age.
+        keep_newest: number of newest snapshots that stay at any age.
         protected: further snapshots that stay.
     """
     snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
@@ -88,16 +88,16 @@ def _chain(snapshots: Mapping[int, Snapshot], newest: int) -> Iterator[int]:
 
 
 def expire_snapshots(spark: SparkSession, table: str, snapshot_ids: Sequence[int]) -> int:
-    """Expire snapshots and delete the files that only they had; return how many were deleted.
+    """Expire snapshots and delete the files that only they had; return the number of deleted files.
 
-    Where one of them has got a tag since they were found, none expires: the next time finds the others.
+    If one of them has been tagged since they were found, none expires; the next expiry finds the others.
     """
     if not snapshot_ids:
         return 0
     listed = ", ".join(f"{number}L" for number in snapshot_ids)
     statement = (
         f"CALL {CATALOG}.system.expire_snapshots(table => '{table}', "
-        # Else others expire by their age, too.
+        # Otherwise, other snapshots would expire by their age, too.
         f"older_than => TIMESTAMP '1970-01-01 00:00:00', snapshot_ids => ARRAY({listed}))"
     )
     try:
@@ -110,14 +110,14 @@ def expire_snapshots(spark: SparkSession, table: str, snapshot_ids: Sequence[int
 
 
 def delete_orphans(spark: SparkSession, table: Table, before_micros: int) -> int:
-    """Delete the files that none of a table's metadata names, and return how many were deleted.
+    """Delete the files that no metadata of a table names, and return their number.
 
-    Runs that were killed have left them. Old metadata files stay: `delete_old_metadata` deletes them.
+    Killed runs leave such files. Old metadata files stay: `delete_old_metadata` deletes them.
 
     Args:
         spark: session that does the work.
-        table: the table as it is now.
-        before_micros: younger files stay, since a commit names its files last; a day ago at the latest.
+        table: the present table.
+        before_micros: younger files stay, because a commit names its files last; at least a day ago.
     """
     if not has_files_before(table.io, table.location(), before_micros):
         return 0
@@ -126,7 +126,7 @@ def delete_orphans(spark: SparkSession, table: Table, before_micros: int) -> int
         f"CALL {CATALOG}.system.remove_orphan_files(table => '{'.'.join(table.name())}', "
         f"older_than => TIMESTAMP '{moment}', prefix_listing => true, dry_run => true)"
     ).collect()
-    # Iceberg takes old metadata files for orphans, too.
+    # Iceberg counts old metadata files as orphans, too.
     kept = {PurePosixPath(path).name for path in list_unlogged(table)}
     orphans = [row[0] for row in found if PurePosixPath(row[0]).name not in kept]
     return delete_files(table.io, orphans)

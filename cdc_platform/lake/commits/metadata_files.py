@@ -18,11 +18,11 @@ from cdc_platform.lake.commits.commits import conflicts_as
 LOGGER = logging.getLogger(__name__)
 
 READ_LOGS: Final = 512
-"""Number of logs of old metadata files, of all tables together, that stay in memory; they never change."""
+"""Most logs of previous metadata files, of all tables together, that stay in memory; they never change."""
 
 
 MISSING_IN_A_ROW: Final = 5
-"""So many missing files end the search: maintenance deletes from the oldest on, and leaves no gap itself."""
+"""Missing files in a row that end the search: maintenance deletes the oldest first, and leaves no gaps."""
 
 
 class _Replaced(msgspec.Struct, frozen=True, rename="kebab"):
@@ -33,7 +33,7 @@ class _Replaced(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class _Metadata(msgspec.Struct, rename="kebab"):
-    """As much of a metadata file as is needed here: to read its snapshots takes most of the time."""
+    """The needed part of a metadata file: parsing its snapshots would take most of the time."""
 
     metadata_log: tuple[_Replaced, ...] = ()
 
@@ -75,7 +75,7 @@ def delete_old_metadata(table: Table, before_micros: int) -> int:
 
 
 def delete_files(io: FileIO, paths: Sequence[str]) -> int:
-    """Delete files in their order, and return how many were deleted; the first that cannot be is the last."""
+    """Delete files in order up to the first that cannot be deleted, and return their number."""
     for number, path in enumerate(paths):
         try:
             io.delete(path)
@@ -86,7 +86,7 @@ def delete_files(io: FileIO, paths: Sequence[str]) -> int:
 
 
 def list_unlogged(table: Table) -> Iterator[str]:
-    """Yield the metadata files before those in the table's log that are there, newest first."""
+    """Yield the existing metadata files before those in the table's log, newest first."""
     return _existing(table.io, (path for path, _ in _unlogged(table)))
 
 
@@ -117,7 +117,7 @@ def _unlogged(table: Table) -> Iterator[tuple[str, int]]:
 
 @lru_cache(maxsize=READ_LOGS)
 def _read_log(file: _File) -> tuple[_Replaced, ...]:
-    """Return the log of a metadata file, empty where the file has been deleted or cut off."""
+    """Return the log of a metadata file, empty if the file was deleted or truncated."""
     source = file.io.new_input(file.path)
     if not source.exists():
         return ()

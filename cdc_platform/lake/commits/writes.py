@@ -1,4 +1,4 @@
-"""Writes through Spark that are there once, however often they are repeated."""
+"""Idempotent writes of cycles, through Spark and without it."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from cdc_platform.lake.commits.filters import above
 
 @dataclass(frozen=True)
 class CycleStep:
-    """From the newest cycle of a table to the one that is committed next; there may be a gap."""
+    """Step from the newest cycle of a table to the next one to commit; there may be a gap."""
 
     before: int
     committed: int
@@ -62,7 +62,7 @@ def commit_cycle(
     for key, value in {CYCLE: str(cycles.committed), **properties}.items():
         writer = writer.option(f"snapshot-property.{key}", value)
     with spark_conflicts_as(_conflict(target, cycles)):
-        # The filter covers every later cycle, so that whichever of them another run has committed conflicts.
+        # The filter covers all later cycles, so any of them that another run committed is a conflict.
         writer.overwrite(F.col("cycle") > F.lit(cycles.before))
 
 
@@ -106,13 +106,13 @@ def replace_cycle(rows: pa.Table, planned_on: Table, cycles: CycleStep) -> None:
 def _conflict(target: str, cycles: CycleStep) -> str:
     return (
         f"Cycle {cycles.committed} of {target} was not committed, because another run has "
-        "committed since it was planned; the next cycle goes on from there."
+        "committed since it was planned; the next cycle continues from there."
     )
 
 
 @contextmanager
 def spark_conflicts_as(message: str) -> Iterator[None]:
-    """Raise what Spark reports as a conflict of commits, in whatever wrapping, as our own error.
+    """Raise a `CommitConflict` with a message if Spark reports a conflict of commits, however wrapped.
 
     Raises:
         CommitConflict: with the message.

@@ -23,7 +23,7 @@ CONTROL_COLUMNS = ("cycle", "kind", "partition_token", "record_timestamp", "chil
 _ANNOUNCEMENTS: Final = (RecordKind.CHILD_PARTITIONS.value, RecordKind.PARTITION_START.value)
 CONTROL_KINDS = (*_ANNOUNCEMENTS, RecordKind.READ_WINDOW.value)
 _PLAIN: Final = ("created_cycle", "running_cycle", "finished_cycle", "continues_parents")
-"""Columns of the lineage that are stored as partitions have them, in their order."""
+"""Columns of the lineage with the names and the order of a partition's fields."""
 _STATES: Final = {state.value: state for state in PartitionState}
 
 
@@ -89,7 +89,7 @@ def _total(reports: Sequence[Mapping[str, Any]], name: str) -> int:
 
 
 def load_lineage(lake: Lake) -> Lineage | None:
-    """Return the lineage as it was last derived, None before the first time."""
+    """Return the last derived lineage, None before the first time."""
     version = Version.newest(lake.system_table(LINEAGE))
     return _read_lineage(version) if version is not None else None
 
@@ -111,13 +111,13 @@ def load_stuck(lake: Lake) -> tuple[StuckPartition, ...]:
 
 
 def save_lineage(lake: Lake, lineage: Lineage) -> Lineage:
-    """Replace the stored lineage, and return what is stored then.
+    """Replace the stored lineage, and return the stored one.
 
-    That is another one where somebody else has derived the same cycle or a newer one meanwhile: of two
-    first starts, which may begin at different moments, only one counts.
+    It is another one if another process derived the same cycle or a newer one meanwhile: of two first starts,
+    which may begin at different times, only one counts.
 
     Raises:
-        CommitConflict: the catalog has refused each try.
+        CommitConflict: the catalog rejected each attempt.
     """
     rows = _as_table(lineage.partitions.values())
     properties = {CYCLE: str(lineage.cycle)}
@@ -135,8 +135,8 @@ def save_lineage(lake: Lake, lineage: Lineage) -> Lineage:
     raise CommitConflict.of(LINEAGE)
 
 
-# Weeks of splits and merges are a hundred thousand partitions: by columns they take a tenth of the time
-# that they take row by row.
+# Weeks of splits and merges make a hundred thousand partitions: reading them by columns takes a tenth of the
+# time of reading row by row.
 
 
 def _as_partitions(rows: pa.Table) -> dict[str, Partition]:

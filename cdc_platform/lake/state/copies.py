@@ -1,7 +1,7 @@
-"""Initial copies: what was planned, and which chunks of it a table's branch `copy` holds.
+"""Initial copies: their plans, and their chunks on the branches `copy` of tables.
 
-The branch is the record: each commit names the chunks that it and its predecessors have brought, so a
-chunk and the note that it is done are one commit. The branch stays: with the log it makes the table.
+The branch is the record: each commit names its chunks and those of its predecessors, so one commit has a
+chunk and the note that it is done. The branch stays, because the table consists of the copy and the log.
 """
 
 import json
@@ -64,7 +64,7 @@ class CopyProgress:
     """Part of a plan that a table's branch holds.
 
     ``head`` is the newest commit of the plan that counts, None before the first. ``is_mixed`` means that
-    the branch holds something else upon it: what two runs at once have left, or an earlier plan.
+    the branch has other commits on top of it, from two runs at once or from an earlier plan.
     ``batches`` are the last commits of the plan, at most two, the newest first.
     """
 
@@ -77,7 +77,7 @@ class CopyProgress:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Chunks that are still to be copied, in their order."""
+        """Chunks that are not copied yet, in order."""
         return tuple(chunk for chunk in range(len(self.plan.chunks)) if chunk not in self.done)
 
     @property
@@ -103,15 +103,15 @@ class ChunkBatch:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "ChunkBatch | None":
-        """Return the chunk batch that a snapshot is, None if it is none."""
+        """Return the chunk batch of a snapshot, None if the snapshot has none."""
         return read_fact(snapshot, COPY, cls.from_text)
 
     @classmethod
     def from_text(cls, text: str) -> "ChunkBatch":
-        """Return the chunk batch of a text that `to_text` made.
+        """Parse the text of `to_text`.
 
         Raises:
-            ValueError, RecursionError: the text is none.
+            ValueError, RecursionError: the text is no chunk batch.
         """
         stored = parse_stored(text, _StoredBatch)
         ends = [end for first, last in stored.done for end in (first, last + 1)]
@@ -123,7 +123,7 @@ class ChunkBatch:
 
 @dataclass(frozen=True)
 class _StoredBatch:
-    """A chunk batch as a summary has it, with ranges of chunks."""
+    """The form of a chunk batch in a summary, with ranges of chunks."""
 
     number: int
     base: int
@@ -143,12 +143,12 @@ def _ranges(chunks: Iterable[int]) -> list[list[int]]:
 
 
 def load_plans(lake: Lake) -> Mapping[str, CopyPlan]:
-    """Return the newest plan of each table that is, or was, copied."""
+    """Return the newest plan of each table that is or was copied."""
     return _plans_of(lake.system_table(COPIED))
 
 
 def load_plans_between(lake: Lake, after_micros: int | None, until_micros: int) -> Mapping[str, CopyPlan]:
-    """Return the newest plans whose positions lie between two others, or at them; most often none is read."""
+    """Return the newest plans with positions in a closed interval; usually reads none."""
     table, first_micros = lake.system_table(COPIED), after_micros or 0
     newest = head(table)
     if newest is None or (position_of(newest) or 0) < first_micros:
@@ -164,7 +164,7 @@ def _plans_of(table: Table) -> Mapping[str, CopyPlan]:
     return _read_plans(version) if version is not None else {}
 
 
-# A cycle asks for the plans once for each table that no cut has; those of a few pipelines are kept.
+# A cycle needs the plans once for each table that is in no cut; the plans of a few pipelines are cached.
 @lru_cache(maxsize=4)
 @understanding(COPIED)
 def _read_plans(version: Version) -> Mapping[str, CopyPlan]:
@@ -183,7 +183,7 @@ def _read_plans(version: Version) -> Mapping[str, CopyPlan]:
 
 
 def save_plans(lake: Lake, plans: Sequence[CopyPlan]) -> None:
-    """Commit plans, each one newer than what is known of its table.
+    """Commit plans, each newer than the stored plan of its table.
 
     Raises:
         CommitConflict: another run has planned meanwhile; nothing was changed.
@@ -193,7 +193,7 @@ def save_plans(lake: Lake, plans: Sequence[CopyPlan]) -> None:
     # The newest plans are read from the same version of the table to which the next ones are appended.
     table = lake.system_table(COPIED)
     plans_before = _plans_of(table)
-    conflict = "Another run has planned the same initial copies; the next cycle goes on with its plan."
+    conflict = "Another run has planned the same initial copies; the next cycle continues with its plan."
     if any(plan.table in plans_before and plans_before[plan.table].number >= plan.number for plan in plans):
         raise CommitConflict(conflict)
     rows = [
@@ -213,9 +213,9 @@ def save_plans(lake: Lake, plans: Sequence[CopyPlan]) -> None:
 
 
 def load_copy_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
-    """Return how much of a plan the branch of its table holds.
+    """Return the progress of a plan on the branch of its table.
 
-    A commit counts if it lies upon what it was planned on: then no other run has come between.
+    A commit counts if its parent is the base of its plan: then no other run committed in between.
     """
     if table is None:
         return CopyProgress(plan, frozenset(), 0, None, is_mixed=False)

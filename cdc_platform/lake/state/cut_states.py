@@ -11,11 +11,11 @@ from cdc_platform.lake.state.cuts import Cut, list_cuts
 
 @dataclass(frozen=True)
 class CutState:
-    """A cut, and what has become of its snapshots.
+    """A cut, and the state of its snapshots.
 
     Args:
         cut: the cut.
-        expired: its tables whose snapshot is gone.
+        expired: its tables with an expired snapshot.
         is_pinned: whether every table has the cut's tag.
     """
 
@@ -25,12 +25,12 @@ class CutState:
 
     @property
     def is_readable(self) -> bool:
-        """Whether all its tables can still be read at it."""
+        """Whether all its tables can still be read at the cut."""
         return not self.expired
 
 
 def tag_name(number: int) -> str:
-    """Return the tag of a pinned cut, by which other engines can read its tables, too."""
+    """Return the tag of a pinned cut, which other engines can also use to read its tables."""
     return f"cut_{number}"
 
 
@@ -72,7 +72,7 @@ def require_readable(state: CutState) -> CutState:
     if state.is_readable:
         return state
     raise CutNotFound(
-        f"Cut {state.cut.cut} cannot be read any more, since snapshots have expired of: "
+        f"Cut {state.cut.cut} can no longer be read, because snapshots of these tables have expired: "
         f"{', '.join(state.expired)}. Choose a newer one; `cdc-platform cuts DEFS.yaml` lists them, "
-        "and with --pin N a cut stays."
+        "and --pin N keeps a cut."
     )

@@ -29,7 +29,7 @@ NUMBER = "cdc.cut"
 
 @dataclass(frozen=True)
 class Cut:
-    """A source position, and the snapshot of every table that holds exactly what was committed until then."""
+    """A source position, and the snapshot of every table with exactly the changes up to that position."""
 
     cut: int
     position_micros: int
@@ -41,7 +41,7 @@ class Cut:
         """Return the lag: seconds from the position to a moment by this machine's clock.
 
         Args:
-            at_micros: the moment; that of the publication when None.
+            at_micros: the moment; None means the time of publication.
         """
         moment_micros = self.published_micros if at_micros is None else at_micros
         return round((moment_micros - self.position_micros) / 1e6, 3)
@@ -53,20 +53,20 @@ def list_cuts(lake: Lake) -> tuple[Cut, ...]:
 
 
 def cut_positions(lake: Lake) -> list[int]:
-    """Return the positions of all cuts, oldest first; their tables, most of what a cut is, stay unread."""
+    """Return the positions of all cuts, oldest first, without reading their tables, which take most space."""
     rows = lake.system_table(CUT).scan("cut > 0", selected_fields=("cut", "position")).to_arrow()
     return [from_datetime(position) for position in rows.sort_by("cut")["position"].to_pylist()]
 
 
 def publications_since(lake: Lake, micros: int) -> list[tuple[int, int]]:
-    """Return number and publication of the cut that was the newest at a moment and of all later ones."""
+    """Return the number and the publication time of the newest cut at a moment and of all later cuts."""
     table = lake.system_table(CUT)
     newest = _newest(table)
     if newest is None:
         return []
     later = _publications(table, f"published_at >= '{to_datetime(max(0, micros)).isoformat()}'")
     first = later[0][0] - 1 if later else newest.cut
-    # By number: where the clock was set back, later cuts may have been published before that moment.
+    # By number: if the clock was set back, later cuts may have earlier publication times.
     return _publications(table, f"cut >= {first}")
 
 
@@ -77,10 +77,10 @@ def _publications(table: Table, row_filter: str) -> list[tuple[int, int]]:
 
 
 def find_cuts(lake: Lake, numbers: Collection[int]) -> tuple[Cut, ...]:
-    """Return the cuts of some numbers that there are, oldest first."""
+    """Return the existing cuts among some numbers, oldest first."""
     if not numbers:
         return ()
-    # Of more than 200 numbers, pyiceberg takes none to leave files out; the bound keeps older ones unread.
+    # Pyiceberg skips no files by a list of more than 200 numbers; the bound skips older files.
     listed = ", ".join(map(str, numbers))
     return _scan(lake.system_table(CUT), f"cut >= {min(numbers)} and cut in ({listed})")
 
@@ -91,13 +91,13 @@ def cuts_since(lake: Lake, cycle: int) -> tuple[Cut, ...]:
 
 
 def cuts_since_moment(lake: Lake, micros: int) -> tuple[Cut, ...]:
-    """Return the cut that was the newest at a moment, if there was one, and all later ones, oldest first."""
+    """Return the newest cut at a moment, if there was one, and all later cuts, oldest first."""
     published = publications_since(lake, micros)
     return _scan(lake.system_table(CUT), f"cut >= {published[0][0]}") if published else ()
 
 
 def cycle_published_by(lake: Lake, micros: int) -> int | None:
-    """Return the newest cycle of which a cut had been published at a moment, None where there was no cut."""
+    """Return the newest cycle with a cut published by a moment, None if there was no cut."""
     before = f"published_at <= '{to_datetime(max(0, micros)).isoformat()}'"
     cycles = lake.system_table(CUT).scan(row_filter=before, selected_fields=("cycle",)).to_arrow()["cycle"]
     newest: int | None = pc.max(cycles).as_py()
@@ -135,7 +135,7 @@ def _newest(table: Table) -> Cut | None:
 
 
 def cut_before(table: Table, lost: Snapshot) -> Cut | None:
-    """Return the newest cut below a commit to the table of cuts that cannot be read, None without one.
+    """Return the newest cut before an unreadable commit to the table of cuts, None without one.
 
     Args:
         table: the table of cuts.
@@ -148,7 +148,7 @@ def cut_before(table: Table, lost: Snapshot) -> Cut | None:
     return None
 
 
-# A cycle asks for the newest cut again and again; those of a few pipelines are kept.
+# A cycle needs the newest cut many times; the cuts of a few pipelines are cached.
 @lru_cache(maxsize=8)
 def _read_cut(version: Version, number: int) -> Cut:
     return _scan(version.table, f"cut = {number}")[-1]
@@ -158,7 +158,7 @@ def find_cut(lake: Lake, number: int) -> Cut:
     """Return one cut.
 
     Raises:
-        CutNotFound: there is none of that number.
+        CutNotFound: no cut has this number.
     """
     cuts = _scan(lake.system_table(CUT), f"cut = {number}")
     if not cuts:

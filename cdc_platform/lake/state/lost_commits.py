@@ -48,32 +48,32 @@ _BEFORE_LOG: Final = (RAW, QUARANTINED, DELETION_MARKERS)
 
 
 def take_back_lost(lake: Lake) -> tuple[str, ...]:
-    """Take back the newest commit of each branch if its files are gone and nothing builds upon it.
+    """Take back the newest commit of each branch if its files are gone and nothing builds on it.
 
-    The cycle that made it makes it again, from what that commit was built upon. Everything else stays as it
-    is, and its missing file is damage: a snapshot that a cut names, and what belongs to a cycle of the log.
+    Its cycle makes the commit again from the same base. A missing file of any other commit is damage: that of
+    a snapshot in a cut, or of a cycle of the log.
 
     Returns:
-        The tables of which a commit was taken back.
+        The tables with a commit that was taken back.
 
     Raises:
         CommitConflict: another run has changed such a table at the same time.
     """
     cuts = f"{lake.system_namespace}.{CUT}"
-    # First, since only cuts say of other tables whether a commit is used.
+    # Cuts come first, because only they show whether a commit of another table is used.
     taken = [*_take_back_of(lake, {cuts: lake.system_table(CUT)})]
     others = {name: table for name, table in _tables(lake).items() if name != cuts}
     return tuple(dict.fromkeys([*taken, *_take_back_of(lake, others)]))
 
 
 def _take_back_of(lake: Lake, tables: Mapping[str, Table]) -> Iterator[str]:
-    """Take back what some tables have lost, and yield their names."""
+    """Take back the lost commits of some tables, and yield the names of these tables."""
     published = _published(lake)
     lost = [
         (table, branch, snapshot)
         for name, table in tables.items()
         for branch, snapshot in _heads(table)
-        # Of a thousand tables, a cycle has left few with a commit that no cut names.
+        # A cycle leaves few of a thousand tables with a commit that is in no cut.
         if snapshot.snapshot_id not in published
         and not table.io.new_input(snapshot.manifest_list).exists()
         and _has_parent(table, snapshot)
@@ -94,7 +94,7 @@ def _take_back_of(lake: Lake, tables: Mapping[str, Table]) -> Iterator[str]:
 
 
 def _published(lake: Lake) -> Collection[int]:
-    """Return the snapshots that the newest cut names; none where its own files are missing."""
+    """Return the snapshots of the newest cut; none if the cut's own files are missing."""
     try:
         cut = newest_cut(lake)
     except LakeDamaged:
@@ -103,14 +103,14 @@ def _published(lake: Lake) -> Collection[int]:
 
 
 def _tables(lake: Lake) -> Mapping[str, Table]:
-    """Return the tables of a pipeline by name; its own ones have names that none of the others can have."""
+    """Return the tables of a pipeline by name; no other table can have the name of a system table."""
     names = own_tables(hands_out_events=lake.hands_out_events)
     own = {f"{lake.system_namespace}.{name}": lake.system_table(name) for name in names}
     return own | dict(_merged(lake))
 
 
 def _merged(lake: Lake) -> Iterator[tuple[str, Table]]:
-    """Yield the tables that cycles have written; others of the namespace are somebody else's."""
+    """Yield the tables that cycles have written, without foreign tables of the namespace."""
     for name in lake.table_names():
         with suppress(LakeDamaged):
             table = lake.table(name)
@@ -126,15 +126,15 @@ def _heads(table: Table) -> Iterator[tuple[str, Snapshot]]:
 
 
 def _has_parent(table: Table, snapshot: Snapshot) -> bool:
-    """Return whether the snapshot that a commit was built upon is there, if there was one."""
+    """Return whether the parent of a commit exists, if it had one."""
     parent = snapshot.parent_snapshot_id
     return parent is None or table.metadata.snapshot_by_id(parent) is not None
 
 
 def _is_unused(lake: Lake, name: str, table: Table, snapshot: Snapshot) -> bool:
-    """Return whether no later step has used what a snapshot holds."""
+    """Return whether no later step has used the content of a snapshot."""
     cycle = number_of(snapshot, CYCLE) or 0
-    # One of the other tables may be called `files`, or `cuts`.
+    # A table of the source may have the name `files` or `cuts`.
     namespace, _, own = name.rpartition(".")
     own = own if namespace == lake.system_namespace else ""
     if own in _DERIVED or (own and _is_compaction(snapshot)):
@@ -156,14 +156,14 @@ def _is_unused(lake: Lake, name: str, table: Table, snapshot: Snapshot) -> bool:
 
 
 def _is_compaction(snapshot: Snapshot) -> bool:
-    """Return whether a commit holds nothing but what it was built upon has."""
+    """Return whether a commit has the same rows as its parent."""
     return snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
 
 
 def _places_before(lake: Lake, cuts: Table, lost: Snapshot) -> Mapping[str, int] | None:
-    """Return where the tables that have moved to a lost cut were, by name; None where one was nowhere.
+    """Return the former snapshots of tables that moved to a lost cut, by name; None if one had none.
 
-    What the cut held is still on their branches, so the next cycle publishes it again.
+    The content of the cut is still on their branches, so the next cycle publishes it again.
     """
     cycle = number_of(lost, CYCLE)
     if cycle is None:
@@ -177,7 +177,7 @@ def _places_before(lake: Lake, cuts: Table, lost: Snapshot) -> Mapping[str, int]
 
 
 def _move_back(lake: Lake, cuts: Table, lost: Snapshot) -> None:
-    """Let `main` of all tables end where it did before a lost cut, as if the run had ended before the cut."""
+    """Move `main` of all tables back to before a lost cut, as if the run had ended before the cut."""
     for name, snapshot_id in (_places_before(lake, cuts, lost) or {}).items():
         table = lake.table(name)
         if table is not None:
@@ -194,6 +194,6 @@ def _take_back(table: Table, branch: str, snapshot: Snapshot) -> None:
         updates = (SetSnapshotRefUpdate.model_validate(former), *updates)
     is_newest = AssertRefSnapshotId.model_validate({"snapshot-id": snapshot.snapshot_id, "ref": branch})
     with conflicts_as(
-        f"Another run changed `{'.'.join(table.name())}` at the same time; the next cycle goes on."
+        f"Another run changed `{'.'.join(table.name())}` at the same time; the next cycle continues."
     ):
         table.catalog.commit_table(table, (is_newest,), updates)

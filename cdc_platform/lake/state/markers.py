@@ -1,4 +1,4 @@
-"""Markers: messages that somebody wrote into the source's log, by which moments of the lake can be found."""
+"""Markers: messages that users write into the source's log to find moments of the lake."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,9 +12,9 @@ from cdc_platform.model.stream.records import RecordKind
 
 @dataclass(frozen=True)
 class Marker:
-    """A message of the source's log; ``cycle`` is the one that has read it, with all that came before it.
+    """A message of the source's log; ``cycle`` is the cycle that read it, with all changes before it.
 
-    ``ordering_key`` has its place among the changes: those with a smaller one were committed before it.
+    ``ordering_key`` is its place among the changes: changes with a smaller key were committed before it.
     """
 
     cycle: int
@@ -27,7 +27,7 @@ class Marker:
 
 @understanding(RAW)
 def list_markers(lake: Lake) -> tuple[Marker, ...]:
-    """Return the markers that cycles have read, in order; each once."""
+    """Return the markers that cycles have read, in order, without duplicates."""
     window = f"kind = '{RecordKind.MESSAGE.value}'"
     columns = ("kind", "cycle", "record_order", "record_sequence", "event")
     rows = lake.system_table(RAW).scan(row_filter=window, selected_fields=columns).to_arrow().to_pylist()
@@ -38,10 +38,10 @@ def list_markers(lake: Lake) -> tuple[Marker, ...]:
 
 
 def marker_of(row: Mapping[str, Any]) -> Marker:
-    """Return the marker that a row of the raw table is.
+    """Return the marker in a row of the raw table.
 
     Raises:
-        LakeDamaged: it is none.
+        LakeDamaged: the row is no marker.
     """
     message = read_stored(
         _Message.from_text, row["event"]["metadata"], RAW, f"the message {row['record_sequence']}"
@@ -64,10 +64,10 @@ class _Message:
 
 
 def markers_of(cuts: tuple[Cut, ...], markers: tuple[Marker, ...]) -> Mapping[int, tuple[Marker, ...]]:
-    """Return, by number of the cut, the markers that lie in it and not in the cut before.
+    """Return the markers of each cut that the cut before does not have, by number of the cut.
 
     Args:
-        cuts: oldest first; the first one has all markers that are not younger.
+        cuts: oldest first; the first one has all markers up to it.
         markers: in the order of their cycles.
     """
     by_cut: dict[int, tuple[Marker, ...]] = {}

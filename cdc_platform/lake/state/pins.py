@@ -10,7 +10,7 @@ from cdc_platform.model.base.names import quote_spark
 
 
 def pin_cut(lake: Lake, spark: SparkSession, number: int) -> CutState:
-    """Tag a cut's tables, so that it stays readable until it is unpinned; pinning it again changes nothing.
+    """Tag a cut's tables to keep it readable until it is unpinned; pinning is idempotent.
 
     Raises:
         CutNotFound: there is no such cut, or a snapshot of it has expired; nothing was tagged.
@@ -31,7 +31,7 @@ def pin_cut(lake: Lake, spark: SparkSession, number: int) -> CutState:
 
 
 def unpin_cut(lake: Lake, spark: SparkSession, number: int) -> CutState:
-    """Take a cut's tags away, so that it expires like any other; again, it changes nothing.
+    """Remove a cut's tags, so it expires like any other cut; unpinning is idempotent.
 
     Raises:
         CutNotFound: there is no such cut.

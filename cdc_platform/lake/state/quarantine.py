@@ -37,13 +37,13 @@ class ReplayMark:
 
 
 def count_quarantined(lake: Lake, table: str | None = None) -> int:
-    """Return how many records lie in quarantine, of one source table or of all; replayed ones do not."""
+    """Return the number of open records in quarantine, of one source table or of all."""
     of_table = AlwaysTrue() if table is None else equals("table_name", table)
     return len(_record_ids(lake, all_of(_OPEN, of_table)))
 
 
 def describe_next_step(lake: Lake) -> str:
-    """Return why a pipeline has no tables or cuts yet, and what to do about it."""
+    """Return the reason why a pipeline has no tables or cuts yet, with advice."""
     count = count_quarantined(lake)
     if count and count_rows(head(lake.system_table(LOG))) == 0:
         return (
@@ -60,24 +60,24 @@ def may_lack_changes(lake: Lake, table: str) -> bool:
 
 def _record_ids(lake: Lake, condition: BooleanExpression) -> set[str]:
     quarantine = lake.system_table(QUARANTINED)
-    # Every cycle asks, and mostly nothing is there.
+    # Every cycle asks, and quarantine is usually empty.
     if count_rows(head(quarantine)) == 0:
         return set()
-    # A record that came again in a later cycle, unusable again, is one record.
+    # Duplicates of an unusable record in later cycles count as one record.
     rows = quarantine.scan(condition, selected_fields=("record_id",)).to_arrow()
     return set(rows["record_id"].to_pylist())
 
 
 @understanding(QUARANTINED)
 def load_quarantined(lake: Lake, *, with_replayed: bool = False) -> list[QuarantinedRecord]:
-    """Return what lies in quarantine, one for each record and cycle, oldest first."""
+    """Return the records in quarantine, one for each record and cycle, oldest first."""
     condition = AlwaysTrue() if with_replayed else _OPEN
     rows = lake.system_table(QUARANTINED).scan(condition).to_arrow()
     return sorted(map(_as_record, rows.to_pylist()), key=lambda record: record.identity)
 
 
 def count_by_reason(lake: Lake) -> Counter[tuple[str | None, str]]:
-    """Return how many open records are in quarantine, by source table and reason; replayed ones are not."""
+    """Return the number of open records in quarantine, by source table and reason."""
     quarantine = lake.system_table(QUARANTINED)
     if count_rows(head(quarantine)) == 0:
         return Counter()
@@ -98,7 +98,7 @@ class QuarantinedPlace:
 
     @property
     def identity(self) -> tuple[int, str]:
-        """The name by which a replay mark refers to it."""
+        """The identity that a replay mark refers to."""
         return self.cycle, self.record_id
 
 
@@ -109,14 +109,14 @@ def open_places(lake: Lake) -> Sequence[QuarantinedPlace]:
 
 
 def mark_replayed(lake: Lake, marks: Mapping[tuple[int, str], ReplayMark]) -> None:
-    """Note at records, by their identity, that they are replayed; one commit.
+    """Mark records as replayed, in one commit.
 
     Args:
         lake: the pipeline's part of the lake.
-        marks: what to note at which record; they belong to cycles that have been ordered.
+        marks: marks by the identity of records; these belong to cycles that have been ordered.
 
     Raises:
-        CommitConflict: other runs were in the way each time; nothing was changed.
+        CommitConflict: other runs committed first at each attempt; nothing was changed.
     """
     if not marks:
         return
@@ -132,7 +132,7 @@ def mark_replayed(lake: Lake, marks: Mapping[tuple[int, str], ReplayMark]) -> No
             continue
         return
     raise CommitConflict(
-        "The replay was not noted in quarantine, because other runs have committed meanwhile; ask again."
+        "The replay was not recorded in quarantine, because other runs committed meanwhile; request it again."
     )
 
 
@@ -149,8 +149,8 @@ class Replays:
     """All replay requests so far.
 
     Args:
-        files: each file that is read again, with the newest cycle that had been read when that was asked for.
-        texts: records that are judged again from their texts, by the moment at which that was asked for.
+        files: each file to read again, with the newest cycle that had been read at the time of the request.
+        texts: records to replay from their texts, by the time of the request.
     """
 
     files: Mapping[str, int]
@@ -158,7 +158,7 @@ class Replays:
 
     @property
     def origins(self) -> frozenset[str]:
-        """Files and topics of which events come again, however long ago they came first."""
+        """Files and topics with replayed events, which may repeat at any time."""
         of_texts = (record.origin for records in self.texts.values() for record in records)
         return frozenset(self.files) | {origin for origin in of_texts if origin is not None}
 
@@ -167,12 +167,12 @@ NO_REPLAY = Replays({}, {})
 
 
 def load_replays(lake: Lake) -> Replays:
-    """Return the replays that have been asked for; needs no Spark."""
+    """Return the requested replays; needs no Spark."""
     version = Version.newest(lake.system_table(QUARANTINED))
     return _read_replays(version) if version is not None else NO_REPLAY
 
 
-# Every cycle asks several times; the newest of a few pipelines are kept.
+# Every cycle asks several times; the replays of a few pipelines are cached.
 @lru_cache(maxsize=4)
 @understanding(QUARANTINED)
 def _read_replays(version: Version) -> Replays:
@@ -187,7 +187,7 @@ def _read_replays(version: Version) -> Replays:
     return Replays(files, texts)
 
 
-# Most cycles add nothing to what is there.
+# Most cycles add nothing to quarantine.
 @lru_cache(maxsize=4)
 @understanding(QUARANTINED)
 def _read_places(version: Version) -> Sequence[QuarantinedPlace]:

@@ -1,8 +1,8 @@
-"""The read progress: which files, in which version, or which partitions, up to which offset, have been read.
+"""The read progress: the versions of files, or the offsets of partitions, that have been read.
 
-It is derived from what the committed cycles report, on from where the stored one ends. A file that is to be
-replayed counts as unread until a later cycle has read it. A file that could not be read has an entry under a
-path of its own, `unread_path`, until it has been read.
+It is derived from the reports of committed cycles after the end of the stored progress. A file to replay
+counts as unread until a later cycle has read it. A file that could not be read has an entry under a path of
+its own, `unread_path`, until it has been read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.unread import UNREAD, FailedRead, failed_reads, unread_path
 
 REPLAY: Final = "quarantine@"
-"""Begins the path under which the read progress has a replay of texts that a cycle has taken."""
+"""Prefix of the path under which the read progress stores a replay of texts that a cycle has taken."""
 POLLED: Final = "cdc.polled"
 """Property with the moment of the newest poll that found nothing, in microseconds."""
 POLLS_STORED_EVERY_S: Final = 60
@@ -38,16 +38,16 @@ POLLS_STORED_EVERY_S: Final = 60
 
 
 def load_read_progress(lake: Lake) -> Mapping[str, str]:
-    """Return what has been read, with its version, and store what is new of it; needs no Spark.
+    """Return the versions that have been read, and store new ones; needs no Spark.
 
-    The version of what is to be read again is `READ_AGAIN`.
+    A file that must be read again has the version `READ_AGAIN`.
     """
     stored = _store_read_progress(lake)
     replays = load_replays(lake).files
     again = {path for path, cycle in replays.items() if stored.cycles.get(path, cycle + 1) <= cycle}
     if not again:
         return stored.versions
-    # Who asks for a replay wants no pause that began before.
+    # A request for a replay ends the pauses that began before it.
     ended = {unread_path(path) for path in again if stored.failed_cycles.get(path, 0) <= replays[path]}
     progress = {path: version for path, version in stored.versions.items() if path not in ended}
     return {**progress, **dict.fromkeys(again, READ_AGAIN)}
@@ -70,7 +70,7 @@ def last_reads(lake: Lake, paths: Iterable[str]) -> Mapping[str, ReadFile]:
 
 
 def waiting_texts(lake: Lake) -> tuple[int, Sequence[QuarantinedRecord]] | None:
-    """Return when the oldest replay of texts that no cycle has taken was asked for, and what it asks for."""
+    """Return the time and the records of the oldest replay of texts that no cycle has taken."""
     replays = load_replays(lake).texts
     if not replays:
         return None
@@ -80,33 +80,33 @@ def waiting_texts(lake: Lake) -> tuple[int, Sequence[QuarantinedRecord]] | None:
 
 
 def replay_path(micros: int) -> str:
-    """Return the path of a replay that was asked for at a moment."""
+    """Return the path of a replay that was requested at a moment."""
     return f"{REPLAY}{micros}"
 
 
 def save_poll(lake: Lake, now_micros: int, keep_metadata_s: float) -> None:
-    """Store that a source of events has been polled and has nothing new, unless that was stored just before.
+    """Store a poll of an event source without new events, unless one was stored just before.
 
-    Without it a pipeline whose source is silent would look like one that does not run. Each mark makes a
-    metadata file, so old ones are deleted here: maintenance waits for cycles, of which there are none.
+    Without it, a pipeline with a silent source would look as if it did not run. Each stored poll creates a
+    metadata file, so old ones are deleted here: maintenance waits for cycles, and there are none.
 
     Args:
-        lake: the pipeline's.
-        now_micros: the moment of the poll.
-        keep_metadata_s: for so long the table's metadata files stay once they are replaced.
+        lake: the pipeline's part of the lake.
+        now_micros: the time of the poll.
+        keep_metadata_s: seconds for which the table's metadata files stay after they are replaced.
     """
     if not lake.hands_out_events:
         return
     table = lake.system_table(READ)
     if not 0 <= now_micros - _poll_of(table) < POLLS_STORED_EVERY_S * 1_000_000:
-        # A commit in between is another poll's, or a cycle's.
+        # A conflicting commit is another poll's, or a cycle's.
         with suppress(CommitFailedException), table.transaction() as transaction:
             transaction.set_properties({POLLED: str(now_micros)})
         delete_old_metadata(lake.system_table(READ), now_micros - int(keep_metadata_s * 1_000_000))
 
 
 def load_poll(lake: Lake) -> int:
-    """Return the moment of the newest poll that was stored, 0 where there is none."""
+    """Return the time of the newest stored poll, 0 without one."""
     return _poll_of(lake.system_table(READ)) if lake.hands_out_events else 0
 
 
@@ -124,7 +124,7 @@ def list_failed(lake: Lake) -> Mapping[str, FailedRead]:
 
 @dataclass(frozen=True)
 class _ReadProgress:
-    """Each path with the version that was read last, and the cycle that did; and what has failed since.
+    """Each path with its last read version and the cycle of that read; and the reads that failed since.
 
     ``failed_cycles`` has the cycle of each file's failed read, by the file's own path.
     """
@@ -146,12 +146,12 @@ def _store_read_progress(lake: Lake) -> _ReadProgress:
         try:
             stored.append(new, snapshot_properties={CYCLE: str(committed)})
         except CommitFailedException:
-            # Somebody else has derived the same meanwhile.
+            # Another process has derived the same meanwhile.
             continue
     raise CommitConflict.of(READ)
 
 
-# A cycle asks for it twice; the newest of a few pipelines are kept.
+# A cycle needs it twice; the progress of a few pipelines is cached.
 @lru_cache(maxsize=4)
 def _read(version: Version) -> _ReadProgress:
     return _derive(version.table.scan(snapshot_id=version.snapshot_id).to_arrow())
@@ -180,7 +180,7 @@ def _columns(rows: pa.Table) -> tuple[list[Any], ...]:
 
 @understanding(RAW)
 def _reported_after(lake: Lake, after_exclusive: int, until_inclusive: int) -> pa.Table:
-    """Return what the cycles of an interval have read to the end, and what they could not read."""
+    """Return the files that the cycles of an interval have read to the end, and those that failed."""
     window = f"kind = '{RecordKind.FILE.value}' and cycle > {after_exclusive} and cycle <= {until_inclusive}"
     scan = lake.system_table(RAW).scan(row_filter=window, selected_fields=("kind", "cycle", "event"))
     rows = scan.to_arrow().select(["cycle", "event"]).to_pylist()
@@ -193,16 +193,16 @@ def _reported_after(lake: Lake, after_exclusive: int, until_inclusive: int) -> p
 
 
 def read_report(event: Mapping[str, Any]) -> FileReport:
-    """Return the report on a file that a row of the raw table is, by the row's column `event`.
+    """Return the report on a file in the column `event` of a raw row.
 
     Raises:
-        LakeDamaged: it is none.
+        LakeDamaged: the row is no report.
     """
     return read_stored(FileReport.from_text, event["metadata"], RAW, f"the report on {event['origin']}")
 
 
 def _entry(path: str, report: FileReport) -> tuple[str, str] | None:
-    """Return the path and version that a report adds to the read progress, None where it adds none."""
+    """Return the path and version that a report adds to the read progress, None if it adds nothing."""
     if report.is_read:
         return path, report.version
     failure = FailedRead.of_report(report.version, str(report.error))

@@ -1,4 +1,4 @@
-"""Reading columns whose values repeat: as dictionaries, as their files have them, in a tenth of the time."""
+"""Reads of columns with repeated values, as the dictionaries of their files, in a tenth of the time."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 _NOISE = "Iceberg does not have a dictionary type."
-"""Begins what pyiceberg warns of for every batch and column that is read so; nothing is amiss."""
+"""Start of pyiceberg's warning for every batch and column of such a read, which is harmless."""
 
 
 class _Quiet(logging.Filter):
@@ -24,13 +24,13 @@ def _silence() -> None:
 def read_repeated(
     table: Table, row_filter: str, repeated: Sequence[str], *further: str
 ) -> Iterator[pa.Table]:
-    """Yield the rows of a table that a filter takes, batch by batch, with columns of texts that repeat.
+    """Yield the rows of a table that match a filter, batch by batch, with dictionaries of repeated texts.
 
     Args:
         table: the table.
-        row_filter: which rows.
-        repeated: columns of texts, which come as dictionaries.
-        further: further columns, among them those of the filter.
+        row_filter: the filter.
+        repeated: text columns to return as dictionaries.
+        further: further columns, including those of the filter.
     """
     _silence()
     scan = table.scan(row_filter=row_filter, selected_fields=(*repeated, *further))

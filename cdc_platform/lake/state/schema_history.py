@@ -23,21 +23,21 @@ def list_schema_events(lake: Lake) -> tuple[SchemaEvent, ...]:
 
 
 def load_history(lake: Lake) -> SchemaHistory:
-    """Return what the lake knows of the source's schema."""
+    """Return the stored history of the source's schema."""
     table = lake.system_table(SCHEMA)
     return at_mark(build_stored_history(_list_events(table)), read_mark(table))
 
 
 def load_history_at(lake: Lake, cycle: int) -> SchemaHistory:
-    """Return the history of the source's schema as the log had it at a cycle."""
+    """Return the history of the source's schema up to a cycle of the log."""
     return build_stored_history(event for event in list_schema_events(lake) if event.cycle <= cycle)
 
 
 def build_stored_history(events: Iterable[SchemaEvent]) -> SchemaHistory:
-    """Return the history that stored changes make, in their order.
+    """Return the history that results from stored changes, in order.
 
     Raises:
-        LakeDamaged: a change is none of the table or column that it names, or its value has another shape.
+        LakeDamaged: a change does not apply to the table or column that it names, or its value is malformed.
     """
     history = SchemaHistory()
     for event in events:
@@ -48,18 +48,18 @@ def build_stored_history(events: Iterable[SchemaEvent]) -> SchemaHistory:
 
 
 def at_mark(history: SchemaHistory, mark: Mark) -> SchemaHistory:
-    """Return the history with the word that nothing else has changed up to a mark of the log."""
+    """Return the history with a mark of the log up to which it has all changes."""
     return replace(history, cycle=mark.cycle, position_micros=mark.position_micros)
 
 
 def append_events(lake: Lake, history: SchemaHistory, mark: Mark, events: Sequence[SchemaEvent]) -> None:
-    """Commit changes that were found on from a history up to a mark of the log; none is a commit, too.
+    """Commit the changes between a history and a mark of the log; commits even without changes.
 
     Raises:
         CommitConflict: another run has committed changes since that history was loaded.
     """
     table = lake.system_table(SCHEMA)
-    conflict = "Another run has written the schema's history meanwhile; the next cycle goes on."
+    conflict = "Another run has written the schema's history meanwhile; the next cycle continues."
     if read_mark(table).cycle > history.cycle:
         raise CommitConflict(conflict)
     rows = [_as_row(number, event) for number, event in enumerate(events)]

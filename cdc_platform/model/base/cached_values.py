@@ -1,4 +1,4 @@
-"""Properties that are computed once for each object, while no object waits for another one."""
+"""Properties that are computed once for each object, without locks between objects."""
 
 import threading
 from collections.abc import Callable

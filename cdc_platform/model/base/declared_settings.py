@@ -1,7 +1,7 @@
 """Settings that a frozen dataclass declares once: each field has its type, its default and its description.
 
-The YAML of a pipeline, the schema that editors read, and the JSON for Spark's workers follow from them.
-A field without a description is no part of the YAML.
+They define the YAML of a pipeline, the schema for editors, and the JSON for Spark's workers.
+A field without a description is not part of the YAML.
 """
 
 import json
@@ -24,12 +24,12 @@ _HALF_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):/(?!/)")
 
 @dataclass(frozen=True)
 class Described:
-    """The description of a setting, which stands in the annotation of its field.
+    """The description of a setting, in the annotation of its field.
 
     Args:
         text: the description.
-        is_path: whether a relative path counts from the folder of the YAML file.
-        choices: for a union of dataclasses: the name in the YAML of each; exactly one of them is given.
+        is_path: whether paths are relative to the folder of the YAML file.
+        choices: for a union of dataclasses, the name of each in the YAML, which must contain exactly one.
     """
 
     text: str
@@ -42,11 +42,11 @@ class Setting:
     """A field of a dataclass of settings.
 
     Args:
-        name: of the field.
+        name: name of the field.
         kind: its type, without None.
-        default: its default; None for one that is made, MISSING where the setting is required.
-        takes_none: whether None is a value of its own.
-        description: None for what the YAML does not have.
+        default: its default; None for a default factory, MISSING for a required setting.
+        takes_none: whether None is a valid value.
+        description: its description; None if it is not part of the YAML.
     """
 
     name: str
@@ -57,12 +57,12 @@ class Setting:
 
     @property
     def choices(self) -> Mapping[str, type]:
-        """The dataclasses of which one is given, by their names in the YAML."""
+        """The alternative dataclasses, by their names in the YAML."""
         return {} if self.description is None else self.description.choices
 
     @property
     def is_path(self) -> bool:
-        """Whether a relative path counts from the folder of the YAML file."""
+        """Whether paths are relative to the folder of the YAML file."""
         return self.description is not None and self.description.is_path
 
 
@@ -89,13 +89,13 @@ settings_of: Final[Callable[[Any], Mapping[str, Setting]]] = cache(_find_setting
 def read_settings(
     kind: type[Declared], entries: Mapping[str, Any], folder: Path | None = None, place: str = ""
 ) -> Declared:
-    """Return a dataclass of settings from what YAML or JSON has of it.
+    """Return a dataclass of settings from the values of YAML or JSON.
 
     Args:
         kind: the dataclass.
-        entries: values by name; None stands for the default where it is no value of its own.
-        folder: the folder from which relative paths count; None leaves paths as they are.
-        place: what errors write in front of a name.
+        entries: values by name; None means the default unless None is a valid value.
+        folder: the base of relative paths; None leaves paths unchanged.
+        place: prefix of names in errors.
 
     Raises:
         SettingError: a name is unknown or missing, or a value cannot be used.
@@ -113,12 +113,12 @@ def read_settings(
 
 
 def read_json(kind: type[Declared], text: str) -> Declared:
-    """Return the settings of a JSON text that `to_json` made."""
+    """Parse the settings of the JSON text of `to_json`."""
     return read_settings(kind, json.loads(text))
 
 
 def to_json(settings: Any) -> str:
-    """Return settings as one line of JSON text, equal for equal settings; it holds secrets, too."""
+    """Return settings as one line of JSON, equal for equal settings; it includes secrets."""
     members = asdict(settings)
     for setting in settings_of(type(settings)).values():
         for name, kind in setting.choices.items():
@@ -128,11 +128,11 @@ def to_json(settings: Any) -> str:
 
 
 def check_members(settings: Any, place: str = "") -> None:
-    """Refuse values that are none of the enumerations by which the fields of some settings are declared.
+    """Reject values outside the enumerations of their fields.
 
     Args:
-        settings: the settings, made in Python; those that are read are checked by their reader.
-        place: what an error writes in front of a name.
+        settings: settings from Python code; the reader checks those from files.
+        place: prefix of names in errors.
 
     Raises:
         SettingError: there is such a value.
@@ -147,7 +147,7 @@ def check_members(settings: Any, place: str = "") -> None:
 
 
 def check_filled(settings: Any, place: str = "", problem: str = "is missing or empty") -> None:
-    """Refuse blank texts of required settings.
+    """Reject blank texts of required settings.
 
     Raises:
         SettingError: there is one.
@@ -158,10 +158,10 @@ def check_filled(settings: Any, place: str = "", problem: str = "is missing or e
 
 
 def check_host(setting: str, value: str | None, example: str) -> None:
-    """Check that an address is a host and a port, without a scheme; None is one that is not given.
+    """Check that an address consists of a host and a port, without a scheme; None is a missing address.
 
     Raises:
-        SettingError: it is not.
+        SettingError: the address has another form.
     """
     if value is not None and _HOST.fullmatch(value) is None:
         raise SettingError(setting, f"must look like {example}, without a scheme, but is: {value!r}")
@@ -178,10 +178,10 @@ def is_group(kind: object) -> bool:
 
 
 def read_member(kind: type[StrEnum], value: object, place: str) -> StrEnum:
-    """Return the member of an enumeration that a text names.
+    """Return the member of an enumeration with a given text.
 
     Raises:
-        SettingError: it names none.
+        SettingError: no member has this text.
     """
     choices = [member.value for member in kind]
     if value not in choices:
@@ -190,11 +190,11 @@ def read_member(kind: type[StrEnum], value: object, place: str) -> StrEnum:
 
 
 def resolve_path(folder: Path, path: str, place: str) -> str:
-    """Return a path of a YAML file, which is relative to the file's folder.
+    """Return a path of a YAML file, resolved against the file's folder.
 
     Raises:
-        SettingError: the setting is empty, and would mean that folder itself; or it looks like a URI, and
-            would mean a folder.
+        SettingError: the setting is empty, which would mean that folder itself; or it looks like a URI with
+            one slash, which would mean a folder.
     """
     if not path.strip():
         raise SettingError(place, "is empty; write a folder, or `.` for the folder of this file")

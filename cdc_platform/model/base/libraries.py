@@ -7,7 +7,7 @@ from cdc_platform.errors import LibraryMissing
 
 
 def optional_library(name: str, extra: str) -> Any:
-    """Return a library that an extra of the package brings.
+    """Return a library that an extra of the package installs.
 
     Raises:
         LibraryMissing: it is not installed.

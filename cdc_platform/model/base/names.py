@@ -1,4 +1,4 @@
-"""Names: made safe, made short, and quoted; every identifier in SQL text passes here."""
+"""Safe, short and quoted names; every identifier in SQL text passes through this module."""
 
 import re
 from collections.abc import Collection
@@ -9,7 +9,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import to_datetime
 
 ROOT_TOKEN: Final = ""
-"""Token of the query without a token, with which every stream begins."""
+"""Token that stands for the first query of every stream, which has none."""
 ROOT_KEY: Final = "root"
 """Partition key of that query."""
 
@@ -18,15 +18,15 @@ PLATFORM_GROUP: Final = "platform"
 FRESH: Final = "fresh"
 """Name of the check of a table's freshness: checks/freshness.py."""
 CHECKED_AT: Final = "Checked at"
-"""Metadata of a check result that a later run repeats: when the check ran."""
+"""Metadata with the time of a check, in a result that a later run repeats."""
 
 RESERVED_COLUMNS: Final = frozenset(
     {
-        # Columns that Iceberg gives every table: one of the same name cannot be made or read.
+        # Iceberg's own columns of every table: a column of the same name cannot be created or read.
         *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
-        # Columns that tables of the lake have besides those of their source.
+        # Columns that the lake adds to tables.
         *("__deleted", "__deleted_at", "__ordering_key", "__copy"),
-        # Columns that changes, net changes and histories have on their way, besides those of their table.
+        # Columns that processing adds to changes, net changes and histories.
         *("__kind", "__ordinal", "__key_text", "__row", "__committed", "__transaction"),
         *("__action", "__newest", "__inserted", "__row_event", "__more", "__is_back", "__back", "__unseen"),
         *(
@@ -44,21 +44,21 @@ RESERVED_COLUMNS: Final = frozenset(
 )
 """Names, in lower case, that no column of a source table can have in the lake."""
 FLAG_PREFIX: Final = "__names_"
-"""Begins the names of the flags that say which columns a change names."""
+"""Prefix of the flags that state which columns a change names."""
 
 ELEMENT_SUFFIX: Final = ".element"
-"""Ends what Iceberg calls the elements of an array: no column of the table can have the same name."""
+"""Suffix of Iceberg's name for the elements of an array; no column of the table can have the same name."""
 
 KEY_PREFIX: Final = "__key_"
-"""Begins the names of the columns of a key where those of its table are there, too."""
+"""Prefix of the columns of a key in frames that also have the table's own columns."""
 
 MOST_COLUMN_CHARACTERS: Final = 255
-"""Of a column's name: catalogs and engines such as Glue and Snowflake take no more, and no source that the
-platform knows has more than 128. Spark reads no JSON at all that has a name of more than 50,000."""
+"""Most characters of a column's name: the limit of catalogs and engines such as Glue and Snowflake. No known
+source has more than 128. Spark cannot read JSON with a name of more than 50,000 characters."""
 MOST_COLUMNS: Final = 4_096
-"""Of an event: no source that the platform knows has more in a row, and each costs 30 ms once it is new."""
+"""Most columns of an event: no known source has more in a row, and each new column costs 30 ms."""
 MOST_TABLE_CHARACTERS: Final = 1_000
-"""Of a table's name at the source, whose parts are of up to 128 each; in the lake it is shorter."""
+"""Most characters of a table's name at the source, with parts of up to 128; the lake's name is shorter."""
 
 _MOST_CHARACTERS: Final = 200
 _SHOWN_CHARACTERS: Final = 40
@@ -75,7 +75,7 @@ def partition_key(token: str, start_micros: int) -> str:
 
 
 def readable_key(name: str) -> str:
-    """Return the name of a partition that has one, such as a folder, in a form that Dagster takes."""
+    """Return the name of a named partition, such as a folder, in a form that Dagster accepts."""
     safe = _UNSAFE_KEY.sub("_", name)
     return safe if safe == name else f"{safe}-{_digest(name, 6)}"
 
@@ -84,7 +84,7 @@ def check_identifier(setting: str, value: str) -> str:
     """Return the value if it can name a pipeline or a namespace.
 
     Raises:
-        SettingError: It cannot.
+        SettingError: The value is no valid name.
     """
     if _IDENTIFIER.fullmatch(value) is None:
         raise SettingError(
@@ -98,8 +98,8 @@ def check_identifier(setting: str, value: str) -> str:
 def lake_table_name(source_table: str) -> str:
     """Return the name of the lake's table: the source's own, or a safe one that no other source table gets.
 
-    A name with characters other than letters, digits and underscores, or one that is too long for a folder's,
-    carries a digest of itself.
+    A name with characters other than letters, digits and underscores, or one that is too long for a folder,
+    gets a digest of itself.
     """
     safe = _UNSAFE.sub("_", source_table)
     if safe == source_table and len(safe) <= _MOST_CHARACTERS:
@@ -109,7 +109,7 @@ def lake_table_name(source_table: str) -> str:
 
 
 def is_reserved_column(name: str) -> bool:
-    """Return whether no column of a source table can have the name in the lake, which ignores case."""
+    """Return whether a name is reserved in the lake, which ignores case."""
     key = case_key(name)
     return (
         not name
@@ -120,22 +120,22 @@ def is_reserved_column(name: str) -> bool:
 
 
 def unfit_columns_reason(names: Collection[str]) -> str | None:
-    """Return why no table has columns of these names: too many, or one too long; None where it can."""
+    """Return why a table cannot have columns of these names: too many, or one too long; None if it can."""
     if len(names) > MOST_COLUMNS:
         return (
-            f"The event has {len(names)} columns, and the most are {MOST_COLUMNS}: "
+            f"The event has {len(names)} columns, but the limit is {MOST_COLUMNS}: "
             "leave some of them out at the source"
         )
     return long_column_reason(names)
 
 
 def long_column_reason(names: Collection[str]) -> str | None:
-    """Return why a table cannot have columns of these names, one of which is too long; None where none is."""
+    """Return the reason why a table cannot have columns of these names if one is too long, else None."""
     return next((_long("column", name, MOST_COLUMN_CHARACTERS) for name in names if _is_long(name)), None)
 
 
 def long_table_reason(name: str) -> str | None:
-    """Return why there can be no table of this name, which is too long; None where it is not."""
+    """Return the reason why there can be no table of this name if it is too long, else None."""
     return _long("table", name, MOST_TABLE_CHARACTERS) if len(name) > MOST_TABLE_CHARACTERS else None
 
 
@@ -145,23 +145,23 @@ def _is_long(name: str) -> bool:
 
 def _long(what: str, name: str, most: int) -> str:
     return (
-        f"The name of a {what} has {len(name)} characters, and the most are {most}: "
+        f"The name of a {what} has {len(name)} characters, but the limit is {most}: "
         f"`{name[:_SHOWN_CHARACTERS]}...`. Shorten it at the source, or leave the {what} out there"
     )
 
 
 def case_key(name: str) -> str:
-    """Return what all names share that are one column to Spark, such as `s`, `S` and U+017F.
+    """Return a key that all names of one column in Spark share, such as `s`, `S` and U+017F.
 
-    Spark compares names character by character and takes those for equal whose capitals are (Java's
-    `String.equalsIgnoreCase`), and elsewhere whole names in lower case (`toLowerCase(Locale.ROOT)`).
+    In some places, Spark compares names character by character by their capitals (Java's
+    `String.equalsIgnoreCase`), and in others, whole names in lower case (`toLowerCase(Locale.ROOT)`).
     """
     return name.lower() if name.isascii() else "".join(map(_case_key, name)).replace("i\u0307", "i")
 
 
 def _case_key(character: str) -> str:
     capital = character.upper()
-    # Java's characters have one capital at most: `ß` has none.
+    # In Java, a character has at most one capital: `ß` has none.
     return (capital if len(capital) == 1 else character).lower()[0]
 
 

@@ -10,14 +10,14 @@ _NO_NUMBER: Final = re.compile(r"[+-]?(?:nan|inf(?:inity)?)", re.ASCII | re.IGNO
 _HEX: Final = re.compile(r"(?:[0-9A-Fa-f]{2})*", re.ASCII)
 _MOST_SHOWN: Final = 100
 _MOST_DIGITS: Final = 150_000
-"""As many as a number of PostgreSQL has; an exponent can ask for more than there is memory."""
+"""Most digits of a number, which is PostgreSQL's limit; an exponent can require more than the memory."""
 
 
 def position_number(text: str) -> int:
     """Return a position or a count in a stored text.
 
     Raises:
-        ValueError: It is none: no number, negative, or beyond 63 bits.
+        ValueError: The text is no number, negative, or beyond 63 bits.
     """
     number = whole_number(text)
     if not 0 <= number < 2**63:
@@ -26,7 +26,7 @@ def position_number(text: str) -> int:
 
 
 def whole_number(value: Any) -> int:
-    """Return the integer that a number or text stands for.
+    """Return the integer in a number or text.
 
     Raises:
         ValueError: the value is no integer.
@@ -63,7 +63,7 @@ def number_text(text: str) -> str:
 
 
 def decimal_number(value: Any) -> Decimal:
-    """Return the decimal that a number or text stands for; a float gets its shortest digits.
+    """Return the decimal in a number or text; a float gets its shortest digits.
 
     Raises:
         ValueError, TypeError: the value is no number.
@@ -77,7 +77,7 @@ def decimal_number(value: Any) -> Decimal:
 
 
 def float_number(value: Any) -> float:
-    """Return the float that a number or text stands for.
+    """Return the float in a number or text.
 
     Raises:
         ValueError, TypeError: the value is no number.

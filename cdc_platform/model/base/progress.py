@@ -1,4 +1,4 @@
-"""Progress of what a process does: the steps under way, how far each is, at what rate, and the time left."""
+"""Progress of a process: its running steps, each with its count, its rate and the time left."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ TASKS: Final = "tasks"
 
 @dataclass(frozen=True)
 class TaskCount:
-    """Tasks of the stages that Spark runs now."""
+    """Tasks of the stages that Spark is running."""
 
     stages: tuple[int, ...]
     done: int
@@ -28,7 +28,7 @@ class TaskCount:
 class StepReport:
     """Numbers of a step at one moment; terminals, pipes and run logs show the same ones.
 
-    ``done`` and ``total`` count ``unit``, and are None where that is not known. ``rate`` is what is done a
+    ``done`` and ``total`` count ``unit``, and are None if unknown. ``rate`` is the number of units per
     second, ``left_s`` the seconds until the end at that rate.
     """
 
@@ -46,7 +46,7 @@ class StepReport:
         return f"{self.name}: {self.numbers()}"
 
     def numbers(self) -> str:
-        """Return what is known: done of total, rate, time left, note, and the time so far."""
+        """Return the known numbers: done of total, rate, time left, note, and the time so far."""
         parts = []
         if self.done is not None and self.total is not None:
             share = f" ({100 * self.done // self.total} %)" if self.total else ""
@@ -64,9 +64,9 @@ class StepReport:
 
 @dataclass
 class Step:
-    """A step under way; any thread may advance it.
+    """A running step; any thread may advance it.
 
-    A step that goes on from an earlier run begins with what that one has done, which is in no rate.
+    A step that continues an earlier run begins with the count of that run, which its rate leaves out.
     """
 
     name: str
@@ -81,12 +81,12 @@ class Step:
         self._done_before = self.done
 
     def advance(self, count: int = 1) -> None:
-        """Count what has been done."""
+        """Add finished units."""
         with self._lock:
             self.done += count
 
     def counting(self, work: Callable[P, T]) -> Callable[P, T]:
-        """Return a function that does the same, and counts it unless it returns None: then it did nothing."""
+        """Return a function that does the same and counts each call, except calls that return None."""
 
         @wraps(work)
         def work_and_count(*arguments: P.args, **options: P.kwargs) -> T:
@@ -108,7 +108,7 @@ class Step:
 
 
 class Progress:
-    """The steps of a pipeline that are under way in this process, outer ones first."""
+    """The running steps of a pipeline in this process, outer ones first."""
 
     def __init__(self) -> None:
         self.count_tasks: Callable[[], TaskCount | None] | None = None
@@ -120,7 +120,7 @@ class Progress:
 
     @contextmanager
     def step(self, name: str, unit: str = "", total: int | None = None, done: int = 0) -> Iterator[Step]:
-        """Yield a step that is under way within the context."""
+        """Yield a step that runs within the context."""
         begun = Step(name, unit, total, done)
         self._steps.append(begun)
         try:
@@ -129,12 +129,12 @@ class Progress:
             self._steps = [step for step in self._steps if step is not begun]
 
     def reports(self) -> tuple[StepReport, ...]:
-        """Return the numbers of all steps under way."""
+        """Return the numbers of all running steps."""
         now_s, steps = time.monotonic(), self._steps
         reports = [step.report(now_s) for step in steps]
         tasks = self.count_tasks() if reports and self.count_tasks is not None else None
         if tasks is None or tasks.total <= 1:
-            # The only task of a stage says nothing until the stage is over.
+            # The only task of a stage shows no progress until the stage is over.
             return tuple(reports)
         if tasks.stages != self._stages:
             self._stages, self._stages_step = tasks.stages, Step(TASKS, TASKS, tasks.total, tasks.done)
@@ -174,7 +174,7 @@ def as_step(
 
 
 def without_frames(reports: Sequence[StepReport]) -> list[StepReport]:
-    """Return the reports that say something: those with numbers, and the innermost one."""
+    """Return the informative reports: those with numbers, and the innermost one."""
     return [report for report in reports[:-1] if report.unit] + list(reports[-1:])
 
 

@@ -1,4 +1,4 @@
-"""Lines about steps that take long, for pipes and run logs."""
+"""Progress lines about long steps, for pipes and run logs."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,13 +19,13 @@ def report_lines(
     last_line_s: Callable[[], float] = lambda: 0.0,
     every_s: float = EVERY_S,
 ) -> Iterator[None]:
-    """Write a line on the steps under way, every few seconds for which the outermost one runs.
+    """Write a line on the running steps every few seconds while the outermost one runs.
 
     Args:
         progress: the steps.
-        write: takes a line, in a thread of its own.
-        last_line_s: returns when anything else was written, by the monotonic clock.
-        every_s: the seconds.
+        write: called with a line, in a thread of its own.
+        last_line_s: returns the time of the last other output, by the monotonic clock.
+        every_s: seconds between two lines.
     """
 
     def run(is_over: Event) -> None:

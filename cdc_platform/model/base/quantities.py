@@ -1,4 +1,4 @@
-"""Numbers and durations as people read them."""
+"""Human-readable numbers and durations."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ def as_number(number: float) -> str:
 
 
 def as_count(number: int, noun: str) -> str:
-    """Return a number and what it counts, such as `1 file` or `2 files`."""
+    """Return a number with its noun, such as `1 file` or `2 files`."""
     return f"{as_number(number)} {noun if number == 1 else f'{noun}s'}"
 
 

@@ -1,4 +1,4 @@
-"""Arrow schemas of the platform's own tables, and the version that each carries.
+"""Arrow schemas of the system tables, and the version of their format.
 
 Columns of tables that are assets are described in `lake/catalog/column_comments.py`, which users see.
 """
@@ -69,15 +69,15 @@ EVENT: Final = pa.struct(
         ("unavailable_columns", pa.list_(pa.string())),
         # the source's own metadata, JSON
         ("metadata", pa.string()),
-        # why the event cannot be used, and the event as it came; both null where it can
+        # the reason why the event cannot be used, and the text of the event; both null for a usable event
         ("fault", pa.string()),
         ("text", pa.string()),
     ],
 )
 
 RAW_EVENT_RECORDS: Final = RAW_CHANGE_RECORDS.append(pa.field("event", EVENT))
-"""Raw records of a source that hands out events, in files or topics: `record_timestamp` is the moment of
-the cycle that read them, `record_order` the source's ordering key, as text that sorts as the source does."""
+"""Raw records of an event source, from files or topics: `record_timestamp` is the time of the cycle that read
+them, `record_order` the source's ordering key, as text that sorts in the source's order."""
 
 PARTITION_LINEAGE: Final = pa.schema(
     [
@@ -119,8 +119,8 @@ CHANGE_LOG: Final = pa.schema(
 )
 
 EVENT_LOG: Final = CHANGE_LOG.append(pa.field("source_timestamp", TIMESTAMP))
-"""The log of a source that hands out events: `commit_timestamp` is when the cycle began that read a change,
-by which cuts are made; `source_timestamp` is when it committed at the source."""
+"""The log of an event source: `commit_timestamp` is the start of the cycle that read a change, which defines
+cuts; `source_timestamp` is the time of its commit at the source."""
 
 FILES: Final = pa.schema(
     [

@@ -1,7 +1,7 @@
-"""Texts that the platform has written into the lake, read back: of the shape that was written, or damaged.
+"""Parsers of texts that the platform wrote into the lake; a text of another shape is damage.
 
-This is the only place of `lake/` and `pipeline/` that parses texts of the lake. Whatever else goes wrong
-while rows are read is taken for damage by `understanding`.
+Only this module parses texts of the lake for `lake/` and `pipeline/`. `understanding` reports all other
+errors while rows are read as damage.
 """
 
 import json
@@ -22,7 +22,7 @@ RAW_TABLE: Final = "raw_change_records"
 LOG_TABLE: Final = "change_log"
 QUARANTINE_TABLE: Final = "quarantine"
 READ_PROGRESS_TABLE: Final = "files"
-"""Tables of the lake from which texts come to those who know no lake."""
+"""Tables of the lake whose texts are parsed in modules that do not know the lake."""
 
 MISUNDERSTOOD: Final = (*MALFORMED, StopIteration)
 """Exceptions that reading a row of another shape than the platform's may raise."""
@@ -31,14 +31,14 @@ _MOST_SHOWN: Final = 300
 
 @contextmanager
 def understanding(table_name: str, row: str = "") -> Iterator[None]:
-    """Take what goes wrong while rows or summaries of a table are read as damage to it.
+    """Raise errors while rows or summaries of a table are read as damage of the table.
 
     Args:
         table_name: the table.
-        row: which row, or which entry of a summary, where that is known.
+        row: the row, or the entry of a summary, if known.
 
     Raises:
-        LakeDamaged: one of them is none of the platform's.
+        LakeDamaged: the platform did not write a row or a summary.
     """
     try:
         yield
@@ -61,10 +61,10 @@ def _line(text: str) -> str:
 
 
 def read_stored(parse: Callable[[str], Stored], text: str | None, table_name: str, row: str) -> Stored:
-    """Return what a parser makes of a text of the lake.
+    """Return a parsed text of the lake.
 
     Raises:
-        LakeDamaged: the text is none that the platform writes; it names the table and the row.
+        LakeDamaged: the platform did not write the text; the error names the table and the row.
     """
     with understanding(table_name, row):
         return parse(as_shape(text, str))
@@ -120,7 +120,7 @@ _PLAIN: Final[dict[Any, tuple[Any, ...]]] = {
 
 
 def _as_first(value: Any, parts: tuple[Any, ...]) -> Any:
-    """Return a value as the first type of a union that it can be."""
+    """Return a value as the first type of a union that fits."""
     for part in parts[:-1]:
         try:
             return _as_shape(value, part)

@@ -62,8 +62,7 @@ def parse_column_types(text: str | None) -> Mapping[str, ObservedColumn] | None:
 def declares_types_of(table: TableSchema | None, column_types: str) -> bool:
     """Return whether the declared types of records guarantee that their values fit their table.
 
-    The records must have the table's key and types, and no column that is marked `may_not_fit`. An unknown
-    table gets the types of its records.
+    The records must have its key and types, and no column marked `may_not_fit`; a new table gets their types.
 
     Args:
         table: the table, None if it is not known yet.

@@ -52,10 +52,7 @@ class SchemaRecorder:
             self.record(SchemaChange.COLUMNS_PLACED, schema.name, None, json.dumps(places))
 
     def order_key(self, schema: TableSchema, micros: int) -> None:
-        """Record the order of the key's columns if it changed.
-
-        Only the source knows it: records number the key's columns by their places in the table.
-        """
+        """Record a changed order of the key's columns, which records number by their places in the table."""
         before = [column.name for column in self.history.tables[schema.name].schema.key_columns]
         now = [column.name for column in schema.key_columns]
         if now != before and set(now) == set(before):

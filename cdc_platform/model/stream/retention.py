@@ -28,8 +28,7 @@ def kept_moments(
 ) -> frozenset[int]:
     """Return the moments that stay.
 
-    A moment that an earlier call gave up never stays later, except the first of the quarter of an hour in
-    which `last_s` ends.
+    No earlier call gave up any of them, except the first of the quarter of an hour in which `last_s` ends.
 
     Args:
         moments_micros: microseconds since 1970.

@@ -17,10 +17,10 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.spark.frames.small import interpreted
 
 SMALL_LAKE_ROWS: Final = 20_000
-"""Up to so many rows in each table a lake is read without generated code."""
+"""Most rows per table of a lake that is read without generated code."""
 
 SHOWN: Final = 5
-"""So many examples are named by a summary."""
+"""Most examples that a summary names."""
 
 Fact = int | float | str
 
@@ -29,8 +29,8 @@ Fact = int | float | str
 class CheckResult:
     """Result of a check.
 
-    ``facts`` are numbers and names for the record. ``tables`` are the results of single tables, by the name
-    of the table or history in a cut, where the check looks at one after the other.
+    ``facts`` are numbers and names for the record. ``tables`` are the results of single tables, by the names
+    of the tables or histories in a cut, for checks that examine tables one by one.
     """
 
     passed: bool
@@ -41,7 +41,7 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Scope:
-    """The part of the log that a check looks at: everything after a cycle and its watermark.
+    """The part of the log that a check covers: everything after a cycle and its watermark.
 
     ``tables`` names the tables and histories that a check of whole tables reads; None means all.
     """
@@ -66,11 +66,11 @@ class Severity(Enum):
     """The consequence of a check that fails."""
 
     WARNING = auto()
-    """It is only reported: the finding may be legitimate, but users need to know about it."""
+    """The check only reports: the finding may be legitimate, but users need to know about it."""
     FAILURE = auto()
-    """It fails `cdc-platform check` and is an error in Dagster, while the pipeline goes on."""
+    """`cdc-platform check` fails, and Dagster shows an error, but the pipeline continues."""
     STOP = auto()
-    """It also ends the run before anything more is published."""
+    """The run also ends before it publishes anything more."""
 
 
 @dataclass(frozen=True)
@@ -78,19 +78,18 @@ class Check:
     """A check and its properties.
 
     Args:
-        name: of the check, in the UI and in `cdc-platform check`.
-        asset: the last part of the key of the asset that it belongs to: `raw_change_records`,
-            `partition_lineage`, `change_log` or `cut`.
-        description: one sentence, what holds if it passes.
-        every_cycle: whether cycles run it before they publish, each every `check_every_s`. Such a check also
-            runs before the first cut: one that stops the pipeline must pass there. False for what reads whole
-            tables, and is meant for CI and schedules.
-        run: the check.
-        severity: the consequence if it fails.
-        applies: returns whether a source of these capabilities can have it.
-        table_name: name of the same check of one table, upon that table; empty where it looks at no single
-            tables.
-        reads_histories: whether it looks at histories, not at tables.
+        name: name in the UI and in `cdc-platform check`.
+        asset: the last part of the key of its asset: `raw_change_records`, `partition_lineage`, `change_log`
+            or `cut`.
+        description: one sentence that is true if the check passes.
+        every_cycle: whether cycles run it before they publish, every `check_every_s`. Such a check also runs
+            before the first cut, where a check that stops the pipeline must pass. False for checks that read
+            whole tables, which are meant for CI and schedules.
+        run: function that runs the check.
+        severity: the consequence of a failure.
+        applies: returns whether the check makes sense for a source with given capabilities.
+        table_name: name of the check on a single table; empty if it does not check single tables.
+        reads_histories: whether it checks histories instead of tables.
     """
 
     name: str
@@ -105,7 +104,7 @@ class Check:
 
     @property
     def table_description(self) -> str:
-        """What holds of one table if it passes."""
+        """Sentence that is true for one table if the check passes."""
         return self.description.replace("Every table", "The table", 1)
 
     @property
@@ -121,7 +120,7 @@ class Check:
 
 @contextmanager
 def checking(pipeline: Pipeline, spark: SparkSession, name: str = "checks") -> Iterator[None]:
-    """Begin a step for checks, in which Spark compiles no queries of a small lake."""
+    """Begin a step for checks, in which Spark does not compile queries of a small lake."""
     with (
         pipeline.progress.step(name),
         interpreted(spark, when=_is_small(pipeline.lake), in_one_task=True),

@@ -1,4 +1,4 @@
-"""Faults of a history at a cut: overlaps, and versions that the table or the log does not bear out."""
+"""Faults of a history at a cut: overlaps, and versions that contradict the table or the log."""
 
 from dataclasses import dataclass, replace
 
@@ -47,7 +47,7 @@ class HistoryFaults:
 
     @property
     def total(self) -> int:
-        """All that is wrong."""
+        """Number of all faults."""
         return self.overlapping + self.current_differing + self.log_differing + self.misdated
 
 
@@ -65,8 +65,8 @@ def find_faults(
         pipeline: the pipeline.
         spark: session that does the work.
         table: source table; the cut names it and its history.
-        column_history: the history of its columns at the cut, None where there is none.
-        cut: where to look.
+        column_history: the history of its columns at the cut, None without one.
+        cut: the cut to check.
         log: the change log up to the cut.
     """
     source = find_beginning(pipeline, table, column_history, is_history=True)
@@ -95,7 +95,7 @@ def find_faults(
 
 
 def _count_versions(history: DataFrame, table: TableSchema) -> tuple[int, int]:
-    """Return how many versions there are, and how many of them overlap or contradict themselves."""
+    """Return the number of versions, and of versions that overlap or contradict themselves."""
     keys = [_col(column.name) for column in table.key_columns]
     # A version that is valid for no time comes before the one that begins when it ends.
     of_key = Window.partitionBy(*keys).orderBy(_col(VALID_FROM), _col(VALID_TO).asc_nulls_last())

@@ -1,4 +1,4 @@
-"""The platform's promises, each a check that looks at the lake and can fail."""
+"""The platform's guarantees, each with a check of the lake that can fail."""
 
 from dataclasses import replace
 from typing import Final
@@ -20,7 +20,7 @@ def checks_of(capabilities: SourceCapabilities, *, fail_on_quarantine: bool = Fa
     """Return the checks that make sense for a source.
 
     Args:
-        capabilities: what the source promises.
+        capabilities: the guarantees of the source.
         fail_on_quarantine: whether records in quarantine fail a check instead of only causing a warning.
     """
     checks = tuple(check for check in CHECKS if check.applies(capabilities))

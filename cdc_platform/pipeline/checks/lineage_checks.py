@@ -1,4 +1,4 @@
-"""Checks of what is read: partitions follow each other, none is stuck, the watermark never goes back."""
+"""Checks of reading: partitions follow each other, none is stuck, and the watermark never goes back."""
 
 from itertools import pairwise
 
@@ -27,7 +27,7 @@ def check_lineage(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Ch
 
 
 def check_alive(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
-    """Look for partitions that the newest cycle could not read to its end: silent ones, and failing ones."""
+    """Look for silent or failing partitions, which the newest cycle could not read to its end."""
     stuck = load_stuck(pipeline.lake)
     return CheckResult(
         not stuck,
@@ -38,7 +38,7 @@ def check_alive(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Chec
 
 
 def check_watermark(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
-    """Look for a watermark that went back, or that passed a partition which has not been read so far."""
+    """Look for a watermark that went back, or that passed an unread part of a partition."""
     log = pipeline.lake.system_table(LOG)
     history = [
         position

@@ -1,4 +1,4 @@
-"""Checks of the change log: all that was read is in it, once, whole and in order."""
+"""Checks of the change log: it has all records that were read, once, in whole transactions and in order."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -32,7 +32,7 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     if scope.after_micros is not None:
         raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
     read = raw.select(F.expr(RECORD_ID).alias("record_id"))
-    # What comes again was logged before, and what is replayed is logged later.
+    # Duplicates were logged before, and replayed records are logged later.
     repeats_within_s, has_late = pipeline.capabilities.repeats_within_s, has_replays(pipeline.lake)
     around = EVERYTHING if repeats_within_s is not None or has_late else scope
     quarantined = _quarantine(pipeline, spark, around)
@@ -73,10 +73,10 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
 
 
 def _count_places(places: Mapping[str, DataFrame], *, comes_mended: bool) -> tuple[int, ...]:
-    """Return how many records were read, with and without duplicates, are in the log, in quarantine, neither.
+    """Return the numbers of records read, with and without duplicates, in the log, in quarantine and lost.
 
-    A replayed record counts as quarantined as long as the log does not have it, be it under another identity.
-    What ``comes_mended``, in a file that was rewritten, is in the log, though nobody has replayed it.
+    A replayed record counts as quarantined until the log has it, possibly under another identity. With
+    ``comes_mended``, a rewritten file may bring a record into the log without a replay.
     """
     marked = [
         frame.select("record_id", *(F.lit(int(name == other)).alias(other) for other in places))
@@ -118,7 +118,7 @@ def check_exactly_once(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
 
 
 def _count_soon(changes: DataFrame, within_s: float) -> int:
-    """Count what came again within the time for which it is recognised; what comes later changes no row."""
+    """Count duplicates within the time in which they are recognised; later ones change no row."""
     before = F.lag("commit_timestamp").over(Window.partitionBy(*_IDENTITY).orderBy("commit_timestamp"))
     is_soon = before >= seconds_before("commit_timestamp", within_s)
     soon = changes.select(*_IDENTITY, is_soon.alias("is_soon")).where("is_soon")
@@ -137,7 +137,7 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     total, cut_up = _first(by_transaction.agg(F.count("*"), F.count_if(is_cut_up)))
     is_replayed = F.lit(False)
     if has_replays(pipeline.lake):
-        # What is replayed keeps its commit timestamp.
+        # A replayed record keeps its commit timestamp.
         replayed = spark.createDataFrame(replayed_records(pipeline.lake)).distinct()
         changes = changes.join(replayed.withColumn("is_replayed", F.lit(True)), "record_id", "left")
         is_replayed = F.coalesce("is_replayed", is_replayed)
@@ -150,7 +150,7 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
 
 
 def _count_out_of_order(changes: DataFrame, is_replayed: Column) -> int:
-    """Count changes that their cycle has in another order, and neighbouring cycles that overlap.
+    """Count changes out of order within their cycle, and neighbouring cycles that overlap.
 
     Cycles overlap by the ordinals or the commit timestamps of changes that were not replayed.
     """

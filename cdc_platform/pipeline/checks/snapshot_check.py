@@ -33,8 +33,7 @@ def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> C
         for name, keys in stale.items()
     ] + [
         f"{len(keys)} rows of `{name}` may be gone, such as {', '.join(keys[:SHOWN])}: the newest "
-        "snapshot has no row of the table, which was empty or not in the snapshot; its notifications would "
-        "show which"
+        "snapshot has no row of the table, which was empty or left out; notifications would show which"
         for name, keys in doubtful.items()
     ]
     advice = [". With `snapshots: replace` they go"] if sentences else []

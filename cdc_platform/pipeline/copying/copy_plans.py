@@ -53,9 +53,8 @@ def plan_missing(pipeline: Pipeline, tables: Sequence[str]) -> PlannedCopies:
 def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, CopyPlan]) -> PlannedCopies:
     """Plan the copies of some tables at one moment, the source's present, and store the plans.
 
-    A copy has the columns of that moment, even if the log has shown other ones so far. When the log passes
-    the moment, the plan provides the columns there (`evolve.py`). A table that no longer exists at the moment
-    has no plan.
+    A copy has the columns of that moment, even if the log has shown other ones so far; when the log passes
+    the moment, the plan provides the columns (`evolve.py`). A table that is gone at the moment has no plan.
 
     Raises:
         CommitConflict: another run has planned the same copies, or advanced the log beyond the moment.

@@ -1,4 +1,4 @@
-"""Histories: each cycle ends the versions that its changes supersede and appends those that they make."""
+"""Histories: each cycle ends the versions that its changes supersede, and appends new versions."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -45,7 +45,7 @@ from cdc_platform.spark.tables.row_versions import (
 
 @dataclass(frozen=True)
 class _Extension:
-    """The typed changes of a span, the keys that they touch, and what is known of these."""
+    """The typed changes of a span, the keys that they touch, and their statistics."""
 
     changes: DataFrame
     touched: DataFrame
@@ -54,7 +54,7 @@ class _Extension:
 
 
 def extend_history(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
-    """Bring the history of one table up to the log on its branch `cycle`; readers see nothing of it yet.
+    """Bring the history of one table up to date on its branch `cycle`; readers do not see the result yet.
 
     Raises:
         CommitConflict: another run worked on the same branch; nothing was published.
@@ -65,7 +65,7 @@ def extend_history(pipeline: Pipeline, spark: SparkSession, table: str) -> Merge
 def extend_histories(
     pipeline: Pipeline, spark: SparkSession, schemas: Sequence[TableSchema]
 ) -> tuple[MergeOutcome, ...]:
-    """Bring the histories of tables up to the log, several at a time; see `extend_history`.
+    """Bring the histories of tables up to date, several at a time; see `extend_history`.
 
     In the outcome, `appended` counts new versions and `updated` those that ended.
     """
@@ -119,7 +119,7 @@ def _read_changes(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) 
 
 @contextmanager
 def _prepared(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> Iterator[_Extension]:
-    """Read and type a span of the log, and forget it afterwards."""
+    """Read and type a span of the log, and release it afterwards."""
     schema = build.source.schema
     with ExitStack() as cache:
         changes = cache_frame(cache, _read_changes(pipeline, spark, build))
@@ -130,7 +130,7 @@ def _prepared(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> I
 def _extend(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
 ) -> MergeOutcome | None:
-    """Append and close as the log says; None when the history lacks a key that existed."""
+    """Append and close versions with trust in the log; None if the history lacks a key that existed."""
     if build.begins:
         return _begin_history(pipeline, spark, attempt, build)
     if not pipeline.capabilities.comes_in_order:
@@ -155,7 +155,7 @@ def _remake(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Hi
 def _begin_history(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
 ) -> MergeOutcome:
-    """Append the first versions: none can have an end yet that lies in these changes."""
+    """Append the first versions; no earlier version can end in these changes."""
     reset_branch(pipeline, attempt)
     versions = _make_versions(_read_changes(pipeline, spark, build), build)
     _append(pipeline, spark, versions, attempt, attempt.completion(1))
@@ -165,7 +165,7 @@ def _begin_history(
 def _extend_anyway(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
 ) -> MergeOutcome:
-    """Append, and close whatever is current of the touched keys: the source broke its word about them."""
+    """Append versions, and close all current ones of the touched keys, without trust in the source."""
     with _prepared(pipeline, spark, build) as extension:
         if pipeline.capabilities.hands_out_events and _reaches_back(
             pipeline, spark, attempt, build, extension
@@ -192,7 +192,7 @@ def _build(
     *,
     closes: bool,
 ) -> Snapshot:
-    """Append versions, then end those that they supersede, where the log says so or on suspicion."""
+    """Append versions, then end the versions that they supersede, by the log or without trust in it."""
     schema, trusts_inserts = build.source.schema, not attempt.fell_back
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
     reset_branch(pipeline, attempt)
@@ -201,12 +201,12 @@ def _build(
     completion = attempt.completion(commits, matched=matched)
     changes = extension.changes
     if build.source.span.has_partial_updates:
-        # Read as a branch, it has its present columns, with values that were converted.
+        # Read as a branch, it has its present columns, with converted values.
         before = current_before(
             read_current(spark, target), extension.touched, schema, is_small=_has_few_changes(build)
         )
         changes = changes.unionByName(before)
-    # Appended first: the count of what the newest snapshot has closed says whether it is whole.
+    # Appended first: the number of versions that the newest snapshot closed shows whether it is complete.
     _append(pipeline, spark, _make_versions(changes, build), attempt, {} if closes else completion)
     if closes:
         with marked_commits(spark, completion):

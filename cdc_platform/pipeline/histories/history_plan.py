@@ -1,4 +1,4 @@
-"""Plans of histories: what the next version is built upon, and from which changes."""
+"""Plans of histories: the base of the next version, and its changes."""
 
 from dataclasses import dataclass, replace
 
@@ -36,10 +36,10 @@ from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pend
 
 @dataclass(frozen=True)
 class HistoryBuild:
-    """A history's next version: what it is built upon, and the changes that bring it further.
+    """A history's next version: its base, and the changes to add.
 
-    ``conversions`` are columns whose stored values take another type before that. Without
-    ``trusts_inserts`` the log does not state which keys have a current version.
+    ``conversions`` are columns whose stored values are converted to another type first. Without
+    ``trusts_inserts``, the log does not show which keys have a current version.
     """
 
     source: ChangeSource
@@ -59,7 +59,7 @@ class HistoryBuild:
 
 
 def plan_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> HistoryBuild | MergeOutcome:
-    """Return what is to be built, or the outcome when there is nothing to do or it is done already."""
+    """Return the build of a history, or the outcome if there is nothing to do or it is already done."""
     history = history_name(schema.name)
     cut, cycle = newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(LOG)).cycle
     handover = find_handover(pipeline, pipeline.lake.table(schema.name), schema.name, cut)
@@ -91,10 +91,10 @@ def plan_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
 def plan_extension(
     pipeline: Pipeline, spark: SparkSession, schema: TableSchema, base: Snapshot, span: LogSpan
 ) -> HistoryBuild:
-    """Return how a span of the log brings a history further.
+    """Return the build that adds a span of the log to a history.
 
-    Where the table was dropped and recreated in the span, the history is made from its beginning: every
-    version that was current then has ended.
+    If the table was dropped and recreated in the span, the history is rebuilt from its beginning: every
+    version that was current at that time has ended.
     """
     known_all = known_through(pipeline, span.until_inclusive)
     columns = known_all.tables.get(schema.name)
@@ -116,7 +116,7 @@ def plan_extension(
 
 
 def plan_whole(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> HistoryBuild:
-    """Return how all that is known of a table makes its history: its initial copy, and the log upon it.
+    """Return the build of a whole history, from the table's initial copy and the log after it.
 
     Raises:
         LakeError: there was an initial copy, but it is gone.

@@ -1,4 +1,4 @@
-"""Histories of sources whose changes may come late: all versions of the touched keys are rebuilt."""
+"""Histories of sources with late changes: all versions of the touched keys are rebuilt."""
 
 from contextlib import ExitStack
 from dataclasses import replace
@@ -23,7 +23,7 @@ from cdc_platform.spark.tables.typed import ROW, with_row
 
 
 def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> int:
-    """Take the versions of all keys that a span touches out of the branch; return the number of commits."""
+    """Remove the versions of all keys that a span touches from the branch; return the number of commits."""
     reset_branch(pipeline, attempt)
     schema = build.source.schema
     commits = convert_stored(pipeline, spark, attempt.table, build.conversions)
@@ -39,7 +39,7 @@ def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, bu
 
 
 def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> DataFrame:
-    """Return all versions of the keys that a span touches, by the whole log."""
+    """Return all versions of the keys that a span touches, from the whole log."""
     span, table = build.source.span, pipeline.table(build.source.schema.name)
     columns = known_through(pipeline, span.until_inclusive).tables.get(table.name)
     whole = find_beginning(pipeline, table, columns, is_history=True)

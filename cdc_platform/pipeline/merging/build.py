@@ -1,4 +1,4 @@
-"""Building one table's next version on its branch: its net changes are computed and merged."""
+"""Build of one table's next version on its branch: computes its net changes and merges them."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -54,10 +54,9 @@ from cdc_platform.spark.tables.net_changes import (
 
 @dataclass(frozen=True)
 class MergeOutcome:
-    """Result of one step for a table's branch; ``snapshot_id`` is None when the log had nothing for it.
+    """Result of one step for a table's branch; ``snapshot_id`` is None if the log had no changes for it.
 
-    ``fell_back`` means that the source broke its word about which keys exist, so that the full
-    merge ran.
+    ``fell_back`` means that the full merge ran because the source's inserts contradicted the table's keys.
     """
 
     table: str
@@ -71,7 +70,7 @@ class MergeOutcome:
 
 @dataclass(frozen=True)
 class NetChanges:
-    """The net changes of one table, persisted and known to Spark under a name."""
+    """The net changes of one table, persisted and registered as a Spark view."""
 
     view: str
     frame: DataFrame
@@ -82,13 +81,13 @@ class NetChanges:
 
 @dataclass(frozen=True)
 class Build:
-    """A table's next version: what it is built upon, and the span of the log that brings it further.
+    """A table's next version: its base, and the span of the log to merge.
 
-    ``conversions`` are columns whose stored values take another type before that. Changes committed before
-    ``begun_micros`` belong to a dropped table of the same name. Without ``trusts_inserts`` the log does not
-    say which keys the table has, since the change stream leaves changes out. With ``marks_living`` the
-    base is older than the columns that mark deleted rows. With ``takes_former`` rows of which something
-    comes late are computed again, from all of their changes.
+    ``conversions`` are columns whose stored values are converted to another type first. Changes committed
+    before ``begun_micros`` belong to a dropped table of the same name. Without ``trusts_inserts``, the log
+    does not show which keys the table has, because the change stream leaves out changes. With
+    ``marks_living``, the base is older than the columns that mark deleted rows. With ``takes_former``, rows
+    with late changes are computed again from all of their changes.
     """
 
     schema: TableSchema
@@ -102,14 +101,14 @@ class Build:
 
     @property
     def has_partial_updates(self) -> bool:
-        """Whether a change may name only some columns, as the delete of a row that stays does."""
+        """Whether a change may name only some columns, like a soft delete."""
         return self.span.has_partial_updates or keeps_deleted(self.schema)
 
 
 def split_build(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build
 ) -> MergeOutcome | None:
-    """Append inserted keys and merge existing ones separately; None when the table lacks an existing key.
+    """Append inserted keys and merge existing ones separately; None if the table lacks an existing key.
 
     Raises:
         CommitConflict: another run has worked on the branch at the same time.
@@ -123,7 +122,7 @@ def split_build(
 
 
 def full_build(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build) -> MergeOutcome:
-    """Merge the net changes, whichever of their keys the table has.
+    """Merge the net changes without assumptions about the keys of the table.
 
     Raises:
         CommitConflict: another run has worked on the branch at the same time.
@@ -140,7 +139,7 @@ def _net_changes(
 ) -> "Iterator[NetChanges | LocalMerge]":
     """Compute the net changes of a span of the log; this process merges them if they are few, else Spark."""
     local, frame = _find_local(pipeline, build), _compute_net_changes(pipeline, spark, build)
-    # With the rows that changes belong to, net changes may be larger than the changes are.
+    # Net changes that contain whole rows may be larger than the changes.
     if local is not None and not build.takes_former and is_at_hand(pipeline, build.span):
         merge = _plan_locally(local, build, frame, trusts_inserts=trusts_inserts)
         if merge is not None:
@@ -160,7 +159,7 @@ def _net_changes(
 
 
 def _find_local(pipeline: Pipeline, build: Build) -> LocalTable | None:
-    """Return what this process needs to merge by itself, None where the base is to be changed before."""
+    """Return the table for a local merge, None if the base must be changed first."""
     is_base = not build.conversions and not build.marks_living
     return find_local(pipeline, build.schema, build.base) if is_base else None
 
@@ -228,7 +227,7 @@ def _build_together(
 def _begin(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build, stats: NetChangeStats
 ) -> int:
-    """Bring the branch to the base, convert what is to be converted, and return the number of commits."""
+    """Reset the branch to the base, convert stored values, and return the number of commits."""
     reset_branch(pipeline, attempt)
     if stats.has_null_keys:
         allow_null_keys(load_table(pipeline, attempt.table))

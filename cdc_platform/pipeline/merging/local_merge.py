@@ -1,4 +1,4 @@
-"""Merging few net changes in the process that runs the cycle: Spark takes longer to plan a merge."""
+"""Local merge of few net changes in the process that runs the cycle: Spark takes longer to plan a merge."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,20 +32,20 @@ from cdc_platform.pipeline.versions.log_span import LogSpan
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, REMOVE, UPDATE, NetChangeStats
 
 MOST_FILES: Final = 1_000
-"""A table of more data files is Spark's: here one process reads all their entries."""
+"""Most data files of a table for a local merge, which reads all their entries in one process."""
 MOST_ROWS: Final = 20_000_000
-"""Among more rows than these Spark looks for the keys of net changes."""
+"""Most rows that a local merge searches for the keys of net changes."""
 MOST_READ_BYTES: Final = 64 * 1024**2
-"""The same, by what the columns that are read take in the files."""
+"""Most bytes of the columns that a local merge reads."""
 MOST_LOOKUPS: Final = 20_000_000
-"""The same, by keys of the net changes times files: for each file the keys are indexed again."""
+"""Most net changes' keys times files: a local merge indexes the keys for each file again."""
 TAKEN_NAMES: Final = frozenset({"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"})
-"""Columns that Arrow adds to those of the files that it reads."""
+"""Columns that Arrow adds to the columns of files."""
 
 
 @dataclass(frozen=True)
 class LocalMerge:
-    """Net changes, and the rows that the table has of their keys."""
+    """Net changes, and the table's rows with their keys."""
 
     local: LocalTable
     net_changes: LocalNetChanges
@@ -53,16 +53,16 @@ class LocalMerge:
 
     @property
     def lacks_keys(self) -> bool:
-        """Whether not every key that was looked for has one row, as a source that is believed has it."""
+        """Whether some key lacks its row or has several, which contradicts a trusted source."""
         keys = self.key_rows.keys
         return not len(keys) == len(np.unique(keys)) == self.net_changes.touched.num_rows
 
 
 def find_local(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> LocalTable | None:
-    """Return what this process needs to merge into a table, None where only Spark can.
+    """Return the table for a local merge, None if only Spark can merge into it.
 
-    So it is where keys are floating-point numbers, whose equality is Spark's, where columns are called as
-    only Spark finds them, where rows are not deleted by vectors, and where there are many files.
+    Spark must merge if keys are floating-point numbers, whose equality Spark defines, if only Spark can
+    resolve the names of columns, if rows are not deleted by vectors, and if there are many files.
     """
     files_of_base = number_of(base, "total-data-files")
     is_large = files_of_base is None or files_of_base > MOST_FILES
@@ -92,10 +92,10 @@ def is_at_hand(pipeline: Pipeline, span: LogSpan) -> bool:
 
 
 def plan_merge(local: LocalTable, net_changes: LocalNetChanges) -> LocalMerge | None:
-    """Return net changes with the rows that they touch, None where they are Spark's.
+    """Return net changes with the rows that they touch, None if Spark must merge them.
 
-    So they are where too much would have to be read for them, and where they have columns that the net
-    changes do not have, which Spark leaves as they are.
+    Spark must merge them if the local merge would read too much, or if the table has columns that the net
+    changes lack, which Spark leaves unchanged.
     """
     table, touched = local.table, net_changes.touched
     within = local.files_in_reach(touched)
@@ -109,14 +109,14 @@ def plan_merge(local: LocalTable, net_changes: LocalNetChanges) -> LocalMerge | 
 
 
 def is_much(table: Table, within: Sequence[DataFile], keys: pa.Table, needed: Sequence[str]) -> bool:
-    """Return whether Spark has to find keys in files of a table, and to read columns of their rows."""
+    """Return whether this process would read too much to find keys in files and to read their rows."""
     if sum(file.record_count for file in within) > MOST_ROWS or keys.num_rows * len(within) > MOST_LOOKUPS:
         return True
     return _read_bytes(table, within, [*keys.column_names, *needed]) > MOST_READ_BYTES
 
 
 def _read_bytes(table: Table, files: Sequence[DataFile], columns: Sequence[str]) -> int:
-    """Return what columns take in files; all of a file where its entry does not say."""
+    """Return the bytes of columns in files; the size of the whole file if its entry lacks them."""
     read_schema = table.schema().select(*columns)
     # Of a list or a struct only its elements have sizes.
     ids = [field for field in read_schema.field_ids if read_schema.find_type(field).is_primitive]
@@ -137,7 +137,7 @@ def commit_merge(table: Table, merge: LocalMerge, properties: Mapping[str, str])
 
     Args:
         table: the table, whose branch is at the base.
-        merge: what is brought in.
+        merge: the net changes with the table's rows.
         properties: entries of the snapshot's summary.
 
     Raises:
@@ -148,7 +148,7 @@ def commit_merge(table: Table, merge: LocalMerge, properties: Mapping[str, str])
     old = local.read(key_rows, net_changes.needed)
     newer = is_newer(net_changes, matched, old)
     chosen = pa.array(newer)
-    # A row that is updated stays the row that it was.
+    # An updated row keeps its identity.
     became = new_rows(net_changes, matched.filter(chosen), old.filter(chosen), extra_columns=[ROW_ID_COLUMN])
     parts = [became, inserted_rows(net_changes, key_rows.keys)]
     rows = _as_stored(table, pa.concat_tables(parts, promote_options="permissive"))
@@ -156,13 +156,13 @@ def commit_merge(table: Table, merge: LocalMerge, properties: Mapping[str, str])
 
 
 def count_actions(net_changes: LocalNetChanges) -> NetChangeStats:
-    """Return how many keys net changes have for each action."""
+    """Return the number of keys for each action of net changes."""
     counted = {row["values"]: row["counts"] for row in pc.value_counts(net_changes.rows[ACTION]).to_pylist()}
     return NetChangeStats(*(counted.get(action, 0) for action in (APPEND, UPDATE, REMOVE)))
 
 
 def _as_stored(table: Table, rows: pa.Table) -> pa.Table:
-    """Return rows with the columns that the table has, in its types, and with their ids."""
+    """Return rows with the columns and types of the table, and with their row ids."""
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     for name in set(schema.names) - set(rows.column_names):
         rows = rows.append_column(name, pa.nulls(rows.num_rows))

@@ -1,4 +1,4 @@
-"""Rows of a table after net changes that fit into this process; `spark/tables/merge.py` does it in SQL."""
+"""Rows of a table after net changes in this process; `spark/tables/merge.py` does the same in SQL."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class LocalNetChanges:
     """Net changes in the memory of this process.
 
     Args:
-        rows: what `compute_net_changes` or `compute_net_rows` returns.
+        rows: the result of `compute_net_changes` or `compute_net_rows`.
         schema: the table's columns.
         has_partial_updates: whether `rows` has the flags of the columns that changes named.
         trusts_inserts: whether inserted keys are certainly not in the table, and all other keys are.
@@ -35,12 +35,12 @@ class LocalNetChanges:
 
     @cached_property
     def lookups(self) -> pa.Table:
-        """The rows whose keys are looked for: those that must be there, where the source is believed."""
+        """The rows whose keys are looked up: with trust in the source, only those that must exist."""
         return self.rows.filter(_acts(self.rows, UPDATE, REMOVE)) if self.trusts_inserts else self.rows
 
     @property
     def touched(self) -> pa.Table:
-        """The keys that are looked for in the table."""
+        """The keys to look up in the table."""
         return self.lookups.select([column.name for column in self.schema.key_columns])
 
     @property
@@ -50,7 +50,7 @@ class LocalNetChanges:
 
     @property
     def needed(self) -> Sequence[str]:
-        """The columns of which the old values matter."""
+        """The columns whose old values matter."""
         if self.has_partial_updates:
             return [column.name for column in self.schema.value_columns]
         return [ORDER_KEY] if keeps_order(self.schema) else []
@@ -71,7 +71,7 @@ def is_newer(net_changes: LocalNetChanges, matched: pa.Table, old: pa.Table) -> 
     """
     if not keeps_order(net_changes.schema):
         return np.ones(matched.num_rows, dtype=np.bool_)
-    # Partial updates were computed with all that is newer.
+    # Partial updates already include all newer changes.
     follows = pc.greater_equal if net_changes.has_partial_updates else pc.greater
     newer = follows(matched[ORDER_KEY], pc.fill_null(old[ORDER_KEY], "").cast(matched[ORDER_KEY].type))
     return _chosen(newer)
@@ -80,13 +80,13 @@ def is_newer(net_changes: LocalNetChanges, matched: pa.Table, old: pa.Table) -> 
 def new_rows(
     net_changes: LocalNetChanges, matched: pa.Table, old: pa.Table, extra_columns: Sequence[str] = ()
 ) -> pa.Table:
-    """Return what the table's rows become that are not deleted.
+    """Return the new values of the table's rows that are not deleted.
 
     Args:
         net_changes: the net changes.
         matched: the net change of each of the table's rows.
         old: the needed columns of the table's rows.
-        extra_columns: columns of `old` that stay besides them.
+        extra_columns: further columns of `old` to keep.
     """
     stays = _acts(matched, UPDATE, APPEND)
     matched, old = matched.filter(stays), old.filter(stays)
@@ -125,7 +125,7 @@ def _chosen(flags: pa.ChunkedArray) -> Chosen:
 
 
 def _either(takes_new: Chosen, new: pa.ChunkedArray, old: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return new values where they are chosen, else old ones; `if_else` of Arrow knows not all types."""
+    """Return new values where chosen, else old ones; Arrow's `if_else` does not support all types."""
     both = pa.chunked_array([*new.chunks, *old.cast(new.type).chunks], new.type)
     places = np.arange(len(new))
     return both.take(pa.array(np.where(takes_new, places, places + len(new))))

@@ -1,4 +1,4 @@
-"""The third step of a cycle: each table is brought up to the log, on its branch."""
+"""The third step of a cycle: each table catches up with the log, on its branch."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -49,17 +49,17 @@ from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pend
 from cdc_platform.spark.tables.truncates import has_truncate
 
 SMALL_TABLE_ROWS: Final = 500_000
-"""Up to so many rows a table is scanned without generated code where the changes are few, too."""
+"""Most rows of a table that is scanned without generated code if the changes are few, too."""
 ONE_TASK_TABLE_ROWS: Final = 50_000
-"""Up to so many rows one task merges it, where the changes are few, too."""
+"""Most rows of a table that one task merges if the changes are few, too."""
 
 
 def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
-    """Bring one table up to the log on the branch `cycle`; readers of the table see nothing of it yet.
+    """Bring one table up to date with the log on the branch `cycle`; readers do not see the result yet.
 
     Raises:
         CommitConflict: another run worked on the same branch; nothing was published.
-        ValueUnfit: the log has a value that does not fit the type that its column has now.
+        ValueUnfit: a value of the log does not fit the present type of its column.
     """
     return merge_tables(pipeline, spark, [pipeline.table(table)])[0]
 
@@ -68,7 +68,7 @@ def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOut
 def merge_tables(
     pipeline: Pipeline, spark: SparkSession, schemas: Sequence[TableSchema]
 ) -> tuple[MergeOutcome, ...]:
-    """Bring tables up to the log, several at a time; see `merge_table`."""
+    """Bring tables up to date with the log, several at a time; see `merge_table`."""
     level, cycle = find_level(pipeline), read_mark(pipeline.lake.system_table(LOG)).cycle
     planned = [
         MergeOutcome(schema.name, cycle)
@@ -82,12 +82,12 @@ def merge_tables(
 
 
 def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build | MergeOutcome:
-    """Return what is to be built, or the outcome when there is nothing to do or it is done already."""
+    """Return the build of a table, or the outcome if there is nothing to do or it is already done."""
     table = schema.name
     cut = newest_cut(pipeline.lake)
     handover = find_handover(pipeline, pipeline.lake.table(table), table, cut)
     if handover is not None and not handover.is_ready:
-        # Until then the table has the columns of its copy, and no others.
+        # Until the handover, the table has only the columns of its copy.
         return MergeOutcome(table, read_mark(pipeline.lake.system_table(LOG)).cycle)
     stored = ensure_table(pipeline, spark, schema)
     named = cut.tables.get(table) if cut is not None else None
@@ -97,13 +97,13 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
         span = whole_span(pipeline, table, find_copy(pipeline, stored, table))
     else:
         span = _pending(pipeline, stored, table, cut, handover)
-    # What belongs before the changes that the table has already cannot be merged upon them.
+    # Late changes cannot be merged on top of newer changes of the table.
     is_late = span.is_late and handover is None and not is_rebuilt
     if is_late:
         span = whole_span(pipeline, table, find_copy(pipeline, stored, table))
-    # Readers of a cut see the columns that its snapshots were made with.
+    # Readers of a cut see the columns of its snapshots' schemas.
     has_its_columns = base is not None and base.schema_id == stored.metadata.current_schema_id
-    # The first version of a copied table is built even where the log has nothing upon the copy.
+    # The first version of a copied table is built even if the log has no changes after the copy.
     has_news = span.changes > 0 or starts_over(pipeline, table, span)
     is_level = not has_news and has_its_columns and handover is None
     if span.until_inclusive == 0 or is_level:
@@ -133,7 +133,7 @@ def _pending(
 
 
 def first_version(pipeline: Pipeline, spark: SparkSession, stored: Table, table: str) -> Snapshot:
-    """Return what a rebuilt table is built upon: its initial copy, else no row at all."""
+    """Return the base of a rebuilt table: its initial copy, else a version without rows."""
     copy = find_copy(pipeline, stored, table)
     return (copy.head if copy is not None else None) or empty_version(pipeline, spark, table)
 
@@ -141,7 +141,7 @@ def first_version(pipeline: Pipeline, spark: SparkSession, stored: Table, table:
 def plan_build(
     pipeline: Pipeline, spark: SparkSession, schema: TableSchema, base: Snapshot, span: LogSpan
 ) -> Build:
-    """Return how a span of the log brings a table further, with what has changed in its columns meanwhile.
+    """Return the build that merges a span of the log into a table, including changes of its columns.
 
     Raises:
         CommitConflict: another run has extended the log meanwhile.
@@ -150,7 +150,7 @@ def plan_build(
     columns = history.tables.get(schema.name)
     begun = columns.begun_after(span.after_exclusive) if columns is not None else None
     if begun is not None and span.after_micros is not None and (begun.micros or 0) <= span.after_micros:
-        # The copy that it is built upon is of the table that was recreated.
+        # The base is a copy of the recreated table.
         begun = None
     is_soft = keeps_deleted(schema)
     is_truncated = span.has_truncates and has_truncate(read_span(pipeline, spark, schema.name, span))

@@ -36,15 +36,15 @@ def net_changes_with_deleted(
     *,
     is_small: bool,
 ) -> DataFrame:
-    """Return one row per key that changes touch; keys that the table holds as deleted rows exist.
+    """Return one row per key that changes touch; keys of deleted rows in the table count as existing.
 
     Args:
         pipeline: the pipeline.
         spark: session that does the work.
         changes: typed changes of this table, with partial updates and origin.
         stored: the table's columns in the lake.
-        base: the version of the table before these changes; None when it has no deleted row.
-        is_small: whether there are so few changes that all tasks may be sent their keys.
+        base: the version of the table before these changes; None if it has no deleted row.
+        is_small: whether there are few enough changes to send their keys to all tasks.
     """
     net_changes = compute_soft_net_changes(changes, stored, drops_unseen=drops_unseen(pipeline.capabilities))
     if base is None or count_rows(base) == 0:
@@ -56,35 +56,35 @@ def net_changes_with_deleted(
 def drops_unseen(capabilities: SourceCapabilities) -> bool:
     """Return whether rows that were inserted and deleted within one transaction are left out.
 
-    Where a cycle may end within a transaction they may have been seen, and would be gone without a trace.
+    If a cycle may end within a transaction, readers may have seen them, and they must not vanish.
     """
     return capabilities.keeps_transactions or not capabilities.comes_in_order
 
 
 def lacks_deleted(table: Table, version: Snapshot | None, stored: TableSchema) -> bool:
-    """Return whether a table's version predates the rule that deleted rows stay, so that it is rebuilt.
+    """Return whether a table's version is older than its setting `soft_delete`, so it must be rebuilt.
 
     Raises:
-        SettingError: deleted rows had to stay, and have not to any more.
+        SettingError: the setting `soft_delete` was switched off.
     """
     if not keeps_deleted(stored) and DELETED in table.schema().column_names:
         raise SettingError(
             f"table_options.{stored.name}.soft_delete",
             "was true, and the table holds deleted rows: set it again, or materialise the table with "
-            "the run setting `rebuild: true`, which takes them out",
+            "the run setting `rebuild: true`, which removes them",
         )
     return misses_deleted(table, version, stored)
 
 
 def misses_deleted(table: Table, version: Snapshot | None, stored: TableSchema) -> bool:
-    """Return whether a version of a table was made before its deleted rows had to stay."""
+    """Return whether a version of a table is older than its setting `soft_delete`."""
     if not keeps_deleted(stored) or version is None or version.schema_id is None:
         return False
     return DELETED not in table.schemas()[version.schema_id].column_names
 
 
 def stored_at(pipeline: Pipeline, table: TableSchema, snapshot_id: int) -> TableSchema:
-    """Return the columns that a table had at a snapshot: those of the source, and of deleted rows if any."""
+    """Return the columns of a table at a snapshot, including those of soft deletes if it had them."""
     stored = load_table(pipeline, table.name)
     version = stored.metadata.snapshot_by_id(snapshot_id)
     options = pipeline.options(table.name)
@@ -95,14 +95,14 @@ def stored_at(pipeline: Pipeline, table: TableSchema, snapshot_id: int) -> Table
 
 
 def report_rebuild(stored: TableSchema) -> None:
-    """Say why a cycle takes as long as the table's whole log does."""
+    """Log the reason why a cycle reads the table's whole log."""
     LOGGER.warning(
-        "Table %s is rebuilt from the change log, since its setting soft_delete is new.", stored.name
+        "Table %s is rebuilt from the change log, because its setting soft_delete is new.", stored.name
     )
 
 
 def drop_markers(pipeline: Pipeline, spark: SparkSession, stored: TableSchema) -> None:
-    """Take the columns of deleted rows away from a table that was rebuilt without such rows."""
+    """Drop the columns of soft deletes from a table that was rebuilt without deleted rows."""
     columns = load_table(pipeline, stored.name).schema().column_names
     markers = [quote_spark(name) for name in (DELETED, DELETED_AT) if name in columns]
     if markers and not keeps_deleted(stored):

@@ -23,7 +23,7 @@ class OrderingStrategy(Protocol):
 
     @property
     def reads_log(self) -> bool:
-        """Whether ordering looks for earlier changes in the log, however long that is."""
+        """Whether ordering searches the whole log for earlier changes."""
         ...
 
     @property
@@ -32,16 +32,16 @@ class OrderingStrategy(Protocol):
         ...
 
     def late_records(self, quarantine: Table, log: Table) -> tuple[QuarantinedRecord, ...]:
-        """Return the quarantined records whose transactions are judged again."""
+        """Return the quarantined records whose transactions are replayed."""
         ...
 
     def ordered(self, raw: DataFrame, window: Window, expected: int) -> AbstractContextManager[DataFrame]:
-        """Return a context with the changes of a window in order, within which they are committed.
+        """Return a context with the changes of a window in order, in which they are committed.
 
         Args:
             raw: all raw records.
             window: the records that become changes.
-            expected: about how many these are.
+            expected: approximate number of these records.
         """
         ...
 
@@ -50,13 +50,13 @@ class OrderingStrategy(Protocol):
         ...
 
     def settle_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats]:
-        """Return the same of a small batch, without a Spark task that writes."""
+        """Return the same for a small batch, without a writing Spark task."""
         ...
 
     def late_tables(self, window: Window, stats: LogStats) -> tuple[str, ...]:
-        """Return the tables of which a cycle has changes that belong before those of former cycles."""
+        """Return the tables with changes in a cycle that belong before changes of former cycles."""
         ...
 
     def finish(self) -> None:
-        """Do what follows once the log is up to the watermark."""
+        """Finish the work of a cycle after the log has reached the watermark."""
         ...

@@ -1,4 +1,4 @@
-"""Expiry: old snapshots that no kept cut names, and deletion markers that no older change needs."""
+"""Expiry of old snapshots that no kept cut names, and of deletion markers that no older change needs."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
@@ -17,15 +17,15 @@ from cdc_platform.pipeline.versions.branch import load_table
 READING_S: Final = 600
 """Time for which every snapshot of the platform's own tables stays: a reader may still need it."""
 GLANCED_TABLES: Final = (CUT, LINEAGE)
-"""Own tables that are small, and read at a glance."""
+"""Small system tables that are read at a glance."""
 GLANCE_S: Final = 60
-"""The same of these."""
+"""The same time for these tables."""
 GLANCED_SNAPSHOTS: Final = 60
 """So many old snapshots of such a table are expired at once: pyiceberg, which writes these tables, handles
 all snapshots of a table some twenty times in each commit."""
 
 MOST_EXPIRED: Final = 2000
-"""So many snapshots of one table expire at once, and the others the next time."""
+"""Most snapshots of one table that expire at once; the others expire the next time."""
 
 
 def expire_merged(
@@ -64,7 +64,7 @@ def _old_of_merged(
 
 
 def age_of_merged(pipeline: Pipeline, table: Table, now_micros: int) -> float:
-    """Return the ratio of a merged table's snapshots that certainly may expire to those worth an expiry."""
+    """Return the number of a merged table's expirable snapshots, relative to the number worth an expiry."""
     old = _old_of_merged(pipeline, table, now_micros)
     if not old:
         return 0
@@ -75,7 +75,7 @@ def age_of_merged(pipeline: Pipeline, table: Table, now_micros: int) -> float:
 
 
 def expire_own(pipeline: Pipeline, spark: SparkSession, name: str, now_micros: int, *, thorough: bool) -> int:
-    """Expire old snapshots of one of the platform's own tables; see `expire_merged`."""
+    """Expire old snapshots of a system table; see `expire_merged`."""
     stored = pipeline.lake.system_table(name)
     if not thorough and age_of_own(pipeline, name, stored, now_micros) < 1:
         return 0
@@ -90,7 +90,7 @@ def _old_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) ->
 
 
 def age_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> float:
-    """Return the ratio of the snapshots of an own table that may expire to those worth an expiry."""
+    """Return the number of a system table's expirable snapshots, relative to the number worth an expiry."""
     old = len(_old_of_own(pipeline, name, table, now_micros))
     if name in GLANCED_TABLES:
         return old / min(GLANCED_SNAPSHOTS, pipeline.settings.maintenance.expire_every_cycles)
@@ -98,7 +98,7 @@ def age_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> 
 
 
 def _enough(pipeline: Pipeline, kept: int) -> int:
-    """Return how many old snapshots are worth an expiry, which reads the manifests of all that are kept."""
+    """Return the number of old snapshots worth an expiry, which reads the manifests of all kept snapshots."""
     return max(pipeline.settings.maintenance.expire_every_cycles, kept // 2)
 
 
@@ -111,7 +111,7 @@ def find_kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:
     settings = pipeline.settings.maintenance
     last_s = settings.keep_snapshots_s
     published = publications_since(pipeline.lake, now_micros - int(last_s * 1_000_000))
-    # A cut gets old when the next one takes its place: until then, readers are given it.
+    # The age of a cut counts from the next cut: before that, readers get it.
     ends = [micros for _, micros in published[1:]]
     moments = kept_moments(ends, now_micros, settings.keep_every_cut_s, last_s)
     kept = {number for (number, _), end in zip(published, ends, strict=False) if end in moments}
@@ -119,10 +119,10 @@ def find_kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:
 
 
 def forget_deletion_markers(pipeline: Pipeline, spark: SparkSession, now_micros: int) -> None:
-    """Take away the deletion markers of which no older event can come any more.
+    """Delete the deletion markers of rows for which no older event can arrive any more.
 
-    What counts is when a deletion was read, not when it was made: of a backlog that is older than their
-    retention, files with older events may still lie ahead.
+    The time of reading a deletion counts, not the time of the deletion: in a backlog older than the
+    retention, unread files may still contain older events.
     """
     if pipeline.capabilities.deletion_markers_s is None:
         return

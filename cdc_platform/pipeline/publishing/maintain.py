@@ -1,4 +1,4 @@
-"""Maintenance between cycles: small commits would slow everything down within tens of them."""
+"""Maintenance between cycles: without it, tens of small commits would slow down everything."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -45,14 +45,14 @@ ROLLING_TABLES: Final = (RAW, LOG, CUT)
 """The platform's own tables that grow by a few files each cycle."""
 
 EVENT_ROLLING_TABLES: Final = (READ, DELETION_MARKERS)
-"""The same of a source that hands out events."""
+"""The same for event sources."""
 
 
 @dataclass(frozen=True)
 class MaintenanceOutcome:
     """Numbers of files that each kind of compaction rewrote, and that expiry deleted.
 
-    Old metadata files count among those that expiry has deleted, and so do the files of killed runs.
+    Expired files include old metadata files and the files of killed runs.
     """
 
     minor_files: int = 0
@@ -60,7 +60,7 @@ class MaintenanceOutcome:
     expired_files: int = 0
 
     def __add__(self, other: "MaintenanceOutcome") -> "MaintenanceOutcome":
-        """Return what both did."""
+        """Return the sum of both outcomes."""
         return MaintenanceOutcome(
             self.minor_files + other.minor_files,
             self.major_files + other.major_files,
@@ -71,12 +71,12 @@ class MaintenanceOutcome:
 NOTHING_MAINTAINED: Final = MaintenanceOutcome()
 
 MOST_LOOKED_AT: Final = 50
-"""Besides the tables that a cycle has changed, at most so many are looked at after it, by turns."""
+"""Most further tables, besides those that a cycle changed, that maintenance examines after it, in turn."""
 
 
 @dataclass(frozen=True)
 class Upkeep:
-    """One maintenance of a lake; a thorough one does what is not due yet, too."""
+    """One maintenance of a lake; a thorough one includes chores that are not due yet."""
 
     pipeline: Pipeline
     spark: SparkSession
@@ -89,12 +89,12 @@ class Upkeep:
         return find_kept_cuts(self.pipeline, self.now_micros)
 
     def delete_metadata(self, table: Table) -> int:
-        """Delete a table's old metadata files, and return how many."""
+        """Delete a table's old metadata files, and return their number."""
         keep_micros = int(self.pipeline.settings.maintenance.keep_metadata_s * 1_000_000)
         return delete_old_metadata(table, self.now_micros - keep_micros)
 
     def delete_orphans(self, table: Table) -> int:
-        """Delete what killed runs have left of a table if the maintenance is thorough; return how many."""
+        """Delete a table's files of killed runs if the maintenance is thorough; return their number."""
         keep_micros = int(self.pipeline.settings.maintenance.keep_orphans_s * 1_000_000)
         return delete_orphans(self.spark, table, self.now_micros - keep_micros) if self.is_thorough else 0
 
@@ -103,7 +103,7 @@ class Upkeep:
 class Chore:
     """The maintenance of one table.
 
-    ``urgency`` is the ratio of cycles since the last one to those that it may wait for: at 1 it is due.
+    ``urgency`` is the number of cycles since the last maintenance, relative to the limit: at 1 it is due.
     """
 
     table: str
@@ -113,10 +113,10 @@ class Chore:
 
 @as_step("maintain")
 def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = False) -> MaintenanceOutcome:
-    """Compact what small commits have left, and expire old snapshots.
+    """Compact the files of small commits, and expire old snapshots.
 
-    After a cycle only the most urgent tables are maintained of those that are due, as many as keep up with
-    what becomes due, so that no cycle waits for all of them.
+    After a cycle, only the most urgent of the due tables are maintained: enough to keep up, and so few that
+    no cycle waits for all of them.
 
     Args:
         pipeline: the pipeline; no cycle of it may run meanwhile.
@@ -124,7 +124,7 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
         thorough: maintain all tables, due or not, and rewrite all files with deleted rows.
 
     Raises:
-        LakeError: a compaction has changed the number of rows; it should be reported.
+        LakeError: a compaction changed the number of rows; report it.
     """
     upkeep = Upkeep(pipeline, spark, thorough, time.time_ns() // 1000)
     chores = _list_chores(upkeep)
@@ -135,7 +135,7 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
 
 
 def choose_chores(settings: MaintenanceSettings, chores: Sequence[Chore]) -> Sequence[Chore]:
-    """Return the most urgent chores, so many that each one's turn comes before it is due again."""
+    """Return the most urgent chores, enough for each chore's turn to come before it is due again."""
     at_once = ceil(len(chores) / settings.minor_every_cycles)
     due = [chore for chore in chores if chore.urgency >= 1]
     return sorted(due, key=lambda chore: -chore.urgency)[:at_once]
@@ -157,17 +157,17 @@ def _list_chores(upkeep: Upkeep) -> list[Chore]:
             Chore(name, _urgency_of_own(upkeep, name), partial(_maintain_own, name))
             for name in (*_rolling_tables(pipeline), LINEAGE)
         ),
-        # Seldom written, they are never due.
+        # These tables are seldom written, so they are never due.
         *(Chore(name, 0, partial(_clean_seldom, name)) for name in (SELDOM if upkeep.is_thorough else ())),
     ]
 
 
 def choose_tables(upkeep: Upkeep) -> Sequence[str]:
-    """Return the tables and histories that may be due: those that the cycle changed, and some by turns.
+    """Return the tables and histories that may be due: those that the cycle changed, and others in turn.
 
-    Of a table that no cycle changes, snapshots get old enough to expire, which can wait for its turn. The
-    moment decides whose turn it is: numbers of cycles stand still while a source is silent, and may go on in
-    steps of two or more, which would leave some tables out for ever.
+    In a table that no cycle changes, snapshots become old enough to expire, which can wait for its turn. The
+    time decides the turn: cycle numbers stop while a source is silent, and may advance in steps of two or
+    more, which would skip some tables for ever.
     """
     tables, log = upkeep.pipeline.lake_tables, upkeep.pipeline.lake.system_table(LOG)
     if upkeep.is_thorough:
@@ -185,7 +185,7 @@ def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
 
 def _urgency_of_merged(upkeep: Upkeep, table: Table) -> float:
     pipeline, due_after = upkeep.pipeline, upkeep.pipeline.settings.maintenance.minor_every_cycles
-    # However large their share is, a table's deleted rows are not rewritten in every cycle.
+    # Even a large share of deleted rows is not rewritten in every cycle.
     deleted = min(deleted_share(pipeline, table), cycles_since(table) / due_after)
     fragmented = fragments(pipeline, table) / due_after
     return max(fragmented, deleted, age_of_merged(pipeline, table, upkeep.now_micros))
@@ -246,7 +246,7 @@ def _compact_deleted(pipeline: Pipeline, spark: SparkSession, table: str, *, tho
 
 
 def _is_published(table: Table) -> bool:
-    """Return whether `main` has all that the branch has, so that compaction cannot separate them."""
+    """Return whether `main` contains the whole branch, so compaction cannot separate them."""
     branch = head(table, BRANCH)
     return head(table) is not None and (
         branch is None or read_mark(table, BRANCH).cycle <= read_mark(table).cycle
@@ -254,7 +254,7 @@ def _is_published(table: Table) -> bool:
 
 
 def _compare_rows(pipeline: Pipeline, table: str) -> None:
-    """Compare the newest compaction with what it compacted."""
+    """Raise if the newest compaction changed the number of rows."""
     stored = load_table(pipeline, table)
     for snapshot in ancestors_of(stored, head(stored)):
         if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:

@@ -29,19 +29,19 @@ class _Version:
 
 @as_step("publish")
 def publish_cut(pipeline: Pipeline) -> Cut | None:
-    """Publish what the branches hold as one cut and return it; the newest cut when nothing is new.
+    """Publish the versions on the branches as one cut, and return it; the newest cut if nothing is new.
 
-    The cut is one small commit; after it `main` of every table is moved. A crash in between is
-    repaired by the next call, since the cut names the snapshots.
+    The cut is one small commit; after it, `main` of every table moves. The next call repairs a crash in
+    between, because the cut names the snapshots.
 
     Raises:
         CommitConflict: another run published first; nothing was changed.
-        LakeError: a table has not been brought up to the log.
+        LakeError: a table is behind the log.
     """
     mark = read_mark(pipeline.lake.system_table(LOG))
     newest, level = newest_cut(pipeline.lake), find_level(pipeline)
     if newest is not None:
-        # Another process may have moved `main` back to a former cut, which the next one must not name again.
+        # Another process may have moved `main` back to a former cut, and the next cut must not name that.
         _move_mains(pipeline, newest, [name for name in newest.tables if name not in level])
     if mark.position_micros is None:
         return newest
@@ -85,7 +85,7 @@ def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None
     ):
         return _Version(table, branch.snapshot_id, is_new=True)
     if handover is not None:
-        # Its first version is still to be merged; the cut need not wait for it.
+        # Its first version is not merged yet; the cut need not wait for it.
         return None
     if main is None or pending_span(pipeline, source_table, applied_cycle(stored, table, newest)).changes:
         raise LakeError(f"Table `{table}` is behind the log at cycle {cycle}; materialise it before the cut.")
@@ -95,7 +95,7 @@ def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None
 def _move_mains(pipeline: Pipeline, cut: Cut, names: Iterable[str]) -> None:
     """Move `main` of some tables and histories to the snapshots that a cut names."""
     for name in names:
-        # Compaction may have built upon the cut's snapshot since: then `main` is where it belongs.
+        # If compaction has since built on the cut's snapshot, `main` is already right.
         advance_main(load_table(pipeline, name), cut.tables[name], partial(_is_newest, pipeline, cut, name))
 
 

@@ -1,4 +1,4 @@
-"""How much there is to compact of a table, as a ratio: at 1 it is due."""
+"""Urgency of a table's compaction, as a ratio: at 1 it is due."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,11 +18,11 @@ from cdc_platform.lake.commits.commits import (
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 ROLLING_PATIENCE: Final = 4
-"""Factor by which these wait longer for a compaction: they are read less often than merged tables."""
+"""Factor by which system tables wait longer for a compaction: they are read less often than merged tables."""
 
 
 def fragmentation(pipeline: Pipeline, table: Table) -> float:
-    """Return the ratio of small files of one of the platform's own tables to those that make it due."""
+    """Return the number of small files of a system table, relative to the number at which it is due."""
     return fragments(pipeline, table) / (pipeline.settings.maintenance.minor_every_cycles * ROLLING_PATIENCE)
 
 
@@ -41,7 +41,7 @@ def _adds_small_files(small_file_bytes: int, snapshot: Snapshot) -> bool:
 
 
 def cycles_since(table: Table, counts: Callable[[Snapshot], bool] = lambda _: True) -> int:
-    """Return how many cycles a table has taken since it was compacted, of those whose snapshots count."""
+    """Return the number of cycles since a table was compacted, among those whose snapshots count."""
     since = takewhile(
         lambda snapshot: snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE,
         ancestors_of(table, head(table)),
@@ -50,7 +50,7 @@ def cycles_since(table: Table, counts: Callable[[Snapshot], bool] = lambda _: Tr
 
 
 def deleted_share(pipeline: Pipeline, table: Table) -> float:
-    """Return the ratio of a table's share of deleted rows to the share at which its files are rewritten."""
+    """Return a table's share of deleted rows, relative to the share at which its files are rewritten."""
     snapshot = head(table)
     names = ("total-records", "total-position-deletes")
     total, deleted = ((number_of(snapshot, name) or 0) if snapshot is not None else 0 for name in names)

@@ -100,7 +100,7 @@ def test_a_lake_of_a_newer_platform_is_refused(tmp_path: Path, version: str) -> 
         (
             "p__cdc/change_log/metadata/*.metadata.json",
             None,
-            "file .*metadata.json: it is no longer exists",
+            "file .*metadata.json: it no longer exists",
         ),
         *(
             ("p__cdc/change_log/metadata/*.metadata.json", content, f"table `p__cdc.change_log`: .*{text}")
@@ -111,8 +111,8 @@ def test_a_lake_of_a_newer_platform_is_refused(tmp_path: Path, version: str) -> 
                 '{"format-version":2}': "validation errors",
             }.items()
         ),
-        ("catalog.db", None, "its catalog .*: it is no longer exists"),
-        ("catalog.db", "", "its catalog .*: it is no longer exists"),
+        ("catalog.db", None, "its catalog .*: it no longer exists"),
+        ("catalog.db", "", "its catalog .*: it no longer exists"),
         ("catalog.db", "not a database, whatever it is called", "its catalog .*: file is not a database"),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_missing_file_is_named(tmp_path: Path, missing: str) -> None:
     append_cut(lake, Cut(1, START, 1, {}, START))
     (file,) = tmp_path.glob(f"*/cuts/{missing}")
     file.unlink()
-    with pytest.raises(LakeDamaged, match=f"file .*{file.name}: it is no longer exists. Restore"):
+    with pytest.raises(LakeDamaged, match=f"file .*{file.name}: it no longer exists. Restore"):
         list_cuts(lake)
 
 

@@ -124,7 +124,7 @@ def test_what_a_later_step_has_used_is_damage(lake: Lake) -> None:
     commit(lake, LOG, CHANGE_LOG, 1)
     lose(raw)
     assert take_back_lost(lake) == ()
-    with pytest.raises(LakeDamaged, match=r"raw_change_records/metadata/snap-.*is no longer exists"):
+    with pytest.raises(LakeDamaged, match=r"raw_change_records/metadata/snap-.*no longer exists"):
         lake.system_table(RAW).scan().to_arrow()
 
 

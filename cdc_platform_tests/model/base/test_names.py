@@ -52,8 +52,8 @@ def test_names_that_are_too_long_have_a_short_reason() -> None:
     columns, table = unfit_columns_reason(["a", "n" * 60_000]), long_table_reason("t" * 1_001)
     assert columns is not None
     assert table is not None
-    assert "60000 characters, and the most are 255: `nnn" in columns
-    assert "1001 characters, and the most are 1000: `ttt" in table
+    assert "60000 characters, but the limit is 255: `nnn" in columns
+    assert "1001 characters, but the limit is 1000: `ttt" in table
     assert max(len(columns), len(table)) < 300
 
 
@@ -62,7 +62,7 @@ def test_an_event_has_so_many_columns_at_most() -> None:
     names = [f"c{number}" for number in range(MOST_COLUMNS + 1)]
     assert unfit_columns_reason(names[:-1]) is None
     assert unfit_columns_reason(names) == (
-        "The event has 4097 columns, and the most are 4096: leave some of them out at the source"
+        "The event has 4097 columns, but the limit is 4096: leave some of them out at the source"
     )
 
 

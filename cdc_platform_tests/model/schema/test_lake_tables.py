@@ -58,7 +58,7 @@ def test_refusals_say_what_to_do() -> None:
     """Each sentence names what is left out, what has its place, and where it can be had."""
     history, table = LakeTable("t", is_history=True), LakeTable("t__history")
     (of_table,) = describe_refusals({table: history})
-    assert of_table.startswith("`t__history` is not in the lake: the lake has the history of `t` under that")
+    assert of_table.startswith("`t__history` is not in the lake: the history of `t` has that name")
     assert "in the setting `tables` of another pipeline" in of_table
     (of_history,) = describe_refusals({history: table})
-    assert of_history.startswith("The history of `t` is not kept: the lake has `t__history` under that name")
+    assert of_history.startswith("The history of `t` is not kept: `t__history` has that name")

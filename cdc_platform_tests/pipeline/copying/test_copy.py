@@ -244,9 +244,7 @@ def test_a_table_that_is_dropped_in_the_middle_of_its_copy(
     files = file_names(found_table(pipeline, "accounts"))
     assert any(file.endswith(".parquet") for file in files)
     (note,) = step(pipeline, spark)[0].notes
-    assert (
-        note == "The source has dropped `accounts` before its copy was complete: what was copied is removed."
-    )
+    assert note == "The source dropped `accounts` before its copy was complete: the copied rows are removed."
     assert step(pipeline, spark)[0] == NOTHING_COPIED
     assert (pipeline.lake.table("accounts"), read_status(pipeline).copies) == (None, {})
     assert [file for file in files if Path(file).exists()] == []

@@ -48,6 +48,6 @@ def test_only_what_a_copy_has_left_of_a_dropped_table_is_removed(
     append_cut(lake, Cut(1, START, 1, {"published": 1}, START))
 
     (text,) = remove_orphans(pipeline, spark)
-    assert text.startswith("The source has dropped `copied` before its copy was complete")
+    assert text.startswith("The source dropped `copied` before its copy was complete")
     assert [name for name in TABLES if lake.table(name) is None] == ["copied"]
     assert remove_orphans(pipeline, spark) == ()

@@ -53,7 +53,7 @@ def test_options_of_a_table_that_is_not_watched_yet_wait(tmp_path: Path) -> None
     source_of(pipeline).schema_at = lambda micros: SchemaRead(micros, (watched,), {"loans": ("id",)}, {})
     assert [schema.name for schema in pipeline.tables] == ["accounts"]
     (text,) = find_exclusions(pipeline)
-    assert "`loans` is not watched: its `table_options` count" in text
+    assert "`loans` is not watched: its `table_options` take effect" in text
     pipeline.forget_tables()
     source_of(pipeline).schema_at = None
     with pytest.raises(SettingError, match=r"`table_options` names a table that .*'loans'"):
@@ -70,7 +70,7 @@ def test_a_key_that_no_lake_can_have_is_refused(tmp_path: Path) -> None:
     """The error names column and table, and the other tables go on once they are named."""
     tables = (table("odd", {"_pos": "INT64"}, {}), table("plain", {"id": "INT64"}, {}))
     pipeline = make_pipeline(LakeSettings(str(tmp_path)), tables)
-    with pytest.raises(SettingError, match="`_pos` of `odd`"):
+    with pytest.raises(SettingError, match="`odd`, whose key column `_pos`"):
         _ = pipeline.tables
     chosen = replace(pipeline, settings=replace(pipeline.settings, tables=("plain",)))
     assert [schema.name for schema in chosen.tables] == ["plain"]
@@ -100,7 +100,7 @@ def test_of_two_names_that_differ_in_case_the_first_is_had(tmp_path: Path) -> No
     pipeline.know(SchemaHistory(cycle=2, tables={**others, "accounts": dropped}))
     assert [schema.name for schema in pipeline.tables] == ["accounts", "transfers"]
     text = pipeline.findings(pipeline.schema_history)[0]
-    assert text.startswith("`Accounts` is not in the lake: the lake has `accounts` under that name")
+    assert text.startswith("`Accounts` is not in the lake: `accounts` has that name in the lake")
     chosen = replace(pipeline, settings=replace(pipeline.settings, tables=("Accounts", "transfers")))
     chosen.know(pipeline.schema_history)
     assert [schema.name for schema in chosen.tables] == ["Accounts", "transfers"]

@@ -1,4 +1,4 @@
-"""Avro schemas whose values end: none contains itself, and each item of an array takes a byte."""
+"""Limits of Avro schemas, so that values are finite: no type contains itself, and array items take bytes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,18 +8,18 @@ from cdc_platform.sources.datastream.files.avro_names import DEFINITIONS, PARTS,
 from cdc_platform.sources.datastream.settings.bounds import Bounds
 
 ARRAY_RECORD: Final = ("nestedArray", "elementValue")
-"""Fields of the record that Datastream makes of an array; it alone may contain itself."""
+"""Fields of Datastream's record for an array, the only type that may contain itself."""
 _SIZES: Final = ("precision", "scale")
 _NULLS: Final[Sequence[Schema]] = ("null", {"type": "null"})
 _MOST_EMPTY: Final = 10
-"""Values of a record that take no byte: bare nulls, which no source of Datastream has."""
+"""Most values of a record that take no byte: bare nulls, which no source of Datastream has."""
 
 
 def check_extent(schema: Schema, bounds: Bounds) -> None:
-    """Check how deep a schema is, and how many digits its decimals have.
+    """Check the depth of a schema and the digits of its decimals.
 
     Raises:
-        ValueError: more than the bounds allow.
+        ValueError: they exceed the limits.
     """
     parts, depth = [schema], 0
     while parts:
@@ -82,10 +82,10 @@ def _is_array(schema: Mapping[str, Any]) -> bool:
 
 
 def _levels(record: Mapping[str, Any], most_depth: int) -> Schema:
-    """Return the record with one of another name in it, and so on; arrays beyond the last cannot be read."""
+    """Return the record with a nested record of another name, and so on; deeper arrays cannot be read."""
     base, (nested, element) = record["name"], record["fields"]
     level: Schema = {"type": "enum", "name": f"{base}__too_deep", "symbols": []}
-    # A type is defined where it comes first, which is in the innermost record.
+    # A type is defined at its first use, which is in the innermost record.
     element = unrolled(element, most_depth)
     for number in range(most_depth, -1, -1):
         fields = [_nesting(nested, base, level), element]
@@ -95,7 +95,7 @@ def _levels(record: Mapping[str, Any], most_depth: int) -> Schema:
 
 
 def _nesting(part: Schema, name: str, inner: Schema) -> Schema:
-    """Return a part of a schema with another type in the place of a name."""
+    """Return a part of a schema with a type in place of a name."""
     if isinstance(part, list):
         return [_nesting(branch, name, inner) for branch in part]
     if isinstance(part, Mapping):
@@ -142,15 +142,15 @@ def extent_of(schema: Schema, bounds: Bounds) -> Extent:
 
 @dataclass
 class _Extents:
-    """Extents of types by full name; those within which a type is defined have none yet."""
+    """Extents of types by full name, without the types that are being measured."""
 
     most_depth: int
     by_name: dict[str, Extent | None] = field(default_factory=dict)
 
     def measure(self, schema: Schema) -> Extent:
-        """Return what a value of a schema takes."""
+        """Return the extent of a value of a schema."""
         extent = self._measure(schema)
-        # Arrays within arrays are as deep again.
+        # Nested arrays add to the depth.
         if extent.depth > 8 * self.most_depth:
             raise ValueError(
                 f"its values are deeper than {self.most_depth} levels; see the setting `most_depth`"

@@ -47,14 +47,14 @@ from cdc_platform.sources.datastream.values.types import Fields
 
 _TEXTS: Final = ("uuid", "object", "read_method", "stream_name", "schema_key")
 AVRO_RECORD: Final = {"_format": "avro"}
-"""Ends the text of a faulty event whose values need the schema of its file."""
+"""End of the text of a faulty event whose values need the schema of its file."""
 _RECORDS: Final = ("source_metadata", "payload")
 
 
 def read_avro(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | FaultyEvent]:
-    """Yield the events of an Avro file, in its order.
+    """Yield the events of an Avro file in order.
 
-    A damaged file yields what is before its damage, and then one faulty event without position for the rest.
+    A damaged file yields the events before its damage, and then a faulty event without position for the rest.
     """
     read = 0
     try:
@@ -71,7 +71,7 @@ def read_avro(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | Fault
 def schema_of_avro(stream: BinaryIO, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[str, Fields] | None:
     """Return `schema_key` and columns of an Avro file, for JSON events of the same key.
 
-    None where the file has no event, no payload, or is damaged before its first event.
+    Returns None if the file has no event or no payload, or is damaged before its first event.
     """
     try:
         header = read_header(stream)
@@ -89,7 +89,7 @@ class EventDecoder:
     """Decodes the records of files of one schema.
 
     Raises:
-        AvroDamaged: the schema is not that of an event, or goes beyond the bounds.
+        AvroDamaged: the schema is not that of an event, or exceeds the limits.
     """
 
     def __init__(self, schema_text: str, decoding: Decoding) -> None:
@@ -106,8 +106,8 @@ class EventDecoder:
 
         Args:
             record: the record.
-            position: which of the file's events it is.
-            problem: what is wrong with the record as a whole.
+            position: number of the event in the file.
+            problem: the problem of the whole record.
         """
         try:
             if problem is None:
@@ -117,7 +117,7 @@ class EventDecoder:
         return self._decoding.faulty_event(problem, compact(record | AVRO_RECORD), position, record)
 
     def _envelope(self, record: dict[str, Any], position: int) -> Envelope:
-        """Return the event; the schema was checked, so that its parts need not be, one by one."""
+        """Return the event; its parts need no check, because the schema was checked."""
         get = record.get
         metadata, object_name, row = get("source_metadata") or {}, get("object") or "", get("payload")
         if self._has_bytes:

@@ -1,4 +1,4 @@
-"""Full names of the types in Avro schemas: a type inherits the namespace of the one that encloses it."""
+"""Full names of the types in Avro schemas: a type inherits the namespace of its enclosing type."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -10,15 +10,15 @@ PARTS: Final = ("type", "items", "values", "fields")
 """Attributes of a schema that contain other schemas."""
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _PRIVATE: Final = "__"
-"""Begins what Avro's library notes in a schema that it has parsed, and believes."""
+"""Prefix of the notes that Avro's library adds to a parsed schema, and trusts."""
 
 
 def qualified(schema: Schema, namespace: str = "") -> Schema:
-    """Return a schema that calls each type by its full name, so that equal names are one type.
+    """Return a schema with the full name of each type, so that equal names mean one type.
 
     Args:
         schema: the schema.
-        namespace: that of the type it lies in.
+        namespace: namespace of the enclosing type.
 
     Raises:
         TypeError: a name is no text.
@@ -78,7 +78,7 @@ def named(schema: Schema) -> dict[str, Schema]:
 
 
 def resolved(schema: Schema, names: Mapping[str, Schema]) -> Schema:
-    """Return the definition that a name stands for; anything else stays."""
+    """Return the definition of a name; any other value stays unchanged."""
     if not isinstance(schema, str):
         return schema
     return names.get(schema) or names.get(schema.rpartition(".")[2], schema)

@@ -1,4 +1,4 @@
-"""Avro schemas of events: the columns of their payload, and the schema that reads them undisturbed."""
+"""Avro schemas of events: the columns of their payload, and the schema for reading unconverted values."""
 
 import json
 from collections.abc import Mapping
@@ -62,7 +62,7 @@ def fields_of_schema(text: str, bounds: Bounds = DEFAULT_BOUNDS) -> Fields:
 
 
 def payload_fields(schema: Schema) -> Fields | None:
-    """Return the columns of an event's payload, of a qualified schema; None where it has no payload."""
+    """Return the columns of an event's payload in a qualified schema; None without a payload."""
     names = named(schema)
     for field in schema.get("fields", ()):
         if field.get("name") == PAYLOAD:
@@ -88,7 +88,7 @@ def without_logical_types(schema: Schema) -> Schema:
 
 
 def bases_of(schema: Schema) -> set[str]:
-    """Return the names of the types that a value of a schema may be of."""
+    """Return the names of the possible types of a schema's values."""
     if isinstance(schema, list):
         return set().union(*map(bases_of, schema))
     return bases_of(schema["type"]) if isinstance(schema, Mapping) else {str(schema)}
@@ -139,7 +139,7 @@ def _array_of(element: FieldType) -> FieldType:
 
 
 def _only_branch(schema: Schema) -> Schema:
-    """Return what a union with null has besides null; a union of more stays as it is."""
+    """Return the other type of a union with null; larger unions stay unchanged."""
     if not isinstance(schema, list):
         return schema
     branches = [branch for branch in schema if branch != "null"]

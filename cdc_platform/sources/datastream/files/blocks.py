@@ -12,11 +12,11 @@ from cdc_platform.sources.datastream.values.columns import RowBatch
 from cdc_platform.sources.text_files import FileDamaged
 
 MOST_AHEAD_BYTES: Final = 1 << 24
-"""So much of a file's text is held at once, parsed, which takes several times as much memory."""
+"""Most bytes of a file's text that are held at once; parsed, they take several times as much memory."""
 
 
 class LineBlock:
-    """Lines, what each of them is, and the batch that its row belongs to."""
+    """Lines, the parsed content of each, and the batch of its row."""
 
     def __init__(self, lines: Sequence[bytes], most_values: int) -> None:
         self.lines = lines
@@ -47,8 +47,8 @@ class Blocks:
     """The blocks of one file.
 
     Args:
-        stream: the file, which must be one that can be wound back.
-        bounds: of each line.
+        stream: the file, which must be seekable.
+        bounds: limits of each line.
     """
 
     def __init__(self, stream: BinaryIO, bounds: Bounds = DEFAULT_BOUNDS) -> None:
@@ -74,9 +74,9 @@ class Blocks:
             raise self._damage
 
     def look_through(self) -> Iterator[LineBlock]:
-        """Yield all blocks while one is being worked on, whose place stays; damage ends them without a word.
+        """Yield all blocks, and keep the position of the present one; damage silently ends them.
 
-        What is at the file's beginning is not parsed again for it, up to a limit.
+        Blocks at the start of the file are not parsed again, up to a limit.
         """
         is_first = self._passed == 0
         while is_first and self._queued_bytes < MOST_AHEAD_BYTES and self._read():

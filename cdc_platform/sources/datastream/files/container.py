@@ -1,4 +1,4 @@
-"""Avro's container files, block by block, so that a damaged file gives what is before its damage."""
+"""Reader of Avro container files by blocks, which returns the records before any damage."""
 
 import bz2
 import lzma
@@ -26,7 +26,7 @@ _HEADER: Final = parse_schema(
     }
 )
 _XZ_BYTES: Final = 256 * 1024**2
-"""Memory for decompression; what compresses best needs 65 MiB."""
+"""Memory for decompression; the highest compression level needs 65 MiB."""
 _CODECS: Final[Mapping[str, Callable[[], Any] | None]] = {
     "null": None,
     "deflate": lambda: zlib.decompressobj(-zlib.MAX_WBITS),
@@ -44,7 +44,7 @@ _GOES_ON: Final = b"\x80"
 
 
 class AvroDamaged(ValueError):
-    """The file is no whole Avro file; the reason says where it ends or what is wrong with it."""
+    """The file is no complete Avro file; the text states where it ends or what is damaged."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Header:
 
 @dataclass(frozen=True)
 class AvroBlock:
-    """Records of a file, one after the other; `damage` says why there may be fewer than `count` of them."""
+    """Consecutive records of a file; `damage` is the reason why there may be fewer than `count` of them."""
 
     count: int
     records: bytes
@@ -66,10 +66,10 @@ class AvroBlock:
 
 
 def read_header(stream: BinaryIO) -> Header:
-    """Return the header of a file, which is left where its first block begins.
+    """Read the header of a file, up to its first block.
 
     Raises:
-        AvroDamaged: The file has no whole header, or is compressed in a way that is not known.
+        AvroDamaged: The file has no complete header, or an unknown compression.
     """
     try:
         fields: Any = schemaless_reader(stream, _HEADER, None)
@@ -86,16 +86,16 @@ def read_header(stream: BinaryIO) -> Header:
 
 
 _BEYOND_BYTES: Final = 2**62
-"""No file has so many, and no stream can be asked for more."""
+"""More bytes than any file has; streams cannot read more at once."""
 
 
 def read_blocks(stream: BinaryIO, header: Header, most_bytes: int) -> Iterator[AvroBlock]:
-    """Yield the blocks of a file; the last one of a damaged file says so.
+    """Yield the blocks of a file; the last block of a damaged file reports the damage.
 
     Args:
-        stream: the file, behind its header.
+        stream: the file, after its header.
         header: its header.
-        most_bytes: bytes that a block may have when it is decompressed; one that has more is damage.
+        most_bytes: most bytes of a decompressed block; a larger block counts as damage.
     """
     while (count := _read_long(stream)) is not None:
         size = _read_long(stream)
@@ -139,7 +139,7 @@ def _decompressed(codec: str, data: bytes, most_bytes: int) -> bytes:
 
 
 def _read_long(stream: BinaryIO) -> int | None:
-    """Return Avro's variable number; None at the end of the file, or where it ends within the number."""
+    """Return Avro's variable number; None at the end of the file, or if it ends within the number."""
     number = 0
     for place in range(_MAX_VARINT_BYTES):
         byte = stream.read(1)
@@ -156,9 +156,9 @@ class Stored:
     """Storage of records.
 
     Args:
-        schema: as Avro's library has parsed it.
-        most_values: values that a record may have.
-        empty_in_items: values of no byte that come with each value of an array or a map.
+        schema: the schema parsed by Avro's library.
+        most_values: most values of a record.
+        empty_in_items: values without bytes in each value of an array or a map.
     """
 
     schema: Any
@@ -166,13 +166,13 @@ class Stored:
     empty_in_items: int = 0
 
     def stream(self, data: bytes) -> BytesIO:
-        """Return octets as records are read from: the reads of those that may have too many are counted."""
+        """Return a stream for reading records, which counts reads if records may have too many values."""
         most = self.most_values // (1 + self.empty_in_items)
         return BytesIO(data) if len(data) <= most else _CountedReads(data, most, self.most_values)
 
 
 class _CountedReads(BytesIO):
-    """Octets of a block: what is read for a value, of one octet or many, counts since the last record."""
+    """Stream of a block's bytes that counts the values that were read since the last record."""
 
     def __init__(self, data: bytes, most_reads: int, most_values: int) -> None:
         super().__init__(data)
@@ -183,13 +183,13 @@ class _CountedReads(BytesIO):
         self._reads = 0
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return the next octets.
+        """Return the next bytes.
 
         Raises:
             ValueError: a record has too many values.
         """
         data = super().read(size)
-        # An octet with its highest bit set is a part of a number that goes on.
+        # A byte with its highest bit set is a part of a number that continues.
         if size != 1 or data < _GOES_ON:
             self._reads += 1
             if self._reads > self._most_reads:
@@ -238,7 +238,7 @@ def _read(stream: BytesIO, schema: Any, unicode_errors: str) -> Any:
 
 
 def said(error: BaseException) -> str:
-    """Return what is wrong with a file, in words that need no knowledge of the libraries that read it."""
+    """Describe the damage of a file without the terms of the libraries that read it."""
     if isinstance(error, UnicodeDecodeError):
         return f"a text is not UTF-8: its byte {error.start + 1} is {error.object[error.start]:#04x}"
     if isinstance(error, IndexError):

@@ -1,4 +1,4 @@
-"""Input of the decoders of both formats beyond the file, and the parts of an event that they share."""
+"""Further input of the decoders of both formats, and the parts of an event that they share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ _KEY_TYPES: Final = frozenset({str, int, type(None)})
 _NO_KEYS: Final = frozenset({object})
 MICROS_PER_MILLI: Final = 1000
 _MOST_BITS: Final = 128
-"""Bits of a number of milliseconds that a message can show; whether it is a year is judged later."""
+"""Most bits of a number of milliseconds that a message can show; the range of years is checked later."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Decoding:
             return None
 
     def _named(self, metadata: Mapping[str, Any]) -> str:
-        """Return how the setting `table_name` calls an event's table; empty where it does not say."""
+        """Return the name of an event's table by the setting `table_name`; empty without the setting."""
         if self.table_name is None:
             return ""
         names = (metadata.get("database"), metadata.get("schema"), inner_name(metadata))
@@ -98,11 +98,11 @@ class Decoding:
 
 
 class EventFaulty(ValueError):
-    """An event has not the shape that Datastream documents."""
+    """An event does not have the shape that Datastream documents."""
 
 
 def metadata_of(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the source's metadata of an event; empty where it has none."""
+    """Return the source's metadata of an event; empty if it has none."""
     metadata = event.get("source_metadata")
     if metadata is None:
         return {}
@@ -112,7 +112,7 @@ def metadata_of(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def payload_of(event: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the row of an event; None where it has none."""
+    """Return the row of an event; None if it has none."""
     payload = event.get("payload")
     if payload is not None and not isinstance(payload, dict):
         raise EventFaulty("`payload` is no object")
@@ -120,7 +120,7 @@ def payload_of(event: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def sort_keys_of(value: Any) -> tuple[str | int, ...]:
-    """Return sort keys, which are texts and integers; NULL is an empty text."""
+    """Return sort keys, which are strings and integers; NULL becomes an empty string."""
     if value is None:
         return ()
     types = set(map(type, value)) if isinstance(value, list) else _NO_KEYS
@@ -130,7 +130,7 @@ def sort_keys_of(value: Any) -> tuple[str | int, ...]:
 
 
 def micros_of(value: Any, name: str) -> int | None:
-    """Return a moment of an event, be it a text or milliseconds; without a zone it is UTC."""
+    """Return a time of an event from text or milliseconds; without a zone it is UTC."""
     try:
         if isinstance(value, str):
             return _moment_micros(value)
@@ -142,7 +142,7 @@ def micros_of(value: Any, name: str) -> int | None:
 
 
 def text_of(event: Mapping[str, Any], name: str) -> str:
-    """Return a text of an event; empty where it has none."""
+    """Return a text of an event; empty if it has none."""
     value = event.get(name)
     if value is not None and not isinstance(value, str):
         raise EventFaulty(f"`{name}` is no text")
@@ -150,5 +150,5 @@ def text_of(event: Mapping[str, Any], name: str) -> str:
 
 
 def faulty_file(reason: str, **facts: int | str) -> FaultyEvent:
-    """Return what stands for a file, or for the rest of one, that cannot be read."""
+    """Return the faulty event for a file, or for the rest of one, that cannot be read."""
     return FaultyEvent(reason, compact(facts))

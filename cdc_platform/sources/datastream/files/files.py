@@ -1,4 +1,4 @@
-"""Datastream's files, whatever their format is."""
+"""Datastream's files of all formats."""
 
 import re
 from collections.abc import Iterator
@@ -14,23 +14,23 @@ from cdc_platform.sources.datastream.files.json_files import read_json
 from cdc_platform.sources.text_files import GZIP_MAGIC, FileDamaged, read_chunks
 
 SUFFIXES: Final = (".avro", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
-"""Endings of the names of files with events."""
+"""Suffixes of files with events."""
 _MOST_SPACES: Final = 1_000
 _MOST_BYTES: Final = 64 * 1024**2
-"""Within which a file of JSON lines has its first object."""
+"""Most bytes before the first object in a file of JSON lines."""
 _OBJECT: Final = re.compile(rb"^[^\S\n]*\{", re.MULTILINE)
-"""The beginning of a line that begins an object."""
+"""The start of a line with an object."""
 
 
 def read_events(source: bytes | BinaryIO, decoding: Decoding) -> Iterator[Envelope | FaultyEvent]:
-    """Yield the events of a file, in its order; its first bytes say whether it is Avro or JSON lines.
+    """Yield the events of a file in order; the format, Avro or JSON lines, is detected from the file header.
 
-    Nothing is left out in silence: what cannot be read is a faulty event, one for each line or record, and
-    one without a position for a file, or the rest of one.
+    No data is dropped silently: unreadable data becomes a faulty event, one for each line or record, and one
+    without a position for a file or the rest of one.
 
     Args:
-        source: the file; a stream must be one that can be wound back.
-        decoding: what is known about types beyond the file.
+        source: the file; a stream must be seekable.
+        decoding: further facts about types.
     """
     stream = BytesIO(source) if isinstance(source, bytes) else source
     head = stream.read(len(MAGIC))
@@ -46,7 +46,7 @@ def read_events(source: bytes | BinaryIO, decoding: Decoding) -> Iterator[Envelo
 
 
 def _not_json(stream: BinaryIO) -> str | None:
-    """Return why a file is none of JSON lines, None where it is one; the stream is wound back."""
+    """Return the reason why a file is not one of JSON lines, None if it is; rewinds the stream."""
     is_gzip = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     stream.seek(0)
     is_empty, line, read_bytes = True, b"", 0

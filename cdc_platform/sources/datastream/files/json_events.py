@@ -1,4 +1,4 @@
-"""Events as JSON lines write them, before their payloads are read."""
+"""Events in JSON lines, before their payloads are decoded."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ SchemaName = tuple[str, str]
 
 
 class JsonEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """An event whose texts and objects are such; moments and sort keys are as they came."""
+    """An event with checked texts and objects, and with unchecked moments and sort keys."""
 
     uuid: str | None = None
     read_timestamp: Any = None
@@ -51,21 +51,21 @@ class _WrittenEvent(msgspec.Struct):
 
 
 Parsed = JsonEvent | dict[str, Any] | EventFaulty
-"""Content of a line: an event, an object that is another one or none at all, or no object."""
+"""Content of a line: an event, an object of another shape, or a fault."""
 
 _typed: Final = msgspec.json.Decoder(JsonEvent, float_hook=JsonNumber).decode
 _written: Final = msgspec.json.Decoder(_WrittenEvent).decode
 _items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _MOST_LEVELS: Final = 100
-"""Of objects and arrays in each other in metadata, which are written again as a whole."""
+"""Most levels of nesting in metadata, which are serialised again as a whole."""
 _BEGIN_VALUES: Final = (b",", b"[", b"{")
 _TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-"""Matches what a quote begins, to its end, so that no octet is looked at twice."""
+"""Matches a whole string from its opening quote, so that no byte is examined twice."""
 _REFUSALS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
 def parsed_lines(lines: Sequence[bytes], most_values: int) -> Sequence[Parsed]:
-    """Return what each line is; one with more values than the bound is a fault."""
+    """Return the content of each line; a line with more values than the limit is a fault."""
     large = {place for place, line in enumerate(lines) if has_more_values(line, most_values)}
     try:
         if not large and not any(map(_may_be_deep, lines)):
@@ -141,10 +141,10 @@ def _check_depth(metadata: Any) -> None:
 
 
 def checked(parsed: dict[str, Any] | EventFaulty) -> JsonEvent:
-    """Return the event that an object of another shape is.
+    """Return the event in an object of another shape.
 
     Raises:
-        EventFaulty: It is none.
+        EventFaulty: The object is no event.
     """
     if isinstance(parsed, EventFaulty):
         raise parsed

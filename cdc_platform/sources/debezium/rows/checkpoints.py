@@ -1,4 +1,4 @@
-"""Logical messages, which are markers for cuts, and all else that a decoder makes of messages."""
+"""Logical messages, which are markers for cuts, and the other results of decoding a message."""
 
 import base64
 import json
@@ -20,9 +20,9 @@ from cdc_platform.sources.debezium.wire.message_contents import (
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A logical message: a marker at which a cut may be asked for.
+    """A logical message; users can ask for a cut at such a marker.
 
-    ``content`` is as the connector sends it, base64 unless its binary mode says otherwise.
+    ``content`` has the connector's encoding, which is base64 unless its binary mode differs.
     """
 
     prefix: str
@@ -36,7 +36,7 @@ class Checkpoint:
     binary: BinaryMode = BinaryMode.BYTES
 
     def as_message(self) -> SourceMessage:
-        """Return the message as the lake keeps it."""
+        """Return the message in the form that the lake stores."""
         try:
             content = _DECODERS[self.binary](self.content).decode()
         except ValueError:

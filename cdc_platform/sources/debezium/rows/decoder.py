@@ -1,4 +1,4 @@
-"""From messages to events: one decoder reads the messages of a stream in their order of arrival."""
+"""Decoder of messages into events, which reads the messages of a stream in order of arrival."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,10 +40,10 @@ from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, 
 
 
 class Decoder:
-    """Reads messages; what it has to know of earlier ones is its state, which later decoders go on with.
+    """Decodes messages; its state has the needed facts of earlier ones, and later decoders continue with it.
 
     Raises:
-        SettingError: the settings describe a marker in a way that is not known.
+        SettingError: the settings describe a marker in an unknown way.
     """
 
     def __init__(self, settings: DebeziumSettings, state: DecoderState | None = None) -> None:
@@ -106,7 +106,7 @@ class Decoder:
         return [envelope]
 
     def _take_note(self, notification: Notification) -> None:
-        """Remember which table a snapshot has found empty; a partition is not the table."""
+        """Note the table that a snapshot found empty; a partition does not count."""
         self.state.use.has_notifications = True
         replaces = self.settings.snapshots == SnapshotPolicy.REPLACE
         if (
@@ -163,10 +163,10 @@ class Decoder:
         return Signal(event.message.position, event.transaction_id, order, identity)
 
     def _table(self, event: DataEvent) -> tuple[str, str]:
-        """Return the table's name in the lake, which that of a partition is not, and its own.
+        """Return the table's name in the lake, which a partition shares with its table, and its own name.
 
         Raises:
-            Unreadable: a partition alone was truncated.
+            Unreadable: only a partition was truncated.
         """
         source = event.source
         if event.op is TRUNCATE and (target := self._target(source.name)) != source.name:
@@ -185,10 +185,10 @@ class Decoder:
         return names
 
     def _check_owner(self, name: str, label: str) -> None:
-        """Learn which table of the database a table of the lake is.
+        """Note the database's table of a table of the lake.
 
         Raises:
-            Unreadable: it is another one.
+            Unreadable: the lake's table belongs to another table of the database.
         """
         owner = self.state.owners.setdefault(name, label)
         if owner != label:
@@ -200,7 +200,7 @@ class Decoder:
             )
 
     def _with_key(self, event: DataEvent, table: str) -> DataEvent:
-        """Return an event that is stored without its key with the one that its row has."""
+        """Return an event with the key of its row if it was stored without a key."""
         names = self.settings.keys.get(table)
         if event.key is not None or not names or event.op is TRUNCATE:
             return event
@@ -219,17 +219,17 @@ class Decoder:
         return name
 
     def _is_full(self, event: DataEvent, table: str) -> bool:
-        """Return whether an event was sent under FULL: by the settings, earlier events or its other half."""
+        """Return whether its table has identity FULL, by the settings, earlier events or its other half."""
         if table in self.settings.full_identity:
             return True
         is_bare = event.op is CREATE and identity_of(event) in self._bare
         return event.source.name in self.state.full and not is_bare
 
     def _check_identity(self, event: DataEvent, table: str) -> None:
-        """Learn the replica identity of the event's table.
+        """Note the replica identity of the event's table.
 
         Raises:
-            Unreadable: it is one that nothing can be done with, or nothing shows the type of a column.
+            Unreadable: the identity is unusable, or the type of a column is unknown.
         """
         name = event.source.name
 
@@ -265,7 +265,7 @@ class Decoder:
         )
 
     def _checked_tombstone(self, tombstone: Tombstone, message: Message) -> Decoded:
-        """Return the tombstone, or a fault where it is all that a flattened stream sends of a delete."""
+        """Return the tombstone, or a fault if a flattened stream sends nothing else for a delete."""
         last = self.state.last_delete(tombstone.topic)
         if last is None or last == key_text(tombstone.key or {}):
             return tombstone
@@ -278,5 +278,5 @@ class Decoder:
 
 
 def _quoted(schema: str, table: str) -> str:
-    """Return what no other table is called: dots may be parts of names."""
+    """Return a name that is unique even if the parts of names contain dots."""
     return f'"{schema}".{table}' if "." in schema else f"{schema}.{table}"

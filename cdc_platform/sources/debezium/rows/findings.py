@@ -1,4 +1,4 @@
-"""Findings about an event's values: sent or not, and facts that somebody may want to know."""
+"""Findings about an event's values: whether they were sent, and other facts for users."""
 
 from collections.abc import Mapping
 from typing import Any, TypeGuard
@@ -33,7 +33,7 @@ def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
     """Return whether a value was not sent.
 
     Raises:
-        Unreadable: nobody has said what null means here, or the marker is masked.
+        Unreadable: the settings do not state what null means here, or the marker is masked.
     """
     state = column.detector.judge(value)
     if state is UNDECIDED:
@@ -57,7 +57,7 @@ def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
 
 
 def completed(plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with what was not sent of it taken from the whole row before.
+    """Return a row with the values that were not sent taken from the whole row before.
 
     Some connectors send markers of arrays although the row before has the values.
 
@@ -68,7 +68,7 @@ def completed(plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any]
     for name, column in plan.columns.items():
         if name in row and is_unsent_under_full(column, row[name], before):
             if name not in before:
-                raise Unreadable(f"The column `{name}` was not sent, and is not in the row before either.")
+                raise Unreadable(f"The column `{name}` was not sent, and the row before lacks it, too.")
             values[name] = before[name]
     return values
 
@@ -79,7 +79,7 @@ def gives_key_up(event: object) -> TypeGuard[SourceEvent | FaultyEvent]:
 
 
 class _Metadata(msgspec.Struct, omit_defaults=True):
-    """Metadata of a change; members that say nothing are left out."""
+    """Metadata of a change; members with default values are left out."""
 
     op: str
     schema: str = ""
@@ -96,7 +96,7 @@ class _Metadata(msgspec.Struct, omit_defaults=True):
 
 
 def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = None) -> str:
-    """Return what is known of an event beyond its row, as JSON."""
+    """Return the facts of an event besides its row, as JSON."""
     source, headers = event.source, event.message.headers
     return write(
         _Metadata(

@@ -1,4 +1,4 @@
-"""Replica identities: what the image before a change can be trusted for, and the one that cannot be used."""
+"""Replica identities: their effect on the image before a change, and the one that cannot be used."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -41,7 +41,7 @@ def _has_content(columns: Columns, name: str, value: Any) -> bool:
 
 
 def check_key(keys: dict[str, list[str]], event: DataEvent, table: str) -> None:
-    """Learn which columns are a table's key.
+    """Note the key columns of a table.
 
     Args:
         keys: key columns of each table of the lake.
@@ -49,7 +49,7 @@ def check_key(keys: dict[str, list[str]], event: DataEvent, table: str) -> None:
         table: the event's table in the lake.
 
     Raises:
-        Unreadable: they are others than before.
+        Unreadable: the key has changed.
     """
     if event.op is TRUNCATE:
         return
@@ -66,15 +66,15 @@ def check_key(keys: dict[str, list[str]], event: DataEvent, table: str) -> None:
 
 
 def check_key_types(key_types: dict[str, dict[str, str]], types: Mapping[str, str], table: str) -> None:
-    """Learn which types the columns of a table's key have.
+    """Note the types of a table's key columns.
 
     Args:
         key_types: types in the lake of the key columns of each table of the lake.
-        types: those of an event.
+        types: types of an event.
         table: the event's table in the lake.
 
     Raises:
-        Unreadable: some have another type than before.
+        Unreadable: the type of a key column has changed.
     """
     before = key_types.get(table)
     if before is None:
@@ -96,10 +96,10 @@ def _listed(key: Sequence[str]) -> str:
 
 
 def shows_full(event: DataEvent, columns: Columns) -> bool:
-    """Return whether only FULL gives such an event: an update with the row before it.
+    """Return whether an event proves identity FULL: an update with the whole row before it.
 
-    An index over the key and more gives one, too, with null or zeros for all columns that are not its own.
-    Every delete has a row before it; a value in a nullable column cannot come from an index.
+    An index over the key and more columns also sends a row before, with null or zeros in all other columns.
+    Every delete has a row before; a value in a nullable column cannot come from an index.
     """
     if event.before is None or event.is_flat:
         return False
@@ -118,9 +118,9 @@ def shows_full(event: DataEvent, columns: Columns) -> bool:
 
 
 def shows_index(event: DataEvent, columns: Columns) -> bool:
-    """Return whether an event looks as under an index over the key and more: it comes if one changes.
+    """Return whether an event indicates an index over the key and more: one of its columns changed.
 
-    Then all other columns seem to have had nothing before; one of them has something after the update.
+    All other columns then seem empty before the update, and one of them has a value after it.
     """
     if event.op is not UPDATE or event.before is None or event.is_flat or shows_full(event, columns):
         return False
@@ -131,7 +131,7 @@ def shows_index(event: DataEvent, columns: Columns) -> bool:
 
 
 def _is_in_no_index(column: ColumnPlan, event: DataEvent) -> bool:
-    """Return whether no index of a replica identity can have a column: it needs NOT NULL and an order."""
+    """Return whether a column cannot be in a replica identity's index, which needs NOT NULL and an order."""
     is_null = (event.after or {}).get(column.name, _MISSING) is None
     return is_null or column.is_nullable or column.encoding.source in _WITHOUT_ORDER
 
@@ -143,7 +143,7 @@ def names_key_alone(event: DataEvent, columns: Columns) -> bool:
 
 
 def shows_key(event: DataEvent, columns: Columns) -> bool:
-    """Return whether a deleted row is named by a key that is not made up."""
+    """Return whether a delete has a real key instead of an invented one."""
     key = event.key or {}
     has_key = event.op is DELETE and bool(key) and not event.is_flat
     return has_key and all(_has_content(columns, name, value) for name, value in key.items())

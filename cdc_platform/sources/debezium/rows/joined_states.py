@@ -1,4 +1,4 @@
-"""State behind a split of a stream that was decoded in parallel with those before it."""
+"""Decoder state after a split of a stream that was decoded in parallel with the splits before it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,15 +13,15 @@ _Servers = Mapping[str, ServerSnapshots]
 
 
 def joined_state(before: DecoderState, start: DecoderState, end: DecoderState) -> DecoderState | None:
-    """Return the state behind a split; None where the split has to be decoded again, from `before`.
+    """Return the state after a split; None if the split must be decoded again from `before`.
 
-    A split that was decoded from an earlier state gives the same events from the actual one if what it has
-    used of the state is the same in both, or if both have learned the same.
+    Decoding a split from an earlier state and from the actual one gives the same events if both states agree
+    in the facts that the split used, or if both have learned the same.
 
     Args:
-        before: state behind all earlier splits.
-        start: state that the split was decoded from, an earlier one.
-        end: state that the split left, with what it has used.
+        before: state after all earlier splits.
+        start: the earlier state from which the split was decoded.
+        end: state after the split, with the facts that it used.
     """
     use = end.use
     if use.has_notifications and before.owners != start.owners:
@@ -52,7 +52,7 @@ def joined_state(before: DecoderState, start: DecoderState, end: DecoderState) -
 
 
 def _has_same_identities(before: DecoderState, start: DecoderState, use: StateUse) -> bool:
-    """Return whether the replica identities of the split's tables were known alike."""
+    """Return whether both states agree on the replica identities of the split's tables."""
     return all(known & use.names == assumed & use.names for known, assumed in _identities(before, start))
 
 
@@ -61,14 +61,14 @@ def _identities(before: DecoderState, start: DecoderState) -> tuple[tuple[set[st
 
 
 def _has_same_floors(before: DecoderState, use: StateUse) -> bool:
-    """Return whether no ordering key depends on a snapshot that the split did not know of."""
+    """Return whether no ordering key depends on a snapshot that the split did not know."""
     return all(before.floors.get(server, 0) <= floor for server, floor in use.lowest_floors.items())
 
 
 def _joined_facts(
     before: Mapping[str, Fact], start: Mapping[str, Fact], end: Mapping[str, Fact]
 ) -> dict[str, Fact] | None:
-    """Return facts by table that are learned once; None where the split has learned others."""
+    """Return facts by table that are learned once; None if the split has learned different ones."""
     learned = {table: fact for table, fact in end.items() if table not in start}
     if any(before.get(table, fact) != fact for table, fact in learned.items()):
         return None
@@ -76,14 +76,14 @@ def _joined_facts(
 
 
 def _joined_pairer(before: Pairer, end: DecoderState) -> Pairer:
-    """Return the rows that were deleted last, in their order; halves of a key change are in one split."""
+    """Return the last deleted rows in order; both halves of a key change are in one split."""
     deleted = end.use.deleted
     kept = [row for row in before.to_fields() if tuple(row[:4]) not in deleted]
     return Pairer.from_fields([*kept, *(row for row in end.pairer.to_fields() if tuple(row[:4]) in deleted)])
 
 
 def _joined_snapshots(before: _Servers, start: _Servers, end: DecoderState) -> _Servers | None:
-    """Return the snapshots of each server; None where the split may have taken one for another."""
+    """Return the snapshots of each server; None if the split may have confused two of them."""
     use, seen = end.use, end.snapshots.seen
     if before == start:
         return seen
@@ -102,18 +102,18 @@ def _joined_snapshots(before: _Servers, start: _Servers, end: DecoderState) -> _
 
 
 def _is_same(known: ServerSnapshots, assumed: ServerSnapshots | None) -> bool:
-    """Return whether two differ in nothing but when tables were changed."""
+    """Return whether two differ only in the times of changes to tables."""
     return assumed is not None and replace(known, changed={}) == replace(assumed, changed={})
 
 
 def _is_of_beginning(known: ServerSnapshots, left: ServerSnapshots, *, is_snapshot: bool) -> bool:
-    """Return whether there has been no snapshot but the first one, and the split has rows of no other."""
+    """Return whether there has only been the first snapshot, and the split has rows of no other one."""
     beginning = ServerSnapshots(known.first, known.first)
     return _is_same(known, beginning) and (not is_snapshot or _is_same(left, beginning))
 
 
 def _with_changes(snapshots: ServerSnapshots, other: ServerSnapshots) -> ServerSnapshots:
-    """Return snapshots with the newest moment at which each table was changed by both."""
+    """Return snapshots with the newest time of a change to each table in both."""
     changed = {
         table: max(part.changed.get(table, 0) for part in (snapshots, other))
         for table in {**other.changed, **snapshots.changed}

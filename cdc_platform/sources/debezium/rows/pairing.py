@@ -1,4 +1,4 @@
-"""Key changes where the headers that name the other key were not kept: both halves have one position."""
+"""Pairing of the halves of key changes without the connector's headers: both have one position."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from cdc_platform.sources.debezium.wire.message_contents import CREATE, DELETE, 
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
 _REMEMBERED: Final = 1000
-"""So many deletes are known to the next cycle; between halves of one sender come a few messages at most."""
+"""Most deletes that the next cycle knows; a sender puts a few messages at most between two halves."""
 
 _PREFIX: Final = "__debezium."
 
@@ -20,18 +20,18 @@ DeletedRow = tuple[str, str, int, int, dict[str, Any]]
 
 @dataclass(slots=True)
 class Pairer:
-    """Remembers rows that were deleted recently; a row inserted by the same record of the log is such a row.
+    """Keeps recently deleted rows; a row inserted by the same record of the log is such a row.
 
     An UPDATE that changes a key is one record of the database's log, and nothing else writes a delete and
-    an insert of one table at one position. The delete is the event before the insert in their transaction,
-    but in another partition, so that either may be read first.
+    an insert of one table at one position. The delete precedes the insert in their transaction, but in
+    another partition, so either may be read first.
     """
 
     _deleted: dict[Identity, Mapping[str, Any]] = field(default_factory=dict)
     _orders: dict[tuple[str, int], set[int]] = field(default_factory=dict)
 
     def remember(self, event: DataEvent) -> Identity | None:
-        """Take note of an event, and return the identity of the row that it deletes, if it does."""
+        """Note an event, and return the identity of the row that it deletes, if any."""
         if event.total_order is None and event.op is not DELETE:
             return None
         identity = identity_of(event)
@@ -46,7 +46,7 @@ class Pairer:
         return None
 
     def old_key(self, event: DataEvent) -> Mapping[str, Any] | None:
-        """Return the key that an inserted row had before; None where none is known."""
+        """Return the former key of an inserted row; None if unknown."""
         if event.op is not CREATE:
             return None
         if event.old_key is not None:
@@ -56,7 +56,7 @@ class Pairer:
         return None if deleted == event.key else deleted
 
     def deleted_at(self, identity: Identity) -> Mapping[str, Any] | None:
-        """Return the key of the row that was deleted at a position; None where none is known."""
+        """Return the key of the row that was deleted at a position; None if unknown."""
         return self._deleted.get(identity)
 
     def is_new(self, event: DataEvent) -> bool:
@@ -69,24 +69,24 @@ class Pairer:
         return order == 1 or order - 1 in self._orders.get((identity[0], identity[2]), ())
 
     def to_fields(self) -> list[Any]:
-        """Return what is remembered, as JSON values."""
+        """Return the kept rows as JSON values."""
         newest = list(self._deleted.items())[-_REMEMBERED:]
         return [[*identity, dict(key)] for identity, key in newest]
 
     @classmethod
     def from_fields(cls, fields: Iterable[DeletedRow]) -> "Pairer":
-        """Return the pairer of what `to_fields` returned."""
+        """Return the pairer from the result of `to_fields`."""
         return cls({(server, table, tx_id, lsn): key for server, table, tx_id, lsn, key in fields})
 
 
 def _has_headers(event: DataEvent) -> bool:
-    """Return whether the connector's headers were kept, among which a key change would have one."""
+    """Return whether the message has the connector's headers, which would show a key change."""
     headers = event.message.headers
     return headers is not None and any(name.startswith(_PREFIX) for name in headers)
 
 
 def identity_of(event: DataEvent) -> Identity | None:
-    """Return what the halves of a key change share; None where the event does not state it."""
+    """Return the identity that both halves of a key change share; None if the event does not state it."""
     source = event.source
     if source.tx_id is None or source.lsn is None or is_snapshot(source):
         return None
@@ -94,5 +94,5 @@ def identity_of(event: DataEvent) -> Identity | None:
 
 
 def key_text(key: Mapping[str, Any]) -> str:
-    """Return a key as a text that equal keys share."""
+    """Return a key as text, equal for equal keys."""
     return json.dumps(key, sort_keys=True, default=str)

@@ -1,4 +1,4 @@
-"""Plans of tables: how each column of an event is read, made once for all events of one form."""
+"""Plans of tables with the readers of their columns, made once for all events of one form."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -34,8 +34,8 @@ _ANY: Final = "*"
 class ColumnPlan:
     """Plan to read one column.
 
-    ``default`` and ``is_nullable`` are as a schema block has them; ``scale`` is that of a decimal of the
-    lake. ``is_always_sent`` says that the detector finds nothing, ``has_default`` that NULL has one.
+    ``default`` and ``is_nullable`` come from a schema block; ``scale`` is that of a decimal in the lake.
+    ``is_always_sent`` means that the detector finds nothing, ``has_default`` that NULL has a default.
     """
 
     name: str
@@ -49,11 +49,11 @@ class ColumnPlan:
     has_default: bool = False
 
     def may_be_null(self, value: Any) -> bool:
-        """Return whether the converter may have put the value in the place of NULL."""
+        """Return whether the converter may have replaced NULL by the value."""
         return self.has_default and value is not None and bool(value == self.default)
 
     def has_content(self, value: Any) -> bool:
-        """Return whether a value of the row before a change has a meaning: what was left out has none."""
+        """Return whether a value of the row before a change is real, and no placeholder."""
         return not (value is None or value == self.default or is_zero(self.encoding, value))
 
 
@@ -67,7 +67,7 @@ class TablePlan:
 
     @cached_property
     def others(self) -> Mapping[str, ColumnPlan]:
-        """Plans of the columns that are not of the key, by name."""
+        """Plans of the columns outside the key, by name."""
         return {name: column for name, column in self.columns.items() if name not in self.keys}
 
     @cached_property
@@ -82,13 +82,13 @@ class TablePlan:
 
     @cached_property
     def key_types(self) -> Mapping[str, str]:
-        """The types that the columns of the key have in the lake, by name."""
+        """Types of the key's columns in the lake, by name."""
         return {name: spark_type(self.columns[name].encoding.column_type) for name in sorted(self.keys)}
 
 
 @dataclass(slots=True)
 class Planner:
-    """Makes plans, and keeps them."""
+    """Makes plans, and caches them."""
 
     settings: DebeziumSettings
     _plans: dict[Any, TablePlan] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Planner:
         """Return the plan for an event of a table, by its name in the lake.
 
         Raises:
-            Unreadable: nothing shows the type of a column.
+            Unreadable: the type of a column is unknown.
         """
         row = event.after if event.after is not None else event.before or event.key or {}
         keys = self._keys(event, table)
@@ -153,7 +153,7 @@ class Planner:
         )
 
     def _declared(self, table: str, name: str, field: Mapping[str, Any] | None) -> Encoding | None:
-        """Return the encoding of the type that is declared, or that the connector propagates."""
+        """Return the encoding of the declared type, or of the type that the connector propagates."""
         declared = self.settings.columns.get(table, {}).get(name)
         postgres_type = PostgresType.parse(declared) if declared else block_type(field) if field else None
         return None if postgres_type is None else declared_encoding(postgres_type, self.settings.connector)
@@ -193,7 +193,7 @@ class Planner:
 
 
 def _short_name(word: str) -> str:
-    """Return a type as encodings name it; the name of a column stays."""
+    """Return the name of a type in encodings; the name of a column stays unchanged."""
     return word if "." in word else PostgresType.parse(word).name
 
 
@@ -216,7 +216,7 @@ def _encoding(
 
 
 def _check_names(table: str, names: Sequence[str]) -> None:
-    """Refuse columns that are one to the lake, as those that differ in case only, and what it cannot have.
+    """Reject columns that the lake cannot have or distinguish, such as names that differ only in case.
 
     Raises:
         Unreadable: there are such columns.
@@ -242,7 +242,7 @@ def check_masks(settings: DebeziumSettings) -> None:
     """Check how the settings describe markers.
 
     Raises:
-        SettingError: one is described in a way that is not known.
+        SettingError: the description of a marker is unknown.
     """
     for table, masks in settings.column_placeholders.items():
         for name, mask in masks.items():
@@ -250,7 +250,7 @@ def check_masks(settings: DebeziumSettings) -> None:
 
 
 def column_types(columns: Any, keys: Sequence[str]) -> str:
-    """Return the JSON array that `SourceEvent.column_types` has; key columns come first, in their order."""
+    """Return the JSON array for `SourceEvent.column_types`; key columns come first, in their order."""
     places = {name: place for place, name in enumerate(keys)}
     ordered = sorted(columns, key=lambda column: places.get(column.name, len(places)))
     return json.dumps(

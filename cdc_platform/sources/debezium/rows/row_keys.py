@@ -19,7 +19,7 @@ def header_key(plan: TablePlan, key: Mapping[str, Any] | None) -> str | None:
 
 
 def key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
-    """Return a key in the form of the log: one text for all keys that are equal in the lake's types.
+    """Return a key in the form of the log, with equal text for keys that are equal in the lake's types.
 
     It must distinguish the same rows as the merge, which compares values.
 

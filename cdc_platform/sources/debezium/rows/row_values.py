@@ -17,7 +17,7 @@ def read_value(column: ColumnPlan, value: Any) -> Any:
     """Return the value of a column in the form of the log.
 
     Raises:
-        Unreadable: it is not what its type says, or cannot be kept in the lake.
+        Unreadable: the value does not match its type, or the lake cannot store it.
     """
     try:
         return None if value is None else column.read(value)

@@ -1,4 +1,4 @@
-"""Rows of events: keys, values and what was not sent, as one change each."""
+"""Changes from the rows of events: their keys, values and values that were not sent."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ _MOD_TYPES: Final[Mapping[Op, ModType]] = {
 }
 _NO_KEY: Final = "{}"
 _OF_FRAME: Final = SourceEvent._fields.index("keys")
-"""So many fields of a change come before those of its row."""
+"""Number of fields of a change before those of its row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class RowDecoder:
             Unreadable: a value or the key cannot be used.
         """
         findings = Findings()
-        # All at once: a frame that a row is put into later takes twice as long.
+        # All at once: adding the row to a frame later takes twice as long.
         return SourceEvent(
             table,
             ModType.UPDATE,
@@ -127,10 +127,10 @@ class RowDecoder:
         )
 
     def settle(self, unpaired: Unpaired) -> SourceEvent:
-        """Return the change of an inserted row by what is known of its old key now.
+        """Return the change of an inserted row with the present knowledge of its old key.
 
         Raises:
-            Unreadable: it has changed its key, and nobody has said what null means in it.
+            Unreadable: it has changed its key, and the settings do not state what null means in it.
         """
         previous = None if unpaired.identity is None else self.state.pairer.deleted_at(unpaired.identity)
         if unpaired.event is None:
@@ -166,7 +166,7 @@ class RowDecoder:
             metadata = metadata_of(event, findings, header_key(plan, event.new_key))
             return change._replace(keys=keys, old_values=old_values, metadata=metadata)
         previous = self.state.pairer.old_key(event)
-        # An update without a row before is none of FULL, whatever the settings say.
+        # An update without a row before contradicts FULL, even if the settings state it.
         sends_all = is_full and (event.op is not UPDATE or event.before is not None or event.is_flat)
 
         def is_unsent(column: ColumnPlan, value: Any, _findings: Findings) -> bool:
@@ -175,7 +175,7 @@ class RowDecoder:
         new_values = self._new_values(
             event, plan, previous, findings, is_unsent if sends_all else is_unavailable
         )
-        # By their places, as `_replace` would take several times as long.
+        # By position, because `_replace` would take several times as long.
         keyed = SourceEvent._make(
             (
                 *change[:_OF_FRAME],
@@ -225,7 +225,7 @@ class RowDecoder:
         *,
         is_full: bool,
     ) -> Iterator[SourceEvent]:
-        """Yield the halves of a key change that has come as one update."""
+        """Yield the halves of a key change that arrived as one update."""
         lost = replace(event, op=DELETE, key=old_key, new_key=event.key)
         yield self._with_key(lost, plan, change._replace(mod_type=ModType.DELETE), is_full=is_full)
         gained = replace(event, op=CREATE, old_key=old_key)
@@ -239,9 +239,9 @@ class RowDecoder:
         findings: Findings,
         is_unsent: IsUnsent,
     ) -> str:
-        """Return the row after the change; INSERT always ships all values, unless a row got another key.
+        """Return the row after the change; an INSERT has all values unless a row got another key.
 
-        Where that is not known, a marker is one, and null is NULL.
+        If that is unknown, a marker counts as a marker, and null as NULL.
         """
         if event.after is None:
             raise Unreadable(f"The event with the operation {event.op.value!r} has no `after`.")
@@ -265,7 +265,7 @@ class RowDecoder:
         return sent_values_json(plan, row, findings, is_left_out, keeps_null=keeps_null)
 
     def _without_key(self, event: DataEvent, plan: TablePlan, change: SourceEvent) -> Iterator[SourceEvent]:
-        """Yield the loss of one row equal to the one before, and the gain of one equal to the one after."""
+        """Yield the removal of a row equal to the one before, and the addition of the one after."""
         if event.op in (UPDATE, DELETE):
             if event.before is None:
                 raise Unreadable(

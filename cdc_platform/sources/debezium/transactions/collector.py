@@ -1,4 +1,4 @@
-"""Events that arrive in one reading, collected by their transactions."""
+"""Collector of a read's events by transaction."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -54,7 +54,7 @@ class Collector:
         return self._newest if is_half else None
 
     def take(self, arrival: Arrival) -> None:
-        """Take what has arrived."""
+        """Add messages that have arrived."""
         event = arrival.event
         self.taken += 1
         self.newest_micros = max(self.newest_micros, arrival.micros)
@@ -103,9 +103,9 @@ class Collector:
         else:
             before = self._newest[0] if self._is_one_stream and self._newest is not None else None
             if not event.ordering_key and gives_key_up(before):
-                # Only the other half comes right behind the first one: an unreadable message is that half.
+                # The other half directly follows the first one, so an unreadable message is that half.
                 event = replace(event, ordering_key=before.ordering_key)
-            # What comes between its boundaries belongs to it, where everything comes in one order.
+            # In a single ordered stream, all messages between its boundaries belong to it.
             transaction = event.transaction_id or (self._current if self._is_one_stream else "")
             ordering_key, message_id = None, event.message_id
         self._newest = event, arrival.origin, arrival.position
@@ -148,5 +148,5 @@ class Collector:
 
 
 def _message_of(event_id: str | None) -> str | None:
-    """Return what the events of one message share of their identities."""
+    """Return the part of their identities that all events of one message share."""
     return event_id.removesuffix("+") if event_id is not None else None

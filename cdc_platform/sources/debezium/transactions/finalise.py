@@ -1,4 +1,4 @@
-"""Changes that turn out to be others once all of a split has been read: halves come in any order."""
+"""Changes that later messages of a split alter: the halves of a key change come in any order."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -12,11 +12,11 @@ Event = SourceEvent | FaultyEvent
 
 
 def settled(events: Sequence[Event], rows: RowDecoder) -> Mapping[str, Event]:
-    """Return the events that are not as they came, by their identities: inserted rows and shared keys.
+    """Return the altered events by their identities: inserted rows and shared keys.
 
     Args:
         events: all events of whole transactions.
-        rows: what has decoded them.
+        rows: the decoder of the events.
     """
     others = dict(_others(rows))
     known = [_replaced(event, others) for event in events] if others else events
@@ -37,7 +37,7 @@ def _settled(rows: RowDecoder, unpaired: Unpaired) -> Event:
         return rows.settle(unpaired)
     except MALFORMED as error:
         if unpaired.event is None:
-            # The deletion cannot be used, and lies in quarantine: the row is new as far as anybody knows.
+            # The deletion is unusable and in quarantine, so the row counts as new.
             return unpaired.change
         event, change = unpaired.event, unpaired.change
         return fault_of(event.message, error, event, change.ordering_key, change.table)

@@ -1,4 +1,4 @@
-"""Contents of messages: of an envelope, by its types or freely, or of a flattened row."""
+"""Contents of messages: an envelope, parsed by its types or freely, or a flattened row."""
 
 from msgspec import UNSET
 

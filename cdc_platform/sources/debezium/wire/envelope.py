@@ -1,4 +1,4 @@
-"""The content of a message, from its own words: topics are renamed on the way and prove nothing."""
+"""The content of a message, from the message alone: topics may be renamed on the way."""
 
 import re
 from collections.abc import Mapping
@@ -37,17 +37,17 @@ _SIGNAL: Final = frozenset({"id", "type", "data"})
 _STATUSES: Final = ("BEGIN", "END")
 _SCANNED: Final = ("SUCCEEDED", "EMPTY")
 _SEQUENCE: Final = re.compile(r'\[(?:null|"(\d{1,19})"), ?"(\d{1,19})"\]', re.ASCII)
-"""With so few digits that no number is beyond 64 bits."""
+"""The numbers have so few digits that none is beyond 64 bits."""
 _BEYOND: Final = 2**64
 _SHOWN: Final = 100
 ADDED_PREFIX: Final = "__"
-"""Names of the columns that a flattening transform adds to those of the row."""
+"""Prefix of the columns that a flattening transform adds to the row."""
 OLD_KEY: Final = "__debezium.oldkey"
 NEW_KEY: Final = "__debezium.newkey"
 
 
 def read_envelope(message: Message) -> EnvelopeContent | None:
-    """Return the content of a message; None where it has no envelope, as flattened ones have none.
+    """Return the content of a message; None if it has no envelope, like flattened messages.
 
     Raises:
         Unreadable: it has an envelope that this version cannot use.
@@ -58,7 +58,7 @@ def read_envelope(message: Message) -> EnvelopeContent | None:
     if not isinstance(payload, dict):
         raise Unreadable("The value is no JSON object; use the JSON converter for values.")
     if not payload.keys() <= _MEMBERS and any(name.startswith(ADDED_PREFIX) for name in payload):
-        # A table may have columns that are called as the fields of a control message.
+        # A table may have columns with the names of a control message's fields.
         return None
     if payload.keys() >= _ENVELOPE and isinstance(payload["source"], dict):
         return _logical(message, payload) if payload["op"] == "m" else _data(message, payload)
@@ -80,7 +80,7 @@ def _control(message: Message, payload: dict[str, Any]) -> Heartbeat | Notificat
 
 
 def transaction_of(text: object) -> str:
-    """Return what all changes of a transaction share of its id, which ends in the position of each."""
+    """Return the part of an id that all changes of a transaction share; the rest is the position of each."""
     return str(text or "").partition(":")[0]
 
 
@@ -102,7 +102,7 @@ def data_event(
     images: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None],
     place: tuple[str, int | None],
 ) -> DataEvent:
-    """Return the event of a message, of these contents: block, images before and after, id and order.
+    """Return the event of a message with a block, the images before and after, an id and an order.
 
     Raises:
         Unreadable: the key, or one that a header names, is not an object.
@@ -193,7 +193,7 @@ def sequence_of(value: Any) -> tuple[int | None, int | None] | None:
     """Return the two positions of `source.sequence`, which is a JSON array within a text.
 
     Raises:
-        Unreadable: it is something else.
+        Unreadable: the text has another form.
     """
     if value is None:
         return None

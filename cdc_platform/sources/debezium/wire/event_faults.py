@@ -24,10 +24,10 @@ def fault_of(
 
     Args:
         message: the message.
-        error: what is wrong with it.
+        error: the error of decoding it.
         event: its content, if that could be read.
-        ordering_key: of the change that it would be.
-        table: the table's name in the lake; without it the source's own counts.
+        ordering_key: ordering key of the change that it describes.
+        table: the table's name in the lake; the source's own name if missing.
     """
     is_unreadable = isinstance(error, Unreadable)
     reason = str(error) if is_unreadable else f"The event is not what Debezium documents: {error!r}."
@@ -52,7 +52,7 @@ def fault_of(
 
 
 def _is_alone(event: DataEvent) -> bool:
-    """Return whether no END counts the event: it is of a snapshot, or has no transaction metadata."""
+    """Return whether no END counts the event: a snapshot sent it, or it has no transaction metadata."""
     return is_snapshot(event.source) or (event.total_order is None and not event.is_flat)
 
 

@@ -1,4 +1,4 @@
-"""Events that ExtractNewRecordState has flattened: a row with the metadata that the transform adds."""
+"""Events flattened by ExtractNewRecordState: a row with the metadata that the transform adds."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -32,7 +32,7 @@ ADVICE: Final = (
     "source.snapshot,source.ts_us,transaction.total_order`"
 )
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    # what is looked for: under which names the transform may have put it
+    # a fact, and the names that the transform may have given it
     "op": ("__op",),
     "server": ("__source_name", "__name"),
     "database": ("__source_db", "__db"),
@@ -56,7 +56,7 @@ def read_flattened(message: Message) -> DataEvent:
     """Return the event of a flattened message.
 
     Raises:
-        Unreadable: it does not say what it is, or where in the order of changes it belongs.
+        Unreadable: it does not state its operation, or its place in the order of changes.
     """
     row = payload_of(message.value)
     metadata = {
@@ -121,7 +121,7 @@ def _op_of(metadata: Mapping[str, Any], row: Mapping[str, Any]) -> Op:
 def _source_of(metadata: Mapping[str, Any], message: Message) -> SourceInfo:
     schema, table = metadata.get("schema"), metadata.get("table")
     if table is None:
-        # The transform does not keep the name; that of a topic is PREFIX.SCHEMA.TABLE.
+        # The transform drops the name; a topic is named PREFIX.SCHEMA.TABLE.
         schema, _, table = message.topic.partition(".")[2].rpartition(".")
     if not table or not schema:
         raise Unreadable(f"The flattened event does not say which table it belongs to. {ADVICE}.")

@@ -1,4 +1,4 @@
-"""The lines of a file of messages, plain or gzip."""
+"""Lines of a file of messages, plain or gzip."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -15,23 +15,23 @@ from cdc_platform.sources.text_files import (
 )
 
 MOST_UNPACKED_BYTES: Final = 1024**3
-"""Of the text of a gzip, which each cycle that reads some of it unpacks from its beginning."""
+"""Most bytes of text in a gzip file, which each cycle that reads it unpacks from its beginning."""
 
 MOST_LINE_BYTES: Final = 128 * 1024**2
-"""Of a line, which takes several times as much while it is decoded."""
+"""Most bytes of a line; decoding takes several times as much memory."""
 _SHOWN_BYTES: Final = 100_000
 
 
 class Line(NamedTuple):
-    """A whole line of a file, without its end; one that is still being written is none yet.
+    """A complete line of a file, without its end; a line that is still being written does not count.
 
-    A line ends with a line feed and nothing else: texts in JSON may have any other separator of lines. The
-    last one needs no end where it is a whole object, of which no beginning is one.
+    Only a line feed ends a line: strings in JSON may contain any other line separator. The last line needs no
+    end if it is a complete object, because no prefix of an object is one.
     """
 
     text: str
     read_bytes: int
-    """So many bytes of the file have been read with it; 0 in a gzip, which appears whole."""
+    """Bytes of the file up to its end; 0 in a gzip file, which appears whole."""
 
 
 class RawLine(NamedTuple):
@@ -42,10 +42,10 @@ class RawLine(NamedTuple):
 
 
 class RawLines(NamedTuple):
-    """Consecutive lines of a file, as many as a chunk of it has ended.
+    """Consecutive lines of a file that one chunk of it completes.
 
-    ``lengths`` are their bytes in the file, with their ends; ``begun_bytes`` come before them in the file. In
-    a gzip all of these are 0.
+    ``lengths`` are their bytes in the file, including their ends; ``begun_bytes`` is their offset there. In a
+    gzip file, all of these are 0.
     """
 
     texts: Sequence[bytes]
@@ -59,17 +59,17 @@ class RawLines(NamedTuple):
         return map(RawLine, self.texts, ends)
 
     def without_first(self, lines: int) -> "RawLines":
-        """Return the lines without the first ones, of which the number is given."""
+        """Return the lines without a number of first lines."""
         begun_bytes = self.begun_bytes + sum(self.lengths[:lines])
         return RawLines(self.texts[lines:], self.lengths[lines:], begun_bytes)
 
 
 def read_lines(stream: BinaryIO, read_bytes: int = 0) -> Iterator[Line]:
-    """Yield the whole lines of a file, or those that it has got since some of it was read.
+    """Yield the complete lines of a file, or those that were added since a part of it was read.
 
     Args:
-        stream: the file, from the last byte on that was read.
-        read_bytes: so many bytes were read.
+        stream: the file, from the last byte that was read.
+        read_bytes: number of bytes that were read.
 
     Raises:
         FileDamaged: no line ends there; or the file is a gzip that cannot be read to its end.
@@ -79,7 +79,7 @@ def read_lines(stream: BinaryIO, read_bytes: int = 0) -> Iterator[Line]:
 
 
 def raw_lines(stream: BinaryIO, first: bytes, read_bytes: int) -> Iterator[RawLines]:
-    """Yield the lines of a file of which a first chunk was read, without decoding them; see `read_lines`."""
+    """Yield the lines of a file after its first chunk was read, without decoding them; see `read_lines`."""
     is_gzip = not read_bytes and first.startswith(GZIP_MAGIC)
     chunks = decompressed(stream, first) if is_gzip else plain(stream, first)
     end_bytes = max(read_bytes - 1, 0)
@@ -96,7 +96,7 @@ def raw_lines(stream: BinaryIO, first: bytes, read_bytes: int) -> Iterator[RawLi
 
 
 def _is_whole(lines: RawLines, *, is_gzip: bool) -> bool:
-    """Return whether there is a last line, whole without an end."""
+    """Return whether there is a last line that is complete without an end."""
     (text,) = lines.texts or (b"",)
     return bool(text) and (is_gzip or _is_object(text.decode(errors="surrogateescape")))
 
@@ -107,10 +107,10 @@ def decoded_line(line: RawLine) -> Line:
 
 
 def check_gzip(stream: BinaryIO, most_bytes: int) -> None:
-    """Check that a file, if it is a gzip, can be read to its end, and has no more text than the bound.
+    """Check that a gzip file can be read to its end, and that its text is within the limit.
 
     Raises:
-        FileDamaged: it cannot, or has more.
+        FileDamaged: it is damaged, or has too much text.
     """
     first = stream.read(CHUNK_BYTES)
     if not first.startswith(GZIP_MAGIC):
@@ -126,9 +126,9 @@ def check_gzip(stream: BinaryIO, most_bytes: int) -> None:
 
 
 def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[list[bytes], list[int], bool]]:
-    """Yield the lines that each chunk ends, then what comes behind the last line feed.
+    """Yield the lines that each chunk completes, then the text after the last line feed.
 
-    Of a line beyond the bound only the beginning is there, with what no JSON has behind it.
+    Only the start of a line beyond the limit is yielded, followed by text that is no JSON.
 
     Yields:
         texts without line feeds, their lengths with them, and whether there are any.
@@ -161,9 +161,9 @@ def _joined(parts: list[bytes], length: int) -> bytes:
 
 
 def _check_end(text: bytes) -> None:
-    """Check what lies between the last byte that was read and the next line feed.
+    """Check the bytes between the last byte that was read and the next line feed.
 
-    The byte is in it where what was read last was a whole object without an end.
+    They include the last byte if the last read line was a complete object without an end.
     """
     if text[1:].strip():
         raise FileDamaged("The line that was read last goes on, or is another one")

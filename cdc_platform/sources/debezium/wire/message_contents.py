@@ -1,4 +1,4 @@
-"""What a message may contain: a change, a boundary of a transaction, or a word of the connector."""
+"""Contents of messages: changes, boundaries of transactions, and the connector's own messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ class Op(StrEnum):
     """Operation on a row, or on its table."""
 
     CREATE = "c"
-    """It was inserted, or got its key from another one."""
+    """The row was inserted, or got this key in a key change."""
     UPDATE = "u"
-    """It was updated, its key not."""
+    """The row was updated, with the same key."""
     DELETE = "d"
-    """It was deleted, or gave its key up for another one."""
+    """The row was deleted, or gave up this key in a key change."""
     READ = "r"
-    """A snapshot found it."""
+    """A snapshot read the row."""
     TRUNCATE = "t"
     """All rows of the table are gone."""
 
@@ -37,9 +37,9 @@ class Unreadable(ValueError):
 class SourceInfo(msgspec.Struct, frozen=True):
     """Position of an event in the database's log; None where the event states nothing.
 
-    ``name`` is the table as the database says it, `SCHEMA.TABLE`.
-    ``sequence`` is the commit of the transaction before and the position of the change.
-    ``knows_commits`` says whether the connector is one that gives `commit_lsn`.
+    ``name`` is the table's name in the database, `SCHEMA.TABLE`.
+    ``sequence`` is the commit of the previous transaction and the position of the change.
+    ``knows_commits`` states whether the connector sends `commit_lsn`.
     """
 
     server: str
@@ -60,7 +60,7 @@ class SourceInfo(msgspec.Struct, frozen=True):
 class DataEvent(msgspec.Struct, frozen=True):
     """A change of a row, or of a whole table.
 
-    ``transaction_id`` is empty where there is none; ``fields`` is the schema block of the row, None where the
+    ``transaction_id`` is empty without a transaction; ``fields`` is the schema block of the row, None if the
     event has none.
     """
 
@@ -93,7 +93,7 @@ class LogicalMessage:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A message without a value, which lets Kafka forget a key; the delete came before it."""
+    """A message without a value, which makes Kafka remove a key; the delete came before it."""
 
     topic: str
     key: Any
@@ -102,7 +102,7 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class TransactionBegin:
-    """A transaction begins; its id is the one that its changes share."""
+    """A transaction begins; its changes have its id."""
 
     transaction_id: str
     micros: int | None
@@ -111,9 +111,9 @@ class TransactionBegin:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
-    """A transaction ends; counts are those of changes, not of messages about them.
+    """A transaction ends; it counts changes, not messages about them.
 
-    ``lsn`` is the position of its commit, None where the connector does not state it.
+    ``lsn`` is the position of its commit, None if the connector does not state it.
     """
 
     transaction_id: str
@@ -135,10 +135,10 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """An order to the connector, through its signal topic or its signal table.
+    """A signal to the connector, through its signal topic or its signal table.
 
     A row of the signal table is an event of a transaction: ``transaction_id``, ``ordering_key`` and
-    ``event_id`` are those of this event. They are empty for other orders.
+    ``event_id`` are those of this event. They are empty for other signals.
     """
 
     position: int

@@ -1,4 +1,4 @@
-"""Messages of topics: from the lines of files, and from the octets that Kafka and the engine hand out."""
+"""Messages of topics, parsed from the lines of files or from the bytes of Kafka and the engine."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ _AVRO_MAGIC: Final = b"\x00"
 
 
 class RawMessage(NamedTuple):
-    """A message of Kafka or of the engine: key, value and headers as they were sent."""
+    """A message of Kafka or of the engine, with its key, value and headers as sent."""
 
     topic: str
     key: bytes | str | None
@@ -41,16 +41,16 @@ class Message(msgspec.Struct, frozen=True):
     """One message of a topic.
 
     Args:
-        topic: empty where it is not known.
-        partition: of the topic.
-        offset: in the partition; None where it is not known.
-        timestamp_micros: of the message itself, which is not the source's.
-        key: JSON; None where the message has none.
+        topic: name of the topic; empty if unknown.
+        partition: partition of the topic.
+        offset: offset in the partition; None if unknown.
+        timestamp_micros: time of the message itself, not of the source.
+        key: JSON; None if the message has no key.
         value: JSON, or within it a `TypedEnvelope`; None for a tombstone.
-        headers: JSON by name; None where they were not kept.
-        position: in the order of arrival, counted from 0.
-        has_key: whether it is known which key the message has, be it none.
-        sent: the message as it came.
+        headers: JSON by name; None if they were not kept.
+        position: position in the order of arrival, counted from 0.
+        has_key: whether the key is known, even if the message has none.
+        sent: the original message.
     """
 
     topic: str
@@ -66,14 +66,14 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The message as it came, for quarantine."""
+        """The original message, for quarantine."""
         if isinstance(self.sent, bytes):
             return self.sent.decode().strip()
         return self.sent if isinstance(self.sent, str) else _raw_text(self.sent)
 
 
 class _Unreadable(ValueError):
-    """Says why a part of a message cannot be read."""
+    """A part of a message cannot be read; the text states the reason."""
 
 
 def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
@@ -95,7 +95,7 @@ def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
     text = line.decode(errors="surrogateescape").strip()
     try:
         if not is_unicode(text):
-            # Octets of a file that are not UTF-8; half of a surrogate pair comes escaped.
+            # Bytes of a file that are not UTF-8; half of a surrogate pair arrives escaped.
             text_of_bytes(line)
         fields = _load_line(text) if has_block else load_json(text)
         if fields is None:
@@ -108,7 +108,7 @@ def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
 
 
 def _is_utf8(line: bytes) -> bool:
-    """Return whether a line can be quarantined as a text; members that nobody uses are parsed unseen."""
+    """Return whether a line can be quarantined as text; unused members are parsed without a check."""
     if line.isascii():
         return True
     try:
@@ -138,15 +138,15 @@ def _of_fields(fields: dict[str, Any], position: int, text: str) -> Message:
 
 
 def _is_message(fields: Mapping[str, Any]) -> bool:
-    """Return whether an object is a message, and not the row that a flattened value is."""
+    """Return whether an object is a message, and not the row of a flattened value."""
     if fields.keys() <= _MEMBERS:
         return True
-    # Further members that some tools write; a flattened row has fields of the connector besides its columns.
+    # Some tools write further members; a flattened row also has fields of the connector.
     return "topic" in fields and not any(name.startswith("__") for name in fields)
 
 
 def parse_raw(raw: RawMessage) -> Message | FaultyEvent:
-    """Return the message of what Kafka or the engine handed out."""
+    """Return the message of a record from Kafka or the engine."""
     try:
         headers = (
             None if raw.headers is None else {name: _embedded(item) for name, item in raw.headers.items()}
@@ -167,7 +167,7 @@ def parse_raw(raw: RawMessage) -> Message | FaultyEvent:
 
 
 def _strict(value: bytes | str | None) -> Any:
-    """Return the JSON of a value, which nothing but JSON can be."""
+    """Return the JSON of a value; all other formats are errors."""
     if value is None or value in (b"", ""):
         return None
     if isinstance(value, bytes) and value.startswith(_AVRO_MAGIC):
@@ -178,7 +178,7 @@ def _strict(value: bytes | str | None) -> Any:
 
 
 def _embedded(value: Any, load: "Callable[[str], Any] | None" = None) -> Any:
-    """Return the JSON of a part that is embedded as JSON or as a text; a text that is none stays a text."""
+    """Return the JSON of a part that is embedded as JSON or as text; text that is no JSON stays text."""
     if isinstance(value, bytes):
         value = text_of_bytes(value)
     if value == "":
@@ -192,7 +192,7 @@ def _embedded(value: Any, load: "Callable[[str], Any] | None" = None) -> Any:
 
 
 def _headers(headers: Any) -> dict[str, Any]:
-    """Return headers by name, of an object, a list of pairs, of objects, or of names and values in turn."""
+    """Return headers by name, from an object or a list of pairs, objects, or alternating names and values."""
     if isinstance(headers, dict):
         pairs = list(headers.items())
     elif all(isinstance(item, dict) for item in headers):
@@ -208,7 +208,7 @@ _BLOCK_IN_LINE: Final = b'":{"schema":'
 
 
 def _load_line(line: str) -> Any:
-    """Return the JSON of a line with schema blocks, of whose parts the same holds if it is a message."""
+    """Return the JSON of a line with schema blocks, including those in the parts of a message."""
     try:
         members = RAW_MEMBERS.decode(line)
         values = _VALUES if _is_message(members) else ()

@@ -1,4 +1,4 @@
-"""Order and identity of events: a text whose order is that of commits, and what duplicates share."""
+"""Order and identity of events: text that sorts in the order of commits, and ids that duplicates share."""
 
 from hashlib import sha256
 from typing import Any, Final
@@ -20,30 +20,30 @@ _ORDER_DIGITS: Final = 10
 _POSITION_DIGITS: Final = 19
 _KEY: Final = SEPARATOR.join(("%016x", "%016x", f"%0{_ORDER_DIGITS}d", "%d", f"%0{_POSITION_DIGITS}d"))
 _ORDER: Final = slice(34, 34 + _ORDER_DIGITS)
-"""Behind commit and position, each of 16 digits and a separator."""
+"""Place after commit and position, each of 16 digits and a separator."""
 _NO_ORDER: Final = "0" * _ORDER_DIGITS
 _LONGEST_KEY: Final = 200
 _GIVE_UP: Final = 0
-"""Rank of a row that gives its key up, before that of the one that takes it."""
+"""Rank of a row that gives up its key, before the row that takes it."""
 _OTHERS: Final = 1
 
 
 def is_snapshot(source: SourceInfo) -> bool:
-    """Return whether an event is a row that a snapshot found, and not a change."""
+    """Return whether an event is a row from a snapshot instead of a change."""
     return source.snapshot not in ("false", "")
 
 
 def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
-    """Return a text whose order is the order of commits, and of changes within a transaction.
+    """Return text that sorts in the order of commits, and of changes within a transaction.
 
-    Its parts: the commit of the transaction before (or its own, where the connector gives `commit_lsn`),
+    Its parts: the commit of the previous transaction (or its own, if the connector sends `commit_lsn`),
     the position in the log, the order in the transaction, the rank of a key change's halves, and the position
-    of the message, which decides where the source gives equals.
+    of the message, which decides between equal parts.
 
     Args:
         event: the event.
-        floor: position of the last snapshot that came before it: the first transaction after a snapshot
-            does not state which commit came before.
+        floor: position of the last snapshot before it: the first transaction after a snapshot does not state
+            the previous commit.
 
     Raises:
         Unreadable: the event has no position.
@@ -68,12 +68,12 @@ def has_total_order(key: str) -> bool:
 
 
 def commit_of(key: str) -> int:
-    """Return the first part of an ordering key: the commit before that of the event, if it is known."""
+    """Return the first part of an ordering key: the commit before the event's commit, if known."""
     return int(key.split(SEPARATOR, maxsplit=1)[0], 16)
 
 
 def snapshot_key(position: int) -> str:
-    """Return the ordering key of what happens before all rows of a snapshot and after what precedes it."""
+    """Return the ordering key between all changes before a snapshot and its first row."""
     return _KEY % (position, 0, 0, 0, 0)
 
 
@@ -88,7 +88,7 @@ def needs_floor(source: SourceInfo) -> bool:
 def _log_position(source: SourceInfo, floor: int) -> tuple[int, int]:
     before, change = source.sequence or (None, source.lsn)
     if source.snapshot == INCREMENTAL:
-        # It knows every commit up to the last one, and nothing that was written after it.
+        # The snapshot has every commit up to the last one, and no later write.
         if source.knows_commits:
             return before or floor, _UNSIGNED
         return before or floor, 0
@@ -97,7 +97,7 @@ def _log_position(source: SourceInfo, floor: int) -> tuple[int, int]:
     if change is None:
         raise Unreadable("The event has no position in the database's log: neither `sequence` nor `lsn`.")
     if is_snapshot(source):
-        return change, 0  # before whatever is written from then on, in whichever order it commits
+        return change, 0  # before all later writes, in any order of their commits
     if source.commit_lsn is not None:
         return source.commit_lsn, change
     if before is not None:
@@ -108,11 +108,11 @@ def _log_position(source: SourceInfo, floor: int) -> tuple[int, int]:
 
 
 def event_id(event: DataEvent, table: str) -> str:
-    """Return what the event shares with its duplicates, and with no other event.
+    """Return the identity that an event shares only with its duplicates.
 
-    Neither the position in the log is unique (COPY), nor the order in a transaction (which is given twice
-    after a restart within a COPY); with table and key they are. Rows without a key have nothing but the order
-    in the transaction; without transaction metadata their duplicates cannot be recognised.
+    The position in the log is not unique (COPY), nor is the order in a transaction, which repeats after a
+    restart within a COPY; together with table and key they are. Rows without a key have only the order in the
+    transaction; without transaction metadata, their duplicates cannot be recognised.
     """
     source = event.source
     lsn = source.lsn

@@ -1,4 +1,4 @@
-"""Parts of messages as JSON, and the schema blocks around them, of which equal ones are parsed once."""
+"""Parts of messages as JSON, and the schema blocks around them; equal blocks are parsed once."""
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -37,7 +37,7 @@ class SchemaBlock(dict[str, Any]):
 
     @cached_property
     def row_fields(self) -> Fields | None:
-        """Of the block of an envelope, the fields of its row."""
+        """Fields of the row in the block of an envelope."""
         rows = {field.get("field"): field for field in self.get("fields") or ()}
         return fields_of(rows.get("after")) or fields_of(rows.get("before"))
 
@@ -52,7 +52,7 @@ def load_part(text: str | bytes, load: Callable[[str | bytes], Any] = load_json)
 
     Args:
         text: the part.
-        load: parses what is in it, without the block.
+        load: parses its content, without the block.
     """
     if text[: len(_BLOCK_BEGINS[0])] not in _BLOCK_BEGINS:
         return load(text)
@@ -65,7 +65,7 @@ def load_part(text: str | bytes, load: Callable[[str | bytes], Any] = load_json)
 
 
 def load_value(text: str | bytes) -> Any:
-    """Return the same of a value, with a `TypedEnvelope` where it is a change as it should be."""
+    """Return the same for a value, with a `TypedEnvelope` for a change of the documented form."""
     return load_part(text, _load_payload)
 
 
@@ -80,14 +80,14 @@ def _block(text: bytes) -> Any:
 
 
 def payload_of(part: Any) -> Any:
-    """Return what a key, value or header says, without the schema block around it."""
+    """Return the content of a key, value or header, without the schema block around it."""
     return part_of(part)[0]
 
 
 def part_of(part: Any) -> tuple[Any, SchemaBlock | None]:
-    """Return what a key or value says, and the schema block around it; None where there is none.
+    """Return the content of a key or value, and the schema block around it; None without a block.
 
-    A block may be null; and a row may have columns of the same names.
+    A block may be null, and a row may have columns of the same names.
     """
     if not isinstance(part, dict) or part.keys() != _PAIR:
         return part, None

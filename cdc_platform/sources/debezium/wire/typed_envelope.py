@@ -1,4 +1,4 @@
-"""The envelope of a change as the connector writes it, parsed by its types; others are parsed freely."""
+"""The documented envelope of a change, parsed by its types; other forms are parsed freely."""
 
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal
@@ -9,7 +9,7 @@ Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class TypedSource(msgspec.Struct, frozen=True):
-    """The block `source` of an envelope; what is not used of it is left out."""
+    """The block `source` of an envelope, without unused members."""
 
     name: str | None = None
     db: str | None = None
@@ -26,7 +26,7 @@ class TypedSource(msgspec.Struct, frozen=True):
 
     @property
     def micros(self) -> int | None:
-        """When the change was committed."""
+        """Commit time of the change."""
         return self.ts_us if self.ts_us is not None or self.ts_ms is None else self.ts_ms * 1000
 
 
@@ -51,7 +51,7 @@ class TypedEnvelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TypedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The line of a change: an object of topic, key and value, none of which is a text within the line."""
+    """The line of a change: an object of topic, key and value, which are JSON instead of strings."""
 
     value: TypedEnvelope
     topic: str | None = None
@@ -68,7 +68,7 @@ _OTHERS: Final = (msgspec.DecodeError, UnicodeError, RecursionError, ArithmeticE
 
 
 def typed_envelope(text: str | bytes) -> TypedEnvelope | None:
-    """Return the envelope of a JSON text; None if it is none, or is written in another way."""
+    """Return the envelope in a JSON text; None if the text has another form."""
     try:
         return _DECODER.decode(text)
     except _OTHERS:
