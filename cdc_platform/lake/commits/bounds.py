@@ -1,8 +1,7 @@
 """What the bounds of data files say of a column, without a look at the files."""
 
-from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final
+from uuid import UUID
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
@@ -10,26 +9,26 @@ from pyiceberg.table import Table
 
 from cdc_platform.lake.commits.commits import head
 
-KEPT_MANIFESTS: Final = 4096
-"""Of so many manifests it is known what they say: they never change."""
 _TRUE: Final = b"\x01"
-
-
-@dataclass(frozen=True)
-class _Manifest:
-    path: str
-    file: ManifestFile = field(compare=False)
-    io: FileIO = field(compare=False)
+_FOUND: Final[dict[tuple[UUID, int], dict[str, bool]]] = {}
+"""What the manifests of each table's newest snapshot say of a column: they never change."""
 
 
 def is_true_throughout(table: Table, column: str) -> bool:
     """Return whether a column without NULLs is true in all rows; not where a file does not state bounds."""
     snapshot, field_id = head(table), table.schema().find_field(column).field_id
     manifests = snapshot.manifests(table.io) if snapshot is not None else []
-    return all(_is_true_in(_Manifest(file.manifest_path, file, table.io), field_id) for file in manifests)
+    before, found = _FOUND.get((table.metadata.table_uuid, field_id), {}), dict[str, bool]()
+    # Only what they say is kept: each of them comes with a client of the storage.
+    for manifest in manifests:
+        path = manifest.manifest_path
+        found[path] = before[path] if path in before else _is_true_in(manifest, table.io, field_id)
+        if not found[path]:
+            break
+    _FOUND[table.metadata.table_uuid, field_id] = found
+    return all(found.values())
 
 
-@lru_cache(maxsize=KEPT_MANIFESTS)
-def _is_true_in(manifest: _Manifest, field_id: int) -> bool:
-    files = (entry.data_file for entry in manifest.file.fetch_manifest_entry(manifest.io))
+def _is_true_in(manifest: ManifestFile, io: FileIO, field_id: int) -> bool:
+    files = (entry.data_file for entry in manifest.fetch_manifest_entry(io))
     return all((file.lower_bounds or {}).get(field_id) == _TRUE for file in files)

@@ -1,6 +1,8 @@
 """Columns that are true in all rows of a table, as its manifests say."""
 
+import gc
 from pathlib import Path
+from weakref import ref
 
 import pyarrow as pa
 
@@ -29,3 +31,20 @@ def test_one_false_value_is_enough(tmp_path: Path) -> None:
     assert not is_true_throughout(log, "is_system_transaction")
     log.delete("cycle = 3")
     assert is_true_throughout(lake.system_table(LOG), "is_whole_row")
+
+
+def test_no_access_to_the_storage_is_kept(tmp_path: Path) -> None:
+    """Each version of a table comes with a client of its storage, which goes with it."""
+    lake = Lake(LakeSettings(str(tmp_path)), "bounds", hands_out_events=True)
+    schema, clients = lake.system_table(LOG).schema().as_arrow(), []
+    for cycle in range(1, 5):
+        log = lake.system_table(LOG)
+        assert is_true_throughout(log, "is_whole_row")
+        clients.append(ref(log.io))
+        row = {field.name: None for field in schema} | {"cycle": cycle, "is_whole_row": True}
+        append_cycle(pa.Table.from_pylist([row], schema), log, CycleStep(cycle - 1, cycle), {})
+    # The catalog has the newest version.
+    del log
+    lake.system_table(LOG)
+    gc.collect()
+    assert [client() for client in clients] == [None] * 4
