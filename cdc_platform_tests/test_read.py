@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,6 +171,22 @@ def test_the_command_queries_a_cut(
     assert code == 0
     assert f"cut 1 at {to_rfc3339(START + 2 * SECOND - 1)}" in errors
     assert expected in output
+
+
+@pytest.mark.integration
+def test_a_large_text_beside_such_a_number_takes_little_memory(bank: Pipeline, tmp_path: Path) -> None:
+    """Rows that are made valid JSON are looked at once, without a way back that grows with their texts."""
+    attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
+    sql, characters = "SELECT repeat('x', 1_000_000) AS a, 'nan'::DOUBLE AS b", 1_000_000
+    tracemalloc.start()
+    try:
+        code, output, _ = run("query", write_defs(tmp_path, attributes), sql, "--format", "json")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert code == 0
+    assert output == '[\n\t{"a":"' + characters * "x" + '","b":"NaN"}\n]\n'
+    assert peak < 40 * characters
 
 
 @pytest.mark.integration

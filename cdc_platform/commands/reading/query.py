@@ -21,7 +21,8 @@ TABLE: Final = "table"
 PARQUET: Final = "parquet"
 JSON: Final = "json"
 _COPIES: Final = {"csv": "FORMAT csv, HEADER", JSON: "FORMAT json, ARRAY", PARQUET: "FORMAT parquet"}
-_TEXT_OR_NOT_FINITE: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|NaN|-?Infinity')
+# Possessive: the way back through a large text would take a hundred times its memory.
+_TEXT_OR_NOT_FINITE: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|NaN|-?Infinity')
 
 
 @click.command(
