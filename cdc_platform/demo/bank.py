@@ -10,6 +10,7 @@ from typing import Final
 from cdc_platform.demo.home import ACCOUNTS, DemoHome
 from cdc_platform.demo.processes import Children
 from cdc_platform.errors import SetupError
+from cdc_platform.simulator.wire.simulator_settings import RETENTION_S
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import Query
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
@@ -24,9 +25,14 @@ ANSWERS_WITHIN_S: Final = 600.0
 def open_bank(home: DemoHome, children: Children, rate: float, token_life_s: int) -> dict[str, str]:
     """Start the simulator, with the history that the home has, and return the names to connect with.
 
+    A history that its change stream no longer keeps is removed, so that another bank begins.
+
     Raises:
         SetupError: It did not start, or did not answer in time.
     """
+    # The simulator writes the file again and again while the bank is open.
+    if home.bank.exists() and time.time() - home.bank.stat().st_mtime > RETENTION_S:
+        home.bank.unlink()
     home.names.unlink(missing_ok=True)
     options = {"state": home.bank, "names": home.names, "rate": rate, "partition-life": token_life_s}
     command = [sys.executable, "-m", "cdc_platform.cli", "simulate", "--partitions", str(PARTITIONS)]

@@ -1,5 +1,7 @@
 """The demo's bank: it books all the time, and survives a restart."""
 
+import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
@@ -11,8 +13,11 @@ from cdc_platform.components.loading import load_settings
 from cdc_platform.demo.bank import open_bank, sum_of_balances
 from cdc_platform.demo.home import DemoHome, open_home, prepare_home
 from cdc_platform.demo.processes import HOME_VARIABLE, Children
+from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.simulator.wire.simulator_settings import DAY_S, RETENTION_S
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import Query
+from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.yaml_files import change_stream_of
 
 pytestmark = pytest.mark.integration
@@ -31,6 +36,24 @@ def transfers(home: DemoHome) -> int:
     """Return how many transfers the bank of the home's pipeline has booked."""
     with closing(SpannerClient(change_stream_of(load_settings(home.defs)))) as client:
         return int(client.fetch_texts(Query("SELECT COUNT(*) FROM transfers"))[0][0] or 0)
+
+
+def test_an_expired_bank_gives_way_to_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Started again when the stream no longer keeps its history, the demo begins anew instead of failing."""
+    monkeypatch.setenv(HOME_VARIABLE, "")
+    with running(tmp_path) as (bank, home):
+        prepare_home(home, bank)
+        home.lake.mkdir()
+    expired_s = int(time.time()) - RETENTION_S - DAY_S
+    state = json.loads(home.bank.read_text())
+    home.bank.write_text(json.dumps({**state, "origin_micros": expired_s * 1_000_000}))
+    os.utime(home.bank, (expired_s, expired_s))
+    begun = home.defs.read_text()
+    home.defs.write_text(begun.replace(bank["start_timestamp"], to_rfc3339(expired_s * 1_000_000)))
+    with running(tmp_path) as (bank, home):
+        assert not prepare_home(home, bank)
+        with closing(SpannerSource(change_stream_of(load_settings(home.defs)))) as source:
+            assert source.start_micros() == from_rfc3339(bank["start_timestamp"])
 
 
 def test_the_bank_books_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
