@@ -100,14 +100,16 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cyc
     lacked = by_table(sound.filter(lack_values(sound)), "unavailable_columns")
     truncates = sound.filter(pc.equal(sound["change_kind"], ChangeKind.TRUNCATE.value)).sort_by("ordinal")
     has_replays = _has_replays(pipeline, cycle)
+    lookup = Lookup(pipeline, spark, cycle, {table: frozenset(chain(*lacked[table])) for table, _ in asked})
     completion = DistributedCompletion(
-        Lookup(pipeline, spark, cycle, {table: frozenset(chain(*lacked[table])) for table, _ in asked}),
+        lookup,
         bring_frame,
         spark.createDataFrame(sound),
         by_table(truncates, "ordinal"),
         is_few=True,
         has_replays=has_replays,
     )
+    _ = lookup.versions  # one task would take too long to build a table that is behind from all of the log
     # Late rows are looked for in all of the log.
     with changed_settings(spark, {} if has_replays else ONE_TASK):
         completed = completion.complete_few(asked)

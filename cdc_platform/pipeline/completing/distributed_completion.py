@@ -154,7 +154,7 @@ class DistributedCompletion:
             ids = self._hinted(
                 ids.join(ids_frame(self.lookup.spark, chains.logged), list(ROW_ID), "left_anti")
             )
-        stored = self.lookup.stored(ids, self.lookup.columns)
+        stored = self.lookup.stored(ids)
         if stored is None:
             return []
         if not self.lookup.may_be_unknown:

@@ -13,6 +13,7 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.bounds import is_true_throughout
 from cdc_platform.lake.commits.branches import contains
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
+from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark, quote_text
 from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
 from cdc_platform.model.schema.table_schema import ARRAY, ColumnType, TableSchema
@@ -45,17 +46,20 @@ class Lookup:
     cycle: int
     columns: Mapping[str, Collection[str]]
 
-    def stored(self, ids: DataFrame, tables: Collection[str]) -> DataFrame | None:
+    @cached_value
+    def versions(self) -> Mapping[str, Snapshot]:
+        """The tables as they were after the cycle; one that is behind is merged with the present settings."""
+        present = sorted({schema.name for schema in self.pipeline.tables} & self.columns.keys())
+        found = {name: version_at(self.pipeline, self.spark, name, self.cycle) for name in present}
+        return {name: version for name, version in found.items() if version is not None}
+
+    def stored(self, ids: DataFrame) -> DataFrame | None:
         """Return lines of what tables have of rows; None where no table has a version of the cycle.
 
         Args:
             ids: the rows' `table_name` and `keys`, distinct; where they are broadcast, no table is moved.
-            tables: the tables.
         """
-        frames = [
-            self._stored(name, ids.where(f"table_name = {quote_text(name)}")) for name in sorted(tables)
-        ]
-        lines = [frame for frame in frames if frame is not None]
+        lines = [self._stored(name, ids.where(f"table_name = {quote_text(name)}")) for name in self.versions]
         return reduce(DataFrame.unionByName, lines) if lines else None
 
     def unknown(self, stored: DataFrame) -> DataFrame:
@@ -69,7 +73,7 @@ class Lookup:
         columns = F.array("column_name").alias("unavailable_columns")
         return _lines(unresolved.select(*ROW_ID, columns), UNKNOWN, UNKNOWN_PLACE)
 
-    @cached_property
+    @cached_value
     def may_be_unknown(self) -> bool:
         """Whether the log may have a change that lacks values: not if its files have whole rows only."""
         return not is_true_throughout(self.pipeline.lake.system_table(LOG), "is_whole_row")
@@ -87,15 +91,10 @@ class Lookup:
         """Columns, by table, whose stored values are of another type than the changes of the batch."""
         return replaced_columns(self.pipeline, self.cycle)
 
-    def _stored(self, table: str, ids: DataFrame) -> DataFrame | None:
+    def _stored(self, table: str, ids: DataFrame) -> DataFrame:
         """Return lines of rows of one table; none for a row that the table does not have."""
-        pipeline = self.pipeline
-        is_present = any(schema.name == table for schema in pipeline.tables)
-        version = version_at(pipeline, self.spark, table, self.cycle) if is_present else None
-        if version is None:
-            return None
-        schema = pipeline.stored(table)
-        rows = read_table(pipeline, self.spark, table, version.snapshot_id)
+        schema = self.pipeline.stored(table)
+        rows = read_table(self.pipeline, self.spark, table, self.versions[table].snapshot_id)
         if keeps_deleted(schema):
             rows = rows.where(f"NOT {DELETED}")
         there = {case_key(name) for name in rows.columns}

@@ -3,14 +3,16 @@
 import json
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.model.base.progress import Progress, Step
 from cdc_platform.model.rows.resolution import RowChange, RowId, key_chains_of
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType
@@ -18,6 +20,8 @@ from cdc_platform.pipeline.completing.complete import MOST_ROWS, complete_change
 from cdc_platform.pipeline.completing.key_chains import ChainChange
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.reading.read import read_generations
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.debezium.settings.policies import Strategy
@@ -71,19 +75,22 @@ def rows_before(table: str) -> Iterator[str]:
     yield line(envelope("d", source=place), {"id": DELETED}) + "\n"
 
 
-@pytest.fixture(scope="module")
-def pipeline(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path_factory: pytest.TempPathFactory
-) -> Pipeline:
-    """Provide a pipeline whose tables have the rows, after one cycle; deleted ones of `still` stay."""
-    folder = tmp_path_factory.mktemp("complete")
+def written_pipeline(name: str, lake: LakeSettings, folder: Path) -> Pipeline:
+    """Return a pipeline whose tables have the rows after one cycle; deleted ones of `still` stay."""
     texts = (text for table in ("still", "moving") for text in rows_before(table))
     (folder / "events.jsonl").write_text("".join(texts))
     columns = dict.fromkeys((STILL, MOVING), COLUMNS)
     source_settings = settings_with(input=FilesInput(str(folder)), strategy="enrich", columns=columns)
     options = {STILL: TableOptions(soft_delete=True)}
-    settings = PipelineSettings("complete", source_settings, session_lake, table_options=options)
-    return sync(open_pipeline(settings), spark)
+    return open_pipeline(PipelineSettings(name, source_settings, lake, table_options=options))
+
+
+@pytest.fixture(scope="module")
+def pipeline(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path_factory: pytest.TempPathFactory
+) -> Pipeline:
+    """Provide such a pipeline after its first cycle."""
+    return sync(written_pipeline("complete", session_lake, tmp_path_factory.mktemp("complete")), spark)
 
 
 def played(dice: random.Random, *, moves: bool, truncates: bool) -> list[RowChange]:
@@ -237,3 +244,34 @@ def test_what_goes_to_quarantine_gives_no_value(pipeline: Pipeline, spark: "Spar
         actual = completed(pipeline, spark, rows)
         assert rows[:2] == actual[:2]
         assert json.loads(actual[2]["new_values"])["big"] == LARGE[0]
+
+
+class NotedTasks(Progress):
+    """Notes in how many tasks exchanges go when a step begins."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        super().__init__()
+        self.spark, self.tasks = spark, dict[str, str | None]()
+
+    def step(
+        self, name: str, unit: str = "", total: int | None = None, done: int = 0
+    ) -> AbstractContextManager[Step]:
+        """Begin a step."""
+        self.tasks[name] = self.spark.conf.get("spark.sql.shuffle.partitions")
+        return super().step(name, unit, total, done)
+
+
+@pytest.mark.usefixtures("many_tasks")
+def test_a_table_that_is_behind_is_not_built_in_one_task(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """The batch is small; the table that has its values may have to be built from all of the log."""
+    written = written_pipeline("behind", session_lake, tmp_path)
+    read_generations(written, spark)
+    order_changes(written, spark)
+    noted = NotedTasks(spark)
+    update = RowChange(STILL, json.dumps({"id": 1}), ModType.UPDATE, {"id": 1, "a": 2}, ("big",))
+    rows = ordered_of({STILL: [update]}, random.Random(1))  # noqa: S311  one table is not mixed
+    (completed,) = completed_few(replace(written, progress=noted), spark, rows)
+    assert json.loads(completed["new_values"])["big"] == LARGE[0]
+    assert noted.tasks == {"merge": "3"}
