@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -253,12 +253,12 @@ class NotedTasks(Progress):
         super().__init__()
         self.spark, self.tasks = spark, dict[str, str | None]()
 
-    def step(
-        self, name: str, unit: str = "", total: int | None = None, done: int = 0
-    ) -> AbstractContextManager[Step]:
-        """Begin a step."""
+    @contextmanager
+    def step(self, name: str, unit: str = "", total: int | None = None, done: int = 0) -> Iterator[Step]:
+        """Yield a step that runs within the context."""
         self.tasks[name] = self.spark.conf.get("spark.sql.shuffle.partitions")
-        return super().step(name, unit, total, done)
+        with super().step(name, unit, total, done) as begun:
+            yield begun
 
 
 @pytest.mark.usefixtures("many_tasks")
