@@ -48,7 +48,7 @@ class Freshness:
     @classmethod
     def after_cycle(cls, cut: Cut | None, capabilities: SourceCapabilities) -> "Freshness":
         """Return how fresh the tables are right after a cycle, which has read all events that there were."""
-        if cut is None or capabilities.hands_out_events:
+        if cut is None or capabilities.delivers_events:
             return cls(cut, 0.0)
         return cls(cut, cut.lag_s(time.time_ns() // 1000))
 
@@ -161,7 +161,7 @@ def look(settings: PipelineSettings, now_micros: int, news_since_micros: int | N
         cut = newest_cut(pipeline.lake)
         if cut is None:
             return Freshness(None, 0.0)
-        if not pipeline.capabilities.hands_out_events:
+        if not pipeline.capabilities.delivers_events:
             return Freshness(cut, cut.lag_s(now_micros))
         if not has_news(pipeline, trace_lineage(pipeline), pipeline.source.clock_micros()):
             return Freshness(cut, 0.0)
@@ -182,7 +182,7 @@ def judge(
     published = {assets.table(name) for name in cut.tables} if cut is not None else set()
     is_late = running.fresh_fail_s is not None and lag_s > running.fresh_fail_s
     is_slow = running.fresh_warn_s is not None and lag_s > running.fresh_warn_s
-    lag_name = WAITING if assets.capabilities.hands_out_events else LAG
+    lag_name = WAITING if assets.capabilities.delivers_events else LAG
     for key in assets.all_tables:
         is_published = key in published
         text = f"{lag_s:.1f} s behind" if is_published else "in no cut yet"

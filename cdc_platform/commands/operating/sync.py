@@ -154,7 +154,7 @@ def _way(pipeline: "Pipeline", until: Until, target_micros: int) -> Iterator[_Wa
 
     watermark = watermark_micros(trace_lineage(pipeline))
     # The positions of files and topics do not say how much of them is left.
-    is_known = watermark is not None and not pipeline.capabilities.hands_out_events
+    is_known = watermark is not None and not pipeline.capabilities.delivers_events
     from_micros = watermark if is_known else None
     if until.is_endless:
         yield _Way(until, target_micros, from_micros, None)
@@ -174,8 +174,8 @@ def _follow(pipeline: "Pipeline", session: "SparkSession", wants_more: Callable[
     until = way.until
     most_failures = None if until.is_endless else MOST_FAILURES
     outcomes = follow_source(pipeline, session, wants_more, _as_fault, most_failures)
-    hands_out_events = pipeline.capabilities.hands_out_events
-    is_level = partial(_is_caught_up, target_micros=way.target_micros, hands_out_events=hands_out_events)
+    delivers_events = pipeline.capabilities.delivers_events
+    is_level = partial(_is_caught_up, target_micros=way.target_micros, delivers_events=delivers_events)
     for count, outcome in enumerate(outcomes, start=1):
         way.go_on(count, outcome)
         if count == 1 or until.cycles is not None or has_done_something(outcome):
@@ -217,10 +217,10 @@ def _as_fault(error: CdcError) -> None:
     print_text(f"{type(error).__name__}: {error} Trying again.", "yellow", err=True)
 
 
-def _is_caught_up(outcome: "CycleOutcome", target_micros: int, *, hands_out_events: bool) -> bool:
+def _is_caught_up(outcome: "CycleOutcome", target_micros: int, *, delivers_events: bool) -> bool:
     if outcome.copy.is_going_on:
         return False
-    if hands_out_events:
+    if delivers_events:
         from cdc_platform.pipeline.cycle_loop import is_idle
 
         # A cycle that has tried files which cannot be read has done what there is to do.

@@ -103,7 +103,7 @@ def _list(pipeline: "Pipeline", *, shows_all: bool) -> "tuple[Sequence[CutState]
 
     states = cut_states(pipeline.lake)
     # Only sources that hand out events have such messages.
-    markers = list_markers(pipeline.lake) if pipeline.capabilities.hands_out_events else ()
+    markers = list_markers(pipeline.lake) if pipeline.capabilities.delivers_events else ()
     of_cuts = markers_of(tuple(state.cut for state in states), markers)
     if not shows_all:
         states = (*(state for state in states[:-SHOWN] if state.is_pinned), *states[-SHOWN:])

@@ -73,9 +73,9 @@ EVENT_TABLES: Final[Mapping[str, pa.Schema]] = {
 """The same for a source that hands out events."""
 
 
-def own_tables(*, hands_out_events: bool) -> Mapping[str, pa.Schema]:
+def own_tables(*, delivers_events: bool) -> Mapping[str, pa.Schema]:
     """Return the columns of the platform's own tables by name, for a source of either kind."""
-    return EVENT_TABLES if hands_out_events else SYSTEM_TABLES
+    return EVENT_TABLES if delivers_events else SYSTEM_TABLES
 
 
 FORMAT_PROPERTY: Final = "cdc.format-version"
@@ -134,7 +134,7 @@ class Lake:
     pipeline: str
     is_reader: bool = False
     """Whether nothing may be made that is not there yet."""
-    hands_out_events: bool = False
+    delivers_events: bool = False
     """Whether the source hands out events, of which more is kept."""
 
     @property
@@ -167,7 +167,7 @@ class Lake:
             catalog = open_catalog(self.settings)
             for namespace in (self.pipeline, self.system_namespace):
                 catalog.create_namespace_if_not_exists(namespace)
-            for name, schema in own_tables(hands_out_events=self.hands_out_events).items():
+            for name, schema in own_tables(delivers_events=self.delivers_events).items():
                 _ensure(catalog, f"{self.system_namespace}.{name}", schema)
             return catalog
 

@@ -62,7 +62,7 @@ def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOut
     capabilities = pipeline.capabilities
     keeps_transactions = capabilities.keeps_transactions
     meant = [record for record in records if chosen_by.matches(record)]
-    if not capabilities.hands_out_events:
+    if not capabilities.delivers_events:
         chosen = with_company(meant, records, keeps_transactions=keeps_transactions)
         mark = ReplayMark(_now_micros(), cycle, ReplaySource.RECORDS)
         mark_replayed(pipeline.lake, {record.identity: mark for record in chosen})
@@ -88,7 +88,7 @@ def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOut
 
 def _undone(pipeline: Pipeline) -> list[QuarantinedRecord]:
     """Return what is open, and what waits for files; files may be gone since that was asked for."""
-    read_progress = load_read_progress(pipeline.lake) if pipeline.capabilities.hands_out_events else {}
+    read_progress = load_read_progress(pipeline.lake) if pipeline.capabilities.delivers_events else {}
     ordered = read_mark(pipeline.lake.system_table(LOG)).cycle
     return [
         record

@@ -126,7 +126,7 @@ class Status:
 def read_status(pipeline: Pipeline) -> Status:
     """Return where the pipeline stands."""
     lake = pipeline.lake
-    lineage, is_events = load_lineage(lake), pipeline.capabilities.hands_out_events
+    lineage, is_events = load_lineage(lake), pipeline.capabilities.delivers_events
     partitions = list(lineage.partitions.values()) if lineage is not None else []
     # The lineage exists before the first cycle; its start is not a watermark yet.
     watermark = watermark_micros(lineage) if lineage is not None and lineage.cycle else None

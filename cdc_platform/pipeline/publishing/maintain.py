@@ -180,7 +180,7 @@ def choose_tables(upkeep: Upkeep) -> Sequence[str]:
 
 
 def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
-    return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.capabilities.hands_out_events else ()))
+    return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.capabilities.delivers_events else ()))
 
 
 def _urgency_of_merged(upkeep: Upkeep, table: Table) -> float:

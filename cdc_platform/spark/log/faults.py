@@ -92,7 +92,7 @@ def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = C
 def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str | None:
     """Return the SQL of the first fault of a change of the table; None where it can have none."""
     of_key = [_key_fault(table, column) for column in table.key_columns]
-    if of_key and not capabilities.hands_out_events:
+    if of_key and not capabilities.delivers_events:
         of_key = [_unless_remade(table, f"coalesce({', '.join([*of_key, 'NULL'])})")]
     of_values = (
         _faults_by_type(table) if is_wide(table) else map(partial(_value_fault, table), table.value_columns)

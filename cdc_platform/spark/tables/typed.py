@@ -64,7 +64,7 @@ class LogWords:
     def of(cls, capabilities: SourceCapabilities, *, is_late: bool = False) -> "LogWords":
         """Return the words for the log of a source, where some changes entered it late or none."""
         position = "ordinal" if capabilities.comes_in_order and not is_late else "ordering_key"
-        if not capabilities.hands_out_events:
+        if not capabilities.delivers_events:
             return cls(position, "commit_timestamp", "change_kind")
         # An event with a whole row shows that the row exists, whatever was known of it.
         is_whole = f"change_kind = '{ChangeKind.UPDATE.value}' AND is_whole_row"

@@ -247,7 +247,7 @@ class DatastreamSettings:
     def capabilities(self) -> SourceCapabilities:
         """Guarantees of files about the changes in them: none about their order."""
         return SourceCapabilities(
-            hands_out_events=True,
+            delivers_events=True,
             keeps_transactions=False,
             comes_in_order=False,
             trusts_inserts=False,

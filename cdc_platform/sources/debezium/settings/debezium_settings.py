@@ -171,7 +171,7 @@ class DebeziumSettings:
     def capabilities(self) -> SourceCapabilities:
         """Guarantees of the connector: one order, and whole transactions if it sends their metadata."""
         return SourceCapabilities(
-            hands_out_events=True,
+            delivers_events=True,
             keeps_transactions=self.has_transaction_metadata,
             comes_in_order=True,
             trusts_inserts=False,
