@@ -81,7 +81,7 @@ def test_a_taken_port_is_said(tmp_path: Path) -> None:
 
 
 def test_faults_by_name() -> None:
-    """Faults are named in a list; `all` are those that a reader gets over."""
+    """Faults are named in a list; `all` are those from which a reader can recover."""
     assert parse_faults("") == ()
     assert parse_faults("stalled, early-end") == (Fault.STALLED, Fault.EARLY_END)
     assert parse_faults("all") == PASSING_FAULTS
