@@ -80,8 +80,8 @@ class LakeSettings:
     table_format_version: Annotated[
         int,
         Described(
-            "Iceberg format version of merged tables that are created from now on: 3, whose merges stay "
-            "quick by deletion vectors, or 2, for engines that cannot read them."
+            "Iceberg format version of new merged tables: 3, with deletion vectors for fast merges,"
+            " or 2, for engines that cannot read them."
         ),
     ] = 3
 

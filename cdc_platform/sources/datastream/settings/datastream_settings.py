@@ -79,16 +79,13 @@ class DatastreamSettings:
     ] = None
     keys: Annotated[
         Mapping[str, tuple[str, ...]],
-        Described(
-            "Columns of the key per table, where the events name none, or where another one is wanted."
-        ),
+        Described("Key columns per table, if the events name none, or to choose another key."),
     ] = field(default_factory=dict)
     keyless: Annotated[
         Mapping[str, KeylessPolicy],
         Described(
-            "What becomes of tables without a key, per table: `append` (each event is a row), "
-            "`row_hash` (equal rows are one), or `refuse` (they go to quarantine); `append` where "
-            "nothing is said."
+            "Policy for tables without a key, per table: `append` (each event is a row), `row_hash`"
+            " (equal rows are one), or `refuse` (they go to quarantine); by default `append`."
         ),
     ] = field(default_factory=dict)
     sequence_columns: Annotated[
@@ -98,27 +95,27 @@ class DatastreamSettings:
     backfill_policy: Annotated[
         BackfillPolicy,
         Described(
-            "Whether a row of a backfill gives way to every captured change (`initial`), to later ones only "
-            "(`by_source_timestamp`), or to none of before an epoch (`force`)."
+            "Captured changes that override a backfilled row: all (`initial`), only later ones "
+            "(`by_source_timestamp`), or none before an epoch (`force`)."
         ),
     ] = BackfillPolicy.INITIAL
     epochs: Annotated[
         tuple[str, ...],
         Described(
-            "Moments, RFC 3339, in quotes, ascending: what happened at or after one follows everything "
-            "before it, for logs that start over and repeated backfills. Declare one before its time comes."
+            "Times, RFC 3339, in quotes, ascending: changes at or after one follow all earlier "
+            "changes, for logs that start over and repeated backfills. Declare each one in advance."
         ),
     ] = ()
     binlog_basenames: Annotated[
         tuple[str, ...],
-        Described("Names of MySQL's binary logs without their number, oldest first, where they changed."),
+        Described("Names of MySQL's binary logs without their number, oldest first, if they have changed."),
     ] = ()
     order_by: Annotated[
         OrderBy,
         Described(
-            "What comes first in the order of PostgreSQL and SQL Server: position in the log, or "
-            "timestamp. A timestamp survives a restore that starts the log over, but not a clock that "
-            "goes back."
+            "First criterion of the order for PostgreSQL and SQL Server: position in the log, or "
+            "timestamp. A timestamp survives a restore that starts the log over, but not a clock "
+            "that goes back."
         ),
     ] = OrderBy.POSITION
     null_means_unchanged: Annotated[
@@ -127,13 +124,13 @@ class DatastreamSettings:
     ] = field(default_factory=dict)
     columns: Annotated[
         Mapping[str, Mapping[str, str]],
-        Described("Types of columns, per table and column, where JSON files do not have them."),
+        Described("Types of columns, per table and column, if JSON files lack them."),
     ] = field(default_factory=dict)
     schema_policy: Annotated[
         Mapping[str, SchemaPolicy],
         Described(
             "What happens when a table's schema changes, per table: `evolve`, `freeze` or "
-            "`quarantine`; `evolve` where nothing is said."
+            "`quarantine`; by default `evolve`."
         ),
     ] = field(default_factory=dict)
     deletion_marker_retention_s: Annotated[
@@ -146,13 +143,14 @@ class DatastreamSettings:
     late_files_s: Annotated[
         float,
         Described(
-            "Seconds for which files and events may come late, or again: repeated ones are known within it."
+            "Seconds for which files and events may come late or again; repeated ones are "
+            "recognised within this time."
         ),
     ] = 3 * DAY_S
-    most_files: Annotated[int, Described("Files that one cycle reads at most.")] = MOST_FILES
-    most_bytes: Annotated[int, Described("Bytes that one cycle reads at most, but always one file.")] = (
-        MOST_BYTES
-    )
+    most_files: Annotated[int, Described("Maximum number of files per cycle.")] = MOST_FILES
+    most_bytes: Annotated[
+        int, Described("Maximum bytes per cycle; a cycle always reads at least one file.")
+    ] = MOST_BYTES
     most_depth: Annotated[
         int,
         Described(
@@ -178,7 +176,7 @@ class DatastreamSettings:
     ] = DEFAULT_BOUNDS.most_block_bytes
     deadline_s: Annotated[
         float,
-        Described("Seconds within which the store must give a first answer; a sensor waits at most 10 s."),
+        Described("Seconds to wait for the store's first answer; a sensor waits at most 10 s."),
     ] = DEADLINE_S
 
     def __post_init__(self) -> None:

@@ -79,11 +79,11 @@ class DebeziumSettings:
     input: Annotated[Input, Described("Where the events are: exactly one of the three.", choices=INPUTS)]
     connector: Annotated[
         ConnectorModes,
-        Described("How the connector was set up, as far as it differs from its defaults."),
+        Described("Settings of the connector that differ from its defaults."),
     ] = field(default_factory=ConnectorModes)
     columns: Annotated[
         PerColumn,
-        Described("PostgreSQL types per table and column, where events carry no schema block."),
+        Described("PostgreSQL types per table and column, if events have no schema block."),
     ] = field(default_factory=dict)
     keys: Annotated[
         Mapping[str, tuple[str, ...]],
@@ -98,7 +98,7 @@ class DebeziumSettings:
     column_placeholders: Annotated[
         PerColumn,
         Described(
-            "What an unavailable value looks like where the connector masks the column: the text itself, "
+            "Form of an unavailable value if the connector masks the column: the text itself, "
             "`truncate:LENGTH`, or `hash:ALGORITHM:SALT[:LENGTH]`."
         ),
     ] = field(default_factory=dict)
@@ -131,8 +131,8 @@ class DebeziumSettings:
     snapshots: Annotated[
         SnapshotPolicy,
         Described(
-            "What a repeated snapshot does to rows that it lacks: they stay and are reported "
-            "(`merge`), or go (`replace`)."
+            "Effect of a repeated snapshot on rows that it lacks: they stay and are reported "
+            "(`merge`), or are removed (`replace`)."
         ),
     ] = SnapshotPolicy.MERGE
     table_name: Annotated[

@@ -48,9 +48,8 @@ class EngineInput:
     spool: Annotated[
         str,
         Described(
-            "Folder into which the engine writes what it captures, until the lake has it; one for each "
-            "pipeline, and kept: it knows the position in the database's log. Relative to the folder of "
-            "this file.",
+            "Folder for captured events until the lake has them; one for each pipeline. Keep it: it"
+            " stores the position in the database's log. Relative to the folder of this file.",
             is_path=True,
         ),
     ]
@@ -59,25 +58,27 @@ class EngineInput:
     )
     port: Annotated[int, Described("Port of the server.")] = 5432
     tables: Annotated[
-        tuple[str, ...], Described("Regular expressions of SCHEMA.TABLE; without it all tables.")
+        tuple[str, ...], Described("Regular expressions of SCHEMA.TABLE; by default all tables.")
     ] = ()
-    slot: Annotated[
-        str, Described("Replication slot, made where it is missing; one spool alone reads it.")
-    ] = "cdc_platform"
-    publication: Annotated[str, Described("Publication, made where it is missing.")] = "cdc_platform"
+    slot: Annotated[str, Described("Replication slot, created if missing; only one spool may read it.")] = (
+        "cdc_platform"
+    )
+    publication: Annotated[str, Described("Publication, created if missing.")] = "cdc_platform"
     topic_prefix: Annotated[str, Described("First part of every topic's name.")] = "cdc"
     snapshot: Annotated[
         Snapshot,
         Described(
-            "What is read before the changes: all rows when the spool is new (`initial`), also when the slot "
-            "no longer has what comes next (`when_needed`), at every start (`always`), or none (`no_data`)."
+            "Rows to read before the changes: all if the spool is new (`initial`), also if the slot"
+            " no longer has the next changes (`when_needed`), at every start (`always`), or none "
+            "(`no_data`)."
         ),
     ] = Snapshot.INITIAL
     properties: Annotated[
         Mapping[str, str], Described("Further properties of the connector, as Debezium documents them.")
     ] = field(default_factory=dict)
     keep_spool_s: Annotated[
-        float, Described("Seconds after which files of the spool are deleted that the lake has whole.")
+        float,
+        Described("Seconds after which spool files are deleted, once the lake has all of their events."),
     ] = DAY_S
     with_schemas: bool = True
     """Whether each key and value includes its schema block, which is used for decoding."""

@@ -40,8 +40,8 @@ class KafkaInput:
     topics_pattern: Annotated[
         str,
         Described(
-            "Regular expression that whole names of topics match, such as `shop[.].*`: of all tables of the "
-            "connector, and of its transactions."
+            "Regular expression for full names of topics, such as `shop[.].*`: the topics of all "
+            "tables of the connector, and of its transactions."
         ),
     ]
     # Without a representation, because they may hold credentials and settings may appear in a traceback.
@@ -56,9 +56,10 @@ class KafkaInput:
     client: Annotated[
         Mapping[str, str],
         Described(
-            "Properties of librdkafka, which lists topics and offsets and reads few messages, where "
-            "its names are not those of Java's client, such as `ssl.ca.location`. Protocol, "
-            "mechanism, and name and password of `kafka.sasl.jaas.config` come from `options`."
+            "Properties of librdkafka, which lists topics and offsets and reads small numbers of "
+            "messages, if its names differ from those of Java's client, such as `ssl.ca.location`. "
+            "Protocol, mechanism, and name and password of `kafka.sasl.jaas.config` come from "
+            "`options`."
         ),
     ] = field(default_factory=dict, repr=False)
     most_messages: Annotated[
@@ -71,13 +72,13 @@ class KafkaInput:
     transaction_patience_s: Annotated[
         float,
         Described(
-            "Seconds, by the messages' own times, after which a transaction that is still not whole goes to "
-            "quarantine, so that others pass."
+            "Seconds, by the messages' own times, after which an incomplete transaction goes to "
+            "quarantine, so that later ones can pass."
         ),
     ] = 600.0
     start_offsets: Annotated[
         Mapping[str, int],
-        Described("Per TOPIC/PARTITION the offset to begin at: messages before it are given up."),
+        Described("Offset to begin at, per TOPIC/PARTITION; earlier messages are skipped."),
     ] = field(default_factory=dict)
     timeout_s: float = TIMEOUT_S
 
