@@ -10,7 +10,7 @@ from cdc_platform.model.stream.records import RecordKind
 
 
 def _one_of(kind: type[StrEnum]) -> str:
-    """Return the values of an enumeration, the last one after an "or"."""
+    """Return the values of an enumeration, with "or" before the last one."""
     *others, last = kind
     return f"{', '.join(others)} or {last}"
 
@@ -103,4 +103,4 @@ COLUMN_COMMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "cuts": _CUTS,
     "copies": _COPIES,
 }
-"""Of the tables that are assets."""
+"""Descriptions for the tables that are assets."""
