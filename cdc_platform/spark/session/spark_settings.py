@@ -55,7 +55,7 @@ class SparkSettings:
             is_path=True,
         ),
     ] = None
-    # Without a representation: it may hold credentials, and settings may end up in a traceback.
+    # Without a representation, because it may hold credentials and settings may appear in a traceback.
     conf: Annotated[
         Mapping[str, str], Described("Further Spark settings; they override the platform's own.")
     ] = field(default_factory=dict, repr=False)
@@ -93,7 +93,7 @@ class SparkSettings:
                 )
                 raise SettingError(f"spark.conf.{name}", problem)
         for number, package in enumerate(self.packages):
-            # Spark takes GROUP/ARTIFACT:VERSION, too.
+            # Spark also accepts GROUP/ARTIFACT:VERSION.
             parts = package.replace("/", ":").split(":")
             if len(parts) != len(_PACKAGE) or not all(parts):
                 problem = f"must look like {':'.join(_PACKAGE)}, but is: {package!r}"
@@ -101,23 +101,23 @@ class SparkSettings:
 
     @property
     def address(self) -> str:
-        """Location of Spark, for people: a remote address without its parameters, which may hold a token."""
+        """Location of Spark, for people: a remote address without its parameters, which may contain a token."""
         return self.master if self.remote is None else self.remote.partition(";")[0]
 
     @property
     def is_local(self) -> bool:
-        """Whether a session of our own works in the driver's process alone."""
+        """Whether the platform's own session runs only in the driver's process."""
         return self.remote is None and self.master.startswith("local")
 
     @property
     def ships_package(self) -> bool:
-        """Whether this package is sent to the workers; a server that is named has packages of its own."""
+        """Whether to send this package to the workers; a remote server has its own packages."""
         if self.ship_package is None:
             return self.remote is None and not self.is_local
         return self.ship_package
 
     def with_kafka(self) -> "SparkSettings":
-        """Return the same with Spark's source of Kafka among the packages, where none of them is it."""
+        """Return the same with Spark's Kafka source among the packages, if it is missing."""
         name = KAFKA_CONNECTOR.rpartition(":")[0]
         if any(package.startswith(f"{name}:") for package in self.packages):
             return self
