@@ -101,7 +101,7 @@ class SparkSettings:
 
     @property
     def address(self) -> str:
-        """Location of Spark, for people: a remote address without its parameters, which may contain a token."""
+        """Address of Spark, for people; a remote one omits its parameters, which may hold a token."""
         return self.master if self.remote is None else self.remote.partition(";")[0]
 
     @property
