@@ -34,7 +34,7 @@ REPORT_EVERY_S: Final = 600.0
 
 @dataclass(frozen=True)
 class Freshness:
-    """The newest cut, and its lag; of a source that hands out events, how long something waits to be read.
+    """The newest cut, and its lag; for an event source, how long new data has waited to be read.
 
     ``news_since_micros`` is when that was first seen, None where nothing waits. ``error`` is why the lag is
     not known, empty where it is.
@@ -98,7 +98,7 @@ def build_freshness_sensor(
 
 @dataclass(frozen=True)
 class Before:
-    """What an evaluation of the sensor begins with: the cursor, and whether a run of the pipeline goes on."""
+    """The start of a sensor evaluation: the cursor, and whether a run of the pipeline is active."""
 
     cursor: str | None = None
     is_running: bool = False
@@ -150,11 +150,11 @@ def look(settings: PipelineSettings, now_micros: int, news_since_micros: int | N
     Args:
         settings: the pipeline's.
         now_micros: the present by this machine's clock.
-        news_since_micros: when something to read was first seen, None if that is not known; of a source that
-            hands out events it counts from there on, or from the newest cut if that is later.
+        news_since_micros: when new data was first seen, None if unknown; for an event source the time counts
+            from there, or from the newest cut if that is later.
 
     Raises:
-        CdcError: the lake, or a source that hands out events, cannot be read.
+        CdcError: the lake, or an event source, cannot be read.
     """
     pipeline = open_pipeline(replace(settings, source=settings.source.impatient(SOURCE_DEADLINE_S)))
     try:

@@ -16,7 +16,7 @@ def _one_of(kind: type[StrEnum]) -> str:
 
 
 _EVENT: Final = (
-    "The event of a source that hands out events: when it committed, its identity, the file or topic that it "
+    "The event of an event source: when it committed, its identity, the file or topic that it "
     "came by and its place there, the key before a key change, columns whose values were not sent, the "
     "source's own metadata, and why it cannot be used, if so."
 )
