@@ -18,8 +18,7 @@ class TaskReader(DataSourceReader):
     """Reads one part of a plan per task.
 
     Args:
-        read: yields the batches of a part, in a worker; it imports further libraries there, since workers are
-            forked.
+        read: yields the batches of a part, in a worker; it imports libraries there, since workers are forked.
         parts: the part of each task.
     """
 
@@ -43,8 +42,7 @@ def make_known(spark: SparkSession, source: type[DataSource]) -> None:
     except AnalysisException as error:
         if error.getCondition() != _KNOWN:
             raise
-        # Spark looked for the name in the last used session; this makes the current session the last used
-        # one.
+        # Spark looked for the name in the last used session; this makes the current one the last used.
         spark.createDataFrame([], "nothing int")
         spark.dataSource.register(source)
 

@@ -39,8 +39,7 @@ def maintain(defs: Path, name: str | None) -> None:
     the settings specify.
 
     `sync` also runs due maintenance after its cycles, but does not search for the files of killed runs. It
-    may run at the same time: if both commit to one table, the second one fails with CommitConflict and can
-    be repeated.
+    may run at the same time: if both commit to one table, the second fails with CommitConflict; repeat it.
     """
     from cdc_platform.components.loading import load_each
     from cdc_platform.lake.catalog.access import reaching

@@ -139,7 +139,6 @@ def replay(
 
     A record that is now valid enters the log at its own place in the source's order, so it overrides
     nothing newer. A record that is still invalid returns to quarantine with its new reason.
-    nothing that is newer. One that still cannot be used comes back, with its reason of now.
     """
     from cdc_platform.lake.catalog.access import reaching
     from cdc_platform.pipeline.on_demand.replay import replay_records

@@ -62,7 +62,6 @@ def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -
 
     The command reads only the lake: no Spark is started, and the source may be down. The exit code is 1 if
     the table or the row is unknown.
-    table or the row is not known.
     """
     from cdc_platform.components.loading import load_settings
     from cdc_platform.pipeline.on_demand.explain import explain_row

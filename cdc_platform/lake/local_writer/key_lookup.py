@@ -168,8 +168,7 @@ def find_rows(
 def read_rows(table: Table, found_rows: Sequence[MatchedRows], columns: Sequence[str]) -> pa.Table:
     """Return columns of matched rows in order, with the table's current types, and their row ids.
 
-    The id of a row, in the column `_row_id`, is its stored one, or else the one that follows from its
-    position.
+    The id of a row, in the column `_row_id`, is its stored one, or else follows from its position.
     """
     scan = _scan(table, columns, ROW_ID)
 

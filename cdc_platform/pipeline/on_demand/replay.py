@@ -31,11 +31,12 @@ TEXTS_OF_A_CYCLE: Final = 20_000
 class ReplayOutcome:
     """Summary of a replay request.
 
-    from_files: records whose files are read again.
-    files: the files.
-    from_texts: records that are decoded again from their texts.
-    from_records: records whose transactions are processed again from the lake's raw records.
-    lost: records that stay in quarantine because nothing is left to read them from.
+    Args:
+        from_files: records whose files are read again.
+        files: the files.
+        from_texts: records that are decoded again from their texts.
+        from_records: records whose transactions are processed again from the lake's raw records.
+        lost: records that stay in quarantine because nothing is left to read them from.
     """
 
     from_files: tuple[QuarantinedRecord, ...] = ()

@@ -102,8 +102,7 @@ class MovingKeys(PartitionTree):
             self._start_beside(partition, moment, opening)
         else:
             self._give_part(partition, self._other(partition), moment)
-        # It is due again while it has keys; a partition that gave its last ones away stays empty and
-        # continues.
+        # It is due again while it has keys; one that gave its last ones away continues without any.
         heappush(self._ends, (due_micros + self._life_micros(opening), serial))
 
     def _moment(self, due_micros: int, newest: Moment, next_micros: int | None) -> Moment:

@@ -34,8 +34,7 @@ FUNCTIONS: Final = frozenset(
 """Functions that queries may call: those shared by Spanner and SQLite with linear run time.
 
 This excludes `like`, `instr`, `replace` and `trim`, whose time is the product of two sizes, and functions
-that create values of any size from a number. LIKE, GLOB and MATCH are functions, too. `char` is for TRUE and
-FALSE.
+that create values of any size from a number. LIKE, GLOB and MATCH are functions. `char` is for booleans.
 """
 LOOK_EVERY_STEPS: Final = 10_000
 MOST_STEPS: Final = 100_000_000

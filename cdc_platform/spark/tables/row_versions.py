@@ -35,8 +35,7 @@ _BEFORE: Final = -1
 def create_history_sql(target: str, history: TableSchema, format_version: int) -> str:
     """Return the statement that creates a history, with current versions separate from ended ones.
 
-    A cycle, or a reader of current rows, then costs as much as for the table, regardless of the history's
-    length.
+    A cycle, or a reader of current rows, then costs as much as for the table, for any length of the history.
     """
     return f"{create_table_sql(target, history, format_version)} PARTITIONED BY ({quote_spark(IS_CURRENT)})"
 
@@ -233,8 +232,7 @@ def close_versions(
         target: Spark's name of the history.
         table: the source table.
         stats: the result of `measure_net_changes` for the changed keys.
-        trusts_inserts: whether only keys that existed before, according to the log, can have a version to
-            end.
+        trusts_inserts: whether only keys that, by the log, existed before can have a version to end.
     """
     spark.sql(_close_sql(view, target, table, stats, trusts_inserts=trusts_inserts))
 

@@ -146,9 +146,7 @@ def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
     """Return changes of one table with the column `__row`, which is equal for changes of the same row.
 
     The texts of their keys need not be equal: event sources write a key with the types of its file, which may
-        be
-    narrower than those of the table, or without types.
-    comes by, which may be narrower than those of the table, or by none.
+    be narrower than those of the table, or without types.
 
     Args:
         changes: rows of the change log, or deletion markers.
@@ -301,8 +299,7 @@ def convert_expression(value: str, old: ColumnType, to: ColumnType, *, is_widene
     """Return the SQL that converts a value if a column changes its type in place.
 
     Between text and bytes this is UTF-8, as in Spanner; all other types that Spanner converts are the same in
-    the lake. Timestamps and floats become their texts in the log, and so do bytes and arrays if the column is
-    widened.
+    the lake. Timestamps and floats become their texts in the log; if it is widened, bytes and arrays do, too.
     """
     if is_widened and spark_type(to) == "string":
         return logged_text(value, old)

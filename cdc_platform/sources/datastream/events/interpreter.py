@@ -70,8 +70,7 @@ class Interpreter:
         Args:
             envelope: the event.
             keys: JSON of the row's key, as in `SourceEvent`, for an event that identifies its row only by
-                ROWID
-                and whose key was found elsewhere.
+                ROWID and whose key was found elsewhere.
         """
         try:
             return self._understand(envelope, keys)

@@ -75,7 +75,7 @@ _ADVICE: Final = {
     "than some minutes, look at the stream in Datastream's console",
     StreamState.DRAINING: "It was paused: Datastream still writes what it has read, and then the tables "
     "do not advance until it is resumed",
-    StreamState.PAUSED: "The tables stand still: resume it, before the source deletes the log that "
+    StreamState.PAUSED: "The tables do not advance: resume it, before the source deletes the log that "
     "Datastream has not read yet",
     StreamState.MAINTENANCE: "Google works on it: wait, and see Google Cloud's service health if it stays so",
     StreamState.FAILED: "The tables do not advance: remove the cause that the errors name, and Datastream "

@@ -72,8 +72,9 @@ class EngineProcess:
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait until the engine has ended.
 
-        CdcError: the failure of the engine; the spool is complete, and a new start resumes.
-        SourceUnreachable: the engine has not ended in time, and keeps running.
+        Raises:
+            CdcError: the failure of the engine; the spool is complete, and a new start resumes.
+            SourceUnreachable: the engine has not ended in time, and keeps running.
         """
         try:
             code = self._process.wait(timeout_s)

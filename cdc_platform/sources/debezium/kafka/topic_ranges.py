@@ -108,8 +108,7 @@ def plan_ranges(
 ) -> tuple[TopicRange, ...]:
     """Return the ranges of the next cycle; none without new messages.
 
-    Each partition advances by the same share of its new messages, so that all reach their ends in the same
-    cycle.
+    Each partition advances by the same share of its new messages, so all reach their ends in one cycle.
 
     Raises:
         SourceNotFound: no topic matches the settings.

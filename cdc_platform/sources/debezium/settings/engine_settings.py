@@ -174,8 +174,7 @@ class EngineInput:
 _DEFAULTS: Final = {
     # By default truncates are not sent, so rows would stay that the source no longer has.
     "skipped.operations": "none",
-    # Without heartbeats, a slot does not advance while only other tables change, and the server keeps its
-    # log.
+    # Without heartbeats, a slot stands still while only other tables change, and the server keeps its log.
     "heartbeat.interval.ms": "10000",
     "publication.autocreate.mode": "filtered",
     # A snapshot has no event for an empty table; notifications show that it has covered the table.

@@ -28,8 +28,7 @@ SPLIT_BLOCKS: Final = pa.schema(
 )
 """Blocks of a split's rows, and one more with its outcome and the places of rows without a transaction.
 
-Spark keeps the rows as octets until the transaction buffer decides on them; by column this would be
-expensive.
+Spark keeps the rows as octets until the transaction buffer decides; by column this would be expensive.
 """
 
 FreeRow = tuple[str | None, str, int, bool]

@@ -24,8 +24,7 @@ class Opening:
         faults: reasons why transactions must not enter the log, by name.
         resume: position from which each origin must be read again; all others have been read.
         waiting: the transactions that hold back later ones.
-        again_since_micros: commit time of the first transaction that, by its position, has passed before;
-            None without any.
+        again_since_micros: commit time of the first transaction that seems to have passed before, or None.
     """
 
     until: PassedUntil
@@ -148,8 +147,7 @@ class TransactionBuffer:
     def _is_repeated(self, name: str, transaction: Transaction) -> bool:
         """Return whether a transaction has passed before: it is not after the last one, nor committed later.
 
-        A transaction that is before it but was committed later comes from a server that restarted its
-        positions.
+        One that is before it but was committed later is from a server that restarted its positions.
         """
         newest_ms = self.passed_until.committed_ms
         if newest_ms and not is_buffered_snapshot(name) and transaction.committed_ms > newest_ms:
@@ -202,8 +200,7 @@ def _beginnings(waiting: Iterable[Transaction]) -> list[tuple[str, int]]:
 def _is_behind(transaction: Transaction, opening: Opening, begun: Mapping[str, int]) -> bool:
     """Return whether a transaction was committed after one that waits.
 
-    A transaction without a readable event, such as an empty one, has no ordering key; its BEGIN shows its
-    place.
+    A transaction without a readable event, such as an empty one, has no ordering key, but a BEGIN.
     """
     if opening.holds_back(transaction.first_order):
         return True

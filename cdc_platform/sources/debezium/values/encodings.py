@@ -83,8 +83,7 @@ class Encoding:
         source: name of the PostgreSQL type, as far as known.
         digits: scale of an unscaled decimal, digits of a second of times and durations, or length of bits.
         element: encoding of the elements of an array.
-        is_lenient: whether values are kept as texts, including those that the lake's own type cannot
-            represent.
+        is_lenient: whether values are kept as texts, even if the lake's own type cannot represent them.
     """
 
     kind: EncodingKind

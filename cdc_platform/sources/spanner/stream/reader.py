@@ -73,8 +73,7 @@ def _read_windows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of the windows of a task, and for each window the row that reports on it.
 
-    The same applies to children of partitions that end, if all their parents have ended before or in the
-    task.
+    The same applies to children of ending partitions if all their parents have ended before or in the task.
     """
     # Imported here: only workers that read load Google's libraries, and only after the fork.
     from cdc_platform.sources.spanner.client.client import client_of

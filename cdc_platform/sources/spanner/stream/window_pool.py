@@ -32,7 +32,6 @@ def read_together(
 
     A caller that stops early ends the reads: no further window begins, and a running read stops at its next
     batch.
-    dropped with its next batch.
 
     Args:
         read: reads one window.

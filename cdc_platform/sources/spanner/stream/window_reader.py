@@ -43,8 +43,7 @@ def read_window(
     Return how far the partition was read, unless the read was interrupted.
 
     A failure of the source raises no exception: the report says `interrupted`, with the error, and ends at
-        the
-    last timestamp up to which nothing is missing; later records are not returned.
+    the last timestamp up to which nothing is missing; later records are not returned.
     """
     builder = RecordBatchBuilder(cycle, window)
     error: SourceError | None = None
