@@ -91,4 +91,4 @@ def test_an_address_that_is_taken_is_an_error(tmp_path: Path) -> None:
         remote = f"sc://127.0.0.1:{other.getsockname()[1]}"
         code, _, said = run("spark-server", write_defs(tmp_path, bank_attributes(spark={"remote": remote})))
     assert code == 1
-    assert "runs already" in said
+    assert "is the address of a running program" in said
