@@ -86,7 +86,7 @@ def claim_run(
     If two runs claim at the very same moment and both continue, only one of them can commit the raw records.
 
     Raises:
-        Failure: the run was ended from outside meanwhile.
+        Failure: the run was ended from outside in that time.
     """
     claimed_at = f"{time.time():.6f}"
     tags = {PIPELINE_TAG: pipeline, WORKER_TAG: Worker.current().to_tag(), CLAIMED_TAG: claimed_at}

@@ -232,7 +232,7 @@ def describe_cut(cut: Cut | None, capabilities: SourceCapabilities) -> Metadata:
         "Cut": str(cut.cut),
         **_numbered(cut.cycle),
         "Position": moment(cut.position_micros),
-        (READING_TO_PUBLICATION if capabilities.hands_out_events else LAG): cut.lag_s(),
+        (READING_TO_PUBLICATION if capabilities.delivers_events else LAG): cut.lag_s(),
         "Tables": rows_table(
             {"table": name, "snapshot_id": str(snapshot)}
             for name, snapshot in islice(cut.tables.items(), SHOWN_TABLES)

@@ -15,7 +15,7 @@ def open_private(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
     A file that is there gets the mode, too. What is no file, such as a terminal, keeps its own.
 
     Raises:
-        OSError: the file cannot be opened, or it is somebody else's.
+        OSError: the file cannot be opened, or belongs to another user.
     """
     end = os.O_APPEND
     if mode == "wb":

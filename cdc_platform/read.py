@@ -11,7 +11,7 @@
     tables.at(17).names                              # a past cut, by its number
     tables.at(moment="2026-01-31T08:00:00Z")         # the newest cut at or before a commit timestamp
 
-Everything that is read through one cut shows the same transactions, whatever is published meanwhile.
+All reads through one cut show the same transactions, even if new cuts are published.
 """
 
 import logging
@@ -274,7 +274,7 @@ def _row_filter(schema: Schema, table: str, where: str | BooleanExpression | Non
     try:
         rows = parse_filter(where) if isinstance(where, str) else where
     except Exception as error:
-        # A pure function of the text: whatever its parser's library raises is about the text.
+        # A pure function of the text, so any exception of its parser is about the text.
         raise SettingError(
             "where", f"must be a condition such as `balance > 100 and owner like 'A%'`, and not: {where}"
         ) from error

@@ -63,7 +63,7 @@ class Running:
         ),
     ] = None
     poll_s: Annotated[
-        int, Described("Least seconds between two evaluations of the sensor; Dagster's floor is 5.")
+        int, Described("Minimum seconds between two evaluations of the sensor; Dagster's minimum is 5.")
     ] = 3
     follow_s: Annotated[
         float,
@@ -85,7 +85,7 @@ class Running:
     ] = 300.0
     fresh_fail_s: Annotated[
         float | None,
-        Described("Lag in seconds above which `fresh` fails. Empty in this or the other means no bound."),
+        Described("Lag in seconds above which `fresh` fails. In both, empty means no limit."),
     ] = 3600.0
     owners: Annotated[
         tuple[str, ...], Described("Owners of the assets: e-mail addresses, or `team:NAME`.")

@@ -19,7 +19,7 @@ def visible_text(text: str) -> str:
 
 
 def visible_line(text: str) -> str:
-    """Return a text as one line, whatever names and values it holds."""
+    """Return a text as one line, even if its names and values contain line breaks."""
     return _IN_LINE.sub(_escape, text)
 
 

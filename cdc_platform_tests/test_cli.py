@@ -39,7 +39,7 @@ def test_reading_makes_no_lake(tmp_path: Path, command: str) -> None:
     code, output, errors = run(verb, write_defs(tmp_path), *arguments)
     assert (code, output) == (1, "")
     assert errors.startswith(f"PipelineNotFound: There is no lake at {tmp_path / 'lake'}")
-    assert "`cdc-platform sync` begins it" in errors
+    assert "start it with `cdc-platform sync`" in errors
     assert [tmp_path / "defs.yaml"] == list(tmp_path.iterdir())
 
 

@@ -277,7 +277,7 @@ def silent_files(tmp_path: Path) -> PipelineSettings:
     source = DatastreamSettings(str(tmp_path / "files"))
     catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db?timeout=0.05"}
     settings = PipelineSettings("files", source, LakeSettings(str(tmp_path / "lake"), catalog))
-    lake = Lake(settings.lake, "files", hands_out_events=True)
+    lake = Lake(settings.lake, "files", delivers_events=True)
     root = replace(begin(START).partitions[ROOT_TOKEN], running_cycle=1)
     save_lineage(lake, Lineage({ROOT_TOKEN: root}, 1))
     append_cut(lake, Cut(1, START, 0, {}, START))
@@ -291,7 +291,7 @@ def test_a_sensor_that_finds_nothing_stores_its_poll(
     before = time.time_ns() // 1000
     outcome = evaluate_pipeline(instance, silent_files, Running(), WANTED)
     assert reason(outcome).startswith("There is nothing new")
-    polled = load_poll(Lake(silent_files.lake, "files", hands_out_events=True))
+    polled = load_poll(Lake(silent_files.lake, "files", delivers_events=True))
     assert before <= polled <= time.time_ns() // 1000
 
 

@@ -80,7 +80,7 @@ class PipelineAssets:
     def own_columns(self, key: dg.AssetKey) -> Mapping[str, dg.TableSchema]:
         """Return the columns of a system table, as an entry of its asset's metadata."""
         table = key.path[-1]
-        schema = own_tables(hands_out_events=self.capabilities.hands_out_events)[table]
+        schema = own_tables(delivers_events=self.capabilities.delivers_events)[table]
         return {COLUMN_SCHEMA: own_schema(table, schema)}
 
     def inputs(self, key: dg.AssetKey) -> list[dg.AssetKey]:

@@ -34,7 +34,7 @@ REPORT_EVERY_S: Final = 600.0
 
 @dataclass(frozen=True)
 class Freshness:
-    """The newest cut, and its lag; of a source that hands out events, how long something waits to be read.
+    """The newest cut, and its lag; for an event source, how long new data has waited to be read.
 
     ``news_since_micros`` is when that was first seen, None where nothing waits. ``error`` is why the lag is
     not known, empty where it is.
@@ -48,7 +48,7 @@ class Freshness:
     @classmethod
     def after_cycle(cls, cut: Cut | None, capabilities: SourceCapabilities) -> "Freshness":
         """Return how fresh the tables are right after a cycle, which has read all events that there were."""
-        if cut is None or capabilities.hands_out_events:
+        if cut is None or capabilities.delivers_events:
             return cls(cut, 0.0)
         return cls(cut, cut.lag_s(time.time_ns() // 1000))
 
@@ -98,7 +98,7 @@ def build_freshness_sensor(
 
 @dataclass(frozen=True)
 class Before:
-    """What an evaluation of the sensor begins with: the cursor, and whether a run of the pipeline goes on."""
+    """The start of a sensor evaluation: the cursor, and whether a run of the pipeline is active."""
 
     cursor: str | None = None
     is_running: bool = False
@@ -150,18 +150,18 @@ def look(settings: PipelineSettings, now_micros: int, news_since_micros: int | N
     Args:
         settings: the pipeline's.
         now_micros: the present by this machine's clock.
-        news_since_micros: when something to read was first seen, None if that is not known; of a source that
-            hands out events it counts from there on, or from the newest cut if that is later.
+        news_since_micros: when new data was first seen, None if unknown; for an event source the time counts
+            from there, or from the newest cut if that is later.
 
     Raises:
-        CdcError: the lake, or a source that hands out events, cannot be read.
+        CdcError: the lake, or an event source, cannot be read.
     """
     pipeline = open_pipeline(replace(settings, source=settings.source.impatient(SOURCE_DEADLINE_S)))
     try:
         cut = newest_cut(pipeline.lake)
         if cut is None:
             return Freshness(None, 0.0)
-        if not pipeline.capabilities.hands_out_events:
+        if not pipeline.capabilities.delivers_events:
             return Freshness(cut, cut.lag_s(now_micros))
         if not has_news(pipeline, trace_lineage(pipeline), pipeline.source.clock_micros()):
             return Freshness(cut, 0.0)
@@ -182,7 +182,7 @@ def judge(
     published = {assets.table(name) for name in cut.tables} if cut is not None else set()
     is_late = running.fresh_fail_s is not None and lag_s > running.fresh_fail_s
     is_slow = running.fresh_warn_s is not None and lag_s > running.fresh_warn_s
-    lag_name = WAITING if assets.capabilities.hands_out_events else LAG
+    lag_name = WAITING if assets.capabilities.delivers_events else LAG
     for key in assets.all_tables:
         is_published = key in published
         text = f"{lag_s:.1f} s behind" if is_published else "in no cut yet"

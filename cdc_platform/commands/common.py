@@ -36,16 +36,16 @@ DEFS = click.argument("defs", type=click.Path(exists=True, path_type=Path))
 NAME = click.option("--name", help="Pipeline to use; required if DEFS declares several.")
 EVERY_NAME = click.option("--name", help="Use only this pipeline of DEFS.")
 LATE_AFTER_S: Final = 300
-"""Lag in seconds after which a pipeline counts as late, unless the status page is given another bound."""
+"""Lag in seconds after which a pipeline counts as late, unless the status page has another limit."""
 OWN_SETTINGS: Final = frozenset({"table_format_version"})
-"""Settings of `lake` and `spark` in which pipelines that share a process may differ."""
+"""Settings of `lake` and `spark` that may differ between pipelines in one process."""
 
 
 class CommandOnDefs(click.Command):
-    """A command whose first argument is DEFS, which the environment may name instead."""
+    """A command whose first argument is DEFS, which may come from the environment."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the place of the environment before the arguments if there is one too few."""
+        """Insert DEFS from the environment if one argument is missing."""
         place = os.environ.get(PLACE_VARIABLE)
         if place:
             given, _, _ = self.make_parser(ctx).parse_args([*args])
@@ -57,7 +57,7 @@ class CommandOnDefs(click.Command):
 
 
 class FiniteRange(click.FloatRange):
-    """A range of numbers; `nan` and `inf` are in none."""
+    """A range of finite numbers, without `nan` and `inf`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number, or fail with the name of the option."""
@@ -68,13 +68,13 @@ class FiniteRange(click.FloatRange):
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a command's help: how it is used."""
+    """Return the examples at the end of a command's help."""
     # The control character keeps click from making one paragraph of the lines.
     return "\n".join(("\b", "Examples:", *(f"  cdc-platform {line}" for line in lines)))
 
 
 def interruption() -> threading.Event:
-    """Return what is set by Ctrl-C or SIGTERM, by which a command ends that has no other end."""
+    """Return an event that Ctrl-C or SIGTERM sets, for commands that run until interrupted."""
     is_over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: is_over.set())
@@ -82,7 +82,7 @@ def interruption() -> threading.Event:
 
 
 def start_spark(settings: "PipelineSettings") -> "SparkSession":
-    """Start the session, and say what takes long: the first start fetches Spark's packages."""
+    """Start the session, and report slow steps: the first start downloads Spark's packages."""
     from cdc_platform.resources import spark_session
 
     begun, progress = time.monotonic(), Progress()
@@ -99,7 +99,7 @@ def start_spark(settings: "PipelineSettings") -> "SparkSession":
 
 
 def share_spark(defs: Path, chosen: "Sequence[PipelineSettings]") -> "list[PipelineSettings]":
-    """Return the settings of pipelines that share the one Spark session and the one lake of a process.
+    """Return the settings of pipelines that share the Spark session and the lake of one process.
 
     The session gets the packages of all pipelines, because a source may add its own.
 
@@ -139,7 +139,7 @@ def open_existing_of(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
     """Open the pipelines that have run, and report the others; the caller exits with 1 if there are any.
 
     Raises:
-        CdcError: none of them has run, or can be read; it is the error of the last.
+        CdcError: none of them has run, or none can be read; it is the error of the last one.
     """
     from cdc_platform.pipeline.opened.pipeline import open_existing
 
@@ -157,10 +157,10 @@ def open_existing_of(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
 
 
 def write_file(option: str, path: Path, text: str) -> None:
-    """Write the file that an option names, and the folders that it lies in.
+    """Write the file of an option, and create its folders.
 
     Raises:
-        SettingError: no file can be written there.
+        SettingError: the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -170,7 +170,7 @@ def write_file(option: str, path: Path, text: str) -> None:
 
 
 def as_known(error: Exception) -> CdcError | None:
-    """Return an error whose message is all that a user needs, None for one that needs a traceback."""
+    """Return an error whose message is all that a user needs; None for an error that needs its traceback."""
     return error if isinstance(error, CdcError) else find_full(error) or find_damage(error)
 
 

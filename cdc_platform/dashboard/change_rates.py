@@ -1,4 +1,4 @@
-"""Changes a second: over time from the log's files, of the last minutes from its summaries."""
+"""Changes per second: history from the log's files, recent rates from the log's snapshot summaries."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,15 +17,15 @@ from cdc_platform.lake.commits.commits import ancestors_of, head
 from cdc_platform.pipeline.versions.log_span import changes_by_table
 
 COUNTED_ROWS: Final = 2_000_000
-"""Up to so many changes are counted cycle by cycle; of more, each file's are spread over its cycles."""
+"""Up to this many changes are counted by cycle; beyond that, each file's are spread over its cycles."""
 RECENT_S: Final = 600
-"""Snapshots of the log stay at least as long, so that what they report needs no data."""
+"""Snapshots of the log stay at least this long, so recent rates need no data."""
 RATE_S: Final = 60
 
 
 @dataclass(frozen=True)
 class ChangeRates:
-    """Published changes a second in each column; ``is_exact`` unless cycles were not counted one by one."""
+    """Published changes per second in each column; ``is_exact`` if every cycle was counted separately."""
 
     per_second: Values
     is_exact: bool
@@ -33,16 +33,16 @@ class ChangeRates:
 
 @dataclass(frozen=True)
 class RecentChanges:
-    """Changes of each source table in the last `RECENT_S`, and of all in the last `RATE_S`, a second."""
+    """Changes per table in the last `RECENT_S`, and changes per second of all tables in the last `RATE_S`."""
 
     by_table: Mapping[str, int]
     per_second: float
 
 
 def load_change_rates(log: Table, history: CutHistory, span: TimeSpan) -> ChangeRates:
-    """Return the changes that the cuts of a history have published, a second.
+    """Return the changes per second that the cuts of a history published.
 
-    Those of a cut are spread over the time since the cut before; that of the first one is not known.
+    The changes of a cut are spread over the time since the previous cut; the first cut's rate is unknown.
     """
     if not len(history.cycle):
         return ChangeRates(np.full(COLUMNS, np.nan), is_exact=True)
@@ -68,13 +68,13 @@ def _count(scan: DataScan) -> tuple[Micros, Values]:
 
 
 def _spread(log: Table, files: Sequence[DataFile]) -> tuple[Micros, Values]:
-    """Return cycles with an even share of the changes of the file that they are in."""
+    """Return cycles, each with an even share of the changes of its file."""
     field = log.schema().find_field("cycle").field_id
     cycles, changes = [np.empty(0, np.int64)], [np.empty(0)]
     for file in files:
         bounds = (file.lower_bounds[field], file.upper_bounds[field])
         first, last = (int(from_bytes(LongType(), bound)) for bound in bounds)
-        # More points than columns would not be seen.
+        # More points than columns would be invisible.
         points = np.linspace(first, last, min(last - first + 1, COLUMNS)).astype(np.int64)
         cycles.append(points)
         changes.append(np.full(len(points), file.record_count / len(points)))
@@ -82,7 +82,7 @@ def _spread(log: Table, files: Sequence[DataFile]) -> tuple[Micros, Values]:
 
 
 def recent_changes(log: Table, now_micros: int) -> RecentChanges:
-    """Return what the newest snapshots of the log report; no data is read."""
+    """Return the changes that the newest snapshots of the log report, without reading data."""
     by_table: Counter[str] = Counter()
     last_minute = 0
     for snapshot in ancestors_of(log, head(log)):

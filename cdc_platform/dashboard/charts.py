@@ -1,7 +1,7 @@
-"""Charts as numbers and paths, which the templates put into SVG.
+"""Charts as numbers and paths, for the SVG of the templates.
 
-A chart is `WIDTH` by `HEIGHT` units and is stretched to its place; its texts are HTML, which is
-not stretched.
+A chart measures `WIDTH` by `HEIGHT` units and is stretched to its place. Its texts are HTML, which is not
+stretched.
 """
 
 import math
@@ -24,15 +24,15 @@ _NICE: Final = (1, 2, 5, 10)
 _NICE_SECONDS: Final = (10, 20, 30, 60, 120, 240, 600, 1200, 1800, 3600, 7200, 14_400, 43_200, 86_400)
 TICKS: Final = (0.0, 0.5, 1.0)
 _LANE: Final = 14
-"""Height of a lane of partitions, and of it the bar's share."""
+"""Height of a lane of partitions, and the bar's share of it."""
 _BAR: Final = 8
 _LEAST: Final = 2.0
-"""Width of a bar that would else not be seen."""
+"""Minimum width of a bar, so that it stays visible."""
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A text at an axis, and its place from 0 to 1."""
+    """A label of an axis, and its place from 0 to 1."""
 
     place: float
     text: str
@@ -40,7 +40,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a chart that says its value where the pointer rests; bars are drawn, too."""
+    """A column of a chart that shows its value under the pointer; bar charts also draw it."""
 
     x: float
     width: float
@@ -51,7 +51,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Chart:
-    """A line with an area, or bars, over time; ``line`` and ``area`` are paths of SVG."""
+    """A line with an area, or bars, over time; ``line`` and ``area`` are SVG paths."""
 
     line: str
     area: str
@@ -67,8 +67,8 @@ def draw_chart(
     """Return a chart of one value for each column.
 
     Args:
-        values: not negative; NaN where there is none.
-        span: the time that they cover.
+        values: non-negative values; NaN where a column has none.
+        span: the time that the values cover.
         describe: returns the text of a value.
         find_top: returns the top of the axis for the highest value.
     """
@@ -89,7 +89,7 @@ def draw_chart(
 
 
 def nice_top(highest: float) -> float:
-    """Return the top of an axis: the next of 1, 2 and 5 times a power of ten; 1 where all is zero."""
+    """Return the top of an axis: the next 1, 2 or 5 times a power of ten; 1 if all values are zero."""
     if highest <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(highest))
@@ -202,7 +202,7 @@ def _draw_bar(bar: Bar) -> DrawnBar:
 
 
 def draw_reads(lane: ReadLane, span: TimeSpan) -> tuple[Column, ...]:
-    """Return a mark for each column in which something of a lane was read."""
+    """Return a mark for each column in which cycles read something of a lane."""
     return tuple(
         Column(index * _COLUMN, _COLUMN, 0, HEIGHT, f"{as_time(int(end))}: {reads} read")
         for index, (reads, end) in enumerate(zip(lane.columns, span.ends, strict=True))
@@ -224,7 +224,7 @@ def as_moment(micros: int) -> str:
 
 
 def as_tick(micros: int, span_micros: int) -> str:
-    """Return a moment on the axis of a chart: with the day where it shows more than one."""
+    """Return a time as text on a chart's axis, with the day if the span is longer than a day."""
     moment = to_datetime(micros)
     if span_micros > _DAY_MICROS:
         return f"{moment:%d %b %H:%M}"

@@ -1,4 +1,4 @@
-"""The last results of a pipeline's checks, as Dagster's instance has them."""
+"""The last results of a pipeline's checks, from Dagster's instance."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -19,12 +19,12 @@ class CheckFact:
     """The last result of one check.
 
     Args:
-        name: of the check.
-        asset: key of the asset that it belongs to.
+        name: name of the check.
+        asset: key of the asset of the check.
         passed: whether it passed.
-        is_warning: whether a failure is only reported.
+        is_warning: whether a failure only warns.
         at_s: when the check ran, in seconds since the epoch.
-        summary: one sentence on what it found.
+        summary: one sentence with the findings.
     """
 
     name: str
@@ -36,24 +36,24 @@ class CheckFact:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it failed, and is more than a warning."""
+        """Whether the check failed and is more than a warning."""
         return not self.passed and not self.is_warning
 
 
 @dataclass(frozen=True)
 class CheckHistory:
-    """Access to the results of the checks of some pipelines; results lie nowhere but in an instance.
+    """Access to the check results of some pipelines; only a Dagster instance stores results.
 
-    ``instance`` is None where no Dagster instance is named.
+    ``instance`` is None if no Dagster instance is configured.
     """
 
     instance: DagsterInstance | None = None
     keys: Mapping[str, Collection[dg.AssetCheckKey]] = field(default_factory=dict)
 
     def latest(self, pipeline: str) -> tuple[CheckFact, ...] | None:
-        """Return the last result of each check that has one, by name; None where no instance is named.
+        """Return the last result of each check that has one; None if no instance is configured.
 
-        A check that is running has its previous result.
+        A running check still has its previous result.
         """
         if self.instance is None:
             return None
@@ -67,17 +67,17 @@ class CheckHistory:
 
 
 def open_check_history(definitions: Mapping[str, dg.Definitions]) -> CheckHistory:
-    """Return the results in the instance of DAGSTER_HOME of the checks that pipelines define, by name.
+    """Open the instance of DAGSTER_HOME for the results of the checks that pipelines define, by name.
 
     Raises:
-        SettingError: DAGSTER_HOME names no instance.
+        SettingError: DAGSTER_HOME is not a Dagster instance.
     """
     keys = {name: _keys_of(defined) for name, defined in definitions.items()}
     return CheckHistory(_find_instance(), keys)
 
 
 def names_instance() -> bool:
-    """Return whether a Dagster instance is named."""
+    """Return whether a Dagster instance is configured."""
     return bool(os.environ.get(HOME))
 
 
@@ -87,7 +87,7 @@ def _find_instance() -> DagsterInstance | None:
     try:
         return DagsterInstance.get()
     except dg.DagsterInvariantViolationError as error:
-        raise SettingError(HOME, f"names no Dagster instance: {error}") from error
+        raise SettingError(HOME, f"is not a Dagster instance: {error}") from error
 
 
 def _keys_of(definitions: dg.Definitions) -> Collection[dg.AssetCheckKey]:

@@ -1,4 +1,4 @@
-"""Initial copies that are going on: progress, rate and time left."""
+"""Running initial copies: progress, rate and time left."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 @dataclass(frozen=True)
 class CopyRate:
-    """An initial copy; its rate is that of its last batches, None before the first has ended."""
+    """A running initial copy; its rate is that of its last batches, None before the first batch ends."""
 
     table: str
     chunks: int
@@ -20,14 +20,14 @@ class CopyRate:
 
 
 def load_copy_rates(pipeline: Pipeline, status: Status) -> tuple[CopyRate, ...]:
-    """Return the copies of a status, by table."""
+    """Return the running copies of a status, by table."""
     if not status.copies:
         return ()
     plans = load_plans(pipeline.lake)
     rates = []
     for table, copy in status.copies.items():
         plan = plans.get(table)
-        if plan is None:  # it has ended since the status was read
+        if plan is None:  # the copy has ended since the status was read
             continue
         progress = load_copy_progress(pipeline.lake.table(table), plan)
         rate = CopyRate(table, copy.chunks, copy.copied_chunks, copy.copied_rows)

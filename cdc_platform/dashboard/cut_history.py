@@ -1,4 +1,4 @@
-"""The cuts of a span of time, as columns, and the lag that readers saw meanwhile."""
+"""The cuts of a time span as columns, and the lag that readers saw in each column."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ _COLUMNS = ("cut", "position", "cycle", "published_at")
 
 @dataclass(frozen=True)
 class CutHistory:
-    """Cuts in their order: when each was published, its position, and the cycle of the log that it has."""
+    """Cuts in order: their publication times, positions, and cycles of the log."""
 
     published: Micros
     position: Micros
@@ -24,20 +24,20 @@ class CutHistory:
 
     @property
     def first_micros(self) -> int | None:
-        """When the first of them was published, None where there is none."""
+        """Publication time of the first cut; None without cuts."""
         return int(self.published[0]) if len(self.published) else None
 
     def moments_of(self, cycles: Micros) -> Micros:
-        """Return when each cycle was published; a cycle without a cut yet is as late as can be."""
+        """Return when each cycle was published; the maximum for a cycle without a cut."""
         later = np.append(self.published, np.iinfo(np.int64).max)
         moments: Micros = later[np.searchsorted(self.cycle, cycles)]
         return moments
 
 
 def load_cut_history(lake: Lake, span: TimeSpan, newest: Cut | None) -> CutHistory:
-    """Return the cuts that were published in a span, and the one before where its lag would be seen.
+    """Return the cuts published in a span, and the previous one if its lag would be visible.
 
-    The tables of the cuts, which are most of what a cut holds, are not read.
+    It does not read the tables of the cuts, which are most of a cut's data.
     """
     if newest is None:
         return CutHistory(*(np.empty(0, np.int64) for _ in range(3)))
@@ -67,7 +67,7 @@ def lag_by_column(history: CutHistory, span: TimeSpan) -> Values:
     lags = np.full(COLUMNS, np.nan)
     if not len(history.published):
         return lags
-    # The lag is longest right before a cut takes the place of the one before.
+    # The lag is longest right before the next cut.
     before = np.append(history.position[:1], history.position[:-1])
     inside = history.published >= span.start_micros
     longest = ((history.published - before) / 1e6)[inside]
@@ -79,7 +79,7 @@ def lag_by_column(history: CutHistory, span: TimeSpan) -> Values:
 
 
 def publication_by_column(history: CutHistory, span: TimeSpan) -> Values:
-    """Return the longest time from the reading of events to their cut in each column, in seconds."""
+    """Return the longest time from reading events to publishing them in each column, in seconds."""
     seconds = np.full(COLUMNS, np.nan)
     taken = (history.published - history.position) / 1e6
     inside = history.published >= span.start_micros

@@ -1,4 +1,4 @@
-"""Facts about a pipeline that the page and the metrics show, from the lake's own tables: no Spark, no JVM."""
+"""Facts about a pipeline for the page and the metrics, from the lake's own tables: no Spark, no JVM."""
 
 import time
 from collections.abc import Sequence
@@ -27,17 +27,17 @@ from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 
 @dataclass(frozen=True)
 class PipelineFacts:
-    """State of a pipeline at a moment.
+    """State of a pipeline at one time.
 
     Args:
-        status: as `cdc-platform status` shows it.
-        now_micros: the moment.
-        health: its health.
-        checks: the last results of its checks; None where no Dagster instance is named.
+        status: status as in `cdc-platform status`.
+        now_micros: time of the state.
+        health: health of the pipeline.
+        checks: last results of its checks; None if no Dagster instance is configured.
         recent: changes of the last minutes.
-        changes: changes in the log since the pipeline began, None where the log does not report it.
-        cycle_s: seconds from the commit of the newest cut's records to the cut, None where there is no cut.
-        copies: initial copies that are going on.
+        changes: changes in the log since the pipeline began; None if the log does not report their number.
+        cycle_s: seconds from the commit of the newest cut's records to its publication; None without a cut.
+        copies: running initial copies.
     """
 
     status: Status
@@ -51,7 +51,7 @@ class PipelineFacts:
 
     @property
     def watermark_lag_s(self) -> float | None:
-        """This machine's clock minus the watermark, None before the first cycle."""
+        """This machine's clock minus the watermark; None before the first cycle."""
         watermark = self.status.watermark_micros
         return (self.now_micros - watermark) / 1e6 if watermark is not None else None
 
@@ -60,8 +60,8 @@ class PipelineFacts:
 class PipelineHistory:
     """History of a pipeline over a span of time, for charts.
 
-    ``lag`` is the lag of the newest cut; of a source that hands out events it is the time from reading to
-    publication. ``partitions`` are those of a change stream, ``reads`` what was read of files and topics.
+    ``lag`` is the lag of the newest cut; for event sources, it is the time from reading to
+    publication. ``partitions`` are those of a change stream, ``reads`` the reads of files and topics.
     """
 
     span: TimeSpan
@@ -73,7 +73,7 @@ class PipelineHistory:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A pipeline of which nothing is known, and why."""
+    """The error of a pipeline that cannot be read."""
 
     problem: str
     health: Health = field(default_factory=lambda: Health(Word.UNKNOWN))
@@ -81,14 +81,14 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class WatchedPipeline:
-    """A pipeline that is only read: nothing in the lake is made or changed."""
+    """A pipeline that is only read; it never changes the lake."""
 
     pipeline: Pipeline
     late_after_s: float
 
     @classmethod
     def of(cls, settings: PipelineSettings, late_after_s: float) -> "WatchedPipeline":
-        """Return the pipeline of these settings; its lake need not be there yet."""
+        """Return the pipeline of these settings; its lake may not exist yet."""
         pipeline = open_pipeline(settings)
         return cls(replace(pipeline, lake=replace(pipeline.lake, is_reader=True)), late_after_s)
 
@@ -98,15 +98,15 @@ class WatchedPipeline:
         return self.pipeline.name
 
     def read_facts(self, checks: CheckHistory) -> PipelineFacts | Unreadable:
-        """Return its present state, or why it cannot be known."""
+        """Return the pipeline's current state, or the error of reading it."""
         try:
             return self._read_facts(checks.latest(self.name))
-        except Exception as error:  # noqa: BLE001  what one lake answers must not hide the others
+        except Exception as error:  # noqa: BLE001  an error of one lake must not hide the others
             return unreadable(error)
 
     def _read_facts(self, checks: Sequence[CheckFact] | None) -> PipelineFacts:
         pipeline = self.pipeline
-        # Columns and tables may be new since the last time.
+        # Columns and tables may have been added since the last read.
         pipeline.forget_tables()
         status = read_status(pipeline)
         now_micros = time.time_ns() // 1000
@@ -123,7 +123,7 @@ class WatchedPipeline:
         )
 
     def read_history(self, facts: PipelineFacts, hours: float) -> PipelineHistory | Unreadable:
-        """Return its history of the last hours, or of as many as there are, or why it cannot be known."""
+        """Return the history of the last hours, or the part that exists, or the error of reading it."""
         try:
             return self._read_history(facts, hours)
         except Exception as error:  # noqa: BLE001  as above
@@ -144,7 +144,7 @@ class WatchedPipeline:
 
 
 def unreadable(error: Exception) -> Unreadable:
-    """Return what an error says about a pipeline that cannot be read."""
+    """Return a pipeline that cannot be read because of an error."""
     text = str(error) if isinstance(error, CdcError) else f"{type(error).__name__}: {error}"
     return Unreadable(text)
 

@@ -1,4 +1,4 @@
-"""The health of a pipeline: one word, and the reasons for it."""
+"""The health of a pipeline: one word and its reasons."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,33 +12,33 @@ from cdc_platform.model.base.quantities import as_count, as_duration
 from cdc_platform.pipeline.on_demand.status import Status
 
 UNPOLLED_S: Final = 3.0 * POLLS_STORED_EVERY_S
-"""A source of events that has not been polled for longer is late: its pipeline does not run."""
+"""An event source that has not been polled for longer is late: its pipeline is not running."""
 NAMED: Final = 3
-"""Most tables that a reason names."""
+"""Most tables named in a reason."""
 
 
 class Word(StrEnum):
-    """The health of a pipeline; all but the first want somebody to look. Of several, the first counts."""
+    """The health of a pipeline; every word but the first needs attention. The first of several applies."""
 
     HEALTHY = "Healthy"
-    """Nothing is wrong that the lake or the checks know of."""
+    """Neither the lake nor the checks report a problem."""
     UNKNOWN = "Unknown"
     """The lake cannot be read, or the pipeline has never run."""
     FAILING = "Failing"
     """A check has failed."""
     LATE = "Late"
-    """The newest cut is too far behind; of files and topics, something waits, or they are not polled."""
+    """The newest cut is too far behind; for files and topics, unread data waits, or nothing polls them."""
     INCOMPLETE = "Incomplete"
-    """Some of the source is in no table: records in quarantine, unread files, stuck partitions."""
+    """Part of the source is in no table: records in quarantine, unread files, stuck partitions."""
     COPYING = "Copying"
-    """An initial copy is going on."""
+    """An initial copy is running."""
     STARTING = "Starting"
     """No cut has been published yet."""
 
 
 @dataclass(frozen=True)
 class Health:
-    """The status and its reasons, most severe first; ``note`` says more where there are none."""
+    """The health and its reasons, most severe first; ``note`` describes a pipeline without reasons."""
 
     word: Word
     reasons: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Health:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether nobody has to look."""
+        """Whether the pipeline needs no attention."""
         return self.word is Word.HEALTHY
 
 
@@ -54,10 +54,10 @@ def judge(status: Status, checks: Sequence[CheckFact] | None, now_micros: int, l
     """Return the health of a pipeline.
 
     Args:
-        status: where it stands.
-        checks: the last results of its checks, None where they are not known.
-        now_micros: the present.
-        late_after_s: the longest lag, or silence with something that waits, of a pipeline that is not late.
+        status: status of the pipeline.
+        checks: last results of its checks; None if unknown.
+        now_micros: the current time.
+        late_after_s: longest lag, or silence of a source with unread data, that is not late.
     """
     polled_s = _seconds_since_poll(status, checks or (), now_micros)
     findings = list(_findings(status, checks or (), polled_s, late_after_s))
@@ -69,13 +69,13 @@ def judge(status: Status, checks: Sequence[CheckFact] | None, now_micros: int, l
 
 
 def _seconds_since_poll(status: Status, checks: Sequence[CheckFact], now_micros: int) -> float:
-    """Return the time since a source of events was last polled: by a cycle, the sensor, or the check."""
+    """Return the time since an event source was last polled by a cycle, the sensor, or the check."""
     passed_s = (check.at_s for check in checks if check.name == FRESH and check.passed)
     return now_micros / 1e6 - max([(status.polled_micros or 0) / 1e6, *passed_s])
 
 
 def _note(status: Status, polled_s: float, late_after_s: float) -> str:
-    """Return what is said of a pipeline that has a cut, and without findings."""
+    """Return the note of a pipeline that has a cut and no findings."""
     lag_s = status.lag_s or 0.0
     if not status.is_silence:
         return f"the newest cut is {as_duration(lag_s)} behind"
@@ -106,9 +106,9 @@ def _findings(
 
 
 def _failures(checks: Sequence[CheckFact]) -> Iterator[str]:
-    """Yield a sentence for each check that has failed, on however many tables.
+    """Yield a sentence for each failed check, with its failed tables.
 
-    A check of all tables together is listed with theirs, and may have the same name as that of each table.
+    A check of all tables together is listed with those of single tables, and may share their name.
     """
     groups: dict[tuple[str, str], list[CheckFact]] = {}
     for check in checks:
@@ -126,7 +126,7 @@ def _late(lag_s: float, status: Status, checks: Sequence[CheckFact], late_after_
         yield f"the newest cut is {as_duration(lag_s)} behind; late after {as_duration(late_after_s)}"
         return
     fresh = [check for check in checks if check.name == FRESH]
-    # A table in no cut yet fails while others pass. Failures that are no warnings are reported elsewhere.
+    # A table without a cut fails while others pass. Failures that are no warnings are reported elsewhere.
     if fresh and not any(check.passed or check.has_failed for check in fresh):
         newest = max(fresh, key=lambda check: check.at_s)
         yield f"silent for {as_duration(lag_s)}, and check {FRESH} failed: {newest.summary}"

@@ -1,4 +1,4 @@
-"""The metrics of pipelines for Prometheus; docs/dashboard.md lists their names."""
+"""Prometheus metrics of pipelines; docs/dashboard.md lists their names."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ PREFIX: Final = "cdc_platform_"
 
 _Read = Callable[[PipelineFacts], float | None]
 _Samples = Callable[[PipelineFacts], Sequence[tuple[Sequence[str], float | None]]]
-"""Returns values of the labels other than `pipeline`, and the value; None makes no sample."""
+"""Returns the values of all labels except `pipeline`, and the value; None produces no sample."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class PipelineCollector(Collector):
     facts: Mapping[str, PipelineFacts | Unreadable]
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric; one that a pipeline knows nothing of has no sample of it."""
+        """Yield every metric; a pipeline for which a metric is unknown has no sample of it."""
         readable = {name: facts for name, facts in self.facts.items() if isinstance(facts, PipelineFacts)}
         up = GaugeMetricFamily(
             f"{PREFIX}up", "1 if the pipeline can be read in its lake.", labels=["pipeline"]
@@ -103,7 +103,7 @@ _GAUGES: Final[tuple[tuple[str, str, _Read], ...]] = (
 )
 
 _COUNTERS: Final[tuple[tuple[str, str, _Read], ...]] = (
-    ("cycles", "Cycles that have read something.", lambda facts: facts.status.cycle),
+    ("cycles", "Cycles that have read records.", lambda facts: facts.status.cycle),
     (
         "cuts",
         "Cuts that have been published.",
@@ -145,7 +145,7 @@ _LABELLED: Final[tuple[tuple[str, str, Sequence[str], _Samples], ...]] = (
     ),
     (
         "copy_chunks",
-        "Chunks of an initial copy that is going on.",
+        "Chunks of a running initial copy.",
         ("table",),
         lambda facts: [((copy.table,), copy.chunks) for copy in facts.copies],
     ),

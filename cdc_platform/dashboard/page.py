@@ -1,7 +1,7 @@
 """The status page: facts and history of some pipelines as one self-contained HTML document without scripts.
 
-Jinja2 writes the charts as inline SVG: lines and rectangles need no charting library, take the colours of the
-page in light and dark, and a page is some tens of kilobytes that work offline; plotly would embed 4 MB.
+Jinja2 writes the charts as inline SVG. Lines and rectangles need no charting library and follow the light or
+dark colours of the page. A page takes some tens of kilobytes and works offline; plotly would embed 4 MB.
 """
 
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ from cdc_platform.model.base.quantities import as_count, as_duration, as_number
 from cdc_platform.visible import visible_text
 
 SPANS: Final = {"1 h": 1.0, "24 h": 24.0, "7 d": 168.0}
-"""Spans of time that the served page offers, in hours."""
+"""Time spans of the served page, in hours."""
 
 
 @dataclass(frozen=True)
 class PipelineView:
-    """One pipeline on the page; ``history`` says why where it is `Unreadable`."""
+    """One pipeline on the page; an `Unreadable` ``history`` holds the reason."""
 
     name: str
     facts: PipelineFacts | Unreadable
@@ -44,10 +44,10 @@ class PageOptions:
     """Options of a page.
 
     Args:
-        hours: hours that it shows.
-        refresh_s: seconds after which the browser loads it again; None if it does not.
-        dagster_url: address of Dagster's UI, which the page links to.
-        is_served: whether it comes from a server, which has other spans and the metrics, too.
+        hours: time span of the page.
+        refresh_s: seconds after which the browser reloads the page; None for no reload.
+        dagster_url: address of Dagster's UI for links.
+        is_served: whether a server sends the page, which then links to other time spans and the metrics.
     """
 
     hours: float
@@ -89,12 +89,12 @@ def _environment() -> Environment:
 
 
 def _visible(value: Any) -> Any:
-    """Return a text without what a browser would show in another order or not at all."""
+    """Return a text with control characters and characters that change the text's direction made visible."""
     return visible_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _describe(view: PipelineView) -> dict[str, Any]:
-    """Return what the template of a pipeline shows."""
+    """Return the values for the template of a pipeline."""
     described = {"name": view.name, "facts": view.facts, "health": view.facts.health, "problem": None}
     if isinstance(view.facts, Unreadable):
         return {**described, "problem": view.facts.problem}

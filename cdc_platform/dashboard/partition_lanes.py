@@ -9,12 +9,12 @@ from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.lineage import Lineage, Partition
 
 SHOWN: Final = 120
-"""Most partitions that are drawn: the newest ones, and always the one that holds the watermark."""
+"""Most partitions in the chart: the newest ones, and always the one that holds the watermark."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A partition from its start to its position; both are shares of the chart's width."""
+    """A partition from its start to its position, as shares of the chart's width."""
 
     partition: Partition
     lane: int
@@ -27,7 +27,7 @@ class Bar:
 class Branch:
     """A line from a parent to the start of its child, in another lane.
 
-    It begins where the parent ends, or at the child's start if the parent goes on.
+    It begins at the parent's end, or at the child's start if the parent continues.
     """
 
     start: float
@@ -38,7 +38,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class PartitionLanes:
-    """What is drawn of the partitions, the span of time of it, and how many partitions there are in all."""
+    """The drawn partitions, their time span, and the number of all partitions."""
 
     bars: tuple[Bar, ...]
     branches: tuple[Branch, ...]
@@ -48,12 +48,12 @@ class PartitionLanes:
 
 
 def draw_partitions(lineage: Lineage) -> PartitionLanes:
-    """Return the newest partitions in lanes: a child goes on in the lane of a parent where that is free."""
+    """Return the newest partitions in lanes: a child continues its parent's lane if that is free."""
     everything = [part for part in lineage.partitions.values() if part.token != ROOT_TOKEN]
     unfinished = [part for part in everything if not part.is_finished]
     holder = min(unfinished, key=lambda part: (part.position_micros, part.token), default=None)
     shown = _newest(everything, holder)
-    # Time in which nothing was read would push all bars to the left.
+    # Time without reads would push all bars to the left.
     last_micros = max((part.position_micros for part in shown), default=0)
     first_micros = min((part.start_micros for part in shown), default=0)
     span = TimeSpan(first_micros, max(last_micros, first_micros + 1))
@@ -82,13 +82,13 @@ def _share(span: TimeSpan, micros: int) -> float:
 
 
 def assign_lanes(partitions: Iterable[Partition]) -> dict[str, int]:
-    """Return the lane of each partition, by token: that of a parent if it is free, else the first free one.
+    """Return the lane of each partition, by token: a parent's lane if it is free, else the first free one.
 
-    Partitions come in the order of their starts.
+    Partitions must be ordered by start.
     """
     lanes: dict[str, int] = {}
     free_from: list[int | None] = []
-    """When each lane ends; None where its partition goes on."""
+    """End of each lane; None while its partition continues."""
     for part in partitions:
         free = [lane for lane, end in enumerate(free_from) if end is not None and end <= part.start_micros]
         of_parents = [lanes[token] for token in part.parent_tokens if token in lanes]

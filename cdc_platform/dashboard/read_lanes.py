@@ -1,4 +1,4 @@
-"""What cycles have read of files and topics, over time: one lane for each folder or topic."""
+"""Reads of files and topics over time: one lane for each folder or topic."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,12 +12,12 @@ from cdc_platform.lake.catalog.lake import READ, Lake
 from cdc_platform.model.stream.unread import UNREAD
 
 SHOWN: Final = 12
-"""Most lanes that are drawn: those that were read last."""
+"""Most lanes in the chart: those with the newest reads."""
 
 
 @dataclass(frozen=True)
 class ReadLane:
-    """A folder of files, or a topic: how often something of it was read in each column, and in all."""
+    """A folder of files, or a topic: its number of reads in each column, and in total."""
 
     name: str
     columns: tuple[int, ...]
@@ -26,14 +26,14 @@ class ReadLane:
 
 @dataclass(frozen=True)
 class ReadLanes:
-    """The lanes that were read last, and the number of all that were read in the span."""
+    """The lanes with the newest reads, and the number of all lanes with reads in the span."""
 
     lanes: tuple[ReadLane, ...]
     known: int
 
 
 def load_read_lanes(lake: Lake, history: CutHistory, span: TimeSpan) -> ReadLanes:
-    """Return what the cycles of a history have read."""
+    """Return the reads of a history's cycles."""
     if not len(history.cycle):
         return ReadLanes((), 0)
     rows = lake.system_table(READ).scan(f"cycle >= {history.cycle[0]}", selected_fields=("cycle", "path"))
@@ -54,7 +54,7 @@ def _lane(name: str, columns: np.ndarray) -> ReadLane:
 
 
 def place_of(path: str) -> str:
-    """Return the topic or folder of what was read, without folders of years, months, days and the like."""
+    """Return the topic or folder of a read, without folders of years, months, days and the like."""
     parts = path.split("/")[:-1]
     while parts and parts[-1].isdigit():
         parts.pop()

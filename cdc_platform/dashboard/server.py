@@ -1,4 +1,4 @@
-"""The server of the page and the metrics: it answers GET, changes nothing, and has no login."""
+"""HTTP server of the page and the metrics: GET only, read-only, without login."""
 
 import errno
 import ipaddress
@@ -23,7 +23,7 @@ from cdc_platform.errors import SettingError
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1", "[::1]")
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 HEADERS: Final = {
-    # The page has neither scripts nor anything from elsewhere, and nothing may put some into it.
+    # The page has no scripts and no foreign content, and the policy rejects injected ones.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -33,7 +33,7 @@ HEADERS: Final = {
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only programs of this machine reach a host."""
+    """Return whether only programs on this machine can reach a host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -43,8 +43,8 @@ def is_loopback(host: str) -> bool:
 def build_app(watch: Watch, host: str, options: PageOptions) -> Starlette:
     """Return the application that serves the page at `/` and the metrics at `/metrics`.
 
-    On loopback only requests to names of loopback are answered: another page in the browser could else have a
-    name of its own resolved to this machine, and read the answer (DNS rebinding).
+    On loopback it answers only requests to loopback names. Otherwise another page in the browser could
+    resolve its own name to this machine and read the answer (DNS rebinding).
     """
 
     def page(request: Request) -> Response:
@@ -68,16 +68,16 @@ def build_app(watch: Watch, host: str, options: PageOptions) -> Starlette:
 
 
 def _hours(request: Request, default: float) -> float:
-    """Return the hours that a request asks for: one of those that the page offers."""
+    """Return the hours of a request, which must be one of the page's spans."""
     offered = {f"{hours:.0f}": hours for hours in SPANS.values()}
     return offered.get(request.query_params.get("hours", ""), default)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address, which belongs to one server at a time.
+    """Return a socket that listens at an address; no other server can use the same address.
 
     Raises:
-        SettingError: nothing can listen there.
+        SettingError: the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -96,9 +96,9 @@ def address_of(listener: socket.socket) -> str:
 
 
 def serve(app: Starlette, listener: socket.socket) -> None:
-    """Serve until a signal ends it."""
+    """Serve until a signal."""
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
-    # Once it has closed its connections, uvicorn raises the signal again that has ended it.
+    # After closing its connections, uvicorn raises the signal that stopped it again.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with listener, suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])

@@ -1,4 +1,4 @@
-"""The span of time that the charts show, cut into columns."""
+"""The time span of the charts, divided into columns."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,29 +7,29 @@ import numpy as np
 import numpy.typing as npt
 
 COLUMNS: Final = 160
-"""Columns of a chart: two or three pixels each on a phone, so that more would not be seen."""
+"""Columns of a chart: each is two or three pixels wide on a phone, so more would be invisible."""
 _MICROS_PER_S: Final = 1_000_000
 _SHORTEST_S: Final = 60.0
 
 Micros = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
-"""One value for each column; NaN where there is none."""
+"""One value for each column; NaN where a column has none."""
 
 
 @dataclass(frozen=True)
 class TimeSpan:
-    """A span of time up to the present, in microseconds; it is never empty."""
+    """A time span up to the present, in microseconds; never empty."""
 
     start_micros: int
     end_micros: int
 
     @classmethod
     def before(cls, now_micros: int, hours: float) -> "TimeSpan":
-        """Return the last hours before a moment."""
+        """Return the span of the last hours before a time."""
         return cls(now_micros - max(1, int(hours * 3600 * _MICROS_PER_S)), now_micros)
 
     def since(self, first_micros: int) -> "TimeSpan":
-        """Return the part that begins with a moment: a chart does not begin long before its data do."""
+        """Return the part from a time on, so that a chart begins near its first data."""
         latest = self.end_micros - int(_SHORTEST_S * _MICROS_PER_S)
         start = max(self.start_micros, min(first_micros, latest))
         return TimeSpan(min(start, self.end_micros - 1), self.end_micros)
@@ -45,9 +45,9 @@ class TimeSpan:
         return np.linspace(self.start_micros, self.end_micros, COLUMNS + 1).astype(np.int64)[1:]
 
     def column_of(self, moments: Micros) -> npt.NDArray[np.intp]:
-        """Return the column of each moment; what lies outside the span counts as its first or last one."""
+        """Return the column of each time; times outside the span get the first or last one."""
         return np.clip(np.searchsorted(self.ends, moments), 0, COLUMNS - 1)
 
     def share_of(self, micros: int) -> float:
-        """Return where a moment lies between the start, 0, and the end, 1."""
+        """Return the place of a time between the start, 0, and the end, 1."""
         return (micros - self.start_micros) / (self.end_micros - self.start_micros)

@@ -1,4 +1,4 @@
-"""Several pipelines, read together: their page and their metrics."""
+"""Concurrent reading of several pipelines for their page and their metrics."""
 
 import threading
 import time
@@ -17,17 +17,17 @@ from cdc_platform.dashboard.page import PageOptions, PipelineView, write_page
 from cdc_platform.model.base.quantities import as_duration
 
 KEPT_S: Final = 2.0
-"""For so long what was read is shown again, so that many readers cost no more than one."""
+"""Time for which results are cached, so that many readers cost no more than one."""
 PATIENCE_S: Final = 5.0
-"""For so long a lake is waited for; a page that shows the others then says that it does not answer."""
+"""Timeout for a lake; the page then shows the other pipelines and reports this one as silent."""
 Answer = TypeVar("Answer")
 SHOWN_LATE_S: Final = 60.0
-"""For so long an answer is shown that came after its page."""
+"""Time for which an answer that came after its page is still shown."""
 _View = tuple[PipelineFacts | Unreadable, PipelineHistory | Unreadable | None]
 
 
 class _Reading(Generic[Answer]):
-    """A reading in a thread of its own, which does not keep the process alive."""
+    """A read in a daemon thread, which does not keep the process alive."""
 
     def __init__(self, read: Callable[[], Answer]) -> None:
         self.begun_s = self._ended_s = time.monotonic()
@@ -42,13 +42,13 @@ class _Reading(Generic[Answer]):
         self._answers.append(answer)
 
     def wait(self, until_s: float) -> list[Answer]:
-        """Return its answer, or nothing if there is none at a moment of the monotonic clock."""
+        """Return the answer, or nothing if there is none until a time of the monotonic clock."""
         self._thread.join(max(0.0, until_s - time.monotonic()))
         return self._answers
 
     @property
     def late_answers(self) -> list[Answer]:
-        """Its answer, if it came a short time ago."""
+        """The answer, if it came recently."""
         return self._answers if time.monotonic() - self._ended_s <= SHOWN_LATE_S else []
 
     @property
@@ -58,13 +58,13 @@ class _Reading(Generic[Answer]):
 
 
 class Readings(Generic[Answer]):
-    """Asks several, by name; one that has not answered is not asked again until it has.
+    """Concurrent reads by name; a read without an answer yet is not started again.
 
-    An answer that comes too late is shown the next time, so that what is slow is not taken for silent.
+    An answer that comes too late is shown the next time, so slow lakes do not count as silent.
 
     Args:
-        patience_s: how long an answer is waited for.
-        silent: returns what stands for the answer of one that has been silent for some seconds.
+        patience_s: timeout for an answer.
+        silent: returns a substitute for the answer after some seconds without one.
     """
 
     def __init__(self, patience_s: float, silent: Callable[[float], Answer]) -> None:
@@ -73,7 +73,7 @@ class Readings(Generic[Answer]):
         self._unanswered: dict[str, _Reading[Answer]] = {}
 
     def ask(self, reads: Mapping[str, Callable[[], Answer]]) -> dict[str, Answer]:
-        """Return the answer of each; a reading must not raise."""
+        """Return the answer of each read; a read must not raise."""
         until_s = time.monotonic() + self._patience_s
         answers = dict[str, Answer]()
         waited = dict[str, float]()
@@ -101,7 +101,7 @@ class Readings(Generic[Answer]):
 
 @dataclass
 class Watch:
-    """Pipelines that are read when somebody asks, one reader at a time."""
+    """Pipelines that are read on request, by one reader at a time."""
 
     pipelines: Sequence[WatchedPipeline]
     checks: CheckHistory

@@ -1,4 +1,4 @@
-"""The demo's bank: a simulated Spanner, in which transfers are booked all the time."""
+"""The demo's bank: a simulated Spanner that books transfers continuously."""
 
 import json
 import sys
@@ -17,18 +17,18 @@ from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 SIMULATOR: Final = "simulator"
 PARTITIONS: Final = 8
-"""About how many change stream partitions of the simulator are alive."""
+"""Approximate number of live change stream partitions of the simulator."""
 ANSWERS_WITHIN_S: Final = 600.0
-"""A simulator that goes on makes all of its history again, at some ten thousand transactions a second."""
+"""A resumed simulator regenerates its whole history, at about ten thousand transactions a second."""
 
 
 def open_bank(home: DemoHome, children: Children, rate: float, token_life_s: int) -> dict[str, str]:
-    """Start the simulator, with the history that the home has, and return the names to connect with.
+    """Start the simulator with the history in the home, and return the names to connect with.
 
     A history that its change stream no longer keeps is removed, so that another bank begins.
 
     Raises:
-        SetupError: It did not start, or did not answer in time.
+        SetupError: the simulator did not start, or did not answer in time.
     """
     # The simulator writes the file again and again while the bank is open.
     if home.bank.exists() and time.time() - home.bank.stat().st_mtime > RETENTION_S:

@@ -1,4 +1,4 @@
-"""The demo: a simulated Spanner, a bank that never rests, and the platform; at the end, every check."""
+"""The demo: a simulated Spanner with a busy bank, the platform, and all checks at the end."""
 
 import signal
 import time
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 VIEW_EVERY_S: Final = 2.0
 FIRST_WINDOW_S: Final = 10.0
-"""So much of the bank's time has the first cycle."""
+"""Length of the first cycle's read window, in the bank's time."""
 CATCH_UP_WITHIN_S: Final = 900.0
 
 
 def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bool]) -> bool:
-    """Run the demo; return whether all that it checks holds.
+    """Run the demo; return whether all of its checks pass.
 
     Raises:
-        CdcError: something that the demo needs is missing, or a part of it failed.
+        CdcError: something that the demo needs is missing, or a part of the demo failed.
     """
     with ExitStack() as end, ExitStack() as stack:
         home = stack.enter_context(open_home(options.home))
@@ -48,10 +48,10 @@ def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bo
         with shown_step("start of the bank"):
             bank = open_bank(home, children, options.rate, options.token_life_s)
             goes_on = prepare_home(home, bank)
-        # Shown while what the stack has is ended.
+        # Shown while the stack closes.
         stack.callback(lambda: end.enter_context(shown_step("end of the demo's processes")))
         stack.callback(print_line, "Ending the demo's processes ...")
-        lake = f"the lake {'goes on' if goes_on else 'begins'} in {home.lake}"
+        lake = f"the lake {'continues' if goes_on else 'begins'} in {home.lake}"
         print_line(f"The bank is at {bank['emulator_host']}; {lake}")
         print_line(_describe_end(options))
         stage = Stage(options, tools, home, bank, children, _for_seconds(options.seconds, wants_more))
@@ -66,22 +66,22 @@ def _for_seconds(seconds: float | None, wants_more: Callable[[], bool]) -> Calla
 
 
 def _describe_end(options: DemoOptions) -> str:
-    """Return when the demo ends, and what comes then."""
+    """Return when the demo ends, and what it does then."""
     if options.seconds is None:
         return (
-            "Ctrl-C ends it, and a new start goes on from there. With `--seconds N` it ends by itself and "
+            "Ctrl-C ends it, and a new start resumes from there. With `--seconds N` it ends by itself and "
             "checks everything."
         )
     return (
         f"After {as_duration(options.seconds)} it ends by itself. Then the tables catch up and every check "
-        "is made, which takes about a minute more. The exit code is 0 only if all of them pass."
+        "runs, which takes about a minute more. The exit code is 0 only if all of them pass."
     )
 
 
 def _run_locally(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     settings = stage.tools.load_settings(stage.home.defs)
     pipeline, spark = open_pipeline(settings), stage.tools.start_spark(settings)
-    # A client that outlives its server says so on the last line.
+    # A client that outlives its server reports that on the last line.
     with closing(pipeline.source):
         _report_exclusions(pipeline)
         _publish_first(stage, pipeline, spark)
@@ -97,7 +97,7 @@ def _publish_first(stage: Stage, pipeline: Pipeline, spark: "SparkSession") -> N
     """Run short cycles until there is a cut, and show their progress."""
     begun = time.monotonic()
     pipeline.progress.count_tasks = watch_tasks(spark)
-    # The bank has worked while Spark started: the first cut need not wait for all of that.
+    # The bank has run while Spark started: the first cut need not wait for all of those changes.
     short = replace(pipeline, settings=replace(pipeline.settings, max_window_s=FIRST_WINDOW_S))
     with show_progress(short.progress), short.progress.step("first cut"):
         for outcome in follow_source(short, spark, stage.wants_more, _as_fault):
@@ -133,7 +133,7 @@ def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
 
 
 def _run_dagster(stage: Stage, pipeline: Pipeline, remote: str) -> None:
-    """Let Dagster run the pipeline as long as more is wanted."""
+    """Let Dagster run the pipeline while more is wanted."""
     pages = start_pages(stage, remote)
     _print_next_steps(stage, pipeline, pages)
     with live_view(pipeline) as show:
@@ -147,9 +147,9 @@ def _run_dagster(stage: Stage, pipeline: Pipeline, remote: str) -> None:
 
 @contextmanager
 def _session(stage: Stage, settings: PipelineSettings) -> Iterator["SparkSession"]:
-    """Yield a client of the Spark Connect server that ends before its server, for which it would look."""
+    """Yield a client of the Spark Connect server; it ends before the server, to which it would reconnect."""
     spark = stage.tools.start_spark(settings)
-    # Ctrl-C reaches the server, too: the client would look for it for ten minutes.
+    # Ctrl-C reaches the server, too: the client would retry to reach it for ten minutes.
     spark.client.set_retry_policies([])  # type: ignore[operator]  # a property that pyspark wraps
     try:
         yield spark
@@ -174,7 +174,7 @@ def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:
 
 
 def _finish(stage: Stage, pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[], bool]) -> bool:
-    """Catch up with the bank, and check that everything is right, unless the user ends it."""
+    """Catch up with the bank and run the checks, unless the user ends the demo."""
     if stage.options.seconds is None or not is_wanted():
         return stage.options.seconds is None
     print_line()
@@ -205,7 +205,7 @@ def _catch_up(pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[],
 
 
 def _check_balances(pipeline: Pipeline, expected: int) -> bool:
-    """Look at the sum of all balances at every published cut; before the bank opened there is no account."""
+    """Check the sum of all balances at every published cut; before the bank opens there are no accounts."""
     cuts = wrong = 0
     is_open = False
     for balances in balances_at_all_cuts(pipeline):

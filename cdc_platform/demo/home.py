@@ -14,7 +14,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.private_files import make_private_folder
 
 REMOTE_VARIABLE: Final = "CDC_PLATFORM_SPARK_REMOTE"
-"""Environment variable by which the demo tells the pipeline's runs about its Spark Connect server."""
+"""Environment variable that passes the address of the demo's Spark Connect server to the pipeline's runs."""
 
 ACCOUNTS: Final = "accounts"
 COMPONENT: Final = "cdc_platform.components.spanner.SpannerPipeline"
@@ -22,7 +22,7 @@ COMPONENT: Final = "cdc_platform.components.spanner.SpannerPipeline"
 DAGSTER_YAML: Final = """\
 telemetry: {enabled: false}
 nux: {enabled: false}
-# Runs start at once: the queue looks every few seconds only.
+# Runs start at once: the queue is polled only every few seconds.
 run_coordinator: {module: dagster.core.run_coordinator, class: DefaultRunCoordinator}
 run_monitoring: {enabled: true, start_timeout_seconds: 120, poll_interval_seconds: 30}
 retention:
@@ -41,12 +41,12 @@ class DemoHome:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.defs = folder / "defs.yaml"
-        """The pipeline's YAML file, which all commands take."""
+        """The pipeline's YAML file, the argument of all commands."""
         self.lake = folder / "lake"
         self.bank = folder / "bank.json"
-        """Settings with which the simulator resumes the bank's history."""
+        """Settings from which the simulator resumes the bank's history."""
         self.names = folder / "names.json"
-        """The names to connect with to the simulator that runs now."""
+        """The names to connect with to the running simulator."""
         self.dagster = folder / "dagster"
         """Dagster's instance folder."""
         self.workspace = self.dagster / "workspace.yaml"
@@ -56,12 +56,12 @@ class DemoHome:
 
 @contextmanager
 def open_home(folder: Path) -> Iterator[DemoHome]:
-    """Yield the home folder, made if need be, for one demo at a time, and for its owner alone.
+    """Yield the home folder, created if missing, for one demo at a time and readable by its owner only.
 
-    What this process and its children write meanwhile is the owner's, too.
+    All files that this process and its children create in the meantime are private to the owner, too.
 
     Raises:
-        SettingError: another demo is using it, or no folder can be made there.
+        SettingError: another demo is using the folder, or it cannot be created.
     """
     home = DemoHome(folder)
     before = os.umask(0o077)
@@ -87,10 +87,10 @@ def _locked(home: DemoHome) -> Iterator[DemoHome]:
 
 
 def prepare_home(home: DemoHome, bank: Mapping[str, str]) -> bool:
-    """Write the home's files for a bank, and return whether the lake of before goes on.
+    """Write the home's files for a bank, and return whether the existing lake continues.
 
-    It does when the bank's change stream is the one that the lake began with. Otherwise the bank is another
-    one, whose history somebody has removed, and what was made of the last one is put aside.
+    It continues if the bank's change stream is the one that the lake began with. Otherwise the history of the
+    old bank has been removed, the bank is a new one, and the old lake and Dagster folder are renamed.
     """
     goes_on = _read_start(home) == bank["start_timestamp"]
     if not goes_on:

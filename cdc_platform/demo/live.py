@@ -1,4 +1,4 @@
-"""The lake of the demo as readers see it while it runs: pyiceberg alone, no Spark."""
+"""Live view of the demo's lake as readers see it: pyiceberg alone, no Spark."""
 
 import sys
 import time
@@ -28,7 +28,7 @@ class Balances:
 
 
 def balances_at(pipeline: Pipeline, cut: Cut) -> Balances | None:
-    """Return the accounts at a cut, None when its snapshot has expired."""
+    """Return the accounts at a cut; None if its snapshot has expired."""
     table = pipeline.lake.table(ACCOUNTS)
     snapshot_id = cut.tables.get(ACCOUNTS, -1)
     if table is None or table.metadata.snapshot_by_id(snapshot_id) is None:
@@ -47,12 +47,12 @@ def balances_at_all_cuts(pipeline: Pipeline) -> Iterator[Balances]:
 
 @contextmanager
 def live_view(pipeline: Pipeline) -> Iterator[Callable[[], None]]:
-    """Yield what shows the lake as it is then: in place on a terminal, on a new line elsewhere."""
+    """Yield a function that shows the current lake: in place on a terminal, on a new line elsewhere."""
     if not sys.stderr.isatty():
         with show_progress(pipeline.progress):
             yield lambda: print_line(describe_live(pipeline))
         return
-    # Steps that come and go within a second would move the line.
+    # Steps that start and end within a second would move the line.
     progress = Progress()
     with show_progress(progress), progress.step("bank") as step:
 
@@ -63,7 +63,7 @@ def live_view(pipeline: Pipeline) -> Iterator[Callable[[], None]]:
 
 
 def describe_live(pipeline: Pipeline) -> str:
-    """Return one line on what readers see now."""
+    """Return one line with the state that readers see now."""
     status = read_status(pipeline)
     if status.watermark_micros is None:
         return f"{time.strftime('%H:%M:%S')}  waiting for the first cycle"

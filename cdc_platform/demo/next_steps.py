@@ -1,4 +1,4 @@
-"""What users of a demo can look at once it has published a cut: commands to paste, and a page to open."""
+"""Suggestions for users of the demo once a cut is published: commands to paste, and a page to open."""
 
 import shlex
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Pages:
 
 
 def print_next_steps(pipeline: Pipeline, cut: Cut, defs: Path, pages: Pages | None) -> None:
-    """Print where to look, in order; ``pages`` are those that are served, if any."""
+    """Print the suggestions in order; ``pages`` are the served pages, if any."""
     print_line()
     print_line(("Look at it while it runs, in another terminal:", "bold"))
     print_rendered(make_grid(next_steps(pipeline, cut, defs, pages), indent=2))
@@ -36,14 +36,14 @@ def print_next_steps(pipeline: Pipeline, cut: Cut, defs: Path, pages: Pages | No
 
 
 def next_steps(pipeline: Pipeline, cut: Cut, defs: Path, pages: Pages | None) -> Iterator[tuple[str, str]]:
-    """Yield what can be seen, and the address or the command that shows it."""
+    """Yield each suggestion, with the address or the command that shows it."""
     place = shlex.quote(_shortened(defs))
     if pages is not None:
         yield "how far it is", pages.status_page
         yield "the graph", graph_address(pages.dagster, pipeline.settings.name)
     yield "the same as text", f"cdc-platform status {place} --watch"
     yield "one row explained", f"cdc-platform explain {place} {ACCOUNTS} {_newest_account(pipeline, cut)}"
-    # The library of `query` is not among those that the platform itself needs.
+    # DuckDB is not among the platform's required libraries.
     install = "" if find_spec("duckdb") else "pip install 'cdc_platform[duckdb]' && "
     yield "one query", f"{install}cdc-platform query {place} {shlex.quote(SUM)}"
 
@@ -55,7 +55,7 @@ def graph_address(dagster: str, name: str) -> str:
 
 
 def _newest_account(pipeline: Pipeline, cut: Cut) -> int:
-    """Return the account of a cut that has most likely changed least."""
+    """Return the account of a cut that has most likely the fewest changes."""
     table = pipeline.lake.table(ACCOUNTS)
     if table is None or ACCOUNTS not in cut.tables:
         return 0

@@ -1,4 +1,4 @@
-"""A running demo, and its pages: Dagster's UI and the status page."""
+"""Pages of a running demo: Dagster's UI and the status page."""
 
 import sys
 import time
@@ -41,7 +41,7 @@ class DemoOptions:
 
 @dataclass(frozen=True)
 class DemoTools:
-    """Functions of the layers above that the demo needs."""
+    """Functions from higher layers that the demo needs."""
 
     load_settings: Callable[[Path], PipelineSettings]
     start_spark: Callable[[PipelineSettings], "SparkSession"]
@@ -51,7 +51,7 @@ class DemoTools:
 
 @dataclass(frozen=True)
 class Stage:
-    """A demo whose bank is writing; `bank` are the names to connect with to it."""
+    """A demo with a running bank; `bank` are the names to connect with to it."""
 
     options: DemoOptions
     tools: DemoTools

@@ -1,4 +1,4 @@
-"""The demo's child processes, their ports and their logs; none of them outlives the demo."""
+"""Child processes of the demo, their ports and their logs; none of them outlives the demo."""
 
 import os
 import signal
@@ -17,10 +17,10 @@ HOME_VARIABLE: Final = "CDC_PLATFORM_DEMO_HOME"
 """Environment variable that marks every process of a demo, down to the last descendant, with its home."""
 
 CHILD_VARIABLE: Final = "CDC_PLATFORM_DEMO_CHILD"
-"""Environment variable that tells from which child of the demo a process descends."""
+"""Environment variable with the name of the demo's child from which a process descends."""
 
 STOP_WITHIN_S: Final = 30.0
-"""Java needs some seconds to write the archive of its classes, which a first demo does at its end."""
+"""Java needs some seconds to write the archive of its classes at the end of a first demo."""
 TAIL_LINES: Final = 15
 
 DIE_WITH_PARENT: Final = """
@@ -38,8 +38,8 @@ os.execvp(sys.argv[2], sys.argv[2:])
 class Children:
     """Child processes by name, stopped in the reverse order of their start when the context ends.
 
-    They stay in the demo's process group, so that a signal to the group reaches all. On Linux they die
-    with the demo whatever kills it, and what they started themselves is found by its environment.
+    They stay in the demo's process group, so a signal to the group reaches all of them. On Linux they die
+    with the demo even if it is killed, and processes that they started are found by their environment.
     """
 
     def __init__(self, home: Path, logs: Path) -> None:
@@ -54,7 +54,7 @@ class Children:
     def __exit__(self, *_error: object) -> None:
         for name in reversed(list(self._processes)):
             self.stop(name)
-        # A Java that is killed keeps no archive of its classes for the next start.
+        # A killed Java process leaves no archive of its classes for the next start.
         _send(signal.SIGTERM, f"{HOME_VARIABLE}={self._home}")
         end_leftovers(self._home)
 
@@ -75,19 +75,19 @@ class Children:
         self._processes[name] = process
 
     def adopt(self, name: str, process: "subprocess.Popen[bytes]") -> None:
-        """Take care of a process that somebody else has started."""
+        """Take ownership of a running process."""
         self._processes[name] = process
 
     def stop(self, name: str, number: int = signal.SIGTERM) -> None:
-        """End a process and all that it has started, by force if they do not end by themselves in time."""
+        """End a process and all its descendants, by force if they do not end in time."""
         end_process(self._processes.pop(name), STOP_WITHIN_S, number)
         _send(signal.SIGKILL, f"{CHILD_VARIABLE}={name}", f"{HOME_VARIABLE}={self._home}")
 
     def check(self) -> None:
-        """Look whether all are alive.
+        """Check that all processes are alive.
 
         Raises:
-            SetupError: one has ended; the message has the end of its log.
+            SetupError: a process has ended; the message contains the end of its log.
         """
         for name, process in self._processes.items():
             if process.poll() is not None:
@@ -100,7 +100,7 @@ class Children:
 
 
 def end_process(process: "subprocess.Popen[bytes]", within_s: float, number: int = signal.SIGTERM) -> None:
-    """End a process by a signal, or by force if it does not end in time; one that has ended is fine."""
+    """End a process with a signal, or by force if it does not end in time; do nothing if it has ended."""
     with suppress(ProcessLookupError):
         process.send_signal(number)
     try:
@@ -111,12 +111,12 @@ def end_process(process: "subprocess.Popen[bytes]", within_s: float, number: int
 
 
 def end_leftovers(home: Path) -> None:
-    """Kill what an earlier demo of the same home has left behind, such as a run that outlived its server."""
+    """Kill the leftovers of an earlier demo of the same home, such as a run that outlived its server."""
     _send(signal.SIGKILL, f"{HOME_VARIABLE}={home}")
 
 
 def _send(number: int, *marks: str) -> None:
-    """Send a signal to the processes that carry all marks, and wait some seconds until they have ended."""
+    """Send a signal to the processes that carry all marks, and wait until they end or the time is up."""
     for pid in _marked(*marks):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -126,7 +126,7 @@ def _send(number: int, *marks: str) -> None:
 
 
 def _marked(*marks: str) -> Iterator[int]:
-    """Yield the processes that carry all marks in their environment; none where there is no /proc."""
+    """Yield the processes that carry all marks in their environment; none without /proc."""
     encoded = {mark.encode() for mark in marks}
     for environ in Path("/proc").glob("[0-9]*/environ"):
         pid = int(environ.parent.name)
@@ -140,7 +140,7 @@ _PROBE_S: Final = 1.0
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens on."""
+    """Return a free port of loopback."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])

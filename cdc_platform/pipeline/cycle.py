@@ -66,11 +66,11 @@ def run_cycle(
     Args:
         pipeline: the pipeline.
         spark: session that does the work.
-        ends_pauses: whether files that could not be read are tried now, since somebody asks for it.
+        ends_pauses: whether to retry unreadable files now, because of a request.
         guard: keeps what fails a check from being published; without one, nothing is checked.
 
     Raises:
-        CdcError: a step failed; what came before it is kept, and the next cycle goes on from there.
+        CdcError: a step failed; earlier steps are kept, and the next cycle resumes from them.
     """
     watch = _Stopwatch()
     # First, so that the log reaches beyond the moment of a copy that this very cycle completes.

@@ -1,6 +1,6 @@
-"""Output of the commands: all of it is visible, and a terminal obeys none of it.
+"""Output of the commands; control characters are made visible, so no value can control the terminal.
 
-Colour is for terminals only, and not where the environment variable `NO_COLOR` is set.
+Only terminals get colour, and not if the environment variable `NO_COLOR` is set.
 """
 
 import os
@@ -22,7 +22,7 @@ Part = str | tuple[str, str]
 
 
 class Redrawn(Protocol):
-    """What is drawn below the last line of a terminal."""
+    """A display below the last line of a terminal."""
 
     def stop(self) -> None:
         """Remove it."""
@@ -59,7 +59,7 @@ FOOTER: Final = Footer()
 
 
 def join_lines(lines: Iterable[str]) -> str:
-    """Return lines as a text; none of them is more than one, whatever names and values it holds."""
+    """Join lines as a text; every name and value stays within its line."""
     return "\n".join(visible_line(line) for line in lines)
 
 
@@ -69,22 +69,22 @@ def print_line(*parts: Part, err: bool = False) -> None:
 
 
 def print_text(text: str, style: str = "", *, err: bool = False) -> None:
-    """Print a text that `join_lines` has made, JSON, or an error, whose lines stay."""
+    """Print a text of `join_lines`, JSON, or an error; line breaks are kept."""
     _print([_segment((text, style), visible_text)], stream_of(err=err))
 
 
 def open_console(stream: TextIO) -> Console:
-    """Return the console that writes to a stream, and changes nothing of what it is given."""
+    """Return a console that writes to a stream without changing the text."""
     return Console(file=stream, highlight=False, markup=False, emoji=False)
 
 
 def stream_of(*, err: bool) -> TextIO:
-    """Return the error stream or the standard output of now; tests and Spark's start replace them."""
+    """Return the current error stream or standard output; tests and Spark's start replace them."""
     return sys.stderr if err else sys.stdout
 
 
 def own_stderr() -> TextIO:
-    """Return the error stream, also for the time in which what others write to it is collected."""
+    """Return the real error stream, even while the writes of others to it are collected."""
     try:
         return os.fdopen(os.dup(sys.stderr.fileno()), "w", buffering=1, errors="replace")
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Progress as users of the command line see it: bars on a terminal, lines elsewhere."""
+"""Progress display of the command line: bars on a terminal, lines elsewhere."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -23,9 +23,9 @@ BAR_WIDTH: Final = 20
 
 @contextmanager
 def show_progress(progress: Progress) -> Iterator[None]:
-    """Show the steps under way within the context, on the error stream.
+    """Show the running steps within the context, on the error stream.
 
-    A terminal shows a bar for each; anything else gets a line when nothing has been printed for seconds.
+    A terminal shows a bar for each step; other streams get a line if nothing has been printed for seconds.
     """
     if not open_console(stream_of(err=True)).is_interactive:
         with report_lines(progress, lambda line: print_line(line, err=True), lambda: FOOTER.last_line_s):
@@ -36,7 +36,7 @@ def show_progress(progress: Progress) -> Iterator[None]:
 
 
 class _Bars:
-    """The bars of the steps under way, below the last line of a terminal."""
+    """The bars of the running steps, below the last line of a terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -44,7 +44,7 @@ class _Bars:
         self._live: Live | None = None
 
     def show(self, reports: Sequence[StepReport]) -> None:
-        """Draw the bars of these steps in the place of those before; none where there are no steps."""
+        """Replace the bars with those of these steps; show none if there are no steps."""
         self._reports = reports
         with FOOTER.lock:
             if not reports:
@@ -57,8 +57,8 @@ class _Bars:
                 self._live.update(make_bars(reports), refresh=True)
 
     def start(self) -> None:
-        """Draw them."""
-        # A stopped one would first remove as many lines as it had, which are others now.
+        """Draw the bars."""
+        # A stopped `Live` would first remove as many lines as it had; other text has those lines now.
         self._live = Live(
             make_bars(self._reports),
             console=self._console,
@@ -70,7 +70,7 @@ class _Bars:
         self._live.start(refresh=True)
 
     def stop(self) -> None:
-        """Remove them."""
+        """Remove the bars."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -83,7 +83,7 @@ def _redraw(progress: Progress, bars: _Bars, is_over: Event) -> None:
 
 
 def make_bars(reports: Sequence[StepReport]) -> Table:
-    """Return a bar with its numbers for each step; one whose end is not known moves."""
+    """Return a bar with its numbers for each step; a step of unknown length has a moving bar."""
     bars = Table.grid(padding=(0, 2, 0, 0))
     bars.add_column(overflow="fold")
     bars.add_column(width=BAR_WIDTH)

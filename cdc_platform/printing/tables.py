@@ -1,4 +1,4 @@
-"""Tables of the commands: as wide as a terminal, and without a limit elsewhere; no text is cut."""
+"""Tables of the commands, as wide as the terminal and unlimited elsewhere; no text is truncated."""
 
 from collections.abc import Iterable, Sequence
 from io import StringIO
@@ -14,32 +14,32 @@ from cdc_platform.printing.lines import FOOTER, open_console, print_text, stream
 from cdc_platform.visible import visible_line
 
 NO_LIMIT: Final = 1_000_000
-"""Characters of a line of a file."""
+"""Width of a line in a file, in characters."""
 
 Cell = str | int | tuple[str, str]
-"""A text or number, or a text and its style; a number stands at the right."""
+"""A text or number, or a text and its style; numbers are right-aligned."""
 
 
 def make_table(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
-    """Return a table with a heading of each column."""
+    """Return a table with a heading for each column."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     return _fill(table, headings, list(rows))
 
 
 def make_grid(rows: Iterable[Sequence[Cell]], *, indent: int = 0) -> Padding:
-    """Return rows of equally many cells, below each other, such as names and values."""
+    """Return a grid of rows with equally many cells, such as names and values."""
     all_rows = list(rows)
     table = _fill(Table.grid(padding=(0, 2, 0, 0)), [""] * max(map(len, all_rows), default=0), all_rows)
     return Padding(table, (0, 0, 0, indent), expand=False)
 
 
 def make_line(text: str = "", style: str = "") -> Text:
-    """Return a line to stand among tables."""
+    """Return a line that can stand between tables."""
     return Text(visible_line(text), style, overflow="fold")
 
 
 def as_text(*parts: RenderableType) -> str:
-    """Return tables and lines as they are printed to a file."""
+    """Return tables and lines as the text of a file."""
     file = StringIO()
     Console(file=file, width=NO_LIMIT, color_system=None, highlight=False).print(Group(*parts))
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
@@ -56,7 +56,7 @@ def print_rendered(*parts: RenderableType) -> None:
 
 
 def open_live() -> Live | None:
-    """Return what shows something in place on the standard output; None if that is no terminal."""
+    """Return a live display on the standard output; None if that is not a terminal."""
     console = open_console(stream_of(err=False))
     return Live(console=console, auto_refresh=False) if console.is_interactive else None
 

@@ -25,10 +25,10 @@ SERVICE: Final = "google.spanner.v1.Spanner"
 
 _LOG: Final = logging.getLogger(__name__)
 _THREADS: Final = 1024
-"""Every open change stream query waits in a thread of its own."""
+"""Every open change stream query waits in its own thread."""
 _CYCLE_S: Final = 0.25
 _OPTIONS: Final = (
-    # Two servers may share a port silently, and split its traffic.
+    # Otherwise two servers may silently share a port and split its traffic.
     ("grpc.so_reuseport", 0),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
@@ -56,9 +56,9 @@ def system_clock() -> int:
 class Simulator:
     """A change stream server: `with Simulator(SimulatorSettings(seed=7)) as server: ...`.
 
-    `host` is its address, for `emulator_host` and SPANNER_EMULATOR_HOST. The history goes on as long as it
-    runs; with a `state` file it is the history of the last time that goes on. The true history is written to
-    `history_file`, one transaction a line.
+    `host` is its address, for `emulator_host` and SPANNER_EMULATOR_HOST. The history continues while it runs;
+    with a `state` file it continues the history of the last run. The true history is written to
+    `history_file`, one transaction per line.
     """
 
     def __init__(
@@ -103,10 +103,10 @@ class Simulator:
         return self.history.transactions_until(self._seen_micros)
 
     def start(self) -> None:
-        """Make the history up to now, and answer from now on.
+        """Generate the history up to now, and answer from now on.
 
         Raises:
-            SetupError: The port is taken.
+            SetupError: the port is in use.
         """
         self._seen_micros = self.database.now_micros()
         self._server = grpc.server(ThreadPoolExecutor(_THREADS), options=_OPTIONS)
@@ -118,14 +118,14 @@ class Simulator:
         try:
             bound = self._server.add_insecure_port(f"{LOOPBACK}:{self._port}")
         except RuntimeError as error:
-            message = f"Port {self._port} is taken; give another one, or 0 for any that is free"
+            message = f"Port {self._port} is in use; choose another one, or 0 for any free port"
             raise SetupError(message) from error
         self.host = f"{LOOPBACK}:{bound}"
         self._server.start()
         self._work.start()
 
     def stop(self) -> None:
-        """Break off what runs, and stop answering; twice is fine."""
+        """End running calls, and stop answering; a second call does nothing."""
         self._is_over.set()
         server, self._server = self._server, None
         if server is not None:
@@ -135,7 +135,7 @@ class Simulator:
                 self._file.close()
 
     def names(self) -> dict[str, str]:
-        """Return the names to connect with, as settings of a pipeline call them."""
+        """Return the names to connect with, by the settings of a pipeline."""
         settings = self.settings
         return {
             "emulator_host": self.host,
@@ -148,9 +148,9 @@ class Simulator:
         }
 
     def inject(self, fault: Fault, *, times: int = 1, token: str | None = None, after_rows: int = 0) -> None:
-        """Let a fault befall the next change stream queries, after some of their rows.
+        """Inject a fault into the next change stream queries, after some of their rows.
 
-        With a `token` it befalls queries of that partition only.
+        With a `token` it applies only to queries of that partition.
         """
         self.database.faults.demand(fault, times, token, after_rows)
 
@@ -163,7 +163,7 @@ class Simulator:
         return Hours.always(self.settings, origin_micros)
 
     def _go_on(self) -> None:
-        # Nobody need ask for the history to go on: anyone who asks finds it there.
+        # The history continues without requests, so that later ones find it.
         is_over = False
         while not is_over:
             is_over = self._is_over.wait(_CYCLE_S)
@@ -181,7 +181,7 @@ def _unary(service: SpannerService, name: str, request_name: str) -> Any:
             response = method(request)
         except Refusal as refusal:
             return _abort(context, refusal)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is to read it
+        except Exception as error:  # noqa: BLE001 - the caller gets every error
             return _abort(context, _failure(name, error))
         return response if isinstance(response, bytes) else bytes(response.SerializeToString())
 
@@ -198,14 +198,14 @@ def _streaming(service: SpannerService, name: str, request_name: str) -> Any:
             yield from method(request, is_over)
         except Refusal as refusal:
             _abort(context, refusal)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is to read it
+        except Exception as error:  # noqa: BLE001 - the caller gets every error
             _abort(context, _failure(name, error))
 
     return grpc.unary_stream_rpc_method_handler(answer, _parser(request_name))
 
 
 def _failure(name: str, error: Exception) -> Refusal:
-    """Return the error that a caller gets for a mistake of the simulator, and log where it happened."""
+    """Return the error for a caller after an internal error of the simulator, and log the error."""
     _LOG.error("%s failed", name, exc_info=error)
     return Refusal("INTERNAL", f"The simulator failed in {name}: {type(error).__name__}: {error}")
 

@@ -1,4 +1,4 @@
-"""Spanner's gRPC service, as far as readers use it, as functions from requests to responses in bytes."""
+"""Spanner's gRPC service, as far as readers need it, as functions from requests to responses in bytes."""
 
 import json
 import threading
@@ -45,10 +45,10 @@ _DATA_FIELDS: Final = {
     "is_system_transaction": BOOL,
 }
 _MOST_SESSIONS: Final = 100
-"""Of one request, as with Spanner, which may return fewer than it is asked for."""
+"""Most sessions per request; like Spanner, the simulator may return fewer than requested."""
 _PARTITIONS: Final = 10
 _ROWS_PER_PARTITION: Final = 1000
-"""Small tables are not cut into parts."""
+"""Small tables are not divided into partitions."""
 _RECORD_FIELDS: Final = {
     "data_change_record": _DATA_FIELDS,
     "heartbeat_record": {"timestamp": TIMESTAMP},
@@ -111,14 +111,14 @@ class SpannerService:
         return Transaction.pb(Transaction()).FromString(self._moments.begun(request.options))
 
     def rollback(self, request: Any) -> Any:
-        """Answer Rollback; reads hold nothing."""
+        """Answer Rollback; reads hold no locks."""
         from google.protobuf.empty_pb2 import Empty
 
         self._check_session(request.session)
         return Empty()
 
     def commit(self, request: Any) -> Any:
-        """Refuse Commit."""
+        """Reject Commit."""
         self._check_session(request.session)
         raise read_only()
 
@@ -155,13 +155,13 @@ class SpannerService:
         return self._rows(result, request, reading)
 
     def partition_query(self, request: Any) -> Any:
-        """Answer PartitionQuery: ranges of the rows in the order of the answer."""
+        """Answer PartitionQuery: ranges of rows in the order of the answer."""
         statement, reading = self._statement(request)
         total = sum(map(len, self._database.answer(statement).rows(0)))
         return self._partitions(total, request, reading)
 
     def partition_read(self, request: Any) -> Any:
-        """Answer PartitionRead: ranges of the rows in the order of their keys."""
+        """Answer PartitionRead: ranges of rows in the order of their keys."""
         reading = self._reading(request)
         version = self._database.reads.version(request.table, reading.micros)
         return self._partitions(len(chosen_keys(version, request.key_set)), request, reading)
@@ -240,7 +240,7 @@ class SpannerService:
 
 
 def _part(result: Result, partition_token: bytes) -> Result:
-    """Return the part of an answer that a partition token of ours names."""
+    """Return the part of an answer for one of our partition tokens."""
     if not partition_token:
         return result
     try:

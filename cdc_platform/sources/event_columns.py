@@ -1,4 +1,4 @@
-"""Data changes of events as Arrow batches of `RAW_EVENT_RECORDS`, built a column at a time."""
+"""Data changes of events as Arrow batches of `RAW_EVENT_RECORDS`, built column by column."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +21,9 @@ from cdc_platform.sources.sound_rows import (
 
 
 class ChangeRow(NamedTuple):
-    """One data change without its nesting; fields are named as in `RAW_EVENT_RECORDS`, moments are micros.
+    """One flat data change; fields are named as in `RAW_EVENT_RECORDS`, times are microseconds.
 
-    ``record_sequence`` is the `event_id`, too.
+    ``record_sequence`` is also the `event_id`.
     """
 
     partition_token: str
@@ -63,7 +63,7 @@ def to_batches(cycle: int, rows: Sequence[ChangeRow]) -> Iterator[pa.RecordBatch
 
 
 def _fault(row: ChangeRow, error: Exception) -> ChangeRow:
-    """Return the fault that keeps what is known of a change, with its values as text."""
+    """Return a fault with the known parts of a change and its values as text."""
     fields = row._asdict()
     place = {name: safe_value(value) for name, value in fields.items() if name not in _CHANGE}
     if row.source_timestamp is not None and not is_moment(row.source_timestamp):

@@ -1,4 +1,4 @@
-"""Files of a folder, local or of an object store, by a file system of Arrow."""
+"""Files of a local folder or an object store, accessed through Arrow's file systems."""
 
 import logging
 import re
@@ -28,22 +28,22 @@ _TIME_PREFIX: Final = re.compile(r"(?:/|^)\d{4}(?:/\d{2}){0,4}$")
 _DENIALS: Final = ("Permission denied", "403", "ACCESS_DENIED")
 _LACKS_LIBRARY: Final = re.compile(r"load lib(?:jvm|hdfs)")
 _BUFFER_BYTES: Final = 4 * 1024**2
-"""Of a file that is read in parts: object stores take as long for a few bytes as for so many."""
+"""Buffer of a file that is read in parts: object stores take as long for a few bytes as for this many."""
 ROOT_FOLDER: Final = "."
-"""Folder of files that lie in the source's folder itself."""
+"""Folder of files in the source's folder itself."""
 
 Opened = tuple[fs.FileSystem, str]
 """A file system, and the folder's path in it."""
 
 
 class FileStore:
-    """A folder, local or of an object store, and the files in it.
+    """A folder, local or in an object store, and its files.
 
-    To open it asks the store something, which has to answer, whatever it says, within ``deadline_s``.
+    Opening it sends a request to the store, which must answer within ``deadline_s``, even with an error.
 
     Raises:
-        SettingError: the location is none that can be read.
-        LibraryMissing: a library that reads it is not installed.
+        SettingError: the location cannot be read.
+        LibraryMissing: a required library is not installed.
         SourceUnreachable: the store does not answer.
     """
 
@@ -55,13 +55,13 @@ class FileStore:
         self._scheme = f"{scheme}://" if scheme is not None else ""
 
     def list_files(self) -> Iterator[SourceFile]:
-        """Yield every file whose name ends as wanted, with its folder: of dated ones, that which they are in.
+        """Yield every file with a matching suffix, with its folder; for dated folders, their common parent.
 
-        A folder in it that may not be listed is yielded as a file is: to read it says why.
+        A subfolder that cannot be listed is yielded like a file: reading it reports the reason.
 
         Raises:
-            SourceNotFound: there is no such folder.
-            AccessDenied: it may not be read.
+            SourceNotFound: the folder does not exist.
+            AccessDenied: the folder must not be read.
             SourceUnreachable: the store does not answer.
         """
         try:
@@ -90,7 +90,7 @@ class FileStore:
         ]
 
     def _has_readable_name(self, info: fs.FileInfo, folder: str) -> bool:
-        """Return whether Arrow can give a file's path, without which nothing can be done with it."""
+        """Return whether Arrow can represent a file's path, without which the file cannot be used."""
         try:
             return bool(info.path)
         except UnicodeDecodeError as error:
@@ -121,10 +121,10 @@ class FileStore:
         return path.removeprefix(f"{self._root.rstrip('/')}/")
 
     def existing(self, paths: Collection[str]) -> frozenset[str]:
-        """Return those of these files that are there.
+        """Return the files that exist.
 
         Raises:
-            AccessDenied: they may not be read.
+            AccessDenied: the files must not be read.
             SourceUnreachable: the store does not answer.
         """
         within = sorted(paths)
@@ -138,11 +138,11 @@ class FileStore:
 
     @contextmanager
     def opened(self, path: str, begin: int = 0) -> Iterator[BinaryIO]:
-        """Yield a file as a stream, from some byte on.
+        """Yield a file as a stream, from a byte on.
 
         Raises:
-            SourceNotFound: it is gone.
-            AccessDenied: it may not be read.
+            SourceNotFound: the file no longer exists.
+            AccessDenied: the file must not be read.
             SourceUnreachable: the store does not answer.
         """
         try:
@@ -152,11 +152,11 @@ class FileStore:
             raise store_error_of(error, path) from error
 
     def read(self, path: str) -> bytes:
-        """Return what a file holds.
+        """Return the content of a file.
 
         Raises:
-            SourceNotFound: it is gone.
-            AccessDenied: it may not be read.
+            SourceNotFound: the file no longer exists.
+            AccessDenied: the file must not be read.
             SourceUnreachable: the store does not answer.
         """
         with self.opened(path) as stream:
@@ -208,10 +208,10 @@ def _answer(ask: Callable[[], Opened], location: str, deadline_s: float) -> Open
     def wait() -> None:
         try:
             answer.set_result(ask())
-        except Exception as error:  # noqa: BLE001  anyone who waits raises it
+        except Exception as error:  # noqa: BLE001  the waiting caller raises it
             answer.set_exception(error)
 
-    # Nothing ends a call of Arrow's, and no process should wait for it to end.
+    # A call of Arrow cannot be cancelled, and no process should wait for its end.
     Thread(target=wait, name="file-store-opens", daemon=True).start()
     try:
         return answer.result(deadline_s)
@@ -223,13 +223,13 @@ def _answer(ask: Callable[[], Opened], location: str, deadline_s: float) -> Open
 
 
 def _undated(relative: str) -> str:
-    """Return the folder of a file: what lies before its minutes, where it is in a folder of minutes."""
+    """Return the folder of a file, without the date and time folders at its end."""
     folder = relative.rpartition("/")[0]
     return TIME_PATH.sub("", folder) or ROOT_FOLDER
 
 
 def store_error_of(error: Exception, place: str) -> AccessDenied | SourceNotFound | SourceUnreachable:
-    """Return our own error for what a file system says."""
+    """Return the platform's error for a file system's error."""
     text = str(error)
     if isinstance(error, FileNotFoundError) or "does not exist" in text:
         return SourceNotFound(f"There is no such file or folder; look at the setting `source.path`: {place}")

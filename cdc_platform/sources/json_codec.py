@@ -1,4 +1,4 @@
-"""JSON by msgspec, several times as fast as the standard library, which judges what msgspec does not take."""
+"""JSON by msgspec, several times as fast as the standard library, which handles what msgspec rejects."""
 
 import json
 import sys
@@ -20,18 +20,18 @@ _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 Parser = Callable[[str | bytes], Any]
 Members = Mapping[str, msgspec.Raw]
-"""The members of a JSON object; the value of each is the text that it is written as."""
+"""The members of a JSON object, each value in its original text."""
 NULL: Final = msgspec.Raw(b"null")
 
 
 def parser_of(number: Callable[[str], Any], constant: Callable[[str], Any]) -> Parser:
-    """Return what parses JSON: whole numbers become integers of any size.
+    """Return a parser of JSON that converts whole numbers to integers of any size.
 
     Args:
-        number: makes a value of a number with a point or an exponent, as it is written.
-        constant: makes one of `NaN`, `Infinity` and `-Infinity`, which are no JSON.
+        number: converts the text of a number with a point or an exponent.
+        constant: converts `NaN`, `Infinity` and `-Infinity`, which are not valid JSON.
 
-    The parser raises ValueError for what is no JSON, and for bytes that are no UTF-8.
+    The parser raises ValueError for invalid JSON, and for bytes that are not UTF-8.
     """
     fast = msgspec.json.Decoder(float_hook=number).decode
     slow = json.JSONDecoder(parse_float=number, parse_constant=constant).decode
@@ -50,21 +50,21 @@ def parser_of(number: Callable[[str], Any], constant: Callable[[str], Any]) -> P
         except ArithmeticError:
             raise ValueError("It has a number with too large an exponent") from None
         except ValueError:
-            # Python refuses one thing more: to spend its time on the digits of one number.
+            # Python has one more limit: the number of digits that it converts.
             raise ValueError(f"It has a number of more than {_MOST_DIGITS} digits") from None
 
     return parse
 
 
 class NotUnicode(ValueError):
-    """Octets are not UTF-8; the message says where."""
+    """Octets are not UTF-8; the message contains the place."""
 
 
 def text_of_bytes(octets: bytes) -> str:
-    """Return a text of UTF-8.
+    """Decode a UTF-8 text.
 
     Raises:
-        NotUnicode: it is none.
+        NotUnicode: the octets are not UTF-8.
     """
     try:
         return octets.decode()
@@ -74,10 +74,10 @@ def text_of_bytes(octets: bytes) -> str:
 
 
 def write(value: Any) -> str:
-    """Return the JSON of a value without any space; what is no JSON, such as a decimal, is its text.
+    """Return the JSON of a value without spaces; values that JSON lacks, such as decimals, are texts.
 
-    Floats are written as they are shortest (`1e16`), which is not how the standard library does it (`1e+16`):
-    texts that are compared with others, such as keys, are not for it.
+    Floats have their shortest form (`1e16`), unlike in the standard library (`1e+16`), so this function is
+    not suitable for texts that are compared with others, such as keys.
     """
     try:
         return _WRITER.encode(value).decode()
@@ -86,7 +86,7 @@ def write(value: Any) -> str:
 
 
 def write_sorted(value: Any) -> str:
-    """Return the same with the members of objects in the order of their names."""
+    """Return the same with the members of objects sorted by name."""
     try:
         return _SORTING_WRITER.encode(value).decode()
     except UnicodeEncodeError:
@@ -94,7 +94,7 @@ def write_sorted(value: Any) -> str:
 
 
 def read_members(text: str) -> dict[str, msgspec.Raw]:
-    """Return the members of a JSON object, whose values stay as they are written."""
+    """Return the members of a JSON object, with values in their original text."""
     try:
         return _MEMBERS.decode(text)
     except _REFUSALS:
@@ -102,5 +102,5 @@ def read_members(text: str) -> dict[str, msgspec.Raw]:
 
 
 def write_members(members: Members) -> str:
-    """Return the JSON of an object whose values are written already."""
+    """Return the JSON of an object from the texts of its values."""
     return _WRITER.encode(members).decode()

@@ -1,4 +1,4 @@
-"""Reading through a data source of our own, task by task."""
+"""Reads through the platform's own Spark data sources, task by task."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
@@ -15,12 +15,11 @@ _KNOWN: Final = "DATA_SOURCE_ALREADY_EXISTS"
 
 
 class TaskReader(DataSourceReader):
-    """Reads a part of a plan in each task.
+    """Reads one part of a plan per task.
 
     Args:
-        read: yields what belongs to a part, in a worker; what it needs beyond this process it imports there,
-            since workers are forked.
-        parts: what each task reads.
+        read: yields the batches of a part, in a worker; it imports libraries there, since workers are forked.
+        parts: the part of each task.
     """
 
     def __init__(self, read: Callable[[Any], Iterator[pa.RecordBatch]], parts: Sequence[Any]) -> None:
@@ -31,31 +30,31 @@ class TaskReader(DataSourceReader):
         return [InputPartition(part) for part in self._parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield what one task reads."""
+        """Yield the batches of one task."""
         prepare_worker()
         return self._read(partition.value)
 
 
 def make_known(spark: SparkSession, source: type[DataSource]) -> None:
-    """Make a data source known to a session."""
+    """Register a data source with a session."""
     try:
         spark.dataSource.register(source)
     except AnalysisException as error:
         if error.getCondition() != _KNOWN:
             raise
-        # Spark looked for the name in the session that was used last; this makes the present one that.
+        # Spark looked for the name in the last used session; this makes the current one the last used.
         spark.createDataFrame([], "nothing int")
         spark.dataSource.register(source)
 
 
 def load_with(spark: SparkSession, source: type[DataSource], options: Mapping[str, str]) -> DataFrame:
-    """Return what a data source reads by some options, after making it known to the session."""
+    """Register a data source with the session, and return its data for some options."""
     make_known(spark, source)
     return spark.read.format(source.name()).options(**options).load()
 
 
 def read_with(source: type[DataSource], options: Mapping[str, str]) -> Generator[pa.RecordBatch, None, None]:
-    """Yield what a data source reads by some options, task after task, in this process."""
+    """Yield the batches of a data source for some options, task after task, in this process."""
     made = source(dict(options))
     reader = made.reader(cast("StructType", made.schema()))
     for partition in reader.partitions():

@@ -14,9 +14,9 @@ MOST_RESTARTS: Final = 1
 
 @dataclass
 class Retries:
-    """Counts failures in a row; progress forgives them, and too many end the read.
+    """Counts successive failures; progress resets the count, and too many failures end the read.
 
-    A silent partition is asked again once a read, whether it progresses or not.
+    A silent partition is queried again once per read, whether it progresses or not.
     """
 
     max_attempts: int
@@ -34,7 +34,7 @@ class Retries:
         """Wait before the next attempt.
 
         Raises:
-            SourceError: The error itself, when it cannot pass or the attempts are used up.
+            SourceError: the error itself, if a retry cannot help or the attempts are used up.
         """
         self.failures += 1
         self.silences += isinstance(error, PartitionStuck)
@@ -44,5 +44,5 @@ class Retries:
 
     def _pause_s(self) -> float:
         longest_s = min(self.backoff_max_s, self.backoff_initial_s * 2.0 ** (self.failures - 1))
-        # Jitter keeps many windows from asking again all at once.
+        # Jitter keeps many windows from retrying at the same time.
         return longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing

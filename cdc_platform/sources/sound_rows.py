@@ -1,4 +1,4 @@
-"""The guard where rows enter Arrow: a row that Arrow cannot hold is replaced, and stops no other row."""
+"""Conversion of rows to Arrow: a row that Arrow cannot hold is replaced, and affects no other row."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,9 +10,9 @@ import pyarrow as pa
 Row = TypeVar("Row")
 
 MOST_CHARACTERS: Final = 1_000
-"""Length of a reason or a name that is kept as it is."""
+"""Most characters of a reason or a name that is kept unchanged."""
 MOST_TEXT_CHARACTERS: Final = 1_000_000
-"""Length of the text of an event that cannot be used."""
+"""Most characters of the text of an unusable event."""
 NOT_UNICODE: Final = "has a text that is not Unicode (half of a surrogate pair)"
 _LABELS: Final = {"record_sequence": "the identity of the event"}
 _INT64: Final = range(-(2**63), 2**63)
@@ -24,12 +24,12 @@ def sound_batches(
     rows: Sequence[Row],
     replaced: Callable[[Row, Exception], Row],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of rows, in their order: one, unless Arrow refuses a row.
+    """Yield the batches of rows, in order: one, unless Arrow rejects a row.
 
     Args:
-        build: makes a batch of rows.
+        build: builds a batch of rows.
         rows: the rows.
-        replaced: returns the row that stands for one which Arrow refuses, of safe values only.
+        replaced: returns a replacement with safe values for a row that Arrow rejects.
     """
     try:
         yield build(rows)
@@ -43,7 +43,7 @@ def sound_batches(
 
 
 def unfit_reason(values: Mapping[str, Any], error: Exception) -> str:
-    """Return why Arrow refuses a row of these values."""
+    """Return the reason why Arrow rejects a row with these values."""
     texts = [name for name in (_half_in(*item) for item in values.items()) if name is not None]
     numbers = [name for name, value in values.items() if isinstance(value, int) and value not in _INT64]
     problems = [
@@ -54,11 +54,11 @@ def unfit_reason(values: Mapping[str, Any], error: Exception) -> str:
 
 
 def half_at(value: Any, path: str) -> str | None:
-    """Return where the first text or name in a value is that is not Unicode, escaped; None where all are.
+    """Return the escaped path of the first text or name in a value that is not Unicode, else None.
 
     Args:
-        value: what JSON can be.
-        path: of the value; that of a member has the name of the member behind a dot.
+        value: a JSON value.
+        path: path of the value; the names of members are added after a dot.
     """
     parts = [(path, value)]
     while parts:
@@ -77,7 +77,7 @@ def half_at(value: Any, path: str) -> str | None:
 
 
 def _half_in(name: str, value: Any) -> str | None:
-    """Return the name of a value, or the path in its JSON, that is not Unicode; None where all is."""
+    """Return the name of a value, or the path in its JSON, that is not Unicode, else None."""
     if half_at(value, name) is None:
         return None
     try:
@@ -98,7 +98,7 @@ def is_unicode(text: str) -> bool:
 
 
 def safe_text(text: str, most_characters: int = MOST_CHARACTERS) -> str:
-    """Return an escaped text; one of more characters ends in its digest."""
+    """Return an escaped text; a longer one is truncated and gets its digest."""
     safe = escaped(text)
     if len(safe) <= most_characters:
         return safe
@@ -107,7 +107,7 @@ def safe_text(text: str, most_characters: int = MOST_CHARACTERS) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text with everything escaped that is not Unicode, as JSON does it, too."""
+    """Return a text with everything escaped that is not Unicode, as in JSON."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 

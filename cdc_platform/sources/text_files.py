@@ -1,4 +1,4 @@
-"""Text of files, plain or gzip; a damaged gzip gives what is before its damage."""
+"""Text of files, plain or gzip; from a damaged gzip, the part before the damage is read."""
 
 import zlib
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ _GZIP_WBITS: Final = zlib.MAX_WBITS | 16
 
 
 class FileDamaged(ValueError):
-    """The file cannot be read to its end; the reason says why."""
+    """The file cannot be read to its end; the message contains the reason."""
 
 
 def read_chunks(stream: BinaryIO) -> Iterator[bytes]:
     """Yield the text of a stream in chunks, without compression and byte order mark.
 
     Raises:
-        FileDamaged: A gzip ends too early or is no gzip from some place on.
+        FileDamaged: a gzip ends too early, or is invalid from some place on.
     """
     first = stream.read(CHUNK_BYTES)
     chunks = decompressed(stream, first) if first.startswith(GZIP_MAGIC) else plain(stream, first)
@@ -27,17 +27,17 @@ def read_chunks(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def plain(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
-    """Yield a first chunk of a stream, and those that follow."""
+    """Yield the first chunk of a stream, and all following ones."""
     while chunk:
         yield chunk
         chunk = stream.read(CHUNK_BYTES)
 
 
 def decompressed(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
-    """Yield the text of a gzip, of which a first chunk was read: several members, perhaps zeros behind them.
+    """Yield the text of a gzip whose first chunk was read; it may have several members with zeros after them.
 
     Raises:
-        FileDamaged: It ends too early or is no gzip from some place on.
+        FileDamaged: the gzip ends too early, or is invalid from some place on.
     """
     member = zlib.decompressobj(_GZIP_WBITS)
     while chunk:
@@ -58,7 +58,7 @@ def decompressed(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
 
 
 def _after_member(stream: BinaryIO, chunk: bytes) -> bytes:
-    """Return where the next member begins; devices with blocks of one size leave zeros before it."""
+    """Return the beginning of the next member; devices with fixed block sizes leave zeros before it."""
     while not (rest := chunk.lstrip(b"\0")):
         chunk = stream.read(CHUNK_BYTES)
         if not chunk:

@@ -118,7 +118,7 @@ def test_reading_makes_nothing(watched: WatchedPipeline, tmp_path: Path) -> None
 
 def test_files_are_shown_by_folder(tmp_path: Path) -> None:
     """What cycles have read of files and topics is counted by place; failed reads are not."""
-    lake = Lake(LakeSettings(str(tmp_path / "lake")), "files", hands_out_events=True)
+    lake = Lake(LakeSettings(str(tmp_path / "lake")), "files", delivers_events=True)
     paths = (
         "users/2026/11/26/1.avro",
         "users/2026/11/26/2.avro",

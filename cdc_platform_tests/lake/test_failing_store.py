@@ -94,7 +94,7 @@ def test_commits_are_there_once(lake: Lake, proxy: HttpProxy) -> None:
 def test_a_lost_write_is_noticed_before_the_commit(lake: Lake, proxy: HttpProxy, file: str) -> None:
     """A store that says that it has written what it has not fails the cycle, and the next one is whole."""
     proxy.choose = losing(file)
-    with pytest.raises(LakeUnreachable, match=f"it has just taken: .*{file}"), reaching(lake.settings):
+    with pytest.raises(LakeUnreachable, match=f"was just written to it: .*{file}"), reaching(lake.settings):
         commit_next(lake)
     commit_next(lake)
     assert lake.system_table(RAW).scan().to_arrow()["cycle"].to_pylist() == [1]

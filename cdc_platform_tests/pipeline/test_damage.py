@@ -49,7 +49,7 @@ def test_a_damaged_report_names_its_file(
     (tmp_path / "events").mkdir()
     source = DebeziumSettings(FilesInput(str(tmp_path / "events")), has_transaction_topic=True)
     settings = PipelineSettings(name="p", source=source, lake=LakeSettings(str(tmp_path / "lake")))
-    lake = Lake(settings.lake, "p", hands_out_events=True)
+    lake = Lake(settings.lake, "p", delivers_events=True)
     row = {
         "cycle": 1,
         "kind": "file",

@@ -169,7 +169,7 @@ def test_a_compacted_topic_and_one_whose_messages_were_deleted(
     kafka.send(lines[-1:] * 3, {})
     end = _end_of(pipeline)
     kafka.forget(topic, 0, end - 1)
-    with pytest.raises(OffsetsLost, match=f"{topic}, partition 0.*the first that is left {end - 1}"):
+    with pytest.raises(OffsetsLost, match=f"{topic}, partition 0.*the first available one {end - 1}"):
         run_cycle(pipeline, kafka_spark)
     source: Any = pipeline.settings.source
     skipping = replace(place, start_offsets={f"{topic}/0": end - 1})

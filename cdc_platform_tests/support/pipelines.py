@@ -380,7 +380,7 @@ def quarantined_rows(pipeline: Pipeline) -> list[dict[str, Any]]:
 
 def state_of(pipeline: Pipeline) -> dict[str, object]:
     """Return everything that a commit to any of the pipeline's tables would change."""
-    own = own_tables(hands_out_events=pipeline.lake.hands_out_events)
+    own = own_tables(delivers_events=pipeline.lake.delivers_events)
     names = {name: pipeline.lake.system_table(name) for name in own}
     names |= {name: found_table(pipeline, name) for name in pipeline.lake.table_names()}
     return {

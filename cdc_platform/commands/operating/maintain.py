@@ -1,4 +1,4 @@
-"""`cdc-platform maintain`: compaction, expiry and the removal of what killed runs left, all at once."""
+"""`cdc-platform maintain`: immediate compaction, expiry, and removal of files that killed runs left."""
 
 import sys
 from itertools import takewhile
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 @DEFS
 @EVERY_NAME
 def maintain(defs: Path, name: str | None) -> None:
-    """Maintain all tables of each pipeline in DEFS now, whether that is due or not.
+    """Maintain all tables of each pipeline in DEFS now, even if maintenance is not due.
 
-    Rewrites small files and files with deleted rows, expires old snapshots, and deletes files that no
-    metadata names, which killed runs have left. It changes no content, and every cut stays readable for as
-    long as the settings promise.
+    Rewrites small files and files with deleted rows, expires old snapshots, and deletes the files of killed
+    runs, which no metadata references. It changes no content, and every cut stays readable for as long as
+    the settings specify.
 
-    `sync` maintains what is due after its cycles, but looks for no files of killed runs. It may run at the
-    same time: if both commit to one table, the second one fails with CommitConflict and can be repeated.
+    `sync` also runs due maintenance after its cycles, but does not search for the files of killed runs. It
+    may run at the same time: if both commit to one table, the second fails with CommitConflict; repeat it.
     """
     from cdc_platform.components.loading import load_each
     from cdc_platform.lake.catalog.access import reaching
@@ -64,7 +64,7 @@ def maintain(defs: Path, name: str | None) -> None:
 
 
 def describe_outcome(outcome: "MaintenanceOutcome") -> str:
-    """Return the line of a maintenance."""
+    """Return the output line of a maintenance."""
     return (
         f"files rewritten {outcome.minor_files + outcome.major_files}  files deleted {outcome.expired_files}"
     )

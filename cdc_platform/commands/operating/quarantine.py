@@ -1,4 +1,4 @@
-"""`cdc-platform quarantine`: what could not enter the log, and its replay."""
+"""`cdc-platform quarantine`: records that could not enter the log, and their replay."""
 
 import json
 import sys
@@ -39,7 +39,7 @@ _AS_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JS
 
 
 def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say which records are meant, as its parameter `wanted`."""
+    """Add the options that select records to a command, as its parameter `wanted`."""
 
     @wraps(command)
     def with_filter(table: str | None, reason: str | None, cycle: int | None, **options: Any) -> None:
@@ -76,7 +76,7 @@ def quarantine() -> None:
 def list_records(
     defs: Path, name: str | None, wanted: QuarantineFilter, *, shows_all: bool, as_json: bool
 ) -> None:
-    """List what lies in quarantine, the oldest first; JSON has all of it but the records themselves."""
+    """List the records in quarantine, oldest first; JSON has everything except their content."""
     from cdc_platform.components.loading import load_each
     from cdc_platform.lake.state.quarantine import load_quarantined
 
@@ -101,9 +101,9 @@ def list_records(
 @NAME
 @_AS_JSON
 def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
-    """Print the record RECORD as it arrived, with a reason for each time that it went to quarantine.
+    """Print the record RECORD as it arrived, with the reason of each time that it was quarantined.
 
-    RECORD is its identity, as `list` prints it.
+    RECORD is the record's identity, as printed by `list`.
     """
     from cdc_platform.errors import QuarantinedRecordNotFound
     from cdc_platform.lake.state.quarantine import load_quarantined
@@ -133,12 +133,12 @@ def replay(
 ) -> None:
     """Replay records in the next cycle: all of them, or those that the options select.
 
-    Files are read again, whole, so all that lies in quarantine of a file is replayed along; what the log has
-    already is recognised. Of a file that is gone, and of a topic, the text of each event is enough. Where the
-    log is in order, the tables that are touched are rebuilt from it.
+    Files are read again as a whole, so all quarantined records of a file are replayed together; events that
+    the log already has are recognised. If a file no longer exists, and for topics, the stored text of each
+    event is enough. Affected tables are rebuilt from the log where it is in order.
 
-    A record that can be used now enters the log at its own place in the source's order, so it overrides
-    nothing that is newer. One that still cannot be used comes back, with its reason of now.
+    A record that is now valid enters the log at its own place in the source's order, so it overrides
+    nothing newer. A record that is still invalid returns to quarantine with its new reason.
     """
     from cdc_platform.lake.catalog.access import reaching
     from cdc_platform.pipeline.on_demand.replay import replay_records
@@ -174,7 +174,7 @@ def as_dict(record: "QuarantinedRecord") -> dict[str, Any]:
 
 
 def describe_quarantined(records: "Sequence[QuarantinedRecord]") -> Group:
-    """Return a table of records for people, and how many there are of each reason."""
+    """Return a table of records for people, and the number of records for each reason."""
     if not records:
         return Group(make_line("no record found in quarantine"))
     rows: list[Sequence[Cell]] = []
@@ -193,14 +193,14 @@ def describe_quarantined(records: "Sequence[QuarantinedRecord]") -> Group:
 
 
 def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
-    """Return what a replay has asked for, for people."""
+    """Return what a replay has requested, for people."""
     lines = []
     if outcome.from_files:
         records, files = as_count(len(outcome.from_files), "record"), as_count(len(outcome.files), "file")
         lines.append(f"{records} of {files}: the next cycle reads the files again")
     if outcome.from_texts:
         records = as_count(len(outcome.from_texts), "record")
-        lines.append(f"{records}: a later cycle decodes the kept text again")
+        lines.append(f"{records}: a later cycle decodes the stored text again")
     if outcome.from_records:
         lines.append(
             f"{as_count(len(outcome.from_records), 'record')}: the next cycle reads whole transactions again"

@@ -1,4 +1,4 @@
-"""`cdc-platform sync`: the cycles of a pipeline in one warm process."""
+"""`cdc-platform sync`: cycles of a pipeline in one warm process."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 CAUGHT_UP: Final = "s of changes"
 MOST_FAILURES: Final = 5
-"""Tries of a cycle where an end is wanted: another run, or the network, is in the way for seconds."""
+"""Attempts of a cycle in a run that has an end: another run or the network can block it for some seconds."""
 
 
 @dataclass(frozen=True)
 class Until:
-    """End of the cycles of a pipeline: after a number of them, never, or else once it has caught up."""
+    """End of a pipeline's cycles: after a number of them, never, or else once it has caught up."""
 
     cycles: int | None = None
     is_endless: bool = False
@@ -90,12 +90,12 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, cycles: int | None
             with reaching(settings.lake):
                 has_ended = run_cycles(settings, stop.is_not_asked, Until(cycles, continuous))
             if not has_ended:
-                stop.say("Stopped; the next start goes on from here.")
+                stop.say("Stopped; the next start resumes from here.")
                 sys.exit(0 if continuous else stop.exit_code)
 
 
 def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], until: Until) -> bool:
-    """Run cycles of a pipeline until their end, and return whether it was reached."""
+    """Run cycles of a pipeline until their end, and return whether they reached it."""
     from cdc_platform.pipeline.opened.pipeline import open_pipeline
     from cdc_platform.pipeline.reading.trace import trace_lineage
     from cdc_platform.spark.session.running_tasks import watch_tasks
@@ -104,7 +104,7 @@ def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], unt
     target_micros = pipeline.source.clock_micros()
     print_notes(pipeline)
     with show_progress(pipeline.progress), pipeline.progress.step("look at the source"):
-        # What is wrong with the source or the settings shows before Spark takes its time to start.
+        # Errors of the source and the settings show before Spark's slow start.
         trace_lineage(pipeline)
         _ = pipeline.tables
     session = start_spark(pipeline.settings)
@@ -116,7 +116,7 @@ def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], unt
 
 
 def print_notes(pipeline: "Pipeline") -> None:
-    """Print what of the source's tables is not in the lake, such as generated columns."""
+    """Print the parts of the source's tables that are not in the lake, such as generated columns."""
     from cdc_platform.pipeline.schema.evolve import find_exclusions
 
     for finding in find_exclusions(pipeline):
@@ -125,7 +125,7 @@ def print_notes(pipeline: "Pipeline") -> None:
 
 @dataclass(frozen=True)
 class _Way:
-    """The way to the end of the cycles: the watermark goes from a position to the target, in a step."""
+    """Progress to the end of the cycles: the watermark moves from a position to the target, in a step."""
 
     until: Until
     target_micros: int
@@ -134,11 +134,11 @@ class _Way:
 
     @property
     def is_to_target(self) -> bool:
-        """Whether the end is where the pipeline has caught up."""
+        """Whether the cycles end once the pipeline has caught up."""
         return self.until.cycles is None and not self.until.is_endless
 
     def go_on(self, count: int, outcome: "CycleOutcome") -> None:
-        """Count a cycle, or how far the watermark has come."""
+        """Count a cycle, or update how far the watermark has come."""
         watermark = outcome.order.watermark_micros
         if self.step is not None and self.until.cycles is not None:
             self.step.done = count
@@ -148,13 +148,13 @@ class _Way:
 
 @contextmanager
 def _way(pipeline: "Pipeline", until: Until, target_micros: int) -> Iterator[_Way]:
-    """Yield the way, shown as the outermost step unless it has no end."""
+    """Yield the progress, shown as the outermost step unless the cycles have no end."""
     from cdc_platform.model.stream.lineage import watermark_micros
     from cdc_platform.pipeline.reading.trace import trace_lineage
 
     watermark = watermark_micros(trace_lineage(pipeline))
-    # The positions of files and topics do not say how much of them is left.
-    is_known = watermark is not None and not pipeline.capabilities.hands_out_events
+    # The positions of files and topics do not show how much of them is left.
+    is_known = watermark is not None and not pipeline.capabilities.delivers_events
     from_micros = watermark if is_known else None
     if until.is_endless:
         yield _Way(until, target_micros, from_micros, None)
@@ -174,8 +174,8 @@ def _follow(pipeline: "Pipeline", session: "SparkSession", wants_more: Callable[
     until = way.until
     most_failures = None if until.is_endless else MOST_FAILURES
     outcomes = follow_source(pipeline, session, wants_more, _as_fault, most_failures)
-    hands_out_events = pipeline.capabilities.hands_out_events
-    is_level = partial(_is_caught_up, target_micros=way.target_micros, hands_out_events=hands_out_events)
+    delivers_events = pipeline.capabilities.delivers_events
+    is_level = partial(_is_caught_up, target_micros=way.target_micros, delivers_events=delivers_events)
     for count, outcome in enumerate(outcomes, start=1):
         way.go_on(count, outcome)
         if count == 1 or until.cycles is not None or has_done_something(outcome):
@@ -188,7 +188,7 @@ def _follow(pipeline: "Pipeline", session: "SparkSession", wants_more: Callable[
 
 
 def _count_open(pipeline: "Pipeline") -> int | None:
-    """Return how many records are in quarantine, None where the lake does not answer: cycles go on."""
+    """Return the number of records in quarantine; None if the lake does not answer: cycles continue."""
     from cdc_platform.lake.catalog.access import reaching
     from cdc_platform.lake.state.quarantine import count_quarantined
 
@@ -217,13 +217,13 @@ def _as_fault(error: CdcError) -> None:
     print_text(f"{type(error).__name__}: {error} Trying again.", "yellow", err=True)
 
 
-def _is_caught_up(outcome: "CycleOutcome", target_micros: int, *, hands_out_events: bool) -> bool:
+def _is_caught_up(outcome: "CycleOutcome", target_micros: int, *, delivers_events: bool) -> bool:
     if outcome.copy.is_going_on:
         return False
-    if hands_out_events:
+    if delivers_events:
         from cdc_platform.pipeline.cycle_loop import is_idle
 
-        # A cycle that has tried files which cannot be read has done what there is to do.
+        # A cycle that has tried all unreadable files has nothing left to do.
         has_news = outcome.read.records.get(RecordKind.CHILD_PARTITIONS, 0) > 0
         return not outcome.read.committed or (is_idle(outcome) and not has_news)
     return outcome.cut is not None and outcome.cut.position_micros >= target_micros - 1
@@ -254,8 +254,8 @@ def describe_cycle(
 
     Args:
         outcome: result of the cycle.
-        quarantined: how many records are open in quarantine now; None where it is not known.
-        turn: its position among the cycles of this run, and how many of them were requested.
+        quarantined: number of open records in quarantine now; None if unknown.
+        turn: its position among the cycles of this run, and the number of requested cycles.
     """
     watermark, lag_s = outcome.order.watermark_micros, outcome.lag_s
     of = f" ({turn[0]} of {turn[1]})" if turn is not None else ""

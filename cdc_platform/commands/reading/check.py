@@ -1,4 +1,4 @@
-"""`cdc-platform check`: every check over the whole log, for people and for CI."""
+"""`cdc-platform check`: all checks over the whole log, for people and for CI."""
 
 import sys
 import time
@@ -63,8 +63,8 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     chosen = share_spark(defs, load_each(defs, name))
     pipelines = open_existing_of(chosen)
     if junit is not None:
-        # A place that takes no file shows before the checks take their time. An interrupted run leaves an
-        # empty file, which is no valid JUnit.
+        # An unwritable place fails before the slow checks. An interrupted run leaves an empty file, which is
+        # no valid JUnit.
         write_file("--junit", junit, "")
     results: dict[str, Results] = {}
     with stop_signals(SPARK_IS_QUIET.set) as stop:
@@ -84,7 +84,7 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
 
 
 def all_passed(results: "Results") -> bool:
-    """Return whether all checks passed, but for those that only warn."""
+    """Return whether all checks passed, except for those that only warn."""
     return all(result.passed or invariant.is_warning for invariant, result, _ in results)
 
 
@@ -94,7 +94,7 @@ def run_checks(
     spark: "SparkSession",
     wants_more: Callable[[], bool] = lambda: True,
 ) -> "Results":
-    """Run every check while more is wanted, print a line for each, and return it with result and seconds."""
+    """Run every check while more is wanted, print a line for each, and return results and seconds."""
     from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, checking
 
     results = []
@@ -104,9 +104,9 @@ def run_checks(
             try:
                 with checking(pipeline, spark, invariant.name):
                     result = invariant.run(pipeline, spark, EVERYTHING)
-            except Exception as error:  # what keeps one check from its answer fails it alone
+            except Exception as error:  # an error in one check fails only that check
                 if not wants_more():
-                    # The signal that asked for the end has ended Spark, too.
+                    # The signal that ends the checks has ended Spark, too.
                     raise
                 result = CheckResult(passed=False, summary=_error_text(error), facts={})
             seconds = time.monotonic() - begun
@@ -123,14 +123,14 @@ def _print_result(invariant: "Check", result: "CheckResult", seconds: float) -> 
 
 
 def _error_text(error: Exception) -> str:
-    """Return the message of an error; of a foreign one, which may end in a stack, only the first line."""
+    """Return the message of an error; only the first line of a foreign one, which may contain a stack."""
     described = as_known(error)
     said = str(described) if described is not None else next(iter(str(error).splitlines()), "")
     return f"{type(described or error).__name__}: {said}"
 
 
 def as_junit(results_by_pipeline: "Mapping[str, Results]") -> str:
-    """Return the results of the checks of each pipeline, by its name, as JUnit XML."""
+    """Return the results of the checks of pipelines, by pipeline name, as JUnit XML."""
     suites = ET.Element("testsuites")
     for pipeline, results in results_by_pipeline.items():
         failures = sum(not (result.passed or invariant.is_warning) for invariant, result, _ in results)

@@ -1,4 +1,4 @@
-"""`cdc-platform cuts`: the moments of the past that can be read, and which are pinned."""
+"""`cdc-platform cuts`: the past cuts that can be read, and the pinned ones."""
 
 import json
 import sys
@@ -63,12 +63,12 @@ def cuts(
 ) -> None:
     """List the cuts of the pipelines in DEFS: consistent snapshots of all tables of a pipeline.
 
-    Every cut stays readable for `maintenance.keep_every_cut_s`, and ever fewer of those before, until
-    `maintenance.keep_snapshots_s`. A pinned cut stays until it is unpinned: every table of it gets the tag
+    Every cut stays readable for `maintenance.keep_every_cut_s`, then fewer and fewer of them until
+    `maintenance.keep_snapshots_s`. A pinned cut stays until it is unpinned: each of its tables gets the tag
     `cut_N`, which compaction and expiry keep. Pinned cuts are always listed.
 
-    Under each cut are the messages of the source's log, if it hands out any, that lie in it and not in the
-    cut before: each was written after all changes that the cut before has, and before any that it has not.
+    Under each cut are the messages of the source's log, if it delivers any, that are in it and not in the
+    previous cut: each was written after all changes in the previous cut and before all other changes.
 
     Listing reads metadata only; pinning and unpinning start Spark, and need --name where DEFS declares
     several pipelines.
@@ -102,8 +102,8 @@ def _list(pipeline: "Pipeline", *, shows_all: bool) -> "tuple[Sequence[CutState]
     from cdc_platform.lake.state.markers import list_markers, markers_of
 
     states = cut_states(pipeline.lake)
-    # Only sources that hand out events have such messages.
-    markers = list_markers(pipeline.lake) if pipeline.capabilities.hands_out_events else ()
+    # Only event sources have such messages.
+    markers = list_markers(pipeline.lake) if pipeline.capabilities.delivers_events else ()
     of_cuts = markers_of(tuple(state.cut for state in states), markers)
     if not shows_all:
         states = (*(state for state in states[:-SHOWN] if state.is_pinned), *states[-SHOWN:])
@@ -117,7 +117,7 @@ def _pin(settings: "PipelineSettings", number: int) -> None:
     from cdc_platform.pipeline.opened.pipeline import open_existing
 
     lake = open_existing(settings).lake
-    # What is wrong with the number shows before Spark takes its time to start.
+    # An invalid number fails before Spark's slow start.
     if not require_readable(cut_state(lake, find_cut(lake, number))).is_pinned:
         with _quiet_spark(settings) as spark:
             pin_cut(lake, spark, number)
@@ -136,7 +136,7 @@ def _unpin(settings: "PipelineSettings", number: int) -> None:
 
 @contextmanager
 def _quiet_spark(settings: "PipelineSettings") -> "Iterator[SparkSession]":
-    """Yield a session that says nothing more once Ctrl-C has come."""
+    """Yield a session that prints nothing after Ctrl-C."""
     from cdc_platform.lake.catalog.access import reaching
     from cdc_platform.resources import SPARK_IS_QUIET
 
@@ -145,7 +145,7 @@ def _quiet_spark(settings: "PipelineSettings") -> "Iterator[SparkSession]":
 
 
 def as_dict(state: "CutState", markers: "MarkersOfCuts" = NO_MARKERS) -> dict[str, Any]:
-    """Return a cut, its state and the markers that are new in it as plain values; moments are RFC 3339."""
+    """Return a cut, its state and its new markers as plain values; times are RFC 3339."""
     cut = state.cut
     return {
         "cut": cut.cut,
@@ -166,7 +166,7 @@ def as_dict(state: "CutState", markers: "MarkersOfCuts" = NO_MARKERS) -> dict[st
 def describe_cuts(
     states: "Sequence[CutState]", now_s: float | None = None, markers: "MarkersOfCuts" = NO_MARKERS
 ) -> Table:
-    """Return a table of cuts for people, oldest first, each with the markers that are new in it."""
+    """Return a table of cuts for people, oldest first, each with its new markers."""
     now_s = time.time() if now_s is None else now_s
     rows: list[Sequence[Cell]] = []
     for state in states:

@@ -1,4 +1,4 @@
-"""`cdc-platform explain`: how a row came to be."""
+"""`cdc-platform explain`: the changes that produced a row."""
 
 import json
 import re
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 INDENT: Final = 5
 _NUMBER: Final = re.compile(r"-(\.?\d|Infinity$)", re.ASCII)
-"""Beginning of a negative number, which no option has."""
+"""Beginning of a negative number, which no option matches."""
 
 
 class _CommandOfKey(CommandOnDefs):
     """A command whose last argument is a key, which may be a negative number."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take negative numbers for arguments, and whatever else begins with a dash for an option."""
+        """Parse negative numbers as arguments, and other texts with a leading dash as options."""
         end = args.index("--") if "--" in args else len(args)
         numbers = [text for text in args[:end] if _NUMBER.match(text)]
         options = [text for text in args[:end] if text not in numbers]
@@ -49,19 +49,19 @@ class _CommandOfKey(CommandOnDefs):
 @NAME
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -> None:
-    """Show how the row KEY of the source table TABLE came to be.
+    """Show the changes that produced the row KEY of the source table TABLE.
 
-    Prints its changes in order: which columns each set, from what to what, the transaction, the partition
-    of the source and the record that it came from, and the first cut that showed it. Then the row as it is
-    in the change log now, and which change gave each column its value. Where the table began with an
-    initial copy, the explanation begins with what that had of the row.
+    Prints the changes in order: the columns that each one set, from which value to which, its transaction,
+    its partition of the source and its record, and the first cut that showed it. Then the current row in the
+    change log, and which change set each column. If the table began with an initial copy, the explanation
+    begins with the copied row.
 
-    KEY is the value itself where the primary key has one column; else a JSON object of its columns, or a
-    JSON array in the order of the key. One that begins with a dash and is no negative number comes last,
-    after `--`.
+    KEY is the value itself if the primary key has one column; otherwise it is a JSON object of its columns,
+    or a JSON array in the order of the key. A KEY that begins with a dash and is no negative number comes
+    last, after `--`.
 
-    It reads the lake only: no Spark is started, and the source may be down. The exit code is 1 where the
-    table or the row is not known.
+    The command reads only the lake: no Spark is started, and the source may be down. The exit code is 1 if
+    the table or the row is unknown.
     """
     from cdc_platform.components.loading import load_settings
     from cdc_platform.pipeline.on_demand.explain import explain_row

@@ -26,9 +26,9 @@ HEADINGS: Final = ("pipeline", "source", "tables", "newest cut", "published", "l
 
 @dataclass(frozen=True)
 class ListedPipeline:
-    """A pipeline in short; ``tables`` are those of its newest cut, ``published`` is its moment, RFC 3339.
+    """Summary of a pipeline; ``tables`` are those of its newest cut, ``published`` is its time, RFC 3339.
 
-    ``error`` is why its lake cannot be read, None where it can.
+    ``error`` is the reason why its lake cannot be read, else None.
     """
 
     pipeline: str
@@ -67,7 +67,7 @@ def list_pipelines(defs: Path, *, as_json: bool) -> None:
 
 
 def list_pipeline(settings: "PipelineSettings") -> ListedPipeline:
-    """Return a pipeline in short, with nothing of a cut if it has published none."""
+    """Return the summary of a pipeline, without a cut if it has published none."""
     from cdc_platform.errors import PipelineNotFound
     from cdc_platform.lake.state.cuts import newest_cut
     from cdc_platform.pipeline.opened.pipeline import open_existing
@@ -77,7 +77,7 @@ def list_pipeline(settings: "PipelineSettings") -> ListedPipeline:
         cut = newest_cut(open_existing(settings).lake)
     except PipelineNotFound:
         pass
-    except Exception as error:  # it hides no other pipeline
+    except Exception as error:  # the other pipelines are still listed
         if as_known(error) is None:
             raise
         problem = error_text(error)

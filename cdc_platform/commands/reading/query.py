@@ -44,14 +44,14 @@ _TEXT_OR_NOT_FINITE: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|NaN|-?Infinity')
     type=click.Choice((TABLE, *_COPIES)),
     default=TABLE,
     show_default=True,
-    help="Form of the rows; a table shows some of many.",
+    help="Output format; a table shows only some of many rows.",
 )
 def query(defs: Path, sql: str, name: str | None, cut: int | None, moment: str | None, form: str) -> None:
     """Run SQL over the tables of a pipeline in DEFS, all at one cut.
 
-    DuckDB runs it, without Spark or a JVM, and reads only the files, columns and rows that SQL asks for.
-    Tables have the names that they have at the source, such as `accounts` or `public.orders`. The pipeline
-    may run at the same time: what it publishes does not change the result.
+    DuckDB runs it, without Spark or a JVM, and reads only the files, columns and rows that the SQL needs.
+    Tables have their names at the source, such as `accounts` or `public.orders`. The pipeline
+    may run at the same time: new cuts do not change the result.
     """
     from cdc_platform.read import open_tables
 
@@ -63,11 +63,11 @@ def query(defs: Path, sql: str, name: str | None, cut: int | None, moment: str |
 
 
 def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
-    """Run SQL, and print its rows.
+    """Run SQL and print its rows.
 
     Raises:
-        SettingError: DuckDB does not run it.
-        KeyboardInterrupt: Ctrl-C has ended it.
+        SettingError: DuckDB rejects the SQL.
+        KeyboardInterrupt: Ctrl-C has interrupted the query.
     """
     import duckdb
 
@@ -78,9 +78,9 @@ def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
         if form == TABLE:
             print_text(str(rows))
             return
-        rows_of_the_query = rows  # noqa: F841  SQL finds it; a view would be among the tables that SQL lists
+        rows_of_the_query = rows  # noqa: F841  found by SQL; a view would show up in the list of tables
         with TemporaryDirectory() as folder:
-            # DuckDB would truncate what standard output is appended to.
+            # DuckDB would truncate a file to which the standard output is appended.
             file = Path(folder) / "rows"
             connection.execute(f"COPY (FROM rows_of_the_query) TO '{file}' ({_COPIES[form]})")
             with file.open("rb") as copied:
@@ -91,14 +91,14 @@ def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
     except duckdb.Error as error:
         raise SettingError("SQL", f"cannot be run: {error}") from error
     except RuntimeError as error:
-        # DuckDB's error of a query that Ctrl-C has ended.
+        # DuckDB's error for a query that Ctrl-C interrupted.
         if isinstance(error.__cause__, KeyboardInterrupt):
             raise error.__cause__ from None
         raise
 
 
 def _valid_json(line: bytes) -> bytes:
-    """Write numbers that JSON lacks as texts, as Protobuf's JSON and Spanner do; DuckDB writes them bare."""
+    """Quote numbers that JSON lacks, as Protobuf's JSON and Spanner do; DuckDB writes them bare."""
     if b"NaN" not in line and b"Infinity" not in line:
         return line
     return _TEXT_OR_NOT_FINITE.sub(lambda part: part[0] if part[0][:1] == b'"' else b'"%b"' % part[0], line)

@@ -1,4 +1,4 @@
-"""`cdc-platform status`: where a pipeline stands."""
+"""`cdc-platform status`: the state of pipelines."""
 
 import json
 import sys
@@ -38,24 +38,24 @@ SHOWN_FILES: Final = 20
 WATCHED_EVERY_S: Final = 2.0
 PRECISE_BELOW_S: Final = 60
 WATCHED_PARTITIONS: Final = 5
-"""Most live partitions that --watch names."""
+"""Maximum number of live partitions that --watch names."""
 
 Row = tuple[Cell, Cell]
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A pipeline whose state cannot be read, and why."""
+    """Pipeline whose state cannot be read, and the error."""
 
     pipeline: str
     error: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the pipeline and its error as plain values."""
         return {"pipeline": self.pipeline, "error": self.error}
 
     def rows(self) -> list[Row]:
-        """Return it for people."""
+        """Return the pipeline and its error for people."""
         return [("pipeline", self.pipeline), ("", (f"cannot be read: {self.error}", "red"))]
 
 
@@ -83,9 +83,9 @@ class Unreadable:
 def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s: float) -> None:
     """Show the state of the pipelines in DEFS: watermark, partitions, tables, newest cut, quarantine.
 
-    It reads only the lake's metadata: no Spark is started, and the source may be down. The lag is this
-    machine's clock minus the position of the newest cut; for files and topics, `silence` is the time since
-    they last had something to read.
+    The command reads only the lake's metadata: no Spark is started, and the source may be down. The lag is
+    this machine's clock minus the position of the newest cut; for files and topics, `silence` is the time
+    since they last had something to read.
 
     The exit code is 1 if one of the pipelines has never run, or cannot be read.
     """
@@ -127,7 +127,7 @@ def _watch(chosen: "Sequence[PipelineSettings]", every_s: float, *, as_json: boo
 
 
 def _read(pipeline: "Pipeline") -> "Status | Unreadable":
-    """Return the state of a pipeline; one that cannot be read hides no other."""
+    """Return the state of a pipeline, or its error, so that the other pipelines are still shown."""
     from cdc_platform.pipeline.on_demand.status import read_status
 
     try:
@@ -141,7 +141,7 @@ def _read(pipeline: "Pipeline") -> "Status | Unreadable":
 def _read_again(settings: "PipelineSettings", opened: "dict[str, Pipeline]") -> "Status | Unreadable":
     """Return the state of a watched pipeline, which is opened once it has run.
 
-    Errors that nobody expects hide no other pipeline, either: they may be over at the next look.
+    Unexpected errors do not hide other pipelines, either: they may be over at the next refresh.
     """
     from cdc_platform.pipeline.on_demand.status import read_status
     from cdc_platform.pipeline.opened.pipeline import open_existing
@@ -163,11 +163,11 @@ def _to_json(statuses: "Sequence[Status | Unreadable]", indent: int | None = Non
 def describe_statuses(
     statuses: "Sequence[Status | Unreadable]", *, most_partitions: int | None = None
 ) -> Group:
-    """Return the states of pipelines, below each other.
+    """Return the states of pipelines, one below the other.
 
     Args:
         statuses: the states.
-        most_partitions: so many partitions at most are named, below the tables; None names all above them.
+        most_partitions: maximum number of partitions to name, below the tables; None names all, above them.
     """
     parts: list[RenderableType] = []
     for status in statuses:
@@ -188,7 +188,7 @@ def describe_status(status: "Status") -> Group:
 
 
 def describe_watched(status: "Status", most_partitions: int) -> Group:
-    """Return a status whose upper part, on a low terminal, has what matters most."""
+    """Return a status with the most important rows first, for terminals with few lines."""
     position, partitions, cut, notes = _rows(status, most_partitions)
     upper, lower = make_grid([*position, *cut]), make_grid([*partitions, *notes])
     return Group(upper, *_describe_tables(status), make_line(), lower)
@@ -197,7 +197,7 @@ def describe_watched(status: "Status", most_partitions: int) -> Group:
 def _rows(
     status: "Status", most_partitions: int | None = None
 ) -> tuple[list[Row], list[Row], list[Row], list[Row]]:
-    """Return rows on the position, the partitions, the cut, and what there is to note."""
+    """Return rows for the position, the partitions, the cut, and the notes."""
     fields = status.to_dict()
     position: list[Row] = [
         ("pipeline", f"{status.pipeline}, {f'cycle {status.cycle}' if status.has_begun else 'no cycle yet'}"),
@@ -242,7 +242,7 @@ def _describe_lag(status: "Status") -> tuple[str, Cell]:
 
 
 def _precise(seconds: float) -> str:
-    """Return seconds to the millisecond while they are few enough to be read so."""
+    """Return small numbers of seconds to the millisecond, others as a duration."""
     return f"{seconds} s" if seconds < PRECISE_BELOW_S else as_duration(seconds)
 
 

@@ -1,4 +1,4 @@
-"""`cdc-platform validate`: all mistakes in the files of pipelines."""
+"""`cdc-platform validate`: all mistakes in pipeline files."""
 
 import sys
 from pathlib import Path

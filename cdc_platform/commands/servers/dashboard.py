@@ -37,7 +37,7 @@ DAGSTER_URL: Final = "CDC_PLATFORM_DAGSTER_URL"
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on. Anyone who reaches an address other than loopback sees the page.",
+    help="Address to listen on. Anyone who can reach an address other than loopback sees the page.",
 )
 @click.option(
     "--html",
@@ -56,17 +56,17 @@ DAGSTER_URL: Final = "CDC_PLATFORM_DAGSTER_URL"
     type=FiniteRange(min=0),
     default=LATE_AFTER_S,
     show_default=True,
-    help="Seconds of lag after which a change stream is late, and of silence after which files and topics "
-    "may be.",
+    help="Lag in seconds after which a change stream is late, and silence after which files and topics "
+    "may be late.",
 )
 def dashboard(
     defs: tuple[Path, ...], port: int, host: str, html: Path | None, hours: float, late_after: float
 ) -> None:
     """Serve a status page of the pipelines in DEFS, which are files, or folders with files of pipelines.
 
-    It shows lag, changes a second, the newest cut, quarantine, the last results of checks, tables and
-    partitions, and refreshes by itself. `/metrics` has the numbers for Prometheus. Everything is read from
-    the lake, without Spark, and the source may be down. Results of checks are in Dagster's instance: set
+    It shows lag, changes per second, the newest cut, quarantine, the last check results, tables and
+    partitions, and refreshes by itself. `/metrics` has the numbers for Prometheus. The page reads everything
+    from the lake, without Spark, and the source may be down. Check results are in Dagster's instance: set
     DAGSTER_HOME to show them.
     """
     from cdc_platform.dashboard.page import PageOptions
@@ -89,8 +89,8 @@ def open_watch(defs: "Sequence[Path]", late_after_s: float) -> "Watch":
     """Return the pipelines of files and folders.
 
     Raises:
-        SettingError: a file or one of its values cannot be used, a place has no pipeline, or two pipelines
-            have one name.
+        SettingError: a file or one of its values is invalid, a place has no pipeline, or two pipelines
+            have the same name.
     """
     from cdc_platform.components.loading import load_declared
     from cdc_platform.dashboard.check_history import CheckHistory, names_instance, open_check_history

@@ -1,4 +1,4 @@
-"""`cdc-platform demo`: the platform at work on a bank of its own."""
+"""`cdc-platform demo`: the platform with a simulated bank."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ DEMO_HOME: Final = Path(".cdc_platform")
     type=click.Path(file_okay=False, path_type=Path),
     default=DEMO_HOME,
     show_default=True,
-    help="Folder for the demo's lake, logs and Dagster instance; started again, the demo goes on from it.",
+    help="Folder for the demo's lake, logs and Dagster instance; a later demo resumes from it.",
 )
 @click.option(
     "--seconds",
@@ -35,7 +35,7 @@ DEMO_HOME: Final = Path(".cdc_platform")
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="Seconds for which a change stream partition lives at least.",
+    help="Minimum lifetime of a change stream partition, in seconds.",
 )
 @click.option(
     "--port",
@@ -45,15 +45,16 @@ DEMO_HOME: Final = Path(".cdc_platform")
     help="Port of the UI; a free one if taken.",
 )
 def demo(home: Path, **options: Any) -> None:
-    """Show the platform at work on a bank whose sum of balances never changes.
+    """Show the platform with a bank whose sum of balances never changes.
 
-    Starts a simulated Spanner with a bank in it that books transfers all the time, and turns its change
-    stream into tables of a lake. The stream's partitions live for seconds only: they split, merge and move.
+    Starts a simulated Spanner with a bank that books transfers continuously, and turns its change
+    stream into tables of a lake. The stream's partitions live only for seconds: they split, merge and move.
 
-    It prints what to look at next once the first cut is published, within seconds of Spark's start.
+    Once the first cut is published, within seconds of Spark's start, it prints suggestions for what to
+    look at next.
 
-    With --seconds it ends by itself and runs every check. The exit code is 0 only if all of them pass, and
-    the sum of all balances is right at every published cut. The checks come after the time, not within it.
+    With --seconds it ends by itself and runs every check. The exit code is 0 only if all of them pass and
+    the sum of all balances is right at every published cut. The checks run after that time, not within it.
     """
     from cdc_platform.components.loading import load_settings
     from cdc_platform.demo.demo import run_demo

@@ -40,19 +40,19 @@ _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class _Words(click.Choice[str]):
-    """Members of an enum by their values, as everything else writes them; click knows their names."""
+    """Members of an enum by their values, as in all other output; click would use their names."""
 
     def __init__(self, *members: StrEnum) -> None:
         super().__init__([member.value for member in members], case_sensitive=False)
         self._kind = type(members[0])
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> StrEnum:
-        """Return the member of a value in any case."""
+        """Return the member with a value, in any case."""
         return self._kind(super().convert(value, param, ctx))
 
 
 def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str | None) -> _Decorator:
-    """Return an option that is a setting of the simulator, whose default it has."""
+    """Return an option for a setting of the simulator, with the setting's default."""
     default = getattr(SimulatorSettings, name)
     default = default.value if isinstance(default, StrEnum) else default
     return click.option(option, name, type=kind, default=default, show_default=True, help=text)
@@ -60,7 +60,7 @@ def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str | N
 
 @click.command(epilog=EXAMPLES)
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; any free one without it."
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; by default any free port."
 )
 @_setting("--seed", "seed", click.INT, "Seed of the history and the faults.")
 @_setting("--dialect", "dialect", _Words(*Dialect), None)
@@ -69,7 +69,7 @@ def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str | N
     "--partition-life",
     "partition_life_s",
     FiniteRange(min=0.1),
-    "Seconds for which a partition lives at least.",
+    "Minimum lifetime of a partition, in seconds.",
 )
 @_setting("--rate", "rate", FiniteRange(min=0, min_open=True, max=_HIGHEST_RATE), "Transactions a second.")
 @_setting("--accounts", "accounts", click.INT, "Accounts at the beginning.")
@@ -77,7 +77,7 @@ def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str | N
     "--preloaded",
     "preloaded_transfers",
     click.IntRange(min=0),
-    "Transfers in the tables before the change stream is made.",
+    "Transfers in the tables before the change stream is created.",
 )
 @_setting("--capture", "value_capture_type", _Words(*_CAPTURES), "What the change stream captures.")
 @click.option("--all-types", is_flag=True, help="Add a table with a column of every type.")
@@ -85,29 +85,29 @@ def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str | N
     "--schema-changes-every",
     "schema_change_every_s",
     FiniteRange(min=0, min_open=True),
-    "Seconds from one schema change to the next; none without it.",
+    "Seconds from one schema change to the next; by default there are none.",
 )
-@click.option("--origin", help="When the history begins, such as 2026-01-31T08:00:00Z; else at the start.")
-@_setting("--age", "history_s", FiniteRange(min=0), "Seconds of history that there are at the start.")
+@click.option("--origin", help="When the history begins, such as 2026-01-31T08:00:00Z; by default now.")
+@_setting("--age", "history_s", FiniteRange(min=0), "Seconds of history at the start.")
 @click.option(
     "--faults",
     default="",
-    help=f"Faults that befall queries, separated by commas: {', '.join(Fault)}; "
-    f"`{ALL_FAULTS}` are those that a reader gets over.",
+    help=f"Faults of queries, separated by commas: {', '.join(Fault)}; "
+    f"`{ALL_FAULTS}` are those from which a reader can recover.",
 )
 @_setting("--fault-probability", "fault_probability", FiniteRange(0, 1), "Of each query.")
-@_setting("--stall", "stall_s", FiniteRange(min=0), "Seconds for which a stalled query is silent.")
+@_setting("--stall", "stall_s", FiniteRange(min=0), "Seconds of silence of a stalled query.")
 @_setting(
     "--partition-mode",
     "partition_mode",
     _Words(*PartitionMode),
-    "Whether partitions end and have children, or go on while keys move between them.",
+    "Whether partitions end and have children, or continue while keys move between them.",
 )
 @click.option(
     "--placement",
     "placements",
     multiple=True,
-    help="Placement with a read function of its own, besides the default one; may be repeated.",
+    help="Placement with its own read function, in addition to the default one; may be repeated.",
 )
 @_setting(
     "--root-parents",
@@ -122,16 +122,16 @@ def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str | N
     "record_sequence: decimal numbers, or in a quarter of the transactions pairs of hexadecimal ones.",
 )
 @click.option("--history", type=_FILE, help="Write the true history here, one transaction a line, as JSON.")
-@click.option("--state", type=_FILE, help="Go on with the history of this file; it is made if it is new.")
+@click.option("--state", type=_FILE, help="Resume the history of this file; it is created if missing.")
 @click.option("--names", type=_FILE, help="Write the names to connect with here, as JSON.")
 def simulate(**options: Any) -> None:
-    """Serve a change stream whose history is made up, repeatable, and known.
+    """Serve the change stream of a generated, repeatable and known history.
 
-    It speaks Spanner's gRPC API on loopback: set SPANNER_EMULATOR_HOST to the address, and read it like
-    Spanner. A bank books in it, and the sum of all balances never changes; partitions split, merge and move
-    all the time. It ends when it is interrupted.
+    It serves Spanner's gRPC API on loopback: set SPANNER_EMULATOR_HOST to the address, and read it like
+    Spanner. Its bank books transfers, and the sum of all balances never changes; partitions split, merge and
+    move all the time. It runs until interrupted.
     """
-    # Imported here: anyone who only asks for help needs no gRPC.
+    # Imported here: `--help` needs no gRPC.
     from cdc_platform.simulator.server import Simulator
 
     settings = to_settings(options)
@@ -139,7 +139,7 @@ def simulate(**options: Any) -> None:
     files = {"state": options["state"], "history_file": options["history"]}
     with Simulator(settings, port=options["port"], **files) as simulator:
         names = simulator.names()
-        # Before anything is printed: anyone who waits for the address may then look for the file.
+        # Before anything is printed: a program that waits for the address may then read the file.
         if options["names"] is not None:
             _write_whole(options["names"], json.dumps(names, indent=1))
         print_rendered(make_grid(names.items()))
@@ -150,10 +150,10 @@ def simulate(**options: Any) -> None:
 
 
 def to_settings(options: dict[str, Any]) -> SimulatorSettings:
-    """Return the settings that the command's options, as they are parsed, stand for.
+    """Return the settings of the simulator from the command's parsed options.
 
     Raises:
-        SettingError: One cannot be used.
+        SettingError: an option is invalid.
     """
     own = {field.name for field in fields(SimulatorSettings)} & {*options} - {"faults"}
     return SimulatorSettings(
@@ -173,10 +173,10 @@ def _origin(text: str | None) -> int | None:
 
 
 def parse_faults(text: str) -> tuple[Fault, ...]:
-    """Return the faults of a list; `all` are those that a reader can get over.
+    """Return the faults of a list; `all` are those from which a reader can recover.
 
     Raises:
-        SettingError: There is no fault of a name.
+        SettingError: a name is unknown.
     """
     if text.strip() == ALL_FAULTS:
         return PASSING_FAULTS

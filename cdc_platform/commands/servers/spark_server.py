@@ -1,4 +1,4 @@
-"""`cdc-platform spark-server`: a Spark Connect server that stays up for the runs of a pipeline."""
+"""`cdc-platform spark-server`: a long-running Spark Connect server for the runs of a pipeline."""
 
 import socket
 from dataclasses import replace
@@ -28,14 +28,14 @@ ENDS_WITHIN_S: Final = 30.0
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("spark-server.log"),
     show_default=True,
-    help="File to which Spark writes.",
+    help="Spark's log file.",
 )
 def spark_server(defs: Path, name: str | None, log: Path) -> None:
     """Keep a Spark Connect server running for the pipeline that DEFS declares.
 
-    A run of Dagster otherwise starts a Spark of its own, which takes it seconds. The server has the address
-    of the setting `spark.remote`, on this machine, and what else `spark` and `lake` say. It answers
-    commands and runs of the same user of the machine, and ends when it is interrupted.
+    Otherwise each Dagster run starts its own Spark, which takes seconds. The server listens on the address
+    of the setting `spark.remote`, on this machine, and uses all other settings of `spark` and `lake`. It
+    accepts commands and runs of the same user of the machine, and runs until interrupted.
     """
     from cdc_platform.components.loading import load_settings
     from cdc_platform.demo.processes import end_process
@@ -60,25 +60,25 @@ def spark_server(defs: Path, name: str | None, log: Path) -> None:
         has_stopped = server.process.poll() is not None
         end_process(server.process, ENDS_WITHIN_S)
         file.unlink(missing_ok=True)
-    # A signal to the whole process group ends it, too.
+    # A signal to the whole process group ends the server, too.
     if has_stopped and not is_over.is_set():
         raise SparkUnreachable(f"The Spark Connect server has stopped; its log: {log}")
 
 
 def find_port(remote: str | None) -> int:
-    """Return the port of this machine that a server is to have.
+    """Return the port of this machine for a server.
 
     Raises:
-        SettingError: the address is missing, is no address of this machine, or is taken.
+        SettingError: the address is missing, is not on this machine, or is in use.
     """
     if remote is None:
-        raise SettingError("spark.remote", f"is missing: the address that the server has, as in {EXAMPLE}")
+        raise SettingError("spark.remote", f"is missing: set the address of the server, as in {EXAMPLE}")
     shown, address = remote.partition(";")[0], urlsplit(remote.partition(";")[0])
     if address.scheme != "sc" or address.hostname not in LOOPBACK or address.port is None:
         raise SettingError(
-            "spark.remote", f"must be of this machine for a server to start, as in {EXAMPLE}, but is: {shown}"
+            "spark.remote", f"must be on this machine for a server to start, as in {EXAMPLE}, but is: {shown}"
         )
     with socket.socket() as probe:
         if probe.connect_ex((LOOPBACK[0], address.port)) == 0:
-            raise SettingError("spark.remote", f"is the address of something that runs already: {shown}")
+            raise SettingError("spark.remote", f"is the address of a running program: {shown}")
     return address.port

@@ -1,4 +1,4 @@
-"""Errors of an unreachable lake, in words of its settings."""
+"""Translation of errors of an unreachable lake, in terms of its settings."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -50,35 +50,35 @@ _UNWRITABLE: Final = re.compile("Read-only file system|Permission denied|Operati
 _BROKEN: Final = re.compile(
     "disk I/O error|Input/output error|Remote I/O error|Stale file handle|Transport endpoint is not connected"
 )
-"""What a disk or a mounted folder reports that does not answer."""
+"""Errors of a disk or a mounted folder that does not answer."""
 _LOADERS: Final = ("pyiceberg.", "sqlalchemy.", "cdc_platform.lake.catalog.catalogs")
-"""Beginnings of the names of modules that load the drivers of catalogs."""
+"""Prefixes of modules that load the drivers of catalogs."""
 _BEHIND: Final = re.compile("Invalid update timestamp|Expected sorted|Invalid snapshot timestamp")
 _UNWRITTEN: Final = "Cannot get file info"
-"""Of pyiceberg, which asks for the size of each file that it has written."""
+"""Error of pyiceberg, which requests the size of each file that it has written."""
 _REPLACED: Final = "SQLITE_READONLY_DBMOVED"
 _OUTRUN: Final = re.compile("exceptions.CommitFailedException")
 _CATALOG_SILENT: Final = re.compile(
     r"exceptions\.(?:CommitStateUnknown|ServiceFailure|ServiceUnavailable|REST)Exception"
     r"|UncheckedSQLException|PSQLException"
 )
-"""Errors by which Iceberg's Java side says that a catalog did not answer, or did not say what it has done."""
+"""Errors of Iceberg's Java side for a catalog that did not answer, or whose commit state is unknown."""
 
 
 @contextmanager
 def reaching(settings: LakeSettings) -> Iterator[None]:
-    """Raise what libraries report of the catalog or the storage as an error that says whether a retry helps.
+    """Translate errors of the catalog or the storage into errors that show whether a retry helps.
 
     Raises:
         SettingError: the bucket, the database or the kind of catalog does not exist.
         SetupError: the driver of the catalog's database is not installed.
-        LakeDamaged: the catalog's file is none, or a file of a table is missing.
-        LakeAccessDenied: the credentials may not use the catalog or the object store, or nothing can be
-            written there.
-        LakeUnreachable: one of them does not answer, or does not say whether it has made a commit.
+        LakeDamaged: the catalog's file is not a database, or a file of a table is missing.
+        LakeAccessDenied: the credentials do not allow access to the catalog or the object store, or the lake
+            is not writable.
+        LakeUnreachable: the catalog or the storage does not answer, or the state of a commit is unknown.
         ClockBehind: this machine's clock is behind the newest commit.
         CommitConflict: another run has committed first.
-        DiskFull: there is no room.
+        DiskFull: there is no space left.
     """
     try:
         yield
@@ -92,7 +92,7 @@ def reaching(settings: LakeSettings) -> Iterator[None]:
 
 
 def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
-    """Return an error of ours for one of a library's, None for what has nothing to do with the lake."""
+    """Return the platform's error for a library's; None if it is unrelated to the lake."""
     from sqlalchemy.exc import DBAPIError
 
     full = find_full(error)
@@ -115,19 +115,19 @@ def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
 
 
 def _explain_service(settings: LakeSettings, error: Exception) -> CdcError | None:
-    """Explain what the client of a catalog reports."""
+    """Explain an error of a catalog's client."""
     from pyiceberg import exceptions as iceberg
 
     if isinstance(error, iceberg.CommitFailedException):
         return _outrun(str(error))
     if isinstance(error, iceberg.UnauthorizedError | iceberg.ForbiddenError | iceberg.OAuthError):
         return LakeAccessDenied(
-            "The lake's catalog refuses us; look at `credential` or `token` in the setting `lake.catalog`: "
+            "The lake's catalog denies access; check `credential` or `token` in the setting `lake.catalog`: "
             f"{error}"
         )
     if _BEHIND.search(str(error)):
         return ClockBehind(str(error))
-    # That of REST catalogs lets through what its HTTP library raises.
+    # The REST client passes on exceptions of its HTTP library.
     silent = iceberg.ServerError | iceberg.ServiceUnavailableError | iceberg.TooManyRequestsError
     is_library_of_http = not isinstance(error, iceberg.RESTError) and isinstance(error, OSError)
     if is_library_of_http or isinstance(error, silent | iceberg.CommitStateUnknownException):
@@ -158,7 +158,7 @@ def _explain_spark(settings: LakeSettings, error: Exception) -> CdcError | None:
 
 
 def _cause(stack: str, sign: re.Pattern[str]) -> str:
-    """Return the line of a Java stack that has a sign."""
+    """Return the line of a Java stack that matches a pattern."""
     return next((line.strip() for line in stack.splitlines() if sign.search(line)), "")
 
 
@@ -174,16 +174,14 @@ def _explain_server(error: "DBAPIError", text: str) -> CdcError | None:
     from sqlalchemy.exc import InterfaceError, OperationalError
 
     if _NO_DATABASE.search(text):
-        return SettingError("lake.catalog.uri", f"names what the server does not have: {text}")
+        return SettingError("lake.catalog.uri", f"names something that does not exist on the server: {text}")
     is_lost = error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
     return _silent_catalog(text) if is_lost else None
 
 
 def _explain_file(settings: LakeSettings, file: Path, error: "DBAPIError", text: str) -> CdcError | None:
     if getattr(error.orig, "sqlite_errorname", "") == _REPLACED:
-        reason = (
-            "it was deleted or replaced while this process used it; a new start goes on from what is there"
-        )
+        reason = "it was deleted or replaced while this process used it; a new start uses the current file"
         return LakeDamaged(f"its catalog {file}", reason)
     if _NO_CATALOG.search(text):
         return LakeDamaged(f"its catalog {file}", text)
@@ -195,26 +193,26 @@ def _explain_file(settings: LakeSettings, file: Path, error: "DBAPIError", text:
 
 
 def _comes_through(error: Exception, modules: tuple[str, ...]) -> bool:
-    """Return whether code of one of these modules has raised an error, or has passed it on."""
+    """Return whether code of one of these modules is in the traceback of an error."""
     names = (str(frame.f_globals.get("__name__", "")) for frame, _ in walk_tb(error.__traceback__))
     return any(name.startswith(modules) for name in names)
 
 
 def _explain_files(settings: LakeSettings, error: OSError) -> CdcError | None:
     if isinstance(error, FileNotFoundError) and _UNWRITTEN in str(error):
-        return LakeUnreachable(f"The storage does not have a file that it has just taken: {error}")
+        return LakeUnreachable(f"The storage does not have a file that was just written to it: {error}")
     if settings.store is not None:
         return _explain_store(settings, str(error))
     return _explain_folder(settings, str(error))
 
 
 def _explain_folder(settings: LakeSettings, text: str) -> CdcError | None:
-    """Explain what the file system reports of a file in the lake's folder."""
+    """Explain an error of the file system for a file in the lake's folder."""
     # pyarrow does not name the file that it was writing.
     if _BROKEN.search(text):
         return _broken(settings, _cause(text, _BROKEN))
     folder = local_folder(settings.path)
-    # Java leaves out the way up, as in `defs/../lake`.
+    # Java removes parent references, as in `defs/../lake`.
     forms = {str(folder), normpath(str(folder))}
     if folder is None or not re.search(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, forms))})(?![\w.-])", text):
         return None
@@ -231,53 +229,52 @@ def _explain_store(settings: LakeSettings, text: str) -> CdcError | None:
         )
     if _OTHER_TIME.search(text):
         return LakeUnreachable(
-            "The clocks of this machine and of the object store differ; set this machine's clock right: "
+            "The clocks of this machine and of the object store differ; correct this machine's clock: "
             f"{_cause(text, _OTHER_TIME)}"
         )
     if _DENIED.search(text):
         names = ", ".join(f"`{name}`" for name in settings.store.credentials)
         return LakeAccessDenied(
-            f"The object store refuses us at {settings.warehouse}; look at {names} in the setting "
-            f"`lake.catalog`, or at the credentials of this machine where they are not set: "
+            f"The object store denies access at {settings.warehouse}; check {names} in the setting "
+            f"`lake.catalog`, or the credentials of this machine if they are not set: "
             f"{_cause(text, _DENIED)}"
         )
     if _SILENT.search(text):
         return LakeUnreachable(
-            f"The object store does not answer for {settings.warehouse}; look at the setting `lake.path`, "
-            f"and at `s3.endpoint` or its like in `lake.catalog`: {_cause(text, _SILENT)}"
+            f"The object store does not answer for {settings.warehouse}; check the setting `lake.path`, "
+            f"and `s3.endpoint` or its equivalent in `lake.catalog`: {_cause(text, _SILENT)}"
         )
     return None
 
 
 def _refused_login(text: str) -> LakeAccessDenied:
     return LakeAccessDenied(
-        "The lake's catalog refuses the login; look at `user` and `password` in the setting "
-        f"`lake.catalog`, or at those in its `uri`: {text}"
+        "The lake's catalog rejects the login; check `user` and `password` in the setting "
+        f"`lake.catalog`, or those in its `uri`: {text}"
     )
 
 
 def _silent_catalog(text: str) -> LakeUnreachable:
     return LakeUnreachable(
-        "The lake's catalog does not answer, or does not say whether it has made a commit: the next cycle "
-        f"goes on from what is there. Look at the setting `lake.catalog.uri`: {text}"
+        "The lake's catalog does not answer, or does not report whether it has made a commit: the next cycle "
+        f"resumes from the current state. Check the setting `lake.catalog.uri`: {text}"
     )
 
 
 def _read_only(settings: LakeSettings, text: str) -> LakeAccessDenied:
     return LakeAccessDenied(
-        f"Nothing can be written to the lake at {settings.shown_path}; give this user the right to write "
-        f"there, or mount it for writing: {text}"
+        f"The lake at {settings.shown_path} is not writable; give this user write permission, "
+        f"or mount it for writing: {text}"
     )
 
 
 def _broken(settings: LakeSettings, text: str) -> LakeUnreachable:
     return LakeUnreachable(
-        f"A disk does not answer, that of the lake at {settings.shown_path} or one that is named behind: "
-        "look at the disk, or at the mounted folder. What is committed stays, and the next cycle goes on "
-        "from there: "
+        f"A disk does not answer, that of the lake at {settings.shown_path} or the one named below: "
+        "check the disk, or the mounted folder. Commits are kept, and the next cycle resumes from them: "
         f"{text}"
     )
 
 
 def _outrun(text: str) -> CommitConflict:
-    return CommitConflict(f"Another run committed first; the next cycle goes on from there. {text}")
+    return CommitConflict(f"Another run committed first; the next cycle resumes from its commit. {text}")

@@ -1,4 +1,4 @@
-"""Properties of a lake's catalog that can be refused before anything is reached."""
+"""Checks of a lake's catalog properties before any access."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,23 +6,23 @@ from typing import Final
 from cdc_platform.errors import SettingError
 
 KINDS: Final = ("sql", "rest", "hive", "glue")
-"""Types of catalogs that both Spark and pyiceberg have, and in which pyiceberg can write version 3."""
+"""Catalog types that both Spark and pyiceberg support, and in which pyiceberg can write version 3."""
 
 _URI_SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {"rest": ("https://", "http://"), "hive": ("thrift://",)}
-"""Schemes of the address that a type of catalog needs; translation checks that of a sql catalog."""
+"""Schemes of the address of a catalog type; the translation of properties checks that of a sql catalog."""
 _SERVERS: Final = ("s3.endpoint", "glue.endpoint", "gcs.service.host")
-"""Addresses of object stores and of Glue. Each side takes a bare HOST:PORT for something else."""
+"""Addresses of object stores and of Glue. Libraries misinterpret a bare HOST:PORT."""
 _KEYS: Final = ("s3.access-key-id", "s3.secret-access-key")
 
 
 def check_catalog(catalog: Mapping[str, str]) -> None:
-    """Check the type of a catalog, its addresses, and that no half of a login is missing.
+    """Check the type of a catalog, its addresses, and that logins are complete.
 
     Args:
-        catalog: pyiceberg's properties of it.
+        catalog: its properties for pyiceberg.
 
     Raises:
-        SettingError: one of them cannot be used. Addresses are not repeated, since they may hold a password.
+        SettingError: a property is invalid. The error omits addresses, since they may contain a password.
     """
     kind = catalog.get("type", "")
     if kind not in KINDS:
@@ -40,5 +40,5 @@ def check_catalog(catalog: Mapping[str, str]) -> None:
     for name, other in (_KEYS, _KEYS[::-1]):
         if name not in catalog and other in catalog:
             raise SettingError(
-                f"lake.catalog.{name}", f"is missing, and `{other}` is given: write both, or none"
+                f"lake.catalog.{name}", f"is missing, but `{other}` is set: set both or neither"
             )

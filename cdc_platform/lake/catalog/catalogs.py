@@ -1,4 +1,4 @@
-"""The catalog of a lake as pyiceberg opens it."""
+"""pyiceberg's catalog of a lake."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -31,7 +31,7 @@ def _hive() -> type[Catalog]:
     from pyiceberg.catalog.hive import HiveCatalog
 
     class LakeHiveCatalog(Version3Metadata, HiveCatalog):
-        """The tables of a lake that a Hive metastore knows."""
+        """The tables of a lake in a Hive metastore."""
 
     return LakeHiveCatalog
 
@@ -40,7 +40,7 @@ def _glue() -> type[Catalog]:
     from pyiceberg.catalog.glue import GlueCatalog
 
     class LakeGlueCatalog(Version3Metadata, GlueCatalog):
-        """The tables of a lake that AWS Glue knows."""
+        """The tables of a lake in AWS Glue."""
 
     return LakeGlueCatalog
 

@@ -10,13 +10,13 @@ from cdc_platform.model.stream.records import RecordKind
 
 
 def _one_of(kind: type[StrEnum]) -> str:
-    """Return the values of an enumeration, the last one after an "or"."""
+    """Return the values of an enumeration, with "or" before the last one."""
     *others, last = kind
     return f"{', '.join(others)} or {last}"
 
 
 _EVENT: Final = (
-    "The event of a source that hands out events: when it committed, its identity, the file or topic that it "
+    "The event of an event source: when it committed, its identity, the file or topic that it "
     "came by and its place there, the key before a key change, columns whose values were not sent, the "
     "source's own metadata, and why it cannot be used, if so."
 )
@@ -103,4 +103,4 @@ COLUMN_COMMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "cuts": _CUTS,
     "copies": _COPIES,
 }
-"""Of the tables that are assets."""
+"""Descriptions for the tables that are assets."""

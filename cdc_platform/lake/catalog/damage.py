@@ -1,7 +1,7 @@
-"""Damage to the lake, and full disks, as errors of libraries report them.
+"""Damage to the lake, and full disks, detected in errors of libraries.
 
-Files that pyiceberg misses report it themselves (`lake/catalog/files.py`), and rows that the platform cannot
-have written where they are read (`model/base/stored_texts.py`).
+Missing files of pyiceberg (`lake/catalog/files.py`) and invalid rows (`model/base/stored_texts.py`) report
+themselves.
 """
 
 import re
@@ -11,7 +11,7 @@ from cdc_platform.errors import DiskFull, LakeDamaged
 
 _MISSING: Final = re.compile(
     r"(?:java\.io\.FileNotFoundException: File|NotFoundException: (?:Location|File) does not exist:) "
-    # Tables have their files in two folders; what Spark itself keeps on disk lies in others.
+    # Tables have their files in two folders; Spark's own files on disk are in others.
     r"(?P<file>\S+/(?:data|metadata)/\S+)"
 )
 
@@ -32,6 +32,6 @@ def find_full(error: BaseException | None) -> DiskFull | None:
 
 
 def find_damage(error: Exception) -> LakeDamaged | None:
-    """Return the damage that a Java stack reports, a missing file of a table; None for other errors."""
+    """Return the damage in a Java stack, a missing file of a table; None for other errors."""
     match = _MISSING.search(str(error))
     return LakeDamaged.missing(match["file"]) if match is not None else None

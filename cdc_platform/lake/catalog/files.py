@@ -1,4 +1,4 @@
-"""The lake's files as pyiceberg reads them: a missing one is reported as damage, with its name."""
+"""pyiceberg's access to the lake's files: a missing file is reported as damage, with its name."""
 
 from pyarrow.fs import FileSelector
 from pyiceberg.io import FileIO, InputFile, InputStream
@@ -9,13 +9,13 @@ from cdc_platform.errors import LakeDamaged
 
 
 class LakeFile(PyArrowFile):
-    """A file that the lake's metadata names."""
+    """A file in the lake's metadata."""
 
     def open(self, seekable: bool = True) -> InputStream:
         """Open the file.
 
         Raises:
-            LakeDamaged: it is not there.
+            LakeDamaged: the file is missing.
         """
         try:
             return super().open(seekable)
@@ -31,22 +31,22 @@ def read_metadata_file(file: InputFile) -> bytes:
 
 
 class LakeFiles(PyArrowFileIO):
-    """Opens the lake's files, wherever they lie."""
+    """Opens the lake's files in any storage."""
 
     def new_input(self, location: str) -> LakeFile:
-        """Return a file that can be opened for reading."""
+        """Return a file for reading."""
         file = super().new_input(location)
         system, path, buffered = file._filesystem, file._path, file._buffer_size  # noqa: SLF001  known from nothing else
         return LakeFile(location, path, system, buffered)
 
 
 def has_files_before(io: FileIO, folder: str, before_micros: int) -> bool:
-    """Return whether a folder, or one below it, has a file that was last written before a moment.
+    """Return whether a folder or one of its subfolders has a file that was last written before a time.
 
     Args:
-        io: the access to the folder; True for one that cannot list files.
+        io: access to the folder; if it cannot list files, the result is True.
         folder: its location.
-        before_micros: the moment.
+        before_micros: the time.
     """
     if not isinstance(io, PyArrowFileIO):
         return True

@@ -1,4 +1,4 @@
-"""The tables of one pipeline in the lake, reached without Spark."""
+"""The tables of one pipeline in the lake, accessed without Spark."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,31 +70,31 @@ EVENT_TABLES: Final[Mapping[str, pa.Schema]] = {
     READ: FILES,
     DELETION_MARKERS: DELETION_MARKER_ROWS,
 }
-"""The same for a source that hands out events."""
+"""The same for an event source."""
 
 
-def own_tables(*, hands_out_events: bool) -> Mapping[str, pa.Schema]:
-    """Return the columns of the platform's own tables by name, for a source of either kind."""
-    return EVENT_TABLES if hands_out_events else SYSTEM_TABLES
+def own_tables(*, delivers_events: bool) -> Mapping[str, pa.Schema]:
+    """Return the columns of the platform's own tables by name, for an event source or a change stream."""
+    return EVENT_TABLES if delivers_events else SYSTEM_TABLES
 
 
 FORMAT_PROPERTY: Final = "cdc.format-version"
 
 SMALL_COMMITS: Final = {
-    # Without this the metadata files of all commits would stay for ever.
+    # Otherwise the metadata files of all commits would stay forever.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "write.parquet.compression-codec": "zstd",
-    # Every cycle writes a few rows: spreading them over tasks only makes more files.
+    # Every cycle writes few rows: spreading them over tasks would only create more files.
     "write.distribution-mode": "none",
-    # By default a task reads 16 MB at least, which a cycle of half a million changes hardly has: one task.
+    # The default of 16 MB per task is more than a cycle of half a million changes has: it would be one task.
     "read.split.target-size": str(2 * 1024 * 1024),
     "read.split.open-file-cost": str(64 * 1024),
 }
 
 DICTIONARY: Final = "write.parquet.dict-encoding-enabled.column."
 BOUNDS: Final = "write.parquet.stats-enabled.column."
-"""Least and greatest value of a column in each file and page, which let filters skip files and pages."""
+"""Minimum and maximum of a column in each file and page, which let filters skip files and pages."""
 UNREPEATED: Final[Mapping[str, tuple[str, ...]]] = {
     RAW: (
         "record_sequence",
@@ -105,7 +105,7 @@ UNREPEATED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     LOG: ("ordering_key", "transaction_id", "record_id", "keys", "new_values", "old_values"),
 }
-"""Columns whose values hardly ever repeat: a dictionary would be made of thousands, and thrown away."""
+"""Columns with mostly distinct values, for which a dictionary would be built and discarded."""
 UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
     RAW: (
         *("record_order", "column_types"),
@@ -114,14 +114,14 @@ UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     LOG: ("ordering_key", "record_id", "new_values", "old_values"),
 }
-"""Long texts that no filter is on: for bounds each would be compared with the least and the greatest."""
+"""Long texts without filters, for which computing the minimum and maximum is not worthwhile."""
 
 SELDOM: Final = (QUARANTINED, SCHEMA, COPIED)
 """Own tables that few cycles write and maintenance skips: Iceberg limits the number of metadata files."""
 
-# A commit that finds another one before it must fail, since what it was made from is outdated.
+# A commit that finds another one before it must fail, since it is based on outdated data.
 TRIES: Final = 10
-"""Of a commit that is derived again from what another run has committed before it."""
+"""Attempts of a commit that is derived again after another run has committed."""
 COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
 COMPARED: Final = (RAW, CUT, LINEAGE, LOG, SCHEMA, COPIED, READ, QUARANTINED, DELETION_MARKERS)
 
@@ -133,9 +133,9 @@ class Lake:
     settings: LakeSettings
     pipeline: str
     is_reader: bool = False
-    """Whether nothing may be made that is not there yet."""
-    hands_out_events: bool = False
-    """Whether the source hands out events, of which more is kept."""
+    """Whether creating anything is forbidden."""
+    delivers_events: bool = False
+    """Whether the source is an event source, for which more is stored."""
 
     @property
     def system_namespace(self) -> str:
@@ -147,9 +147,9 @@ class Lake:
         """The catalog, with both namespaces and the platform's own tables in it.
 
         Raises:
-            SettingError: the lake's folder cannot be made.
-            LakeDamaged: the catalog has gone, and its tables have not.
-            PipelineNotFound: for a reader, there is no lake, or the pipeline has never run.
+            SettingError: the lake's folder cannot be created.
+            LakeDamaged: the catalog is gone, but its tables are not.
+            PipelineNotFound: a reader found no lake, or the pipeline has never run.
         """
         if self.is_reader:
             self.require()
@@ -161,18 +161,18 @@ class Lake:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise SettingError(
-                    "lake.path", f"cannot be made or written ({error.strerror}): {folder}"
+                    "lake.path", f"cannot be created or written ({error.strerror}): {folder}"
                 ) from error
         with reaching(self.settings):
             catalog = open_catalog(self.settings)
             for namespace in (self.pipeline, self.system_namespace):
                 catalog.create_namespace_if_not_exists(namespace)
-            for name, schema in own_tables(hands_out_events=self.hands_out_events).items():
+            for name, schema in own_tables(delivers_events=self.delivers_events).items():
                 _ensure(catalog, f"{self.system_namespace}.{name}", schema)
             return catalog
 
     def _require_catalog(self) -> None:
-        """Make sure that no new catalog takes the place of one that has gone: it would know no table."""
+        """Ensure that no new catalog replaces a lost one: it would have no tables."""
         file, folder = self.settings.catalog_file, local_folder(self.settings.path)
         if file is None or folder is None or (file.is_file() and file.stat().st_size):
             return
@@ -180,19 +180,19 @@ class Lake:
             raise LakeDamaged(f"its catalog {file}", "it no longer exists, but the tables do")
 
     def require(self) -> None:
-        """Make sure that the pipeline is in the lake already; anyone who only reads must not make a new one.
+        """Ensure that the pipeline is in the lake; readers must not create a new one.
 
         Raises:
-            PipelineNotFound: it is not, or there is no lake.
-            LakeDamaged: the catalog has gone, and its tables have not.
+            PipelineNotFound: the lake or the pipeline does not exist.
+            LakeDamaged: the catalog is gone, but its tables are not.
         """
         self._require_catalog()
         file = self.settings.catalog_file
         if file is not None and not file.is_file():
             raise PipelineNotFound(
-                f"There is no lake at {self.settings.shown_path} (no file {file.name}). Look at the setting "
+                f"There is no lake at {self.settings.shown_path} (no file {file.name}). Check the setting "
                 f"`lake`; if it is right, pipeline `{self.pipeline}` has not run yet: "
-                "`cdc-platform sync` begins it."
+                "start it with `cdc-platform sync`."
             )
         with reaching(self.settings):
             catalog = open_catalog(self.settings)
@@ -203,16 +203,16 @@ class Lake:
         if RAW not in names:
             raise PipelineNotFound(
                 f"The lake at {self.settings.shown_path} holds no pipeline `{self.pipeline}`; it holds "
-                f"{_listed(catalog)}. Look at the settings `name` and `lake`; if they are right, it "
-                "has not run yet: `cdc-platform sync` begins it."
+                f"{_listed(catalog)}. Check the settings `name` and `lake`; if they are right, it "
+                "has not run yet: start it with `cdc-platform sync`."
             )
 
     def system_table(self, name: str) -> Table:
-        """Return one of the platform's own tables as it is now."""
+        """Return the current version of one of the platform's own tables."""
         return _load(self.catalog, f"{self.system_namespace}.{name}")
 
     def table(self, source_table: str) -> Table | None:
-        """Return the table of a source table as it is now, None when there is none yet."""
+        """Return the current version of the table of a source table, or None."""
         try:
             return _load(self.catalog, f"{self.pipeline}.{lake_table_name(source_table)}")
         except NoSuchTableError:
@@ -223,22 +223,22 @@ class Lake:
         return tuple(sorted(identifier[-1] for identifier in self.catalog.list_tables(self.pipeline)))
 
     def spark_system_table(self, name: str) -> str:
-        """Return the quoted name under which Spark knows one of the platform's own tables."""
-        _ = self.catalog  # makes sure that it exists
+        """Return the quoted name of one of the platform's own tables in Spark."""
+        _ = self.catalog  # ensures that it exists
         return quote_spark(CATALOG, self.system_namespace, name)
 
     def spark_table(self, source_table: str, branch: str | None = None) -> str:
-        """Return the quoted name under which Spark knows the table of a source table."""
+        """Return the quoted name of the table of a source table in Spark."""
         parts = (CATALOG, self.pipeline, lake_table_name(source_table))
         return quote_spark(*parts, *((f"branch_{branch}",) if branch else ()))
 
 
 def _load(catalog: Catalog, identifier: str) -> Table:
-    """Return a table as it is now.
+    """Return the current version of a table.
 
     Raises:
-        NoSuchTableError: there is none.
-        LakeDamaged: the catalog has it, but not the file that says what it holds.
+        NoSuchTableError: the table does not exist.
+        LakeDamaged: the catalog has the table, but its metadata file is missing or invalid.
     """
     try:
         return catalog.load_table(identifier)
@@ -276,7 +276,7 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
 
 
 def _plain_columns(identifier: str, schema: pa.Schema) -> dict[str, str]:
-    """Return the properties that say which columns have no dictionary, and which no bounds."""
+    """Return the properties that switch off dictionaries and bounds of columns."""
     name = identifier.rpartition(".")[2]
     listed = {DICTIONARY: UNREPEATED.get(name, ()), BOUNDS: UNBOUNDED.get(name, ())}
     return {
@@ -288,7 +288,7 @@ def _plain_columns(identifier: str, schema: pa.Schema) -> dict[str, str]:
 
 
 def _complete(table: Table, schema: pa.Schema, properties: Mapping[str, str]) -> None:
-    """Add what tables of this format did not have from the beginning; all of the columns may be NULL."""
+    """Add columns that tables of this format did not have originally; all of them may be NULL."""
     for _ in range(TRIES):
         has_columns = set(schema.names) <= set(table.schema().column_names)
         if has_columns and properties.items() <= table.properties.items():
@@ -299,6 +299,6 @@ def _complete(table: Table, schema: pa.Schema, properties: Mapping[str, str]) ->
                     update.union_by_name(schema)
                 transaction.set_properties(dict(properties))
         except CommitFailedException:
-            # Somebody else has opened the same lake.
+            # Another process has opened the same lake.
             table = table.refresh()
     raise CommitConflict.of(".".join(table.name()))

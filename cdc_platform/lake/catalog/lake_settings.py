@@ -1,4 +1,4 @@
-"""Settings of a lake: its place, and one block for its catalog that Spark and pyiceberg share."""
+"""Settings of a lake: its location, and one block for its catalog, shared by Spark and pyiceberg."""
 
 import re
 from collections.abc import Mapping
@@ -18,47 +18,47 @@ CATALOG: Final = "lake"
 """Name of the catalog, in Spark and in pyiceberg."""
 
 TABLE_FORMATS: Final = (2, 3)
-"""Iceberg's format versions that have row-level deletes, which merges need."""
+"""Iceberg's format versions with row-level deletes, which merges need."""
 
 BUSY_TIMEOUT_S: Final = 60
-"""Time that a writer waits for the SQLite catalog: a locked catalog delays and never fails."""
+"""Timeout of a writer for the SQLite catalog, so that a locked catalog only delays it."""
 
 LOGGED_FILES: Final = 100
-"""Number of earlier files that a metadata file names. 3,600, an hour at a commit a second, would make it
+"""Number of earlier files listed in a metadata file. With 3,600, an hour at a commit per second, it would be
 ten times as large, and a commit of pyiceberg eight times as slow: it copies the log some twenty times."""
 
 KEPT_BY_TIME: Final[Mapping[str, str]] = {
-    # Iceberg ignores the age: it would delete a file as soon as the log no longer names it.
+    # Iceberg ignores the age: it would delete a file as soon as the log no longer lists it.
     "write.metadata.delete-after-commit.enabled": "false",
     "write.metadata.previous-versions-max": str(LOGGED_FILES),
 }
 """Properties of a table whose old metadata files maintenance deletes."""
 
 MEANT_OTHERWISE: Final = frozenset("?#%")
-"""Characters that addresses of catalogs and tables cannot have in the name of a folder."""
+"""Characters that addresses of catalogs and tables do not support in the name of a folder."""
 
 _HARMLESS: Final = (
     "type|uri|warehouse|prefix|(?:io|catalog)-impl|cache-enabled|jdbc[.](?:user|schema-version)"
     "|(?:client|s3)[.]region|s3[.](?:endpoint|path-style-access)|gcs[.](?:project-id|service[.]host)"
     "|adls[.]account-name|glue[.](?:id|region|endpoint)"
 )
-"""Properties of a catalog that hold no secret, unless one is in their address."""
+"""Properties of a catalog without secrets, unless one is in their address."""
 HIDDEN_NAMES: Final = (
     f"(?i){HIDING_NAMES}|{HIDING_ADDRESSES}|^spark[.]sql[.]catalog[.]{CATALOG}[.](?!(?:{_HARMLESS})$)"
 )
-"""Regular expression, of Python and of Java, of the names of properties whose values nobody may see.
+"""Regular expression, for Python and Java, of the names of properties with secret values.
 
-Spark looks for it in values, too, which finds an address with a secret.
+Spark also searches values for it, which finds an address with a secret.
 """
 
 _LOGIN: Final = ("user", "password")
 _POSTGRESQL: Final = ("postgresql", "postgresql+psycopg2", "postgresql+psycopg")
-"""Schemes of SQLAlchemy's drivers that do not need another way of calling them."""
+"""Schemes of SQLAlchemy drivers with the same calling convention."""
 
 
 @dataclass(frozen=True)
 class LakeSettings:
-    """A lake: a folder or object store prefix, and the catalog that knows its tables."""
+    """A lake: a folder or object store prefix, and the catalog of its tables."""
 
     path: Annotated[
         str,
@@ -68,7 +68,7 @@ class LakeSettings:
             is_path=True,
         ),
     ]
-    # Without a representation: it holds credentials, and settings may end up in a traceback.
+    # Without a representation, because it holds credentials and settings may appear in a traceback.
     catalog: Annotated[
         Mapping[str, str],
         Described(
@@ -80,8 +80,8 @@ class LakeSettings:
     table_format_version: Annotated[
         int,
         Described(
-            "Iceberg format version of merged tables that are created from now on: 3, whose merges stay "
-            "quick by deletion vectors, or 2, for engines that cannot read them."
+            "Iceberg format version of new merged tables: 3, with deletion vectors for fast merges,"
+            " or 2, for engines that cannot read them."
         ),
     ] = 3
 
@@ -93,18 +93,18 @@ class LakeSettings:
         if self.catalog:
             check_catalog(self.catalog)
             check_scheme("lake.catalog.warehouse", self.catalog.get("warehouse", ""))
-        # Each refuses what it cannot translate.
+        # Each one rejects properties that it cannot translate.
         self.pyiceberg_properties()
         self.spark_properties()
 
     @property
     def shown_path(self) -> str:
-        """The path for people: a folder without the `..` of a path that is relative to a file of settings."""
+        """The path for people: a folder without the `..` from a relative path in a settings file."""
         return self.path if "://" in self.path else normpath(self.path)
 
     @property
     def warehouse(self) -> str:
-        """URI under which the tables' folders lie."""
+        """URI prefix of the tables' folders."""
         return self.catalog.get("warehouse") or _as_uri(self.path)
 
     def pyiceberg_properties(self) -> dict[str, str]:
@@ -121,12 +121,12 @@ class LakeSettings:
 
     @property
     def store(self) -> ObjectStore | None:
-        """The kind of object store that holds the data, None for a folder."""
+        """The kind of object store with the data; None for a folder."""
         return find_store(self.warehouse) or find_store(self.path)
 
     @property
     def catalog_file(self) -> Path | None:
-        """The file of a SQLite catalog, None for every other catalog."""
+        """The file of a SQLite catalog; None for other catalogs."""
         scheme, _, path = self.pyiceberg_properties().get("uri", "").partition(":///")
         return Path(path.partition("?")[0]) if scheme == "sqlite" else None
 
@@ -136,26 +136,26 @@ class LakeSettings:
             uri = f"jdbc:sqlite:{_local(self.path) / 'catalog.db'}?busy_timeout={BUSY_TIMEOUT_S * 1000}"
             return _jdbc(uri, self.warehouse)
         properties = java_properties(_translate(self.catalog, self.warehouse))
-        # The file IO of a REST catalog follows the location by itself, as the service may want another one.
+        # The file IO of a REST catalog follows the location itself, as the service may require another one.
         if self.store is not None and properties["type"] != "rest":
             properties.setdefault("io-impl", self.store.file_io)
         return properties
 
 
 def is_secret(name: str, value: str = "") -> bool:
-    """Return whether nobody may see the value of a catalog's property: it is not known to be harmless."""
+    """Return whether the value of a catalog's property may be secret, that is, not known to be harmless."""
     is_harmless = re.fullmatch(_HARMLESS, name) is not None
     return not is_harmless or holds_secret(name, value)
 
 
 def holds_secret(name: str, value: str) -> bool:
-    """Return whether the name of any property, or an address in its value, indicates a secret."""
+    """Return whether a property's name, or an address in its value, indicates a secret."""
     match = re.search(HIDDEN_NAMES, name) or re.search(HIDING_ADDRESSES, value, re.IGNORECASE)
     return match is not None
 
 
 def _with_login(catalog: Mapping[str, str]) -> str:
-    """Return the address of a sql catalog with user and password in it, as pyiceberg needs it."""
+    """Return the address of a sql catalog including user and password, for pyiceberg."""
     uri = catalog.get("uri", "")
     user, password = (catalog.get(name) for name in _LOGIN)
     if user is None and password is None:
@@ -163,7 +163,7 @@ def _with_login(catalog: Mapping[str, str]) -> str:
     parts = urlsplit(uri)
     if "@" in parts.netloc:
         raise SettingError(
-            "lake.catalog.uri", "holds a user already; leave it out there, or `user` and `password` here"
+            "lake.catalog.uri", "already contains a user; remove it, or the settings `user` and `password`"
         )
     login = ":".join(quote(value, safe="") for value in (user or "", password) if value is not None)
     return urlunsplit(parts._replace(netloc=f"{login}@{parts.netloc}"))
@@ -179,7 +179,7 @@ def _translate(catalog: Mapping[str, str], warehouse: str) -> dict[str, str]:
 
 
 def _jdbc_of_sqlalchemy(uri: str, warehouse: str) -> dict[str, str]:
-    """Translate a SQLAlchemy address, which pyiceberg takes, into the JDBC one that Spark takes."""
+    """Translate pyiceberg's SQLAlchemy address into Spark's JDBC address."""
     if uri.startswith("sqlite:///"):
         path = uri.removeprefix("sqlite:///").split("?")[0]
         if not path.removeprefix("file:").startswith("/"):
@@ -191,7 +191,7 @@ def _jdbc_of_sqlalchemy(uri: str, warehouse: str) -> dict[str, str]:
         raise SettingError(
             "lake.catalog.uri",
             "of a sql catalog must be sqlite:////PATH or postgresql+psycopg2://USER:PASSWORD@HOST:PORT/DATABASE;"
-            " give a password with special characters in `lake.catalog.password`",
+            " write a password with special characters to `lake.catalog.password`",
         )
     properties = _jdbc(f"jdbc:postgresql://{parts.hostname}:{parts.port or 5432}{parts.path}", warehouse)
     login = {"jdbc.user": parts.username, "jdbc.password": parts.password}
@@ -199,7 +199,7 @@ def _jdbc_of_sqlalchemy(uri: str, warehouse: str) -> dict[str, str]:
 
 
 def _has_port(parts: SplitResult) -> bool:
-    """Return whether the port is a number or left out, and no part of a password that has a slash."""
+    """Return whether the port is missing or a number, and not a part of a password with a slash."""
     try:
         return parts.port is None or parts.port > 0
     except ValueError:
@@ -207,18 +207,18 @@ def _has_port(parts: SplitResult) -> bool:
 
 
 def _jdbc(uri: str, warehouse: str) -> dict[str, str]:
-    # Without V1 Spark and pyiceberg do not agree on the catalog's columns.
+    # Without V1, Spark and pyiceberg use different columns in the catalog.
     return {"type": "jdbc", "uri": uri, "warehouse": warehouse, "jdbc.schema-version": "V1"}
 
 
 def _as_uri(path: str) -> str:
-    # Not encoded: Spark and pyiceberg take the text after the scheme for the folder's name as it is.
+    # Not encoded: Spark and pyiceberg use the text after the scheme literally as the folder's name.
     return path if "://" in path else f"file://{_local(path)}"
 
 
 def _local(path: str) -> Path:
     if "://" in path and not path.startswith("file://"):
-        raise SettingError("lake.catalog", f"is needed when the lake is not a local folder: {path}")
+        raise SettingError("lake.catalog", f"is required if the lake is not a local folder: {path}")
     folder = Path(path.removeprefix("file://")).expanduser().absolute()
     strange = sorted(MEANT_OTHERWISE & set(str(folder)))
     if strange:
@@ -231,5 +231,5 @@ def _local(path: str) -> Path:
 
 
 def local_folder(path: str) -> Path | None:
-    """Return the lake's folder when it is on this machine, None otherwise."""
+    """Return the lake's folder if it is on this machine, else None."""
     return None if "://" in path and not path.startswith("file://") else _local(path)

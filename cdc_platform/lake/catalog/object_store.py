@@ -1,4 +1,4 @@
-"""Object stores that hold a lake, and what Iceberg's Java side needs to reach them."""
+"""Object stores for lakes, and the properties that Iceberg's Java side needs for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from cdc_platform.errors import SettingError
 class ObjectStore:
     """A kind of object store.
 
-    pyiceberg reaches all of them through pyarrow, which has its clients built in.
+    pyiceberg accesses all of them through pyarrow's built-in clients.
 
     Args:
         file_io: Iceberg's class for it.
-        bundle: artifact of `org.apache.iceberg` that holds this class's client libraries.
-        credentials: the catalog properties that both sides take credentials from.
+        bundle: artifact of `org.apache.iceberg` with the client libraries of this class.
+        credentials: the catalog properties from which both sides take credentials.
     """
 
     file_io: str
@@ -47,19 +47,19 @@ _FILE_SYSTEMS: Final = ("file", "hdfs", "viewfs")
 
 
 def find_store(location: str) -> ObjectStore | None:
-    """Return the kind of object store that a URI names, None for a folder or one that is not known."""
+    """Return the kind of object store of a URI; None for a folder or an unknown kind."""
     return _STORES.get(urlsplit(location).scheme)
 
 
 def check_scheme(setting: str, location: str) -> None:
-    """Check that both Iceberg's Java side and pyiceberg write where a location is.
+    """Check that both Iceberg's Java side and pyiceberg support a location.
 
     Args:
-        setting: for the error.
-        location: a folder, a URI, or a name that a catalog gives to its warehouse.
+        setting: name of the setting, for the error.
+        location: a folder, a URI, or a catalog's name for its warehouse.
 
     Raises:
-        SettingError: its scheme is none that they have in common.
+        SettingError: they do not both support its scheme.
     """
     scheme, separator, _ = location.partition("://")
     if separator and scheme not in {*_STORES, *_FILE_SYSTEMS}:
@@ -68,13 +68,13 @@ def check_scheme(setting: str, location: str) -> None:
 
 
 def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return a catalog's properties under the names that Iceberg's Java side gives to the same things."""
+    """Return a catalog's properties under the names of Iceberg's Java side."""
     java = dict(properties)
     region = java.pop("s3.region", None)
     if region is not None:
         java.setdefault("client.region", region)
     if "s3.endpoint" in java and java.get("s3.force-virtual-addressing", "").lower() != "true":
-        # As pyarrow does: a server of one's own rarely has a name for each bucket.
+        # As pyarrow does: a private server rarely has a host name for each bucket.
         java.setdefault("s3.path-style-access", "true")
     if {"adls.account-name", "adls.account-key"} <= java.keys():
         java.setdefault("adls.auth.shared-key.account.name", java["adls.account-name"])

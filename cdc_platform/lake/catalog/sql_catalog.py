@@ -1,4 +1,4 @@
-"""A sql catalog that reads a table's metadata file once, and shares what no commit changes."""
+"""SQL catalog that reads each metadata file once, and shares the parts that no commit changes."""
 
 from collections.abc import Iterable
 from threading import Lock
@@ -19,26 +19,26 @@ from cdc_platform.lake.catalog.files import read_metadata_file
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
 TABLES_MAX: Final = 4096
-"""So many tables are kept in memory; beyond them, the one that was read first is read again."""
+"""Most cached tables; beyond that, the oldest entry is dropped."""
 SHARED: Final = (
     *("snapshots", "snapshot_log", "metadata_log"),
     *("schemas", "partition_specs", "sort_orders"),
 )
-"""Parts of a table's metadata whose items are never changed, only added and left out."""
+"""Parts of a table's metadata whose items never change, but are only added and removed."""
 LOCATION: Final = select(IcebergTables.metadata_location).where(
     IcebergTables.catalog_name == bindparam("catalog"),
     IcebergTables.table_namespace == bindparam("namespace"),
     IcebergTables.table_name == bindparam("table"),
 )
-"""Asked some thirty times a cycle: made once, since SQLAlchemy takes longer to make it than to run it."""
+"""Run some thirty times a cycle, and built once: SQLAlchemy takes longer to build it than to run it."""
 
 
 class LakeSqlCatalog(Version3Metadata, SqlCatalog):
-    """The tables of a lake whose catalog is a SQL database.
+    """The tables of a lake in a SQL catalog.
 
-    A cycle loads each table some ten times, and a metadata file names every snapshot: to read it takes
-    milliseconds for some hundred snapshots. Metadata files never change, so what one of them says is kept
-    until the catalog names another one.
+    A cycle loads each table some ten times, and a metadata file lists every snapshot: reading it takes
+    milliseconds for some hundred snapshots. Metadata files never change, so their content is cached until the
+    catalog names another one.
     """
 
     def __init__(self, name: str, **properties: str) -> None:
@@ -47,10 +47,10 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
         self._lock = Lock()
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """Return a table as it is now.
+        """Return the current version of a table.
 
         Raises:
-            NoSuchTableError: there is none.
+            NoSuchTableError: the table does not exist.
         """
         cached = self._known.get(Catalog.identifier_to_tuple(identifier))
         location = self._location(identifier)
@@ -83,7 +83,7 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
 
 
 class _Shared(list[Any]):
-    """Items that never change, so that a deep copy of the list holds the same ones."""
+    """Items that never change, so a deep copy of the list shares them."""
 
     def __add__(self, other: list[Any]) -> "_Shared":
         return _Shared(super().__add__(other))
@@ -97,11 +97,11 @@ def read_metadata(file: InputFile, known: Iterable[Snapshot]) -> TableMetadata:
 
     Args:
         file: the metadata file.
-        known: snapshots of the table that need not be made again. Thousands of objects for each commit
-            would soon keep Python's garbage collector busier than all else.
+        known: snapshots of the table that can be reused. Thousands of new objects for each commit would soon
+            dominate the time of Python's garbage collector.
 
     Raises:
-        ValidationError: it is no metadata file.
+        ValidationError: the file is no metadata file.
     """
     by_id = {snapshot.snapshot_id: snapshot for snapshot in known}
     try:
@@ -116,10 +116,10 @@ def read_metadata(file: InputFile, known: Iterable[Snapshot]) -> TableMetadata:
 
 
 def share_parts(metadata: TableMetadata) -> TableMetadata:
-    """Return a table's metadata with snapshots, logs and schemas that are not copied with it.
+    """Return a table's metadata with shared snapshots, logs and schemas, which copies do not duplicate.
 
     Each commit of pyiceberg copies the whole metadata some twenty times, with every snapshot and every column
-    of every schema, and then computes again what it knew about each schema. This can go when
+    of every schema, and then recomputes its caches for each schema. This function can be removed when
     `Transaction.table_metadata` keeps its result, see apache/iceberg-python#3784.
     """
     return metadata.model_copy(update={name: _Shared(getattr(metadata, name)) for name in SHARED})

@@ -1,4 +1,4 @@
-"""Deletion vectors: which rows of a data file are gone, as Iceberg's format version 3 keeps them.
+"""Deletion vectors: the deleted rows of a data file in Iceberg's format version 3.
 
 The vectors of one commit share a Puffin file. See "Deletion vector blob type" of Iceberg's Puffin
 specification, and "Deletion vectors" of its table specification.
@@ -38,7 +38,7 @@ class _Blob:
         return {
             "type": BLOB_TYPE,
             "fields": [ROW_POSITION_ID],
-            # Both are those of the commit, which is not known yet.
+            # Both belong to the commit and are not known yet.
             "snapshot-id": -1,
             "sequence-number": -1,
             "offset": self.offset,
@@ -59,7 +59,7 @@ def decode_vector(blob: bytes) -> BitMap64:
     """Return the positions of a deletion vector.
 
     Raises:
-        ValueError: the blob is none, or is damaged.
+        ValueError: the blob is not a deletion vector, or is damaged.
     """
     vector, checksum = blob[LENGTH_BYTES:-CHECKSUM_BYTES], blob[-CHECKSUM_BYTES:]
     is_whole = int.from_bytes(blob[:LENGTH_BYTES], "big") == len(vector)
@@ -69,10 +69,10 @@ def decode_vector(blob: bytes) -> BitMap64:
 
 
 def read_vector(io: FileIO, vector: DataFile) -> BitMap64:
-    """Return the positions that a deletion vector of a table takes away.
+    """Return the deleted positions of a table's deletion vector.
 
     Raises:
-        ValueError: it is damaged; the error names its file.
+        ValueError: the vector is damaged; the error names its file.
     """
     place = vector_place(vector)
     with io.new_input(vector.file_path).open() as stream:
@@ -85,11 +85,11 @@ def read_vector(io: FileIO, vector: DataFile) -> BitMap64:
 
 
 def write_vectors(output: OutputFile, positions: Mapping[str, BitMap64]) -> list[DataFile]:
-    """Write the deletion vectors of data files into one Puffin file, and return their entries for a manifest.
+    """Write the deletion vectors of data files to one Puffin file, and return their manifest entries.
 
     Args:
-        output: the file, which is not there yet.
-        positions: all positions that are gone, by the path of the data file.
+        output: the file, which does not exist yet.
+        positions: all deleted positions, by the path of the data file.
     """
     blobs: list[_Blob] = []
     offset = len(PUFFIN_MAGIC)

@@ -1,4 +1,4 @@
-"""Finding where the rows of some keys lie in the files of a table."""
+"""Lookup of the rows of some keys in the files of a table."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,19 +38,19 @@ Bound = int | str
 
 MISSING: Final = -1
 ROW_ID: Final = NestedField(2147483540, "_row_id", LongType(), required=False)
-"""Iceberg's reserved column, which is in a file where rows have ids that their places do not give them."""
+"""Iceberg's reserved column, which a file has if its rows' ids do not follow from their positions."""
 _NUMBERS: Final = (IntegerType, LongType, DateType, TimestampType, TimestamptzType)
 
 
 @dataclass(frozen=True)
 class MatchedRows:
-    """Rows of one data file that have some of the keys that were looked for.
+    """Rows of one data file that match a lookup.
 
     Args:
         file: the data file.
-        positions: where they lie in it, ascending.
-        keys: which key each of them has, by its number among the keys.
-        deleted: positions of the file's rows that are deleted already.
+        positions: their positions in it, ascending.
+        keys: the key of each row, as its number among the keys.
+        deleted: positions of the file's deleted rows.
     """
 
     file: DataFile
@@ -59,19 +59,19 @@ class MatchedRows:
     deleted: BitMap64
 
     def __len__(self) -> int:
-        """Return how many rows these are."""
+        """Return the number of rows."""
         return len(self.positions)
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> "MatchedRows":
-        """Return some of them."""
+        """Return the chosen rows."""
         return replace(self, positions=self.positions[chosen], keys=self.keys[chosen])
 
 
 class KeyIndex:
-    """Finds which of some keys a row has; NULL equals NULL, as in Spark's `<=>`."""
+    """Finds the key of a row among some keys; NULL equals NULL, as in Spark's `<=>`."""
 
     def __init__(self, keys: pa.Table) -> None:
-        """Index keys, each a row of key columns, all different."""
+        """Index distinct keys, each a row of key columns."""
         self.names: list[str] = keys.column_names
         self._values = [pc.unique(keys[name]) for name in self.names]
         self._combined: list[pa.Array] = []
@@ -81,7 +81,7 @@ class KeyIndex:
             codes = self._narrow(self._combine(codes, keys, place), place)
 
     def find(self, rows: pa.Table) -> Codes:
-        """Return which key each row has, numbered from 0, and `MISSING` where it has none of them."""
+        """Return the number of each row's key, from 0, or `MISSING`."""
         codes = self._look_up(rows, 0)
         for place in range(1, len(self.names)):
             codes = self._narrow(self._combine(codes, rows, place), place)
@@ -97,7 +97,7 @@ class KeyIndex:
         return np.where((codes == MISSING) | (further == MISSING), MISSING, both)
 
     def _narrow(self, codes: Codes, place: int) -> Codes:
-        """Renumber the combined codes, so that the numbers stay small."""
+        """Renumber the combined codes to keep the numbers small."""
         return _codes(pc.index_in(pa.array(codes), value_set=self._combined[place - 1]))
 
 
@@ -109,7 +109,7 @@ def _codes(values: pa.Array | pa.ChunkedArray) -> Codes:
 
 
 def files_in_reach(table: Table, files: Sequence[DataFile], keys: pa.Table) -> list[DataFile]:
-    """Return the files that may have rows of some keys, by the bounds of the first key column.
+    """Return the files that may have rows of some keys, according to the bounds of the first key column.
 
     Args:
         table: the table of the files.
@@ -125,7 +125,7 @@ def files_in_reach(table: Table, files: Sequence[DataFile], keys: pa.Table) -> l
 
 
 def _extent(column: pa.ChunkedArray, kind: IcebergType) -> tuple[Bound, Bound] | None:
-    """Return least and greatest key as bounds are stored, None where they cannot be compared."""
+    """Return the smallest and the greatest key in the form of stored bounds; None if not comparable."""
     if column.null_count or not len(column) or not isinstance(kind, (*_NUMBERS, StringType)):
         return None
     if isinstance(kind, DateType):
@@ -145,20 +145,20 @@ def _reaches(file: DataFile, field_id: int, kind: IcebergType, low: Bound, high:
 
 
 def _bound(stored: bytes, kind: IcebergType) -> Bound:
-    # Integers are four bytes where the file is older than the column's type.
+    # Integers have four bytes if the file is older than the column's type.
     return stored.decode() if isinstance(kind, StringType) else int.from_bytes(stored, "little", signed=True)
 
 
 def find_rows(
     table: Table, files: TableFiles, within: Sequence[DataFile], keys: pa.Table
 ) -> list[MatchedRows]:
-    """Return the rows that have some keys, of each data file that has any.
+    """Return the rows of some keys, for each data file that has any.
 
     Args:
         table: the table.
-        files: the files of the snapshot that is looked at.
-        within: those of its data files that are read.
-        keys: the keys, by the names of the table's columns, all different.
+        files: the files of the snapshot.
+        within: the data files to read.
+        keys: distinct keys, by the names of the table's columns.
     """
     seek = partial(_find_in, table, files, _scan(table, keys.column_names), KeyIndex(keys))
     with ThreadPoolExecutor(max_workers=cpu_count()) as pool:
@@ -166,16 +166,16 @@ def find_rows(
 
 
 def read_rows(table: Table, found_rows: Sequence[MatchedRows], columns: Sequence[str]) -> pa.Table:
-    """Return columns of rows that were found, in their order, as the table has them now, and their row ids.
+    """Return columns of matched rows in order, with the table's current types, and their row ids.
 
-    The id of a row, in the column `_row_id`, is its own, else the one that its place gives it.
+    The id of a row, in the column `_row_id`, is its stored one, or else follows from its position.
     """
     scan = _scan(table, columns, ROW_ID)
 
     def read(rows: MatchedRows) -> pa.Table:
         chosen = np.zeros(rows.file.record_count, dtype=np.bool_)
         chosen[rows.positions] = True
-        # To take rows by their numbers, Arrow would put all texts of a file into one array.
+        # Taking rows by number would make Arrow put all texts of a file into one array.
         stored = scan.to_table([FileScanTask(rows.file)]).filter(pa.array(chosen))
         first = rows.file[FILE_FIRST_ROW_ID]
         row_ids = pa.array(rows.positions + first) if first is not None else pa.nulls(len(rows), pa.int64())

@@ -1,6 +1,6 @@
-"""A table of format version 3 that this process changes without Spark; the door to this folder.
+"""Changes to a table of format version 3 in this process, without Spark; the entry point of this folder.
 
-All of it goes when pyiceberg writes version 3: setup.cfg names the upstream changes.
+The folder can be removed when pyiceberg writes version 3: setup.cfg names the upstream changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,27 +29,27 @@ from cdc_platform.lake.local_writer.row_delta import RowDelta, commit_row_delta
 from cdc_platform.lake.local_writer.table_files import TableFiles, is_writable, read_files
 
 ROW_ID_COLUMN: Final = ROW_ID.name
-"""The column that keeps a row the same row for readers, whichever file it moves to."""
+"""The column that keeps the identity of a row for readers when it moves to another file."""
 NO_KEYS: Final[Codes] = np.array([], dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class KeyRows:
-    """The rows of a table that have some keys, file by file."""
+    """The rows of a table with some keys, by file."""
 
     parts: Sequence[MatchedRows]
 
     @cached_property
     def keys(self) -> Codes:
-        """The key of each row, as its number among the keys that were looked for."""
+        """The key of each row, as its number among the keys of the lookup."""
         return np.concatenate([NO_KEYS, *(part.keys for part in self.parts)])
 
     def __len__(self) -> int:
-        """Return how many rows these are."""
+        """Return the number of rows."""
         return len(self.keys)
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> "KeyRows":
-        """Return some of them."""
+        """Return the chosen rows."""
         if not self.parts:
             return self
         ends = np.cumsum([len(part) for part in self.parts])[:-1]
@@ -59,12 +59,12 @@ class KeyRows:
 
 @dataclass(frozen=True)
 class LocalTable:
-    """A snapshot of a table that this process can read by keys, and build the next one upon.
+    """A snapshot of a table that this process can read by keys and use as the base of a commit.
 
     Args:
         table: the table.
         base: the snapshot.
-        files: what it consists of.
+        files: the files of the snapshot.
     """
 
     table: Table
@@ -75,30 +75,30 @@ class LocalTable:
         """Return the data files that may have rows of some keys.
 
         Args:
-            keys: the keys, by the names of the table's columns; if there are none, no file has their rows.
+            keys: the keys, by the names of the table's columns; without keys there are no files.
         """
         return files_in_reach(self.table, self.files.data, keys) if keys.num_rows else []
 
     def find(self, within: Sequence[DataFile], keys: pa.Table) -> KeyRows:
-        """Return the rows that have some keys.
+        """Return the rows with some keys.
 
         Args:
-            within: the data files that are read.
-            keys: the keys, by the names of the table's columns, all different.
+            within: the data files to read.
+            keys: distinct keys, by the names of the table's columns.
         """
         return KeyRows(find_rows(self.table, self.files, within, keys))
 
     def read(self, rows: KeyRows, columns: Sequence[str]) -> pa.Table:
-        """Return columns of rows in their order, and their ids in the column `_row_id`."""
+        """Return columns of rows in order, and their ids in the column `_row_id`."""
         return read_rows(self.table, rows.parts, columns)
 
     def commit(self, key_rows: KeyRows, rows: pa.Table, branch: str, properties: Mapping[str, str]) -> int:
-        """Take rows out and put others in by one commit, and return the snapshot's id.
+        """Remove rows and add others in one commit, and return the snapshot's id.
 
         Args:
-            key_rows: the rows that are taken out.
-            rows: those that come in, in the types of the table; ids of rows that they stand for in `_row_id`.
-            branch: the branch, which is at the base.
+            key_rows: the rows to remove.
+            rows: the rows to add, with the table's types; `_row_id` has the ids of rows that they replace.
+            branch: the branch, whose newest snapshot is the base.
             properties: entries of the snapshot's summary.
 
         Raises:
@@ -109,20 +109,20 @@ class LocalTable:
 
 
 def open_local(table: Table, base: Snapshot) -> LocalTable | None:
-    """Return a snapshot of a table for this process, None where only Spark can change the table.
+    """Return a snapshot of a table for this process; None if only Spark can change the table.
 
-    Spark's are tables of another format version, with partitions, with encryption, and those whose rows are
-    deleted by other means than vectors.
+    That applies to tables of another format version, with partitions, with encryption, or whose rows are not
+    deleted by deletion vectors.
     """
     files = read_files(table, base)
     return LocalTable(table, base, files) if files is not None else None
 
 
 def commit_first(table: Table) -> bool:
-    """Give a new table its first snapshot, without a row; return False where only Spark can change the table.
+    """Commit an empty first snapshot to a new table; return False if only Spark can change the table.
 
     Raises:
-        CommitConflict: other runs have changed the table each time, and it has no snapshot.
+        CommitConflict: other runs have changed the table at each attempt, and it has no snapshot.
     """
     if not is_writable(table):
         return False

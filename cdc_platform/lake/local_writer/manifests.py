@@ -1,4 +1,4 @@
-"""Manifests of tables of Iceberg's format version 3, which pyiceberg reads in part and does not write."""
+"""Manifests of Iceberg's format version 3, which pyiceberg reads only in part and does not write."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ from pyiceberg.table.snapshots import Snapshot
 V3: Final = 3
 COMPRESSION: Final = "deflate"
 
-# Places in records, which have no names for what only version 3 has: of a manifest, then of a file.
+# Positions in records of fields that only version 3 has, without names: of a manifest, then of a file.
 FIRST_ROW_ID: Final = 15
 FILE_FIRST_ROW_ID: Final = 16
 REFERENCED_DATA_FILE: Final = 17
@@ -38,12 +38,12 @@ CONTENT_SIZE: Final = 19
 FIELDS_OF_FILE: Final = 20
 
 KEPT_MANIFESTS: Final = 512
-"""So many manifests of all tables are kept as they were read: what they hold never changes."""
+"""Most cached manifests of all tables; their content never changes."""
 
 
 @dataclass(frozen=True)
 class VectorPlace:
-    """Place of a deletion vector in its file, and the path of the data file it belongs to."""
+    """Place of a deletion vector in its file, and the path of its data file."""
 
     data_file: str
     offset: int
@@ -58,19 +58,19 @@ class _Stored:
 
 
 def vector_place(delete_file: DataFile) -> VectorPlace:
-    """Return where a deletion vector lies."""
+    """Return the place of a deletion vector."""
     return VectorPlace(
         delete_file[REFERENCED_DATA_FILE], delete_file[CONTENT_OFFSET], delete_file[CONTENT_SIZE]
     )
 
 
 def is_vector(delete_file: DataFile) -> bool:
-    """Return whether a file that deletes rows is a deletion vector."""
+    """Return whether a delete file is a deletion vector."""
     return delete_file.file_format == FileFormat.PUFFIN and delete_file[REFERENCED_DATA_FILE] is not None
 
 
 def read_manifests(io: FileIO, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
-    """Return the manifests of a snapshot, with the first row ids that they have."""
+    """Return the manifests of a snapshot, with their first row ids."""
     with AvroFile[ManifestFile](
         io.new_input(snapshot.manifest_list),
         MANIFEST_LIST_FILE_SCHEMAS[V3],
@@ -81,7 +81,7 @@ def read_manifests(io: FileIO, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
-    """Return the entries of a manifest that are not deleted; none of them may be changed."""
+    """Return the live entries of a manifest; callers must not change them."""
     return _read_entries(_Stored(manifest.manifest_path, manifest, io))
 
 
@@ -97,7 +97,7 @@ def _read_entries(stored: _Stored) -> tuple[ManifestEntry, ...]:
 
 
 def _inherit(entries: Iterable[ManifestEntry], manifest: ManifestFile) -> Iterator[ManifestEntry]:
-    """Yield the entries that are not deleted, with the values that new entries inherit from the manifest."""
+    """Yield the live entries, with the values that new entries inherit from the manifest."""
     next_row_id = manifest[FIRST_ROW_ID]
     for entry in entries:
         if entry.status == ManifestEntryStatus.DELETED:
@@ -118,7 +118,7 @@ def _inherit(entries: Iterable[ManifestEntry], manifest: ManifestFile) -> Iterat
 
 
 class ManifestWriterV3(ManifestWriterV2):
-    """Writes the entries of data files, or of deletion vectors."""
+    """Writer of entries of data files or deletion vectors."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class ManifestWriterV3(ManifestWriterV2):
         self._content = content
 
     def content(self) -> ManifestContent:
-        """Return whether it lists data files or what deletes their rows."""
+        """Return whether it lists data files or delete files."""
         return self._content
 
     @property
@@ -147,7 +147,7 @@ class ManifestWriterV3(ManifestWriterV2):
         return {**super()._meta, "content": named}
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
-        """Return a writer that keeps the fields of version 3, which the base class leaves out."""
+        """Return a writer with the fields of version 3, which the base class omits."""
         return AvroOutputFile[ManifestEntry](
             output_file=self._output_file,
             file_schema=self._with_partition(V3),
@@ -156,20 +156,20 @@ class ManifestWriterV3(ManifestWriterV2):
         )
 
     def to_manifest_file(self) -> ManifestFile:
-        """Return what the list of manifests has of it."""
+        """Return its entry in the manifest list."""
         manifest = super().to_manifest_file()
         return ManifestFile(*(manifest[place] for place in range(FIRST_ROW_ID)), None)
 
 
 def with_version_3(file: DataFile) -> DataFile:
-    """Return a file that pyiceberg has written with room for what only version 3 has."""
+    """Return a file of pyiceberg with room for the fields that only version 3 has."""
     fields = [file[place] for place in range(len(file))]
     return DataFile(*fields, *[None] * (FIELDS_OF_FILE - len(fields)))
 
 
 @dataclass(frozen=True)
 class Numbering:
-    """The numbers that a commit gives its manifests: their sequence number, and the first free row id."""
+    """The numbers that a commit assigns to manifests: their sequence number, and the first free row id."""
 
     snapshot_id: int
     sequence_number: int
@@ -179,7 +179,7 @@ class Numbering:
 def number_manifests(
     manifests: Sequence[ManifestFile], numbering: Numbering
 ) -> tuple[list[ManifestFile], int]:
-    """Return manifests with the numbers that their commit gives them, and how many row ids it gives."""
+    """Return manifests with the numbers of their commit, and the number of row ids that it assigns."""
     numbered: list[ManifestFile] = []
     next_row_id = numbering.next_row_id
     for manifest in manifests:
@@ -198,7 +198,7 @@ def number_manifests(
 def write_manifest_list(
     output: OutputFile, manifests: Sequence[ManifestFile], numbering: Numbering, parent_id: int | None
 ) -> None:
-    """Write the list of a snapshot's manifests."""
+    """Write the manifest list of a snapshot."""
     properties: dict[str, Any] = {
         "snapshot-id": str(numbering.snapshot_id),
         "parent-snapshot-id": str(parent_id) if parent_id is not None else "null",

@@ -1,4 +1,4 @@
-"""Metadata files of tables of Iceberg's format version 3, which pyiceberg reads and does not write."""
+"""Metadata files of Iceberg's format version 3, which pyiceberg reads but does not write."""
 
 from typing import Any, Final
 
@@ -11,20 +11,20 @@ from cdc_platform.errors import ClockBehind
 from cdc_platform.model.base.timestamps import to_rfc3339
 
 TOLERANCE_MS: Final = 60_000
-"""By so much Iceberg lets the clocks of machines differ."""
+"""Iceberg's tolerance for differences between the clocks of machines."""
 
 
 class _Writable(TableMetadataV3):
-    """Metadata as pyiceberg 0.12 reads it, with all that Spark writes, but refuses to write it."""
+    """Metadata of pyiceberg 0.12, which reads everything that Spark writes, but refuses to write it."""
 
     def model_dump_json(self, *args: Any, **kwargs: Any) -> str:
         return IcebergBaseModel.model_dump_json(self, *args, **kwargs)
 
 
 class Version3Metadata:
-    """First base of a catalog of pyiceberg that writes metadata files itself, so that it writes version 3.
+    """First base class of a pyiceberg catalog that can write metadata files of version 3.
 
-    The SQL, Glue and Hive catalogs write them by these methods only. A REST server writes them itself.
+    The SQL, Glue and Hive catalogs write them only with these methods. A REST server writes them itself.
     """
 
     @staticmethod
@@ -34,18 +34,18 @@ class Version3Metadata:
 
     @staticmethod
     def _write_metadata_no_exist_check(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-        """Write a file to a store that cannot list files, as Glue has it for S3 Tables."""
+        """Write a file to a store that cannot list files, as Glue does for S3 Tables."""
         _require_order(metadata)
         ToOutputFile.table_metadata(_writable(metadata), io.new_output(metadata_path), overwrite=True)
 
 
 def _require_order(metadata: TableMetadata) -> None:
-    """Make sure that Iceberg's Java side can read what is written: it takes no log that goes back in time.
+    """Check that Iceberg's Java side can read the metadata: it rejects logs that go back in time.
 
     Raises:
-        ClockBehind: the newest entry of a log is younger than the change by more than a minute.
+        ClockBehind: the newest entry of a log is more than a minute after the change.
     """
-    # What lies before was written so.
+    # Earlier entries were checked when they were written.
     snapshots = [entry.timestamp_ms for entry in metadata.snapshot_log[-2:]]
     files = [entry.timestamp_ms for entry in metadata.metadata_log[-1:]]
     newest_ms = max([*snapshots, *files], default=0)

@@ -1,4 +1,4 @@
-"""One commit that takes rows out of a table and puts others in, without Spark."""
+"""One commit that removes rows from a table and adds others, without Spark."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -55,8 +55,8 @@ ENGINE: Final = "cdc_platform"
 class RowDelta:
     """Changes of one commit: rows to remove and rows to add.
 
-    ``files`` are those of the base, the snapshot that the commit is built upon; a new table has none. Rows
-    that stand for others which are taken out may have their ids, in the column `_row_id`.
+    ``files`` are those of the base, the snapshot before the commit; a new table has none. Rows that replace
+    removed ones may have their ids, in the column `_row_id`.
     """
 
     base: Snapshot | None
@@ -76,11 +76,11 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
 
     Args:
         table: the table, of format version 3 and without partitions.
-        delta: what is changed upon the base.
-        branch: the branch, whose newest snapshot is the base; of a new table, the branch does not exist.
+        delta: the changes to the base.
+        branch: the branch, whose newest snapshot is the base; in a new table, it does not exist yet.
 
     Raises:
-        CommitConflict: the branch has been changed by another run; nothing was committed.
+        CommitConflict: another run has changed the branch; nothing was committed.
     """
     commit = _Commit(table, delta, branch)
     for last in range(1, TRIES + 1):
@@ -90,7 +90,7 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
             table = table.refresh()
             made = table.metadata.snapshot_by_id(commit.snapshot_id)
             if made is not None:
-                # By this try or by one before it, and others may have built upon it since.
+                # This attempt or an earlier one has committed, and others may have committed after it.
                 commit.drop_lists_but(made.manifest_list)
                 break
             newest = table.snapshot_by_name(branch)
@@ -98,7 +98,7 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
                 commit.take_back()
                 raise CommitConflict(
                     f"Another run has changed the branch `{branch}` of {'.'.join(table.name())}; nothing was "
-                    "committed, and the next cycle goes on from there."
+                    "committed, and the next cycle resumes from its commit."
                 ) from error
         else:
             commit.drop_lists_but(commit.lists[-1])
@@ -107,28 +107,28 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
 
 
 class _AssertUnmoved(AssertRefSnapshotId):
-    """The branch is where it was, and no commit to another one has taken the numbers of this one.
+    """Requirement that the branch has not moved, and that no commit to another branch took the same numbers.
 
-    pyiceberg 0.12 compares sequence numbers of tables of version 2 only, and Java opens no table of which
-    one is greater than the last.
+    pyiceberg 0.12 compares sequence numbers only for tables of version 2, and Java cannot open a table with
+    one that is greater than the last.
     """
 
     _sequence_number: int = PrivateAttr(default=0)
 
     def numbered(self, sequence_number: int) -> "_AssertUnmoved":
-        """Return it for a commit of this number."""
+        """Return it for a commit with this number."""
         self._sequence_number = sequence_number
         return self
 
     def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]  # as pyiceberg has it
-        """Raise CommitFailedException where another commit was first."""
+        """Raise CommitFailedException if another commit was first."""
         super().validate(base_metadata)
         if base_metadata is None or base_metadata.next_sequence_number() != self._sequence_number:
             raise CommitFailedException("another commit to the table has taken its sequence number")
 
 
 class _Commit:
-    """The files of a commit, which are written once, however often it is tried."""
+    """The files of a commit, which are written once for all attempts."""
 
     def __init__(self, table: Table, delta: RowDelta, branch: str) -> None:
         self.delta, self.branch = delta, branch
@@ -183,7 +183,7 @@ class _Commit:
         return any(vector_place(entry.data_file) in self.outdated for entry in listed)
 
     def _new_deletes(self, rewritten: Sequence[ManifestFile]) -> list[ManifestFile]:
-        """Write one manifest of the new vectors, and of those listed with any that they replace."""
+        """Write one manifest of the new vectors, and of the others listed with vectors that they replace."""
         if not self.vectors:
             return []
         with self._writer(ManifestContent.DELETES) as writer:
@@ -196,13 +196,13 @@ class _Commit:
         return [writer.to_manifest_file()]
 
     def summary(self) -> Summary:
-        """Return what the snapshot says of itself, with the totals of the base brought further."""
+        """Return the snapshot's summary, with updated totals of the base."""
         collector = SnapshotSummaryCollector()
         for file in self.added:
             collector.add_file(file, self.table.schema())
         totals = collector.build()
         for word, vectors in (("added", self.vectors), ("removed", list(self.outdated.values()))):
-            # Each takes its part of a file only.
+            # Each vector is only a part of a file.
             size = sum(vector_place(file).length for file in vectors)
             size += int(totals.get(f"{word}-files-size", 0))
             rows = sum(file.record_count for file in vectors)
@@ -216,24 +216,24 @@ class _Commit:
         return update_snapshot_summaries(summary, None if base is None else base.summary)
 
     def take_back(self) -> None:
-        """Delete the files of a commit that has failed for good."""
+        """Delete the files of a commit that has finally failed."""
         files = {file.file_path for file in (*self.added, *self.vectors)}
         added = [file for file in self.manifests if file.added_snapshot_id == self.snapshot_id]
         self._delete([*files, *(manifest.manifest_path for manifest in added), *self.lists])
 
     def drop_lists_but(self, committed: str) -> None:
-        """Delete the lists of tries other than the one that was committed."""
+        """Delete the manifest lists of all attempts except the committed one."""
         self._delete([path for path in self.lists if path != committed])
 
     def _delete(self, paths: Sequence[str]) -> None:
         for path in paths:
-            # What stays is waste, and no error: the commit is what counts.
+            # A remaining file is only waste: the commit is what counts.
             with suppress(OSError):
                 self.table.io.delete(path)
 
 
 class _Update(UpdateTableMetadata["_Update"]):
-    """One try to commit, with the numbers that the table has for it now."""
+    """One attempt to commit, with the current numbers of the table."""
 
     def __init__(self, transaction: Transaction, commit: _Commit) -> None:
         super().__init__(transaction)
@@ -245,7 +245,7 @@ class _Update(UpdateTableMetadata["_Update"]):
         next_row_id = getattr(metadata, "next_row_id", None) or 0
         numbering = Numbering(made.snapshot_id, metadata.next_sequence_number(), next_row_id)
         manifests, given_rows = number_manifests(made.manifests, numbering)
-        # By try, not by sequence number: others may commit in between without taking one, such as a tag.
+        # By attempt, not by sequence number: commits in between may not use one, such as a tag.
         path = made.metadata_path(f"snap-{made.snapshot_id}-{len(made.lists) + 1}-{made.uuid}.avro")
         made.lists.append(path)
         write_manifest_list(made.table.io.new_output(path), manifests, numbering, parent)
@@ -261,7 +261,7 @@ class _Update(UpdateTableMetadata["_Update"]):
                 "added-rows": given_rows,
             }
         )
-        # Without them the branch would lose what somebody has set of how long its snapshots stay.
+        # Otherwise the branch would lose its retention settings.
         former = metadata.refs.get(made.branch)
         reference = former.model_dump(by_alias=True, exclude_none=True) if former else {"type": "branch"}
         moved = {**reference, "snapshot-id": made.snapshot_id, "ref-name": made.branch}
@@ -277,7 +277,7 @@ def _as_added(file: DataFile, snapshot_id: int) -> ManifestEntry:
 
 
 def _write_rows(table: Table, rows: pa.Table, uuid: UUID) -> Sequence[DataFile]:
-    """Write rows into new data files."""
+    """Write rows to new data files."""
     metadata = _with_row_ids(table.metadata) if ROW_ID.name in rows.column_names else table.metadata
     parts = [rows.slice(begin, ROWS_PER_FILE) for begin in range(0, rows.num_rows, ROWS_PER_FILE)]
     tasks = [
@@ -287,13 +287,13 @@ def _write_rows(table: Table, rows: pa.Table, uuid: UUID) -> Sequence[DataFile]:
     try:
         return list(write_file(table.io, metadata, iter(tasks)))
     except UnicodeEncodeError:
-        # pyiceberg cuts the bounds of texts, and makes a surrogate of the letter U+D7FF where one ends in it.
+        # pyiceberg truncates the bounds of texts, and turns the letter U+D7FF at the end into a surrogate.
         unbounded = metadata.model_copy(update={"properties": {**table.properties, **NO_BOUNDS}})
         return list(write_file(table.io, unbounded, iter(tasks)))
 
 
 def _with_row_ids(metadata: TableMetadata) -> TableMetadata:
-    """Return metadata by which files are written that have row ids, too."""
+    """Return metadata for writing files that also have row ids."""
     schema = metadata.schema()
     wider = Schema(*schema.fields, ROW_ID, schema_id=schema.schema_id)
     return metadata.model_copy(update={"schemas": [wider]})

@@ -1,4 +1,4 @@
-"""The files of a snapshot of a merged table: data files, and the vectors of their deleted rows."""
+"""The files of a merged table's snapshot: data files, and the vectors of their deleted rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ class TableFiles:
 
 
 def is_writable(table: Table) -> bool:
-    """Return whether a table is of the form that this process writes, whatever its snapshots are."""
+    """Return whether this process can write a table of this form, regardless of its snapshots."""
     is_plain = table.metadata.format_version == V3 and table.spec().is_unpartitioned()
-    # pyiceberg does not know keys of encryption, and would leave them out of the metadata.
+    # pyiceberg does not support encryption keys, and would drop them from the metadata.
     return is_plain and ENCRYPTION not in table.properties
 
 
 def read_files(table: Table, snapshot: Snapshot) -> TableFiles | None:
-    """Return the files of a snapshot, None where its rows are deleted by other means than vectors, or parted.
+    """Return the files of a snapshot; None if it has partitions, or deletes without vectors.
 
     Args:
         table: the table.

@@ -104,7 +104,7 @@ def _published(lake: Lake) -> Collection[int]:
 
 def _tables(lake: Lake) -> Mapping[str, Table]:
     """Return the tables of a pipeline by name; no other table can have the name of a system table."""
-    names = own_tables(hands_out_events=lake.hands_out_events)
+    names = own_tables(delivers_events=lake.delivers_events)
     own = {f"{lake.system_namespace}.{name}": lake.system_table(name) for name in names}
     return own | dict(_merged(lake))
 

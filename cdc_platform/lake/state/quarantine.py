@@ -132,7 +132,7 @@ def mark_replayed(lake: Lake, marks: Mapping[tuple[int, str], ReplayMark]) -> No
             continue
         return
     raise CommitConflict(
-        "The replay was not recorded in quarantine, because other runs committed meanwhile; request it again."
+        "The replay was not recorded in quarantine, because other runs have committed; request it again."
     )
 
 

@@ -95,7 +95,7 @@ def save_poll(lake: Lake, now_micros: int, keep_metadata_s: float) -> None:
         now_micros: the time of the poll.
         keep_metadata_s: seconds for which the table's metadata files stay after they are replaced.
     """
-    if not lake.hands_out_events:
+    if not lake.delivers_events:
         return
     table = lake.system_table(READ)
     if not 0 <= now_micros - _poll_of(table) < POLLS_STORED_EVERY_S * 1_000_000:
@@ -107,7 +107,7 @@ def save_poll(lake: Lake, now_micros: int, keep_metadata_s: float) -> None:
 
 def load_poll(lake: Lake) -> int:
     """Return the time of the newest stored poll, 0 without one."""
-    return _poll_of(lake.system_table(READ)) if lake.hands_out_events else 0
+    return _poll_of(lake.system_table(READ)) if lake.delivers_events else 0
 
 
 def _poll_of(table: Table) -> int:

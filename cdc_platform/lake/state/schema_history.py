@@ -59,7 +59,7 @@ def append_events(lake: Lake, history: SchemaHistory, mark: Mark, events: Sequen
         CommitConflict: another run has committed changes since that history was loaded.
     """
     table = lake.system_table(SCHEMA)
-    conflict = "Another run has written the schema's history meanwhile; the next cycle continues."
+    conflict = "Another run has written the schema's history in between; the next cycle continues."
     if read_mark(table).cycle > history.cycle:
         raise CommitConflict(conflict)
     rows = [_as_row(number, event) for number, event in enumerate(events)]

@@ -175,7 +175,7 @@ QUARANTINE: Final = pa.schema(
         ("table_name", pa.string()),
         # the record as it came, as JSON, so that it can be replayed
         ("record", pa.string()),
-        # file, or topic and partition; null for a source that hands out no events
+        # file, or topic and partition; null for change streams
         ("origin", pa.string()),
         # when its replay was asked for, null while it was not; the newest cycle that had been read then; and
         # what a replay reads: model/stream/quarantined_records.py, ReplaySource

@@ -7,6 +7,6 @@ Item = TypeVar("Item")
 
 
 def choose_by_turns(items: Sequence[Item], most: int, turn: int) -> Sequence[Item]:
-    """Return at most so many of the items; as turns go on, every item is chosen equally often."""
+    """Return at most this many of the items; over several turns, every item is chosen equally often."""
     turns = -(-len(items) // most)
     return items[turn % turns :: turns] if turns > 1 else items

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class ChangeKind(StrEnum):
-    """Effect of a change on its row, or on its table; Spanner reports the first three only."""
+    """Effect of a change on its row or its table; Spanner reports only the first three."""
 
     INSERT = "insert"
     """The row begins to exist."""
@@ -15,4 +15,4 @@ class ChangeKind(StrEnum):
     TRUNCATE = "truncate"
     """Every row of the table ceases to exist."""
     SNAPSHOT = "snapshot"
-    """The row as a snapshot or backfill of the source found it, whether or not it is known already."""
+    """A row in a snapshot or backfill of the source, whether it is new or not."""

@@ -1,12 +1,12 @@
-"""Transactions that shift keys: a delete counts for the row whose address it has, not for the key's new row.
+"""Transactions that shift keys: a delete removes the row at its address, not the new row of its key.
 
 Oracle checks keys at the end of a statement, so `id = id + 1` may write the new row of a key before it
-removes the old one. By the order of the log alone the key would be gone. Both are of one transaction, and
-their addresses differ: then the write comes last, whichever of them is read first.
+removes the old one. By the order of the log alone the key would be gone. Both events belong to one
+transaction, and their addresses differ: the write must come last, whichever is read first.
 
-A row holds a key from where it is written to where its own address is removed there, or to the transaction's
-end. Of the rows that hold a key one after the other, only the next one can be written before the one before
-it is removed: it cannot be written and removed in the statement that does so.
+A row holds a key from its write to the removal at its own address, or to the end of the transaction. Among
+successive rows of a key, only the next row can be written before the previous one is removed, since one
+statement cannot both write and remove a row.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 AFTER: Final = " ~"
-"""Suffix of an ordering key that follows it and precedes whatever followed it."""
+"""Suffix of an ordering key that follows the original and precedes every key after that."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class KeyEvent:
     """Effect of an event on a key: it removes the key's row, or writes it.
 
     Args:
-        event_id: its event.
+        event_id: id of the event.
         table: its table.
         transaction_id: its transaction.
         keys: JSON of the key.
         address: physical address of the row.
         ordering_key: its place in the source's order.
         is_removal: whether it removes the row.
-        logged_order: the ordering key that it has in the log; None where it enters the log now.
+        logged_order: its ordering key in the log; None if it enters the log now.
     """
 
     event_id: str
@@ -44,11 +44,11 @@ class KeyEvent:
 
 
 def shifted_orders(events: Iterable[KeyEvent]) -> Mapping[str, str]:
-    """Return new ordering keys, by event, for events whose own ones would leave a key to the wrong row.
+    """Return new ordering keys, by event, for events whose own keys would leave a key to the wrong row.
 
     Args:
-        events: events that enter the log now, and events of the same transactions that the log already has,
-            whose ordering keys stay.
+        events: events that enter the log now, and logged events of the same transactions, whose ordering keys
+            are fixed.
     """
     of_keys: defaultdict[tuple[str, str, str], list[KeyEvent]] = defaultdict(list)
     for event in events:
@@ -61,7 +61,7 @@ def shifted_orders(events: Iterable[KeyEvent]) -> Mapping[str, str]:
 
 
 class _Key:
-    """The events of one key in one transaction, which get their places one by one."""
+    """The events of one key in one transaction, which are placed one by one."""
 
     def __init__(self, events: Iterable[KeyEvent]) -> None:
         self._events = sorted(events, key=lambda event: event.ordering_key)
@@ -72,7 +72,7 @@ class _Key:
         }
 
     def shifted(self) -> Mapping[str, str]:
-        # Where both enter the log now, it is the write that moves.
+        # If both events enter the log now, the write moves.
         for event in (*self._removals, *self._writes):
             if event.logged_order is None:
                 self._placed[event.event_id] = self._place(event)
@@ -83,10 +83,10 @@ class _Key:
         }
 
     def _place(self, event: KeyEvent) -> str:
-        """Return the ordering key of an event, moved only as far as others demand.
+        """Return the ordering key of an event, moved only as far as the others require.
 
-        A write that earlier cycles logged behind other events may stand behind a write to which its removal
-        gives way. The removal then follows its own write, or the key would keep a row that has left it.
+        Earlier cycles may have logged a write out of order, behind a write that its removal must precede. The
+        removal then follows its own write; otherwise the key would keep a row that has left it.
         """
         order = event.ordering_key
         after, before = self._orders(self._predecessors(event)), self._orders(self._successors(event))
@@ -94,7 +94,7 @@ class _Key:
             before = [order for order in before if order > max(after)]
         if after and order <= max(after):
             order = f"{max(after)}{AFTER}"
-        # Without its last character a text comes right before itself.
+        # A text without its last character sorts right before the text.
         return min(before)[:-1] if before and order >= min(before) else order
 
     def _orders(self, events: Iterable[KeyEvent]) -> Sequence[str]:
@@ -122,7 +122,7 @@ class _Key:
         return [*events, *self._own_removal(event)]
 
     def _last(self) -> KeyEvent | None:
-        """Return the write that the transaction ends with, as far as is known; None where the key is free."""
+        """Return the write that the transaction ends with, as far as known; None if the key is free."""
         newest = self._writes[-1] if self._writes else None
         return newest if newest is not None and not self._own_removal(newest) else None
 
@@ -135,7 +135,7 @@ class _Key:
         return own[:1]
 
     def _makes_room(self, removal: KeyEvent, write: KeyEvent) -> bool:
-        """Return whether a removal is of the row that had the key before, although it follows the write."""
+        """Return whether a removal belongs to the key's previous row although it follows the write."""
         later = [event for event in self._writes if event.ordering_key > write.ordering_key][:1]
         ends = [event.ordering_key for event in (*later, *self._own_removal(write))]
         is_later = write.ordering_key < removal.ordering_key

@@ -1,8 +1,8 @@
-"""Rows of tables without a key: which of them are equal, and which of the equal ones is meant.
+"""Keys for rows of tables without a key: a digest of the row and a number among equal rows.
 
-Such a table is a multiset. Its rows get a key of two columns: a digest of the row, and which of the rows
-that equal it this is, counted from 1. An inserted row is the next copy, and what deletes one deletes the
-last copy: among equal rows nobody can say which.
+Such a table is a multiset. The key of a row has two columns: a digest of the row, and its number among the
+equal rows, from 1. An insert adds the next copy, and a delete removes the last copy, since equal rows cannot
+be told apart.
 """
 
 import json
@@ -15,33 +15,33 @@ from cdc_platform.model.base.stored_texts import RAW_TABLE, as_shape, read_store
 ROW: Final = "__row"
 """Column with the digest of the row's values."""
 COPY: Final = "__copy"
-"""Column with the number of the row among those that equal it."""
+"""Column with the number of the row among equal rows."""
 UNNUMBERED: Final = 0
-"""Placeholder for the number, which follows from the rows before."""
+"""Placeholder for the number, which depends on the earlier rows."""
 
 _BEGINNING: Final = f'{{"{COPY}":'
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def keyless_keys(values: Mapping[str, Any]) -> str:
-    """Return the key of a row, not numbered yet, as the log writes keys.
+    """Return the key of a row, without its number, in the form of the log.
 
-    NULL counts like a column that is missing, so that a column which is added later changes nothing.
+    NULL counts like a missing column, so a column that is added later changes nothing.
     """
     present = {name: value for name, value in values.items() if value is not None}
     return keys_text(sha256(_ENCODER.encode(present).encode()).hexdigest(), UNNUMBERED)
 
 
 def keys_text(row: str, copy: int) -> str:
-    """Return a key as the log writes it."""
+    """Return a key in the form of the log."""
     return f'{{"{COPY}":{copy},"{ROW}":"{row}"}}'
 
 
 def row_of(keys: str) -> str:
-    """Return the digest in a key that its row has got here.
+    """Return the digest in a generated key.
 
     Raises:
-        LakeDamaged: the key is none that is written here.
+        LakeDamaged: the key has another form.
     """
     return read_stored(_row_of, keys, RAW_TABLE, f"a change of the row {keys}")
 
@@ -51,12 +51,12 @@ def _row_of(keys: str) -> str:
 
 
 def is_keyless(keys: str) -> bool:
-    """Return whether a key of the log is one that its row has got here."""
+    """Return whether a key of the log is a generated one."""
     return keys.startswith(_BEGINNING)
 
 
 def keyless_columns() -> list[dict[str, Any]]:
-    """Return the key's columns as `column_types` of an event has them."""
+    """Return the key's columns in the form of an event's `column_types`."""
     types = {ROW: "STRING", COPY: "INT64"}
     return [
         {"name": name, "type": {"code": code}, "is_primary_key": True, "ordinal_position": ordinal}

@@ -1,4 +1,4 @@
-"""Values that the source did not send, found where they were last seen: in the batch or in the tables."""
+"""Values that the source did not send, taken from where they were last seen: the batch or the tables."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -7,18 +7,18 @@ from typing import Any, Final
 from cdc_platform.model.stream.records import ModType
 
 RowId = tuple[str, str]
-"""Table, and key as the one JSON text that equal keys share."""
+"""Table, and key as a JSON text that is the same for equal keys."""
 Values = Mapping[str, Any]
 StoredRows = Mapping[RowId, Values | None]
-"""Rows before the batch: values by column. A column that is missing is itself unresolved; None is no row."""
+"""Rows before the batch: values by column. A missing column is itself unresolved; None means no row."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """One change, of those that a batch has in the order of the source.
+    """One change of a batch, in the order of the source.
 
-    ``new_values`` has no value for the unavailable columns. Where the change is no whole row, columns that
-    it does not name keep their values.
+    ``new_values`` lacks the unavailable columns. If the change is no whole row, columns that it does not name
+    keep their values.
     """
 
     table: str
@@ -42,7 +42,7 @@ class RowChange:
 
 @dataclass(slots=True)
 class _Row:
-    """A row: values from the batch, and the stored row for all others."""
+    """A row: values from the batch, and the stored row for all other values."""
 
     batch_values: dict[str, Any]
     stored: Values
@@ -53,18 +53,18 @@ _MISSING: Final = object()
 
 
 class RowTracker:
-    """Follower of rows, change by change, that finds the values which the source did not send.
+    """Follows rows, change by change, and finds the values that the source did not send.
 
-    A value is looked for column by column, in what came before, under the key that the row had then, and
-    else in the stored row. A row deleted or truncated away leaves nothing to a row that gets its key later:
-    only the row whose key has changed takes its values along.
+    It looks up each column in the earlier changes, under the row's key at that time, and otherwise in the
+    stored row. A deleted or truncated row leaves no values to a later row with its key: only a row whose
+    key changes keeps its values.
     """
 
     def __init__(self, stored: StoredRows) -> None:
         """Begin before the first change.
 
         Args:
-            stored: rows before that change; looked at when a change asks for them.
+            stored: rows before that change; read when a change needs them.
         """
         self._stored = stored
         self._rows: dict[RowId, _Row | None] = {}
@@ -105,9 +105,9 @@ class RowTracker:
         return replace(change, new_values=values, unavailable=tuple(missing))
 
     def _base(self, change: RowChange) -> _Row | None:
-        """Return the row as it was before the change, under the key that it had then."""
+        """Return the row before the change, under its key at that time."""
         if change.previous_id is None:
-            # A row that left the key earlier has its new key by now, or will never have one.
+            # A row that left the key earlier already has its new key, or will never get one.
             self._departed.pop(change.row_id, None)
             return None if change.mod_type is ModType.INSERT else self._row(change.row_id)
         departed = self._departed.pop(change.previous_id, None)
@@ -133,11 +133,11 @@ def _lookup(row: _Row | None, column: str) -> Any:
 
 
 Link = tuple[RowId, RowId]
-"""The ids of a row after and before a change of its key."""
+"""Ids of a row after and before a change of its key."""
 
 
 def key_chains_of(row_ids: Collection[RowId], links: Iterable[Link]) -> Mapping[RowId, str]:
-    """Return rows and all that changes of keys, whichever way, connect with them, each with its key chain.
+    """Return rows and all rows that key changes connect to them in either direction, with their key chains.
 
     A key chain is named by one of its keys.
     """

@@ -1,4 +1,4 @@
-"""Keys that people type, and the keys of the change log."""
+"""Keys as typed by people, and keys of the change log."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ from cdc_platform.errors import RowNotFound
 from cdc_platform.model.base.timestamps import from_rfc3339, to_nanosecond_text, to_rfc3339
 
 NANOSECOND_TEXT: Final = "timestamp with nanoseconds"
-"""Kind of a column that the lake keeps as text, since its timestamps have nine digits of a second."""
+"""Kind of a column that the lake stores as text because its timestamps have nanoseconds."""
 
 _BOOLEANS: Final = {"true": True, "false": False}
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
@@ -42,15 +42,15 @@ class RowKey:
     values: tuple[Any, ...]
 
     def to_json(self) -> str:
-        """Return the key as the source writes it: names in alphabetical order."""
+        """Return the key as the source writes it, with names in alphabetical order."""
         return _dump(self.to_fields(), compact=True)
 
     def to_fields(self) -> dict[str, Any]:
-        """Return the key as values of JSON: names in alphabetical order."""
+        """Return the key as JSON values, with names in alphabetical order."""
         return dict(sorted(self._pairs()))
 
     def spellings(self) -> tuple[str, ...]:
-        """Return the texts in which a log most likely has the key."""
+        """Return the most likely texts of the key in a log."""
         texts, numbers = self._pairs(), self._numbers()
         orders = (dict(sorted(texts)), dict(texts), dict(sorted(numbers)), dict(numbers))
         return tuple(
@@ -58,7 +58,7 @@ class RowKey:
         )
 
     def is_same(self, keys_json: str | None) -> bool:
-        """Return whether a key of the log has the same values, however they are written."""
+        """Return whether a key of the log has the same values, in any notation."""
         members = json.loads(keys_json) if keys_json else {}
         if not isinstance(members, dict):
             return False
@@ -71,7 +71,7 @@ class RowKey:
         return [(column.name, value) for column, value in zip(self.columns, self.values, strict=True)]
 
     def _numbers(self) -> list[tuple[str, Any]]:
-        """Return the pairs as sources of events have them: their whole numbers are JSON's own."""
+        """Return the pairs as event sources write them, with whole numbers as JSON numbers."""
         return [
             (column.name, _plain(value, column.kind) if column.kind in _BITS else value)
             for column, value in zip(self.columns, self.values, strict=True)
@@ -79,12 +79,12 @@ class RowKey:
 
 
 def parse_key(table: str, columns: tuple[KeyColumn, ...], text: str) -> RowKey:
-    """Return the key that somebody has typed.
+    """Parse a key that a person has typed.
 
     Args:
         table: the table, for the message.
         columns: its key columns, in their order.
-        text: the value itself where the key has one column; else a JSON object, or a JSON array in the
+        text: the value itself if the key has one column; otherwise a JSON object, or a JSON array in the
             order of the key.
 
     Raises:
@@ -121,7 +121,7 @@ def _encode(value: Any, kind: str) -> Any:
     """Return a value in the source's JSON encoding.
 
     Raises:
-        ValueError, OverflowError, InvalidOperation: it is no value of the type.
+        ValueError, OverflowError, InvalidOperation: the value does not have the type.
     """
     if kind == "boolean" and isinstance(value, bool):
         return value
@@ -133,7 +133,7 @@ def _encode(value: Any, kind: str) -> Any:
 
 
 def _encode_text(text: str, _kind: str) -> str:
-    text.encode()  # half a surrogate pair is no text
+    text.encode()  # raises for half a surrogate pair
     return text
 
 
@@ -144,7 +144,7 @@ def _encode_boolean(text: str, _kind: str) -> bool:
 
 
 def _encode_whole(text: str, kind: str) -> str:
-    """Return a text: a whole number is one in the source's JSON, since JSON's own are not exact."""
+    """Return a whole number as text, as in the source's JSON, whose numbers are not exact."""
     limit = 1 << (_BITS[kind] - 1)
     if not _WHOLE.fullmatch(text) or not -limit <= int(text) < limit:
         raise ValueError(text)
@@ -152,7 +152,7 @@ def _encode_whole(text: str, kind: str) -> str:
 
 
 def _encode_float(text: str, kind: str) -> float | str:
-    """Return a number, or the text that the source has for what JSON has no number for."""
+    """Return a number, or the source's text for a value that JSON lacks."""
     if text in _NOT_FINITE:
         return text
     if not _NUMBER.fullmatch(text):
@@ -184,7 +184,7 @@ def _encode_day(text: str, _kind: str) -> str:
 
 
 def _encode_moment(text: str, _kind: str) -> str:
-    to_rfc3339(from_rfc3339(text))  # an offset may lead out of the years that there are
+    to_rfc3339(from_rfc3339(text))  # an offset may move the time out of the valid years
     return text
 
 
@@ -212,13 +212,13 @@ _TAKE_NUMBERS: Final = (_encode_whole, _encode_float, _encode_decimal)
 
 
 def _nearest_float32(number: float) -> float:
-    """Return the double that is nearest to a FLOAT32, which is what the source sends."""
+    """Return the double nearest to a FLOAT32, which is the value that the source sends."""
     nearest: float = struct.unpack("f", struct.pack("f", number))[0]
     return nearest
 
 
 def _plain(value: Any, kind: str) -> Any:
-    """Return what is equal for equal values."""
+    """Return a value that is equal for equal values."""
     try:
         if kind.startswith("decimal") and value is not None:
             return Decimal(value)
@@ -235,7 +235,7 @@ def _plain(value: Any, kind: str) -> Any:
 
 def _as_json(text: str) -> Any:
     try:
-        # Exact numbers, so that 1.9 is no whole number and 1e999 not the same as Infinity.
+        # Exact numbers: 1.9 must be no whole number, and 1e999 must differ from Infinity.
         return json.loads(text, parse_float=Decimal, parse_constant=str)
     except (ValueError, InvalidOperation, RecursionError):
         return None

@@ -1,4 +1,4 @@
-"""The provenance of a row: its changes in order, and which of them set which column."""
+"""The provenance of a row: its changes in order, and the change that set each column."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from cdc_platform.model.rows.changes import ChangeKind
 
 Values: TypeAlias = Mapping[str, Any]
-"""Columns and their values, as the source's JSON has them."""
+"""Columns and their values, as in the source's JSON."""
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,17 @@ class LoggedChange:
     ordering_key: str = ""
     source_micros: int | None = None
     previous_keys: str | None = None
-    """The key that the row had before, where the change gave it another one."""
+    """The row's previous key if the change gave it another one."""
 
     @property
     def made_micros(self) -> int:
-        """When the source made the change, as far as it says."""
+        """When the source made the change, or the commit time if that is unknown."""
         return self.commit_micros if self.source_micros is None else self.source_micros
 
 
 @dataclass(frozen=True)
 class ColumnChange:
-    """A column that a change named; ``before`` is None for the first change of a life as for NULL."""
+    """A column that a change named; ``before`` is None for NULL and for the first change after an insert."""
 
     column: str
     before: Any
@@ -46,13 +46,13 @@ class ColumnChange:
 
     @property
     def has_changed(self) -> bool:
-        """Whether the value is another one now."""
+        """Whether the change altered the value."""
         return bool(self.before != self.after)
 
 
 @dataclass(frozen=True)
 class RowStep:
-    """A change, and what it did to the columns that it named."""
+    """A change and its effect on the columns that it named."""
 
     number: int
     change: LoggedChange
@@ -63,7 +63,7 @@ class RowStep:
 class RowProvenance:
     """All steps of a row.
 
-    ``values`` are the present values of the row, None if it is deleted; ``set_by`` maps each of its columns
+    ``values`` are the current values of the row, None if it is deleted; ``set_by`` maps each of its columns
     to the number of the step that set its value, 0 for the initial copy.
     """
 
@@ -79,8 +79,8 @@ def trace_provenance(
 
     Args:
         changes: all changes of one key, and the truncates of its table, in the order of the source.
-        columns: the value columns of the table; a whole row sets those that it does not mention to NULL.
-        copied: what the row was before these changes, None where they begin with its insert.
+        columns: the value columns of the table; a whole row sets those that it does not name to NULL.
+        copied: the row before these changes; None if they begin with its insert.
     """
     steps: list[RowStep] = []
     row: dict[str, Any] | None = dict(copied) if copied is not None else None
@@ -109,7 +109,7 @@ def trace_provenance(
 
 def _named_columns(change: LoggedChange, columns: Sequence[str]) -> list[str]:
     named = list(change.new_values)
-    # A column that the table does not have any more was set all the same.
+    # The change also set columns that the table no longer has.
     return [*columns, *(name for name in named if name not in columns)] if change.is_whole_row else named
 
 

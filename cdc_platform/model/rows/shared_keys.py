@@ -1,8 +1,8 @@
-"""Keys that several rows of one transaction have at a time: the first one comes before the later ones.
+"""Keys that several rows of one transaction share for a time: the first row comes before the later ones.
 
-A database that checks keys at the end of a statement, or of the transaction, may give a key to a new row
-before the old row gives it up. By the order of the log alone, the key would be gone. The rows resolve this:
-a change belongs to the old row of a key if its row is not one that came to the key in the transaction.
+A database that checks keys at the end of a statement or transaction may give a key to a new row before the
+old row releases it. By the order of the log alone, the key would be gone. The rows decide: a change belongs
+to the key's old row unless its row is one that took the key within the transaction.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from typing import Any, Final
 from cdc_platform.model.stream.records import ModType
 
 BEFORE: Final = " 0 "
-"""Suffix that, with the ordering key of the change behind it, gives a key right after the first."""
+"""Suffix that, followed by the change's ordering key, makes a key right after the first one."""
 
 Values = Mapping[str, Any]
 
@@ -23,15 +23,15 @@ class KeyUse:
     """Effect of a change on a key of a table within a transaction.
 
     Args:
-        event_id: its event.
+        event_id: id of the event.
         table: its table.
         transaction_id: its transaction.
         keys: JSON of the key; a truncate has none.
-        mod_type: what it does.
+        mod_type: kind of the change.
         ordering_key: its place in the source's order.
-        follows: ordering key of the change right before it in its transaction; None for the first.
-        before: what is known of the row before the change, without the key.
-        after: what is known of the row after it.
+        follows: ordering key of the previous change in its transaction; None for the first one.
+        before: known values of the row before the change, without the key.
+        after: known values of the row after it.
     """
 
     event_id: str
@@ -46,19 +46,19 @@ class KeyUse:
 
     @property
     def just_before(self) -> str:
-        """The prefix of all ordering keys of changes that come right before this one."""
-        # Without its last character a text comes right before itself.
+        """The common prefix of all ordering keys right before this change."""
+        # A text without its last character sorts right before the text.
         return self.ordering_key[:-1] if self.follows is None else self.follows
 
 
 def parted_orders(uses: Iterable[KeyUse]) -> Mapping[str, str]:
-    """Return the new ordering keys, by event, of changes of rows whose key another row has taken meanwhile.
+    """Return new ordering keys, by event, for changes of rows whose key another row has taken since.
 
-    Each comes right before the change that took the key. Of rows that do not differ in what is known, the
-    one that came last is meant.
+    Each change moves right before the change that took the key. Among rows with equal known values, the
+    change belongs to the last one.
 
     Args:
-        uses: changes of keys that rows have come to and left in one transaction, and truncates among them.
+        uses: changes of keys that rows took and left in one transaction, with the truncates among them.
     """
     of_tables: defaultdict[tuple[str, str], list[KeyUse]] = defaultdict(list)
     for use in uses:
@@ -78,18 +78,18 @@ def _parted(uses: Iterable[KeyUse]) -> Iterator[tuple[str, str]]:
 
 
 _MOST_ROWS: Final = 100
-"""Of the rows that have a key at once, so many are compared with a change: more, only faulty streams have."""
+"""Most rows of a key at once that are compared with a change; only faulty streams have more."""
 
 
 @dataclass(slots=True)
 class _Row:
-    """A row that has a key; ``number`` counts those that have come to it, of which 0 was there before."""
+    """A row that has a key; ``number`` counts the rows that took it, 0 was there before."""
 
     number: int
     values: dict[str, Any] = field(default_factory=dict)
 
     def may_be(self, values: Values) -> bool:
-        """Return whether no value of a row contradicts that it is this one."""
+        """Return whether no known value of the row contradicts these values."""
         return all(self.values[name] == value for name, value in values.items() if name in self.values)
 
 
@@ -102,11 +102,11 @@ class _Key:
 
     @classmethod
     def emptied(cls) -> "_Key":
-        """Return a key that nobody has had before."""
+        """Return a key without rows."""
         return cls([])
 
     def take(self, use: KeyUse) -> KeyUse | None:
-        """Take the next change, and return the one that it belongs before: that took the key from its row."""
+        """Apply the next change, and return the change that took its row's key, before which it belongs."""
         if use.mod_type is ModType.INSERT:
             self.takers.append(use)
             self.rows.append(_Row(len(self.takers), dict(use.after)))

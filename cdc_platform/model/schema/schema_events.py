@@ -24,7 +24,7 @@ class SchemaChange(StrEnum):
     COLUMN_RETYPED = "column_retyped"
     """The column has another type; values are converted if Spanner converts them, else set aside."""
     COLUMN_WIDENED = "column_widened"
-    """The column has a type that also holds its older values, whatever the order of the events."""
+    """The column has a type that also holds its older values, in any order of the events."""
     COLUMN_REPLACED = "column_replaced"
     """The column has another type, and nothing states what its values became: they are set aside."""
     COLUMN_BESIDE = "column_beside"

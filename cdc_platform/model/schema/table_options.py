@@ -53,8 +53,9 @@ class TableOptions:
     soft_delete: Annotated[
         bool,
         Described(
-            "Whether deleted rows stay in the table, with `__deleted` true and the moment in `__deleted_at`. "
-            "If you switch it on later, the next cycle rebuilds the table from its initial copy and the log."
+            "Whether deleted rows stay in the table, with `__deleted` true and the time in "
+            "`__deleted_at`. If you switch it on later, the next cycle rebuilds the table from its "
+            "initial copy and the log."
         ),
     ] = False
     keeps_order: bool = False

@@ -124,7 +124,7 @@ def _failure_of(file: SourceFile, read_progress: Mapping[str, str]) -> FailedRea
 
 
 def _first(files: Iterable[SourceFile], most_files: int, most_bytes: int) -> list[SourceFile]:
-    """Return the first files within limits; the first one is returned whatever its size."""
+    """Return the first files within limits; the first one is returned regardless of its size."""
     chosen: list[SourceFile] = []
     total_bytes = 0
     for file in islice(files, most_files):

@@ -44,7 +44,7 @@ _END_STATES: Final = {
 class Partition:
     """A partition; everything at or before its position has been read.
 
-    ``continues_parents`` is True if its parents ended where it starts, and False if a parent goes on after
+    ``continues_parents`` is True if its parents ended where it starts, and False if a parent continues after
     its start. It is None for the first partition, and in lakes written before this field existed.
     """
 
@@ -78,7 +78,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class ChildAnnouncement:
-    """The announcement of a partition by another one, which either ends there or goes on."""
+    """The announcement of a partition by another one, which either ends there or continues."""
 
     cycle: int
     start_micros: int
@@ -277,7 +277,7 @@ def _schedule(partitions: dict[str, Partition], unfinished: dict[str, Partition]
 def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest: int | None) -> bool:
     """Return whether all parents have finished, including parents that are not announced yet.
 
-    A parent that goes on after the partition's start need only have been read to that start.
+    A parent that continues after the partition's start need only have been read to that start.
 
     One parent of a merge may announce the child while another parent is still unknown, because the partition
     that will announce *it* is behind. If no unfinished partition is behind the child's start, all parents

@@ -54,7 +54,7 @@ def _parent_violations(child: Partition, parent: Partition) -> list[str]:
 
 
 def _running_parent_violations(child: Partition, parent: Partition) -> list[str]:
-    """Return the violations for a parent that goes on after the child's start, or ended without children."""
+    """Return the violations of a parent that continues after the child's start or ended without children."""
     if parent.position_micros >= child.start_micros:
         return []
     if parent.is_finished:

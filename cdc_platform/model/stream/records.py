@@ -17,7 +17,7 @@ class RecordKind(StrEnum):
     CHILD_PARTITIONS = "child_partitions"
     """The partition ended, and these partitions continue it."""
     PARTITION_START = "partition_start"
-    """These partitions begin, and the partition that announces them goes on."""
+    """These partitions begin, and the partition that announces them continues."""
     PARTITION_END = "partition_end"
     """The partition ended, and no partition continues it: its keys had moved to others."""
     PARTITION_EVENT = "partition_event"

@@ -10,7 +10,7 @@ class SourceCapabilities:
     """The guarantees of one kind of source.
 
     Args:
-        hands_out_events: whether it delivers events, in files or topics, instead of answering queries up to
+        delivers_events: whether it delivers events, in files or topics, instead of answering queries up to
             a moment of its own clock. The position of a cut is then the time of the cycle that read its
             last event.
         keeps_transactions: whether each record states the number of records in its transaction; the log then
@@ -32,7 +32,7 @@ class SourceCapabilities:
             all tables without a policy of their own.
     """
 
-    hands_out_events: bool
+    delivers_events: bool
     keeps_transactions: bool
     comes_in_order: bool
     trusts_inserts: bool
@@ -57,7 +57,7 @@ class SourceCapabilities:
 
 
 CHANGE_STREAM = SourceCapabilities(
-    hands_out_events=False,
+    delivers_events=False,
     keeps_transactions=True,
     comes_in_order=True,
     trusts_inserts=True,

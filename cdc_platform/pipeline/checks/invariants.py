@@ -65,7 +65,7 @@ CHECKS: tuple[Check, ...] = (
         every_cycle=True,
         run=check_transactions,
         severity=Severity.STOP,
-        applies=lambda capabilities: capabilities.keeps_transactions and not capabilities.hands_out_events,
+        applies=lambda capabilities: capabilities.keeps_transactions and not capabilities.delivers_events,
     ),
     Check(
         "transactions_arrive",
@@ -74,7 +74,7 @@ CHECKS: tuple[Check, ...] = (
         "how much of it has come.",
         every_cycle=True,
         run=check_arrival,
-        applies=lambda capabilities: capabilities.keeps_transactions and capabilities.hands_out_events,
+        applies=lambda capabilities: capabilities.keeps_transactions and capabilities.delivers_events,
         severity=Severity.WARNING,
     ),
     Check(
@@ -112,7 +112,7 @@ CHECKS: tuple[Check, ...] = (
         "are tried again; the others are read all the same.",
         every_cycle=True,
         run=check_files,
-        applies=lambda capabilities: capabilities.hands_out_events,
+        applies=lambda capabilities: capabilities.delivers_events,
         severity=Severity.WARNING,
     ),
     Check(
@@ -123,7 +123,7 @@ CHECKS: tuple[Check, ...] = (
         "every cycle.",
         every_cycle=True,
         run=check_alive,
-        applies=lambda capabilities: not capabilities.hands_out_events,
+        applies=lambda capabilities: not capabilities.delivers_events,
         severity=Severity.WARNING,
     ),
     Check(

@@ -56,7 +56,7 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
             for name in places
             if name != "read"
         }
-    comes_mended = pipeline.capabilities.hands_out_events
+    comes_mended = pipeline.capabilities.delivers_events
     total, distinct, in_log, in_quarantine, lost = _count_places(places, comes_mended=comes_mended)
     return CheckResult(
         passed=lost == 0 and distinct == in_log + in_quarantine,

@@ -1,4 +1,4 @@
-"""The reconciliation: a table at its cut equals a strong read of the source at the cut's position."""
+"""Reconciliation: comparison of a table at its cut with a strong read of the source at the cut's position."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +29,7 @@ NAMED_KEYS: Final = 10
 
 @dataclass(frozen=True)
 class Checksum:
-    """Row count and the sum of the rows' hashes, modulo 2 to the 64: independent of the rows' order."""
+    """Row count and the sum of the rows' hashes modulo 2 to the 64; independent of the rows' order."""
 
     rows: int
     sum: int
@@ -39,9 +39,9 @@ class Checksum:
 class Differences:
     """Rows that are only in the source, only in the lake, and in both with different values.
 
-    A row that the lake has twice is once in the lake only.
+    A row that the lake has twice counts once as only in the lake.
 
-    ``keys`` are the first ones, as JSON.
+    ``keys`` are the first differing ones, as JSON.
     """
 
     missing: int = 0
@@ -50,7 +50,7 @@ class Differences:
     keys: tuple[str, ...] = ()
 
     def are_explained(self, by: Exclusion) -> bool:
-        """Return whether what the change stream leaves out may make each of them."""
+        """Return whether the change stream's exclusions can cause all of these differences."""
         return (
             (by.missing or not self.missing)
             and (by.surplus or not self.surplus)
@@ -62,8 +62,8 @@ class Differences:
 class Reconciliation:
     """Both sides of the comparison of one table.
 
-    ``uncompared`` are columns that one side does not have, or not with all values; ``exclusion`` is what the
-    change stream leaves out of the table.
+    ``uncompared`` are columns that one side lacks entirely or in part; ``exclusion`` is the part of the
+    table that the change stream leaves out.
     """
 
     table: str
@@ -80,7 +80,7 @@ class Reconciliation:
 
     @property
     def holds(self) -> bool:
-        """Whether both sides are equal, or differ only as they must by the change stream's definition."""
+        """Whether both sides are equal, or differ only as the change stream's definition requires."""
         return self.is_equal or self.differences.are_explained(self.exclusion)
 
 
@@ -92,7 +92,7 @@ def reconcile_tables(
     Args:
         pipeline: the pipeline.
         cut: the cut.
-        covers: returns whether a table is compared; all are by default.
+        covers: returns whether to compare a table; by default all are compared.
 
     Returns:
         the reconciliations, and the tables of the cut that the change stream did not watch at that position.
@@ -117,7 +117,7 @@ def reconcile_table(
         pipeline: the pipeline.
         history: the schema's history at the cut.
         table: the table.
-        watched: its watched columns at that position, by the source.
+        watched: its watched columns at that position, according to the source.
         cut: the cut.
     """
     columns = history.tables.get(table.name, ColumnHistory(table.name))
@@ -139,7 +139,7 @@ def reconcile_table(
 
 
 def _compared(stored: TableSchema, watched: TableSchema, late: tuple[str, ...]) -> TableSchema:
-    """Return the columns that both sides know, under one type and with all values."""
+    """Return the columns that both sides have, with one type and all values."""
     types = {column.name: column.type for column in watched.columns}
     both = (
         column
@@ -150,7 +150,7 @@ def _compared(stored: TableSchema, watched: TableSchema, late: tuple[str, ...]) 
 
 
 def checksum(batches: Iterable[pa.RecordBatch], table: TableSchema) -> Checksum:
-    """Return the checksum of rows that arrive in any order and any batches."""
+    """Return a checksum of rows that does not depend on their order and batches."""
     rows, total = 0, 0
     for batch in batches:
         rows += batch.num_rows
@@ -159,7 +159,7 @@ def checksum(batches: Iterable[pa.RecordBatch], table: TableSchema) -> Checksum:
 
 
 def hash_rows(batch: pa.RecordBatch, table: TableSchema) -> "np.typing.NDArray[np.uint64]":
-    """Return a 64-bit hash of each row, equal for equal values whatever the Arrow type that carries them."""
+    """Return a 64-bit hash of each row, equal for equal values regardless of their Arrow type."""
     frame = pd.DataFrame(
         {str(index): _plain(batch.column(column.name)) for index, column in enumerate(table.columns)}
     )
@@ -167,7 +167,7 @@ def hash_rows(batch: pa.RecordBatch, table: TableSchema) -> "np.typing.NDArray[n
 
 
 def _plain(column: pa.Array) -> "pd.Series[Any]":
-    """Return a column as values that hash the same on both sides; what has no plain type becomes JSON."""
+    """Return a column as values with equal hashes on both sides; values without a plain type become JSON."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         return pd.Series(
@@ -185,7 +185,7 @@ def _source_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[p
 def _lake_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.RecordBatch]:
     stored: Table = load_table(pipeline, table.name)
     columns = tuple(column.name for column in table.columns)
-    # Deleted rows that stay are the lake's alone.
+    # The source does not have the deleted rows that a table keeps.
     has_deleted = keeps_deleted(stored_at(pipeline, table, cut.tables[table.name]))
     lives = equals(DELETED, value=False) if has_deleted else AlwaysTrue()
     scan = stored.scan(lives, snapshot_id=cut.tables[table.name], selected_fields=columns)
@@ -203,7 +203,7 @@ def _differences(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Difference
 
 
 def _hash_by_key(batches: Iterable[pa.RecordBatch], table: TableSchema) -> dict[str, list[int]]:
-    """Return the hashes of the rows of each key; a key that has several rows is a difference, too."""
+    """Return the hashes of the rows of each key; several rows of one key are a difference, too."""
     names = [column.name for column in table.key_columns]
     hashes: dict[str, list[int]] = {}
     for batch in batches:

@@ -1,4 +1,4 @@
-"""The checks of every cycle, run from time to time while cycles follow each other."""
+"""Periodic checks while cycles run."""
 
 import time
 from collections.abc import Callable
@@ -14,16 +14,15 @@ from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 CheckListener = Callable[[Check, CheckResult, int], None]
-"""Receives each check that was made, its result, and through which cycle."""
+"""Receives each finished check, its result, and the cycle up to which it was made."""
 
 
 class Guard:
     """Runs each check periodically on the part of the log that it has not yet passed.
 
-    The first round, with all of them, is due at once. It begins where the last one of the run before may have
-    ended, so that what that one did not look at, or what has stopped it, is looked at. From then on they take
-    turns, so that no cycle waits for all of them. ``every_s`` takes the place of the pipeline's
-    `check_every_s`.
+    The first round, with all checks, is due at once. It begins where the last round of the previous run may
+    have ended, so it repeats whatever that round skipped or failed on. After that the checks take turns, so
+    that no cycle waits for all of them. ``every_s`` overrides the pipeline's `check_every_s`.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class Guard:
         """Run the checks that are due.
 
         Raises:
-            CheckFailed: one that blocks has failed; all that were due have been made.
+            CheckFailed: a blocking check has failed; all due checks have run.
         """
         due = [check for check, moment in self._due.items() if moment <= time.monotonic()]
         if self._every_s is None or not due:
@@ -74,10 +73,10 @@ class Guard:
 
 
 def _passed_before(pipeline: Pipeline, every_s: float) -> Scope:
-    """Return what a round of the run before has certainly passed.
+    """Return the scope that a round of the previous run has certainly passed.
 
-    Of two cuts in a row, the earlier one was published before the next round was due: else that round would
-    have come between them.
+    Of two successive cuts, the earlier one was published before the next round was due; otherwise that round
+    would have run between them.
     """
     newest = newest_cut(pipeline.lake)
     if newest is None:

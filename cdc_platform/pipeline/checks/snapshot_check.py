@@ -1,4 +1,4 @@
-"""The check for rows that a repeated snapshot of their table does not have."""
+"""Check for rows that are missing from a repeated snapshot of their table."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from cdc_platform.pipeline.versions.lake_frames import read_data_changes, read_l
 
 
 def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
-    """Count rows that a repeated snapshot of their table does not have, and that nobody has changed since."""
+    """Count rows that are missing from a repeated snapshot of their table and have not changed since."""
     snapshots = _snapshots(pipeline, spark)
     repeated = {
         snapshot.table: snapshot.newest
@@ -46,9 +46,9 @@ def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> C
 
 @dataclass(frozen=True)
 class _Snapshots:
-    """Positions of a table's snapshots, empty for none, and of its server's newest one.
+    """Positions of a table's snapshots, empty without any, and of its server's newest one.
 
-    ``is_initial`` means that the connector has begun with that one, so that it looked at all of its tables.
+    ``is_initial`` means that the connector began with the newest snapshot, which thus covered all its tables.
     """
 
     table: str
@@ -59,7 +59,7 @@ class _Snapshots:
 
 
 def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
-    """Return what snapshots the events of each table show."""
+    """Return the snapshots of each table according to its events."""
     # All rows of a snapshot share its position, the first part of their ordering keys.
     is_row = "mod_type = 'SNAPSHOT' and get_json_object(event.metadata, '$.snapshot') <> 'incremental'"
     events = read_data_changes(pipeline, spark).selectExpr(
@@ -109,7 +109,7 @@ def _is_before(row: Row, newest: Mapping[str | None, str], runs: Mapping[str | N
 
 
 def _unseen(log: DataFrame, begun: Mapping[str, str]) -> Mapping[str, list[str]]:
-    """Return, by table, the keys of rows that have not changed since a position of the table's."""
+    """Return, by table, the keys of rows that have not changed since their table's position."""
     if not begun:
         return {}
     own = log.where(F.col("table_name").isin([*begun]))

@@ -1,4 +1,4 @@
-"""Checks that have to do with the source as it is defined: equality with it, and changes of its schema."""
+"""Checks against the source: equality of tables with it, and changes of its schema."""
 
 from collections import Counter
 
@@ -64,7 +64,7 @@ def _judge(reconciliation: Reconciliation, cut: Cut) -> CheckResult:
 
 
 def without_cut(pipeline: Pipeline) -> CheckResult:
-    """Return the result before the first cut: it passes while tables are copied, and fails otherwise."""
+    """Return the result before the first cut: it passes during initial copies, and fails otherwise."""
     copying = len(load_plans(pipeline.lake))
     if copying:
         return CheckResult(True, f"nothing is published yet, {copying} tables are being copied", {})
@@ -73,7 +73,7 @@ def without_cut(pipeline: Pipeline) -> CheckResult:
 
 
 def describe_reconciliation(reconciliation: Reconciliation) -> str:
-    """Return a sentence on how a table differs from the source, and whether it has to."""
+    """Return a sentence on the differences of a table, and on whether they are expected."""
     differences = reconciliation.differences
     counts = (
         f"{differences.missing} rows missing, {differences.surplus} too many, {differences.changed} different"
@@ -85,7 +85,7 @@ def describe_reconciliation(reconciliation: Reconciliation) -> str:
 
 
 def check_schema(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> CheckResult:
-    """Report changes of the source's schema, and what keeps tables from equalling the source."""
+    """Report changes of the source's schema, and reasons why tables cannot equal the source."""
     events = [
         event
         for event in list_schema_events(pipeline.lake)

@@ -58,11 +58,11 @@ def _tables_at(pipeline: Pipeline, cut: Cut, scope: Scope) -> list[TableSchema]:
 
 
 def _sum_up(counts: Mapping[str, int], text: str) -> CheckResult:
-    """Return the result of all tables, and that of each, from the rows that are wrong in each.
+    """Return the result of all tables, and of each one, from their numbers of wrong rows.
 
     Args:
-        counts: number of rows by table; 0 passes.
-        text: the summary, with a place for a number.
+        counts: number of wrong rows by table; 0 passes.
+        text: the summary, with a placeholder for a number.
     """
     tables = {
         name: CheckResult(count == 0, text.format(count), {"differing_rows": count})
@@ -108,8 +108,8 @@ def _version(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapsh
 def check_keys(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:
     """Count the keys that a table holds more than once at the newest cut.
 
-    Keys that the log calls new are appended without a look at the table, so this is what a source brings
-    about that inserts a row which is there already.
+    Rows that the log marks as inserted are appended without a lookup in the table, so a source that inserts
+    an existing row causes duplicates.
     """
     cut = newest_cut(pipeline.lake)
     if cut is None:
@@ -134,7 +134,7 @@ def _judge_keys(name: str, repeated: Sequence[str], cut: Cut) -> CheckResult:
 
 
 def _repeated_keys(rows: DataFrame, table: TableSchema) -> DataFrame:
-    """Return the keys that several rows have, as JSON."""
+    """Return the keys of several rows each, as JSON."""
     names = [F.col(quote_spark(column.name)) for column in table.key_columns]
     return rows.groupBy(*names).count().where(F.col("count") > 1).select(F.to_json(F.struct(*names)))
 

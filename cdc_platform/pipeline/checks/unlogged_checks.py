@@ -1,4 +1,4 @@
-"""Checks of what the log lacks: unread files, records in quarantine, transactions that are not whole."""
+"""Checks for missing parts of the log: unread files, records in quarantine, incomplete transactions."""
 
 from collections import Counter
 from typing import Final
@@ -21,7 +21,7 @@ WAITS_S: Final = 60.0
 
 
 def check_arrival(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
-    """Look for transactions that hold back what comes after them, since more of them is to come."""
+    """Look for incomplete transactions, which hold back all later ones."""
     now = pipeline.source.clock_micros()
     waiting = [transaction for transaction in _waiting(pipeline) if _is_late(transaction, now)]
     return CheckResult(
@@ -33,7 +33,7 @@ def check_arrival(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Ch
 
 
 def _waiting(pipeline: Pipeline) -> list[Waiting]:
-    """Return the transactions that the newest cycle could not pass on."""
+    """Return the transactions that the newest cycle could not process."""
     raw = pipeline.lake.system_table(RAW)
     condition = f"kind = '{RecordKind.FILE.value}' and cycle = {read_mark(raw).cycle}"
     rows = raw.scan(row_filter=condition, selected_fields=("kind", "cycle", "event")).to_arrow().to_pylist()

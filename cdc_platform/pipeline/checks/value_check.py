@@ -1,4 +1,4 @@
-"""The check for values that sources of events do not send, and for what their events leave in doubt."""
+"""Check for values that event sources do not send, and for doubts about their events."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -23,17 +23,17 @@ FINDINGS: Final = {
     "null_or_default": "values that may be NULL, since they are the column's default",
     "in_snapshot": "changes of rows without a key may have been in a snapshot already, and count twice",
 }
-"""Lists that sources keep in the metadata of events: of columns, or of changes that may count twice."""
+"""Lists that sources store in the metadata of events: of columns, or of changes that may count twice."""
 PAYS_FROM: Final = 0.5
-"""Share of incomplete updates of a table from which sending all values is worth it."""
+"""Share of incomplete updates of a table above which it is worth sending all values."""
 PAYS_FROM_UPDATES: Final = 100
 
 
 def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
-    """Count values that the source did not send and nobody knows, and what its events leave in doubt."""
+    """Count values that the source did not send and that are unknown, and doubts about its events."""
     log = read_log(pipeline, spark)
     comes_in_order = pipeline.capabilities.comes_in_order
-    # Where it does not, the types of columns follow no moment.
+    # In other sources, column types do not follow the time of changes.
     since = pipeline.schema_history.observed_since if comes_in_order else {}
     unresolved = unresolved_values(log, since, comes_in_order=comes_in_order)
     in_tables = {row[0]: int(row[1]) for row in unresolved.groupBy("table_name").count().collect()}
@@ -63,10 +63,10 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Chec
 
 
 def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> list[Row]:
-    """Return table, key and new key of rows that the log lacks, because it has only half of a key change.
+    """Return table, key and new key of rows that the log lacks because it has only half of a key change.
 
-    With transaction metadata the log always takes both halves. Not counted are halves of the newest cycle,
-    whose other half may follow, and rows that a later change or snapshot has brought back.
+    With transaction metadata the log always has both halves. It does not count halves of the newest cycle,
+    whose other half may follow, nor rows that a later change or snapshot has restored.
     """
     if pipeline.capabilities.keeps_transactions or not pipeline.capabilities.comes_in_order:
         return []
@@ -91,7 +91,7 @@ def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> list[Row]:
 
 
 def _findings(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, Counter[str]]:
-    """Return what the source has noted in the metadata of events, by table."""
+    """Return the findings of the source in the metadata of events, by table."""
     counts = [
         F.expr(
             "coalesce(sum(size(from_json(get_json_object(event.metadata, "
@@ -110,7 +110,7 @@ def _notes_something() -> str:
 
 @dataclass(frozen=True)
 class _Updates:
-    """Counts of a table's updates and of those that lack values; whether the newest has the row before."""
+    """Counts of a table's updates and of those that lack values; whether the newest has the old row."""
 
     lacking: int
     total: int
@@ -118,12 +118,12 @@ class _Updates:
 
     @property
     def pays(self) -> bool:
-        """Whether it is worth it that the source sends all values."""
+        """Whether it is worth sending all values from the source."""
         return self.lacking >= PAYS_FROM_UPDATES and self.lacking >= PAYS_FROM * self.total
 
 
 def _updates(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, _Updates]:
-    """Return what is known of each table's updates, as the source sent them: the log may be completed."""
+    """Return facts about each table's updates as the source sent them, since the log may be completed."""
     events = read_data_changes(pipeline, spark).where(F.col("mod_type") == ModType.UPDATE.value)
     lacks = "count_if(coalesce(size(event.unavailable_columns), 0) > 0)"
     full = "coalesce(max_by(mods[0].old_values IS NOT NULL, record_order), false)"
@@ -133,7 +133,7 @@ def _updates(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, _Updates]:
 
 
 def _advice(updates: Mapping[str, _Updates], lacking: Collection[str]) -> list[str]:
-    """Return for which tables another replica identity pays; not for those that have it by now."""
+    """Return the tables that should use another replica identity, without those that already do."""
     sentences = []
     for name in sorted({*lacking, *(name for name, table_counts in updates.items() if table_counts.pays)}):
         table_counts = updates.get(name, _Updates(0, 0, is_full=False))

@@ -1,6 +1,6 @@
-"""Completion of the log: values that the source did not send are found in the batch, the tables and the log.
+"""Completion of the log: values that the source omitted are looked up in the batch, the tables and the log.
 
-There is one algorithm: the lines of each key chain, in order (`key_chains.py`).
+There is one algorithm, which processes the lines of each key chain in order (`key_chains.py`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,16 +30,16 @@ from cdc_platform.spark.log.unresolved import LACKS_VALUES
 from cdc_platform.spark.session.session_settings import changed_settings
 
 MOST_ROWS: Final = 500_000
-"""Of so many rows to complete, every task gets the keys, so that no table has to be moved."""
+"""Up to this many rows to complete, every task gets all keys, so that no table is shuffled."""
 _MOST_KEY_BYTES: Final = 64 * 1024 * 1024
-"""The same of their keys."""
+"""The same limit for the bytes of their keys."""
 
 
 def asked_changes(pipeline: Pipeline) -> str:
-    """Return the SQL of the ordered changes that are to be completed.
+    """Return the SQL condition of the ordered changes to complete.
 
-    A row that changes its key takes its values along, so these are always looked for; others only where the
-    log is to be completed, since the merge of partial updates leaves the stored values as they are.
+    A row that changes its key keeps its values, so these are always looked up. Other values are looked up
+    only if the log must be completed, since the merge of partial updates keeps stored values.
     """
     if not pipeline.capabilities.leaves_values_out:
         return "false"
@@ -57,15 +57,15 @@ def complete_changes(
     cache: ExitStack,
     most_rows: int = MOST_ROWS,
 ) -> DataFrame:
-    """Return ordered changes with the values that the source left out, as far as they are known.
+    """Return ordered changes with the values that the source omitted, as far as they are known.
 
     Args:
         pipeline: the pipeline.
-        spark: session that does the work.
+        spark: Spark session.
         ordered: the result of `order_events`, persisted.
         cycle: cycle of the log before these changes, which the tables must have reached.
-        cache: ends when nobody asks for the changes any more.
-        most_rows: of so many rows every task gets the keys; for more, the tables are moved to them.
+        cache: closes when the changes are no longer needed.
+        most_rows: up to this many rows, every task gets the keys; for more, the tables are shuffled.
 
     Raises:
         CommitConflict: another run worked on the tables at the same time.
@@ -74,7 +74,7 @@ def complete_changes(
     lacking = _measure_lacking(ordered, condition)
     if not lacking.changes:
         return ordered
-    # What goes to quarantine did not happen, as far as other changes are concerned.
+    # For other changes, quarantined ones did not happen.
     sound, unsound = ordered.where(f"NOT {UNSOUND}"), ordered.where(UNSOUND)
     lookup = Lookup(pipeline, spark, cycle, lacking.columns)
     is_few = lacking.changes <= most_rows and lacking.key_bytes <= _MOST_KEY_BYTES
@@ -87,14 +87,14 @@ def complete_changes(
 
 
 def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cycle: int) -> pa.Table:
-    """Return what `complete_changes` returns for a small batch, in the order of the log.
+    """Return the same as `complete_changes` for a small batch, in the order of the log.
 
-    Most small batches lack nothing, and cost no query. Most others cost one.
+    Most small batches lack nothing and need no query. Most others need one.
     """
     asked = frozenset(ids_of(lacking_rows(ordered, completes_log=pipeline.capabilities.completes_log)))
     if not asked:
         return ordered
-    # A struct that is null has no values in fields that may not be null.
+    # A null struct has no values, not even in its non-nullable fields.
     nullable = pa.schema([field.with_nullable(True) for field in ordered.schema])
     sound = ordered.filter(pc.invert(ordered[UNSOUND])).cast(nullable)
     lacked = by_table(sound.filter(lack_values(sound)), "unavailable_columns")
@@ -110,7 +110,7 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cyc
         has_replays=has_replays,
     )
     _ = lookup.versions  # one task would take too long to build a table that is behind from all of the log
-    # Late rows are looked for in all of the log.
+    # Late rows are looked up in the whole log.
     with changed_settings(spark, {} if has_replays else ONE_TASK):
         completed = completion.complete_few(asked)
     unchanged = ordered.filter(pc.invert(pc.is_in(ordered["ordinal"], completed["ordinal"])))
@@ -119,13 +119,13 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cyc
 
 @dataclass(frozen=True)
 class _Lacking:
-    """Changes of a batch that are to be completed.
+    """Changes of a batch that must be completed.
 
     Args:
-        columns: which columns sound changes lack, by table; only tables of which a change is to be completed.
+        columns: columns that sound changes lack, by table; only tables with changes to complete.
         truncates: ordinals of the sound truncates of these tables, in order.
-        changes: how many are to be completed.
-        key_bytes: of their keys.
+        changes: number of changes to complete.
+        key_bytes: total size of their keys.
     """
 
     columns: Mapping[str, frozenset[str]]
@@ -135,7 +135,7 @@ class _Lacking:
 
 
 def _measure_lacking(ordered: DataFrame, condition: str) -> _Lacking:
-    """Measure the changes of a batch that a condition selects; one Spark job."""
+    """Measure the changes of a batch that match a condition, in one Spark job."""
     is_asked = F.expr(condition)
     lacked = F.when(F.expr(f"NOT {UNSOUND} AND {LACKS_VALUES}"), F.col("unavailable_columns"))
     truncate = F.when(F.expr(f"NOT {UNSOUND} AND {IS_TRUNCATE}"), F.col("ordinal"))
@@ -155,5 +155,5 @@ def _measure_lacking(ordered: DataFrame, condition: str) -> _Lacking:
 
 
 def _has_replays(pipeline: Pipeline, cycle: int) -> bool:
-    """Return whether a replay after a cycle may have brought changes older than those before it."""
+    """Return whether a replay after a cycle may have added changes older than those before it."""
     return has_texts(pipeline, f"kind = '{RecordKind.FILE.value}' and cycle > {cycle}")

@@ -1,6 +1,6 @@
-"""Completion of changes: one query finds the lines of their key chains, which are then followed.
+"""Completion of changes: one query finds the lines of their key chains, which are then processed in order.
 
-Spark's tasks follow those of many changes, each of them chains of its own; this process those of few.
+For many changes, Spark's tasks process separate chains; for few changes, this process does.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -36,17 +36,17 @@ _IS_LOST: Final = f"previous_keys IS NOT NULL AND {LACKS_VALUES}"
 
 @dataclass(frozen=True)
 class DistributedCompletion:
-    """Completion of the changes of some rows, and of all rows that key changes connect with them.
+    """Completion of the changes of some rows, and of all rows connected to them by key changes.
 
-    Nothing of the size of the batch comes to the driver but the keys of rows whose keys change; and, where
-    they are few, of those that lack values.
+    The driver gets the keys of rows whose keys change and, if they are few, of rows that lack values, but
+    nothing else that grows with the batch.
 
     Args:
-        lookup: where values are looked for that the batch does not have.
-        keep: returns a frame that is computed once, however often it is asked for.
+        lookup: lookup of values that the batch does not have.
+        keep: returns a cached frame, which is computed only once.
         changes: the sound changes of the batch, persisted.
         truncates: ordinals of the truncates among them, in order, by table.
-        is_few: whether the rows are so few that each task gets all their keys.
+        is_few: whether each task gets all keys, since there are few rows.
         has_replays: whether changes may be older than those in the log.
     """
 
@@ -58,7 +58,7 @@ class DistributedCompletion:
     has_replays: bool
 
     def complete(self, asked: DataFrame) -> DataFrame:
-        """Return all changes, those of the rows completed; not in the order of the log any more.
+        """Return all changes, with those of the rows completed, in no particular order.
 
         Args:
             asked: `table_name` and `keys` of the rows, distinct.
@@ -66,7 +66,7 @@ class DistributedCompletion:
         chains = self._key_chains(asked)
         if chains.names:
             asked = asked.union(ids_frame(self.lookup.spark, chains.names)).distinct()
-        # Each table is asked for its rows.
+        # Each table is queried for its rows.
         ids = self._hinted(self.keep(asked))
         completed = self._completed(ids, chains)
         unchanged = self.changes.where(f"NOT {_IS_LACKING}")
@@ -76,7 +76,7 @@ class DistributedCompletion:
         return unchanged.unionByName(completed)
 
     def complete_few(self, asked: frozenset[RowId]) -> pa.Table:
-        """Return the completed changes only, of rows whose ids this process has; their lines come here."""
+        """Return only the completed changes of rows with known ids; this process gets their lines."""
         chains = self._key_chains(asked)
         ids = ids_frame(self.lookup.spark, asked | chains.names.keys())
         completed = self._followed_here(ids, chains)
@@ -102,9 +102,9 @@ class DistributedCompletion:
         return _KeyChains(names, frozenset(_chains_with(late, names)))
 
     def _completed(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
-        """Return completed those changes of rows that lack values."""
+        """Return the completed changes of rows that lack values."""
         completed = self._followed(ids, chains)
-        # A row that the tables do not have under its former key may have left it in an earlier cycle.
+        # If the tables do not have a row under its former key, it may have left that key in an earlier cycle.
         lost = ids_in(completed.where(_IS_LOST)) - chains.logged if chains.names else ()
         if not lost:
             return completed
@@ -114,14 +114,14 @@ class DistributedCompletion:
         return rest.unionByName(self._followed(lost_ids, _KeyChains(names, frozenset(names))))
 
     def _followed(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
-        """Return the changes of rows that lack values, with what their key chains have of these."""
+        """Return the changes of rows that lack values, completed from their key chains."""
         by_chain = self._lines(ids, chains).repartition("table_name", KEY_CHAIN)
         in_order = by_chain.sortWithinPartitions(*LINE_ORDER)
         completed = in_order.mapInArrow(self._completer(chains), self.changes.schema)
         return self.keep(completed.sortWithinPartitions("ordinal"))
 
     def _followed_here(self, ids: DataFrame, chains: "_KeyChains") -> pa.Table:
-        """Return the same for few rows; to plan an exchange, and to wake a Python worker, takes longer."""
+        """Return the same for few rows without a shuffle and Python workers, which would take longer."""
         in_order = self._lines(ids, chains).toArrow().sort_by([(name, "ascending") for name in LINE_ORDER])
         return pa.Table.from_batches(self._completer(chains)(in_order.to_batches()))
 
@@ -130,7 +130,7 @@ class DistributedCompletion:
         return ChainCompleter(tuple(self.changes.columns), self.truncates, valid_since)
 
     def _lines(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
-        """Return the lines of rows: their changes, and what the tables and the log have of them."""
+        """Return the lines of rows: their changes, and their lines from the tables and the log."""
         rest = ", ".join(name for name in self.changes.columns if name not in CHANGE_COLUMNS)
         changes = self.changes.where(f"NOT {IS_TRUNCATE}").join(ids, list(ROW_ID), "left_semi")
         lines = changes.selectExpr("*", f"if({LACKS_VALUES}, struct({rest}), NULL) AS {REST}")
@@ -149,7 +149,7 @@ class DistributedCompletion:
         return lines
 
     def _stored_lines(self, ids: DataFrame, chains: "_KeyChains") -> list[DataFrame]:
-        """Return lines of what the tables have of rows, but those that are followed from the log."""
+        """Return the lines of rows from the tables, except rows that are followed from the log."""
         if chains.logged:
             ids = self._hinted(
                 ids.join(ids_frame(self.lookup.spark, chains.logged), list(ROW_ID), "left_anti")
@@ -173,11 +173,11 @@ class DistributedCompletion:
 
 @dataclass(frozen=True)
 class _KeyChains:
-    """The key chains of rows that do not have one each.
+    """Key chains of rows that share a chain with others.
 
     Args:
-        names: the rows' key chains.
-        logged: the rows that are followed from the log, with all of their chains.
+        names: names of the rows' key chains.
+        logged: rows that are followed from the log, together with their whole chains.
     """
 
     names: Mapping[RowId, str]
@@ -185,6 +185,6 @@ class _KeyChains:
 
 
 def _chains_with(rows: Collection[RowId], names: Mapping[RowId, str]) -> Mapping[RowId, str]:
-    """Return the key chains that have any of some rows."""
+    """Return the key chains that contain any of the rows."""
     chains = {(row_id[0], names[row_id]) for row_id in rows if row_id in names}
     return {row_id: name for row_id, name in names.items() if (row_id[0], name) in chains}

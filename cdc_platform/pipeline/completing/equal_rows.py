@@ -1,4 +1,4 @@
-"""Numbers of equal rows in tables without a key, before the batch that changes them."""
+"""Counts of equal rows in tables without a key, before the batch that changes them."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from cdc_platform.spark.log.ordered_rows import RowCopies
 
 @dataclass(frozen=True)
 class _Stored:
-    """A table in the lake; `row` and `copy` are its columns of these."""
+    """A table in the lake; `row` and `copy` are its columns of these names."""
 
     schema: TableSchema
     version: Snapshot
@@ -33,18 +33,18 @@ class _Stored:
 
     @property
     def deleted(self) -> list[str]:
-        """The column that marks deleted rows, where they stay."""
+        """The column that marks deleted rows, if the table keeps them."""
         return [DELETED] if keeps_deleted(self.schema) else []
 
 
 @dataclass(frozen=True)
 class EqualRows:
-    """Counter of equal rows: in the tables, or in the log before they are made.
+    """Counter of equal rows in the tables, or in the log before the tables exist.
 
     Args:
         pipeline: the pipeline.
-        spark: session that does the work.
-        cycle: cycle of the log that the tables must have reached; one that has not is brought there.
+        spark: Spark session.
+        cycle: cycle of the log that the tables must have reached; tables that lag behind are brought there.
         log: the change log up to that cycle.
     """
 
@@ -54,10 +54,10 @@ class EqualRows:
     log: DataFrame
 
     def count(self, rows: DataFrame) -> DataFrame:
-        """Return how many there are of any number of rows, as `table_name`, `row` and `count`.
+        """Return the number of equal rows of each row, as `table_name`, `row` and `count`.
 
         Args:
-            rows: `table_name` and `row`, each once; at least one.
+            rows: `table_name` and `row`, distinct; at least one.
         """
         tables = [row[0] for row in rows.select("table_name").distinct().collect()]
         stored = {table: stored_rows for table in tables if (stored_rows := self._find(table)) is not None}
@@ -70,7 +70,7 @@ class EqualRows:
         return reduce(DataFrame.unionByName, parts)
 
     def count_few(self, rows: Mapping[str, Collection[str]]) -> dict[RowCopies, int]:
-        """Return how many there are of few rows, by table and row; none is left out."""
+        """Return the number of equal rows of each of a few rows, by table and row; none is left out."""
         counts, remaining = dict[RowCopies, int](), list[RowCopies]()
         for table, row_texts in rows.items():
             stored_table = self._find(table)
@@ -86,7 +86,7 @@ class EqualRows:
         return counts
 
     def _find(self, table: str) -> _Stored | None:
-        """Return a table as it was after the cycle, None where it has no such version without a key."""
+        """Return a table as it was after the cycle; None if it has no such version without a key."""
         if all(schema.name != table for schema in self.pipeline.tables):
             return None
         version = version_at(self.pipeline, self.spark, table, self.cycle)
@@ -104,7 +104,7 @@ class EqualRows:
         return rows.select(row.alias("row"), copy.alias("copy"))
 
     def _count_locally(self, stored: _Stored, row_texts: Collection[str]) -> dict[str, int] | None:
-        """Count without Spark; None where the table is too large for that."""
+        """Count without Spark; None if the table is too large for that."""
         local = find_local(self.pipeline, stored.schema, stored.version)
         if local is None:
             return None

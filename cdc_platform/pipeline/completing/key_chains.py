@@ -1,7 +1,7 @@
-"""Lines of key chains, and the completion of the changes among them, in order, after what is stored.
+"""Lines of key chains, and the completion of their changes, in order, starting from stored rows.
 
-A line is a change, or what a table has of a row. All lines of rows that key changes connect form one chain;
-all other rows have one each.
+A line is a change, or a stored row of a table. All lines of rows that key changes connect form one chain;
+every other row has its own chain.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,21 +16,21 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.json_codec import NULL, read_members, write_members
 
 STORED: Final = "stored"
-"""Kind of a line that has what the table has of a row; no whole row where a column is NULL."""
+"""Kind of a line with a stored row; it is no whole row if a column is NULL."""
 UNKNOWN: Final = "unknown"
-"""Kind of a line whose unavailable columns are those that the table has as NULL for want of a value."""
+"""Kind of a line whose unavailable columns are NULL in the table because their values are unknown."""
 STORED_PLACE: Final = -2
 UNKNOWN_PLACE: Final = -1
-"""Ordinals of such lines: below all of changes."""
+"""Ordinal of such lines, below those of all changes."""
 
 KEY_CHAIN: Final = "key_chain"
 """Column that names a key chain by one of its keys."""
 SOURCE_PLACE: Final = "source_place"
-"""Column with the ordering key of a change, in chains that are followed from the log; else empty."""
+"""Column with the ordering key of a change in chains that are followed from the log; otherwise empty."""
 LOGGED_MICROS: Final = "logged_micros"
-"""Column that says of changes of the log when they were committed; NULL in all other lines."""
+"""Column with the commit time of changes of the log; NULL in all other lines."""
 REST: Final = "rest"
-"""Further column, a struct: all that the log is to have of a change that is completed."""
+"""Additional struct column: the other columns that the log has of a completed change."""
 
 CHANGE_COLUMNS: Final = (
     "table_name",
@@ -42,7 +42,7 @@ CHANGE_COLUMNS: Final = (
     "unavailable_columns",
     "is_whole_row",
 )
-"""Columns of the log that make up a change."""
+"""Columns of the log that describe a change."""
 LINE: Final = (KEY_CHAIN, SOURCE_PLACE, LOGGED_MICROS, *CHANGE_COLUMNS)
 LINE_ORDER: Final = ("table_name", KEY_CHAIN, SOURCE_PLACE, "ordinal")
 
@@ -51,7 +51,7 @@ LINE_ORDER: Final = ("table_name", KEY_CHAIN, SOURCE_PLACE, "ordinal")
 class ChainChange:
     """A change of the log.
 
-    ``nulls`` are the columns that the source did not send, and that the log names all the same, with null.
+    ``nulls`` are the columns that the source did not send but that the log names with null.
     """
 
     change: RowChange
@@ -62,7 +62,7 @@ class ChainChange:
         """Return the change of a row of the log.
 
         Raises:
-            LakeDamaged: the row is none that the platform writes.
+            LakeDamaged: the platform does not write such a row.
         """
         try:
             return cls._of(line)
@@ -88,23 +88,23 @@ class ChainChange:
         return cls(change, nulls)
 
     def values_of(self, completed: RowChange) -> str:
-        """Return the values of the completed change as the log has them."""
+        """Return the values of the completed change in the log's form."""
         nulls = {name: NULL for name in self.nulls if name in completed.unavailable}
         return write_members({**(completed.new_values or {}), **nulls})
 
 
 @dataclass(frozen=True)
 class ChainCompleter:
-    """Completes Arrow batches of lines in `LINE_ORDER`; batches may divide a chain.
+    """Completer of Arrow batches of lines in `LINE_ORDER`; batches may divide a chain.
 
-    Takes columns `LINE` and `REST`, and returns the changes that have the latter, as the log has them.
+    It takes the columns `LINE` and `REST`, and returns the changes with `REST`, in the log's form.
 
     Args:
         columns: the columns of the log, in the order of the result.
         truncates: ordinals of the truncates of each table, ascending; chains that are followed from the log
-            have lines of these.
-        valid_since: when columns came up or got another type, by table and column: of changes of the log,
-            values from before are none of the present column.
+            have these as lines.
+        valid_since: when columns appeared or changed their type, by table and column; older values of the
+            log do not belong to the current column.
     """
 
     columns: tuple[str, ...]
@@ -112,7 +112,7 @@ class ChainCompleter:
     valid_since: Mapping[tuple[str, str], int]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield a batch of completed changes for each batch, row after row."""
+        """Yield a batch of completed changes for each batch, in order."""
         follower = _ChainFollower(self)
         for batch in batches:
             yield self._completed(batch, follower)
@@ -144,14 +144,14 @@ class ChainCompleter:
 
 
 class _ChainFollower:
-    """Follows one key chain after the other."""
+    """Follower of one key chain after the other."""
 
     def __init__(self, completer: ChainCompleter) -> None:
         self._completer = completer
         self._current: tuple[str, str] | None = None
 
     def take(self, line: Mapping[str, Any]) -> tuple[str, list[str]] | None:
-        """Return new values of a change that lacks some, and the columns that stay unresolved."""
+        """Return the new values of a change that lacks some, and its columns that stay unresolved."""
         if (line["table_name"], line[KEY_CHAIN]) != self._current:
             self._begin(line)
         row_id = (line["table_name"], line["keys"])

@@ -1,7 +1,7 @@
-"""Rows that are followed from the log: what the tables have of them is not what they had.
+"""Rows that are followed from the log, because the tables do not have their earlier states.
 
-A replay may bring changes that are older than those in the log. And without transaction metadata the halves
-of a key change may come in different cycles, so that no table has the row any more when the second one comes.
+A replay may add changes that are older than those in the log. Without transaction metadata, the halves of a
+key change may also come in different cycles: when the second one comes, no table has the row any more.
 """
 
 from collections.abc import Collection
@@ -22,7 +22,7 @@ def late_rows(log: DataFrame, changes: DataFrame) -> frozenset[RowId]:
 
     Args:
         log: the log without these changes.
-        changes: changes that enter it.
+        changes: changes that are to enter it.
     """
     own, former = (
         changes.selectExpr("table_name", f"{key} as keys", "ordering_key as placed")
@@ -38,12 +38,12 @@ def late_rows(log: DataFrame, changes: DataFrame) -> frozenset[RowId]:
 
 
 def ids_in(rows: DataFrame) -> frozenset[RowId]:
-    """Return the ids of rows, which come to the driver."""
+    """Return the ids of rows, collected in the driver."""
     return frozenset((row[0], row[1]) for row in rows.select(*ROW_ID).collect())
 
 
 def links_in(changes: DataFrame, tables: Collection[str] | None = None) -> list[Link]:
-    """Return new and old ids of rows whose keys change, of some tables or of all."""
+    """Return the new and old ids of rows whose keys change, of some tables or of all."""
     moves = changes.where("previous_keys IS NOT NULL")
     if tables is not None:
         moves = moves.where(F.col("table_name").isin(*tables))
@@ -52,11 +52,11 @@ def links_in(changes: DataFrame, tables: Collection[str] | None = None) -> list[
 
 
 def logged_lines(log: DataFrame, changes: DataFrame, followed: DataFrame) -> DataFrame:
-    """Return lines of what the log has of rows, and of all truncates for each of their key chains.
+    """Return the lines of rows from the log, and all truncates for each of their key chains.
 
     Args:
         log: the log without the changes.
-        changes: changes that enter it.
+        changes: changes that are to enter it.
         followed: `table_name`, `keys` and `key_chain` of the rows, broadcast.
     """
     logged = log.selectExpr(*_LINE, f"unix_micros(commit_timestamp) as {LOGGED_MICROS}")

@@ -1,4 +1,4 @@
-"""Lines of single rows of the tables as they were after a cycle, with values as the log writes them."""
+"""Lines of single rows from the tables after a cycle, with values in the log's form."""
 
 import sys
 from collections.abc import Collection, Mapping
@@ -32,13 +32,13 @@ from cdc_platform.spark.tables.typed import ORDINAL, type_changes
 
 @dataclass(frozen=True)
 class Lookup:
-    """Place in which values are looked up.
+    """Lookup of values in the tables.
 
     Args:
         pipeline: the pipeline.
-        spark: session that does the work.
-        cycle: cycle of the log that the tables must have reached; one that has not is brought there.
-        columns: the columns that are asked for, by table, by their names in the source.
+        spark: Spark session.
+        cycle: cycle of the log that the tables must have reached; tables that lag behind are brought there.
+        columns: columns to look up, by table, by their names in the source.
     """
 
     pipeline: Pipeline
@@ -63,10 +63,10 @@ class Lookup:
         return reduce(DataFrame.unionByName, lines) if lines else None
 
     def unknown(self, stored: DataFrame) -> DataFrame:
-        """Return a line for each column that a row of the tables has as NULL for want of a value.
+        """Return a line for each column of a stored row that is NULL because its value is unknown.
 
         Args:
-            stored: `table_name` and `keys` of rows with a column that is NULL, distinct.
+            stored: `table_name` and `keys` of rows with a NULL column, distinct.
         """
         log = changes_of(read_log(self.pipeline, self.spark), stored, self.columns)
         unresolved = unresolved_values(log, known_through(self.pipeline, self.cycle).observed_since)
@@ -75,12 +75,12 @@ class Lookup:
 
     @cached_value
     def may_be_unknown(self) -> bool:
-        """Whether the log may have a change that lacks values: not if its files have whole rows only."""
+        """Whether the log may have a change that lacks values: not if its files have only whole rows."""
         return not is_true_throughout(self.pipeline.lake.system_table(LOG), "is_whole_row")
 
     @cached_property
     def valid_since(self) -> Mapping[tuple[str, str], int]:
-        """Moments since which changes of the log have values of the present types, by table and column."""
+        """Times since which changes of the log have values of the current types, by table and column."""
         observed = known_through(self.pipeline, self.cycle).observed_since
         replaced = ((table, name) for table, names in self._replaced.items() for name in names)
         since = {**observed, **dict.fromkeys(replaced, sys.maxsize)}
@@ -88,7 +88,7 @@ class Lookup:
 
     @cached_property
     def _replaced(self) -> Mapping[str, frozenset[str]]:
-        """Columns, by table, whose stored values are of another type than the changes of the batch."""
+        """Columns, by table, whose stored values have another type than the changes of the batch."""
         return replaced_columns(self.pipeline, self.cycle)
 
     def _stored(self, table: str, ids: DataFrame) -> DataFrame:
@@ -108,7 +108,7 @@ class Lookup:
 
 
 def version_at(pipeline: Pipeline, spark: SparkSession, table: str, cycle: int) -> Snapshot | None:
-    """Return the snapshot that holds a table as it was after a cycle; None where there is none.
+    """Return the snapshot of a table as it was after a cycle; None if it has none.
 
     A table that has not reached the cycle is brought there.
     """
@@ -131,7 +131,7 @@ def version_at(pipeline: Pipeline, spark: SparkSession, table: str, cycle: int) 
 def _joined(
     rows: DataFrame, keys: DataFrame, schema: TableSchema, values: Collection[SourceColumn]
 ) -> DataFrame:
-    # As texts: each expression that is built here costs a few calls of Spark's JVM, for each of many columns.
+    # SQL texts: an expression built here would cost a few calls of Spark's JVM, for each of many columns.
     key_names = (quote_spark(column.name) for column in schema.key_columns)
     same = " AND ".join(f"{name} <=> {KEY_PREFIX}{number}" for number, name in enumerate(key_names))
     stored = {column.source_name: quote_spark(column.name) for column in values}
@@ -155,7 +155,7 @@ def _lines(frame: DataFrame, kind: str, place: int) -> DataFrame:
 
 
 def _typed_keys(keys: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return the key columns of key texts, each with its text."""
+    """Return the key columns of key texts, each row with its text."""
     log = keys.selectExpr(
         "keys",
         "keys AS ordinal",
@@ -173,11 +173,11 @@ def _typed_keys(keys: DataFrame, schema: TableSchema) -> DataFrame:
 
 
 def _text(value: str, column_type: ColumnType) -> str:
-    """Return a value as text that casts to itself, or as an array of such texts; all in SQL."""
+    """Return SQL for a value as text that casts back to the value, or for an array of such texts."""
     if column_type.code == ARRAY and column_type.element is not None:
         return f"transform({value}, item -> {_text('item', column_type.element)})"
     if column_type.code in {"BYTES", "PROTO"}:
-        # Spark breaks the text into lines.
+        # Spark breaks base64 into lines.
         return f"translate(base64({value}), '\\r\\n', '')"
     if column_type.code == "TIMESTAMP":
         return f"""date_format({value}, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'")"""

@@ -167,7 +167,7 @@ def _extend_anyway(
 ) -> MergeOutcome:
     """Append versions, and close all current ones of the touched keys, without trust in the source."""
     with _prepared(pipeline, spark, build) as extension:
-        if pipeline.capabilities.hands_out_events and _reaches_back(
+        if pipeline.capabilities.delivers_events and _reaches_back(
             pipeline, spark, attempt, build, extension
         ):
             return _remake(pipeline, spark, attempt, build)

@@ -1,4 +1,4 @@
-"""One row in a table's initial copy; no Spark."""
+"""Lookup of one row in a table's initial copy; no Spark."""
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
@@ -24,19 +24,19 @@ _EXACT: Final = Context(prec=38)
 
 @dataclass(frozen=True)
 class CopiedRow:
-    """A row as it was at the copy's position; ``values`` are those outside the key, in the source's JSON."""
+    """A row at the copy's position; ``values`` are those outside the key, in the source's JSON."""
 
     position_micros: int
     values: Mapping[str, Any]
 
 
 def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> CopiedRow | None:
-    """Return what the complete initial copy of a table has of a key; None where it has none, or was none.
+    """Return the row of a key in the complete initial copy of a table; None without a row or a copy.
 
     Args:
         pipeline: the pipeline.
         table: source table.
-        keys: the key in each way that its columns' types have spelled it.
+        keys: the key in each spelling of its columns' types.
     """
     plan, stored = load_plans(pipeline.lake).get(table), pipeline.lake.table(table)
     if plan is None or stored is None:
@@ -47,14 +47,14 @@ def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> C
     copied = stored.schemas()[progress.head.schema_id]
     key = next((key for key in keys if _is_typed(key, copied)), None)
     if key is None:
-        # The table was recreated with another key since.
+        # The table was recreated with another key after the copy.
         return None
     names = {column.name for column in key.columns}
     snapshot_id = progress.head.snapshot_id
     if key == keys[0]:
         rows = stored.scan(_is_key(key), snapshot_id=snapshot_id).to_arrow().to_pylist()
     else:
-        # Another column bears the name now, whose type a filter would have to have.
+        # Another column has the name now, and a filter would need its type.
         every = stored.scan(snapshot_id=snapshot_id).to_arrow_batch_reader()
         rows = [row for batch in every for row in batch.to_pylist() if _has_key(row, key)]
     if not rows:
@@ -68,7 +68,7 @@ def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> C
 
 
 def _is_typed(key: RowKey, copied: Schema) -> bool:
-    """Return whether the columns of a key are those of a copy, of the same types."""
+    """Return whether a copy has the columns of a key with the same types."""
     types = {field.name: str(field.field_type) for field in copied.fields}
     kinds = {column.name: column.kind for column in key.columns}
     return all(types.get(name) == kind.replace(NANOSECOND_TEXT, "string") for name, kind in kinds.items())
@@ -89,17 +89,17 @@ def _is_key(key: RowKey) -> BooleanExpression:
 
 
 def _literal(column: KeyColumn, value: Any) -> Any:
-    """Return a value of a key as Iceberg compares it."""
+    """Return a value of a key in the form that Iceberg compares."""
     if column.kind in {"int", "long"}:
         return int(value)
     if column.kind == "binary":
         return base64.b64decode(value)
     if column.kind.startswith("decimal"):
-        # Iceberg compares decimals of the column's scale only.
+        # Iceberg compares only decimals of the column's scale.
         return Decimal(value).quantize(Decimal(1).scaleb(-_scale(column.kind)), context=_EXACT)
     if column.kind in {"float", "double"}:
         number = float(value)
-        # As a double, an infinity would lie beyond what a FLOAT32 can be.
+        # As a double, an infinity would lie outside the range of FLOAT32.
         return FloatLiteral(number) if column.kind == "float" and not isnan(number) else number
     if column.kind != NANOSECOND_TEXT and column.kind.startswith("timestamp"):
         return to_datetime(from_rfc3339(value)).isoformat()
@@ -107,12 +107,12 @@ def _literal(column: KeyColumn, value: Any) -> Any:
 
 
 def _scale(kind: str) -> int:
-    """Return the digits after the point of such a type as `decimal(38, 9)`."""
+    """Return the scale of a type such as `decimal(38, 9)`."""
     return int(kind.removesuffix(")").split(",")[1])
 
 
 def source_json(value: Any) -> Any:
-    """Return a value as the source's JSON has it, so that equal values are equal in copy and log."""
+    """Return a value in the source's JSON, so that equal values are equal in copy and log."""
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, list):
@@ -121,14 +121,14 @@ def source_json(value: Any) -> Any:
 
 
 def _float_json(value: float) -> float | str:
-    """Return a number, or the text of what JSON has no number for."""
+    """Return a number, or a text for the values that JSON lacks."""
     if isnan(value):
         return "NaN"
     return value if isfinite(value) else f"{'-' if value < 0 else ''}Infinity"
 
 
 def _moment_text(value: datetime) -> str:
-    """Return the text without zeros at the end of its second, as Spanner writes it."""
+    """Return a timestamp without trailing zeros of its second, as Spanner writes it."""
     whole, _, fraction = to_rfc3339(from_datetime(value)).removesuffix("Z").partition(".")
     return f"{whole}.{fraction}".rstrip("0").rstrip(".") + "Z"
 

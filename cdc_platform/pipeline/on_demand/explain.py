@@ -32,16 +32,16 @@ from cdc_platform.pipeline.on_demand.former_keys import former_keys
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 NAMED_ORDINALS: Final = 200
-"""Up to so many changes are looked up by their place in the log; more are searched for in a range."""
+"""Up to this many changes are looked up by their place in the log; more are searched for in a range."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A row's provenance, with what the log does not have: partitions by name, and cuts.
+    """A row's provenance, with named partitions and with cuts, which the log does not have.
 
-    ``cuts`` holds for each step the first cut whose tables show it, None while it waits for one.
-    ``quarantined`` counts the table's records that are in no provenance, since they lie in quarantine.
-    ``copied`` is what the table's initial copy had of the row; the provenance goes on from there.
+    ``cuts`` holds for each step the first cut whose tables show it, None before that cut.
+    ``quarantined`` counts the table's records in quarantine, which are in no provenance.
+    ``copied`` is the row in the table's initial copy, from which the provenance continues.
     """
 
     table: str
@@ -53,7 +53,7 @@ class Explanation:
     copied: CopiedRow | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the explanation as plain values; moments are RFC 3339 texts."""
+        """Return the explanation as plain values; times are RFC 3339 texts."""
         return {
             "table": self.table,
             "key": self.key.to_fields(),
@@ -93,16 +93,16 @@ class Explanation:
 
 
 def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
-    """Return how a row of a source table came to be.
+    """Return the changes that produced a row of a source table.
 
     Args:
         pipeline: the pipeline.
         table: source table.
-        key_text: the key as people type it; see `parse_key`.
+        key_text: the key as typed; see `parse_key`.
 
     Raises:
         TableNotFound: the lake has no such table.
-        RowNotFound: the text is no key of it, or neither the log nor an initial copy knows the key.
+        RowNotFound: the text is no key of the table, or neither the log nor an initial copy has the key.
     """
     stored = _find_table(pipeline, table)
     key = parse_key(table, _key_columns(pipeline, stored, table), key_text)
@@ -119,7 +119,7 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
     if copied is not None and copied.position_micros < begun_micros:
         copied = None
     if copied is not None:
-        # What was committed before is in the copy.
+        # The copy includes earlier commits.
         changes = [change for change in changes if change.commit_micros > copied.position_micros]
     if not changes and copied is None:
         since = f" since it was recreated at {to_rfc3339(begun_micros)}" if begun_micros else ""
@@ -140,7 +140,7 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
 
 
 def _in_order(pipeline: Pipeline, changes: list[LoggedChange]) -> list[LoggedChange]:
-    """Return changes in the order of the source, without truncates of before the first one."""
+    """Return changes in the order of the source, without truncates before the first other change."""
     if not pipeline.capabilities.comes_in_order:
         return sorted(changes, key=lambda change: change.ordering_key)
     begins = (n for n, change in enumerate(changes) if change.kind is not ChangeKind.TRUNCATE)
@@ -148,7 +148,7 @@ def _in_order(pipeline: Pipeline, changes: list[LoggedChange]) -> list[LoggedCha
 
 
 def _begun_micros(pipeline: Pipeline, table: str) -> int:
-    """Return when the table was recreated the last time: what was before belongs to other rows."""
+    """Return when the table was last recreated: earlier changes belong to other rows."""
     columns = pipeline.schema_history.tables.get(table)
     begun = columns.begun if columns is not None else None
     return begun.micros if begun is not None and begun.micros is not None else 0
@@ -167,7 +167,7 @@ def _key_columns(pipeline: Pipeline, stored: Table, table: str) -> tuple[KeyColu
 
 
 def _value_columns(pipeline: Pipeline, table: str, key: RowKey) -> list[str]:
-    """Return the present names of the value columns in the source's records."""
+    """Return the current names of the value columns in the source's records."""
     names = [column.name for column in pipeline.schema_history.tables[table].schema.columns]
     keys = {column.name for column in key.columns}
     return [name for name in names if name not in {*keys, DELETED, DELETED_AT, ORDER_KEY}]
@@ -188,14 +188,14 @@ def _former_keys(pipeline: Pipeline, table: str, key: RowKey) -> tuple[RowKey, .
 
 
 def _find_ordinals(log: Table, table: str, keys: Sequence[RowKey]) -> set[int]:
-    """Return the ordinals of the changes of a key, in each way that its columns' types spelled it."""
+    """Return the ordinals of the changes of a key, in each spelling of its columns' types."""
     truncates = all_of(equals("table_name", table), equals("change_kind", ChangeKind.TRUNCATE.value))
     emptied = set(log.scan(truncates, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist())
     return emptied.union(*(_find_spelled(log, table, key) for key in keys))
 
 
 def _find_spelled(log: Table, table: str, key: RowKey) -> set[int]:
-    """Return the ordinals of a key's changes: as the source spells keys, else however this one is spelled."""
+    """Return the ordinals of a key's changes: in the usual spellings if found, else in any spelling."""
     of_table = equals("table_name", table)
     likely = all_of(of_table, is_any("keys", key.spellings()))
     ordinals = log.scan(likely, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist()
@@ -207,7 +207,7 @@ def _find_spelled(log: Table, table: str, key: RowKey) -> set[int]:
 
 
 def _order(pipeline: Pipeline, table: str) -> str:
-    """Return the column of the log that has the order of a table's changes."""
+    """Return the log's column that orders a table's changes."""
     is_late = not pipeline.capabilities.comes_in_order or has_replays(pipeline.lake, table)
     return "ordering_key" if is_late else "ordinal"
 
@@ -215,7 +215,7 @@ def _order(pipeline: Pipeline, table: str) -> str:
 def _read_changes(log: Table, table: str, ordinals: Collection[int], order: str) -> list[LoggedChange]:
     if not ordinals:
         return []
-    # The log is in this order, so that most of its files are not read.
+    # The log is sorted by ordinal, so most of its files are skipped.
     where = all_of(equals("table_name", table), between("ordinal", min(ordinals), max(ordinals)))
     if len(ordinals) <= NAMED_ORDINALS:
         where = all_of(where, is_any("ordinal", ordinals))

@@ -1,4 +1,4 @@
-"""Former spellings of a key in a log and a copy, whose columns had other types before."""
+"""Former spellings of a key in a log and a copy, from when its columns had other types."""
 
 import base64
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from cdc_platform.model.schema.column_versions import ColumnHistory, ColumnVersi
 
 STRING_KIND, BYTES_KIND = "string", "binary"
 _KINDS = {"STRING": STRING_KIND, "BYTES": BYTES_KIND, "PROTO": BYTES_KIND}
-"""Types between which the source converts what is stored."""
+"""Types between which the source converts stored values."""
 
 
 def former_keys(columns: ColumnHistory, key: RowKey) -> tuple[RowKey, ...]:
-    """Return the key in each combination of types that its columns had before, converted as Spanner does."""
+    """Return the key in each combination of its columns' former types, converted as Spanner does."""
     spelled = [[(column, value), *_former(columns, column, value)] for column, value in _pairs(key)]
     return tuple(
         RowKey(tuple(column for column, _ in pairs), tuple(value for _, value in pairs))
@@ -27,7 +27,7 @@ def _pairs(key: RowKey) -> Iterator[tuple[KeyColumn, object]]:
 
 
 def _former(columns: ColumnHistory, column: KeyColumn, value: object) -> Iterator[tuple[KeyColumn, object]]:
-    """Yield what a column of the key was, from its newest version to its oldest."""
+    """Yield the former columns of a key's column with their values, newest version first."""
     kinds = {column.kind}
     for version in _versions_before(columns, columns.live(column.name)):
         kind = _KINDS.get(version.type.code)
@@ -46,7 +46,7 @@ def _versions_before(columns: ColumnHistory, version: ColumnVersion | None) -> I
 
 
 def _converted(value: object, kind: str) -> str | None:
-    """Return the text of a value in the other of the two kinds; None where it can have had none there."""
+    """Return the text of a value in the other of the two kinds; None if it has none there."""
     if not isinstance(value, str):
         return None
     if kind == BYTES_KIND:

@@ -1,4 +1,4 @@
-"""Rebuilding one table, or one history, from the log: from its beginning, or from an older cut on."""
+"""Rebuilding one table or history from the log: from its beginning, or from an older cut."""
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -33,20 +33,20 @@ def rebuild_table(
 
     Args:
         pipeline: the pipeline.
-        spark: session that does the work.
+        spark: Spark session.
         table: source table, or name of a history, to rebuild.
-        at_cut: number of an older cut to start from; None starts from the initial copy, or from an
-            empty table where there was none, and needs the whole log.
+        at_cut: number of an older cut to start from; None starts from the initial copy, or from an empty
+            table if there was no copy, and needs the whole log.
 
     Raises:
-        CutNotFound: there is no such cut, it lacks the table, or its snapshot has expired.
-        LakeError: there is no cut to start from, and the initial copy is not whole, or gone.
+        CutNotFound: the cut does not exist, lacks the table, or its snapshot has expired.
+        LakeError: there is no cut to start from, and the initial copy is incomplete or gone.
     """
     source = pipeline.table(pipeline.lake_tables.get(table, table))
     is_history = source.name != table
     stored_table = pipeline.lake.table(source.name)
     if at_cut is None and stored_table is not None:
-        # Refused before anything changes: until a copy is whole, the table has its columns only.
+        # Rejected before anything changes: the columns of a table belong to its copy until that is complete.
         find_copy(pipeline, stored_table, source.name)
     if is_history:
         outcome = _rebuild_history(pipeline, spark, table, at_cut)
@@ -94,7 +94,7 @@ def _rebuild_history(
 
 
 def _span_upon(pipeline: Pipeline, table: str, name: str, cycle: int, at_cut: int) -> LogSpan:
-    """Return the span of the log upon a cut, unless it holds replayed changes that are older."""
+    """Return the span of the log after a cut; raise if it holds older replayed changes."""
     span = pending_span(pipeline, table, cycle)
     if span.is_late:
         raise CutNotFound(

@@ -1,7 +1,7 @@
-"""Replaying what lies in quarantine: asking for it is one commit, and the next cycle does it.
+"""Replaying records in quarantine: one commit requests it, and the next cycle does it.
 
-What a replay brings into a log that is in order has the ordering key that it would have had, and a later
-ordinal: the tables that it touches are rebuilt, by ordering keys.
+In a log that is in order, a replayed change has the ordering key that it would have had, but a later
+ordinal: the affected tables are rebuilt by ordering keys.
 """
 
 import time
@@ -24,7 +24,7 @@ from cdc_platform.model.stream.quarantined_records import (
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 TEXTS_OF_A_CYCLE: Final = 20_000
-"""Texts of one replay, and more only where a transaction has more: a cycle decodes them by itself."""
+"""Most texts that one cycle replays, except for larger transactions: its own process decodes them."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class ReplayOutcome:
     Args:
         from_files: records whose files are read again.
         files: the files.
-        from_texts: records that are judged again from their texts.
-        from_records: records whose transactions are judged again from what the lake has of them.
-        lost: records that stay where they are: nothing is left that they could be read from.
+        from_texts: records that are decoded again from their texts.
+        from_records: records whose transactions are processed again from the lake's raw records.
+        lost: records that stay in quarantine because nothing is left to read them from.
     """
 
     from_files: tuple[QuarantinedRecord, ...] = ()
@@ -48,13 +48,14 @@ class ReplayOutcome:
 
 @as_step("replay")
 def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOutcome:
-    """Ask for the replay of what lies in quarantine; asked again, nothing happens that has not happened.
+    """Request the replay of records in quarantine; a repeated request is idempotent.
 
-    A file is read again as a whole, so all of its records are replayed along. Those whose file is gone, or
-    which came by a topic, are judged again from their texts, and transactions from their raw records.
+    A file is read again as a whole, so all of its records are replayed together. Records of topics, or of
+    files that no longer exist, are decoded again from their texts; transactions are processed again from
+    their raw records.
 
     Raises:
-        SourceError: the source does not state which files it has.
+        SourceError: the source does not list its files.
         CommitConflict: other runs were in the way; nothing was changed.
     """
     cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
@@ -62,7 +63,7 @@ def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOut
     capabilities = pipeline.capabilities
     keeps_transactions = capabilities.keeps_transactions
     meant = [record for record in records if chosen_by.matches(record)]
-    if not capabilities.hands_out_events:
+    if not capabilities.delivers_events:
         chosen = with_company(meant, records, keeps_transactions=keeps_transactions)
         mark = ReplayMark(_now_micros(), cycle, ReplaySource.RECORDS)
         mark_replayed(pipeline.lake, {record.identity: mark for record in chosen})
@@ -87,8 +88,8 @@ def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOut
 
 
 def _undone(pipeline: Pipeline) -> list[QuarantinedRecord]:
-    """Return what is open, and what waits for files; files may be gone since that was asked for."""
-    read_progress = load_read_progress(pipeline.lake) if pipeline.capabilities.hands_out_events else {}
+    """Return open records and records that wait for files, which may no longer exist since the request."""
+    read_progress = load_read_progress(pipeline.lake) if pipeline.capabilities.delivers_events else {}
     ordered = read_mark(pipeline.lake.system_table(LOG)).cycle
     return [
         record
@@ -102,7 +103,7 @@ def _awaits_file(record: QuarantinedRecord, read_progress: Mapping[str, str]) ->
 
 
 def _divide(records: Iterable[QuarantinedRecord]) -> tuple[list[QuarantinedRecord], list[QuarantinedRecord]]:
-    """Return the records that have a text of their own, and the others, which stand for a whole file."""
+    """Return the records with a text of their own, and the others, which represent whole files."""
     texts: list[QuarantinedRecord] = []
     lost: list[QuarantinedRecord] = []
     for record in records:

@@ -23,7 +23,7 @@ from cdc_platform.pipeline.reading.unread_files import UnreadFile, list_unread
 
 @dataclass(frozen=True)
 class TableStatus:
-    """Rows and snapshot of one table as readers see it now, and when a cycle changed it last."""
+    """Rows and snapshot of one table for current readers, and the time when a cycle last changed it."""
 
     rows: int | None
     snapshot_id: int | None
@@ -32,7 +32,7 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class CopyStatus:
-    """An initial copy that is going on; it is the ``number``-th beginning of it."""
+    """A running initial copy; ``number`` counts its starts."""
 
     number: int
     position_micros: int
@@ -46,8 +46,8 @@ class Status:
     """Current state of a pipeline.
 
     ``watermark_micros`` is None before the first cycle, ``lag_s`` before the first cut.
-    ``lag_s`` compares the position of the newest cut with this machine's clock. Of a source that hands out
-    events this is no lag but a silence, ``is_silence``: the lake cannot know what is still unread there.
+    ``lag_s`` compares the position of the newest cut with this machine's clock. For event sources it is no
+    lag but the silence, ``is_silence``: the lake cannot know what they have not delivered yet.
     """
 
     pipeline: str
@@ -65,11 +65,11 @@ class Status:
     """Reasons why tables differ from the source by design."""
     copies: Mapping[str, CopyStatus] = field(default_factory=dict)
     stuck_partitions: tuple[StuckPartition, ...] = ()
-    """Partitions of which the source sends nothing; they hold the watermark."""
+    """Partitions that hold the watermark because the source sends nothing of them."""
     unread_files: tuple[UnreadFile, ...] = ()
-    """Files and folders that could not be read; they hold nothing."""
+    """Files and folders that could not be read; they block nothing else."""
     polled_micros: int | None = None
-    """When a cycle or the sensor last polled a source that hands out events; rounded to about a minute."""
+    """When a cycle or the sensor last polled an event source; rounded to about a minute."""
 
     @property
     def has_begun(self) -> bool:
@@ -77,7 +77,7 @@ class Status:
         return self.cycle > 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the status as plain values; moments are RFC 3339 texts."""
+        """Return the status as plain values; times are RFC 3339 texts."""
         return {
             "pipeline": self.pipeline,
             "cycle": self.cycle,
@@ -124,9 +124,9 @@ class Status:
 
 
 def read_status(pipeline: Pipeline) -> Status:
-    """Return where the pipeline stands."""
+    """Return the current state of the pipeline."""
     lake = pipeline.lake
-    lineage, is_events = load_lineage(lake), pipeline.capabilities.hands_out_events
+    lineage, is_events = load_lineage(lake), pipeline.capabilities.delivers_events
     partitions = list(lineage.partitions.values()) if lineage is not None else []
     # The lineage exists before the first cycle; its start is not a watermark yet.
     watermark = watermark_micros(lineage) if lineage is not None and lineage.cycle else None
@@ -174,7 +174,7 @@ def _table_status(pipeline: Pipeline, name: str) -> TableStatus:
 
 
 def _changed_micros(table: Table) -> int | None:
-    """Return when a cycle last committed to a table; compaction makes snapshots, too, that change nothing."""
+    """Return when a cycle last committed to a table; compaction also makes snapshots, without changes."""
     cycles = (other for other in ancestors_of(table, head(table)) if fact(other, CYCLE) is not None)
     changed = next(cycles, None)
     return changed.timestamp_ms * 1000 if changed is not None else None

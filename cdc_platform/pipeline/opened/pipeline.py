@@ -295,6 +295,6 @@ def open_pipeline(settings: PipelineSettings) -> Pipeline:
     """Return the pipeline of these settings; its part of the lake is created at first use."""
     return Pipeline(
         settings=settings,
-        lake=Lake(settings.lake, settings.name, hands_out_events=settings.capabilities.hands_out_events),
+        lake=Lake(settings.lake, settings.name, delivers_events=settings.capabilities.delivers_events),
         source=open_source(settings.source),
     )

@@ -24,26 +24,27 @@ class MaintenanceSettings:
     """Settings that keep the lake fast."""
 
     minor_every_cycles: Annotated[int, Described("Cycles between two compactions of small files.")] = 6
-    expire_every_cycles: Annotated[int, Described("Least cycles between two expiries of snapshots.")] = 120
+    expire_every_cycles: Annotated[
+        int, Described("Minimum number of cycles between two expiries of snapshots.")
+    ] = 120
     small_file_bytes: Annotated[int, Described("Bytes below which a file counts as small.")] = 8 * 1024 * 1024
     keep_every_cut_s: Annotated[
         float,
         Described(
-            "Seconds for which every cut stays readable. Of older cuts, one a minute stays, and beyond an "
-            "hour one each quarter of an hour: every kept snapshot makes each commit a little slower."
+            "Seconds for which every cut stays readable. Of older cuts, one per minute stays, and "
+            "after an hour one per quarter of an hour: every kept snapshot slows each commit a "
+            "little."
         ),
     ] = 600.0
     keep_snapshots_s: Annotated[
-        float, Described("Most seconds for which a cut stays readable; a pinned cut stays for ever.")
+        float, Described("Maximum seconds for which a cut stays readable; a pinned cut stays forever.")
     ] = DAY_S
-    keep_snapshots: Annotated[
-        int, Described("Number of the newest snapshots that stay whatever their age.")
-    ] = 50
+    keep_snapshots: Annotated[int, Described("Number of newest snapshots that stay regardless of age.")] = 50
     keep_metadata_s: Annotated[
         float,
         Described(
-            "Least seconds for which a metadata file of a table stays after a newer one has replaced it: an "
-            "engine that has its path may still read it."
+            "Minimum seconds for which a metadata file of a table stays after a newer one replaces "
+            "it, since an engine may still read it."
         ),
     ] = 3600.0
     keep_orphans_s: Annotated[
@@ -94,7 +95,7 @@ class PipelineSettings:
     ]
     source: Annotated[SourceSettings, Described("Location of the changes, and how to read them.")]
     lake: Annotated[LakeSettings, Described("Location of the tables.")]
-    spark: Annotated[SparkSettings, Described("The Spark that does the work.")] = field(
+    spark: Annotated[SparkSettings, Described("Spark's session and resources.")] = field(
         default_factory=SparkSettings
     )
     tables: Annotated[
@@ -107,8 +108,9 @@ class PipelineSettings:
     initial_copy: Annotated[
         bool | None,
         Described(
-            "Whether tables that already hold data, now or when they are added later, are copied as of one "
-            "moment before the stream takes over. By default they are, unless `start_timestamp` is set."
+            "Whether tables that already contain data, now or when they are added later, are copied"
+            " as of one time before the stream takes over. By default they are, unless "
+            "`start_timestamp` is set."
         ),
     ] = None
     copy_chunk_rows: Annotated[
@@ -122,7 +124,7 @@ class PipelineSettings:
         ),
     ] = 20.0
     max_window_s: Annotated[
-        float | None, Described("Most seconds of source time that one cycle reads when catching up.")
+        float | None, Described("Maximum seconds of source time per cycle when catching up.")
     ] = 3600.0
     table_options: Annotated[
         Mapping[str, TableOptions],
@@ -131,8 +133,9 @@ class PipelineSettings:
     read_tasks: Annotated[
         int,
         Described(
-            "Most Spark tasks that share the partitions, files or messages of a read. A local Spark uses no "
-            "more than run at once; for a cluster, set two to four times its number of cores."
+            "Maximum number of Spark tasks that share the partitions, files or messages of a read. "
+            "A local Spark uses at most its number of concurrent tasks; for a cluster, set two to "
+            "four times its number of cores."
         ),
     ] = 8
     local_read_s: Annotated[
@@ -149,9 +152,7 @@ class PipelineSettings:
             "faster than Spark; 0 leaves all merging to Spark."
         ),
     ] = 64 * 1024 * 1024
-    idle_interval_s: Annotated[float, Described("Seconds of rest after a cycle that found nothing new.")] = (
-        1.0
-    )
+    idle_interval_s: Annotated[float, Described("Seconds to wait after a cycle without new data.")] = 1.0
     check_every_s: Annotated[
         float | None,
         Described(

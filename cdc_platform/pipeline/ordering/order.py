@@ -41,7 +41,7 @@ def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
         CommitConflict: another run has committed the same cycle; nothing was changed.
         SourceError: there are records to order, and the source does not state its schema.
     """
-    is_event_source = pipeline.capabilities.hands_out_events
+    is_event_source = pipeline.capabilities.delivers_events
     strategy = Events(pipeline, spark) if is_event_source else ChangeStreams(pipeline)
     outcome = _extend_log(strategy, spark)
     strategy.finish()

@@ -119,7 +119,7 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
     no cycle waits for all of them.
 
     Args:
-        pipeline: the pipeline; no cycle of it may run meanwhile.
+        pipeline: the pipeline; no cycle of it may run at the same time.
         spark: session that does the work.
         thorough: maintain all tables, due or not, and rewrite all files with deleted rows.
 
@@ -167,7 +167,7 @@ def choose_tables(upkeep: Upkeep) -> Sequence[str]:
 
     In a table that no cycle changes, snapshots become old enough to expire, which can wait for its turn. The
     time decides the turn: cycle numbers stop while a source is silent, and may advance in steps of two or
-    more, which would skip some tables for ever.
+    more, which would skip some tables forever.
     """
     tables, log = upkeep.pipeline.lake_tables, upkeep.pipeline.lake.system_table(LOG)
     if upkeep.is_thorough:
@@ -180,7 +180,7 @@ def choose_tables(upkeep: Upkeep) -> Sequence[str]:
 
 
 def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
-    return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.capabilities.hands_out_events else ()))
+    return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.capabilities.delivers_events else ()))
 
 
 def _urgency_of_merged(upkeep: Upkeep, table: Table) -> float:

@@ -30,7 +30,7 @@ def fragments(pipeline: Pipeline, table: Table) -> int:
     """Return the number of cycles that left small files in a table since it was compacted.
 
     Other cycles, such as one that only deletes, do not count: if there is nothing to compact, an attempt
-    leaves no trace, and the same table would stay the most urgent for ever.
+    leaves no trace, and the same table would stay the most urgent forever.
     """
     return cycles_since(table, partial(_adds_small_files, pipeline.settings.maintenance.small_file_bytes))
 

@@ -48,7 +48,7 @@ def commit_local(
         return False
     with closing(batches), pipeline.progress.step("read", "records") as reading:
         rows = _collect(
-            batches, reading, own_tables(hands_out_events=pipeline.capabilities.hands_out_events)[RAW]
+            batches, reading, own_tables(delivers_events=pipeline.capabilities.delivers_events)[RAW]
         )
     if rows is None:
         return False

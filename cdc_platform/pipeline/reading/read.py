@@ -94,7 +94,7 @@ def newest_known_micros(pipeline: Pipeline) -> int:
     last found events, because a pipeline cannot be behind a source without new events.
     """
     mark = read_mark(pipeline.lake.system_table(RAW))
-    if pipeline.capabilities.hands_out_events and mark.position_micros is not None:
+    if pipeline.capabilities.delivers_events and mark.position_micros is not None:
         return mark.position_micros
     return pipeline.source.clock_micros()
 
@@ -236,7 +236,7 @@ def most_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadP
         plan: the windows to read.
     """
     most = pipeline.settings.read_tasks
-    if pipeline.capabilities.hands_out_events:
+    if pipeline.capabilities.delivers_events:
         # Files are read one by one, so many small tasks share them better.
         return most
     # A task reads several partitions at a time: more tasks than run at once read no faster, and each costs

@@ -29,7 +29,7 @@ def repeated_from(pipeline: Pipeline, reports: str) -> int | None:
 
     Cycles report the commit time of transactions that, by their positions, had arrived before at any time.
     """
-    if not pipeline.capabilities.hands_out_events or not pipeline.capabilities.keeps_transactions:
+    if not pipeline.capabilities.delivers_events or not pipeline.capabilities.keeps_transactions:
         return None
     moments = (read_report(event).again_since_micros for event in _events(pipeline, reports))
     since = min((micros for micros in moments if micros is not None), default=None)

@@ -41,7 +41,7 @@ class UnreadFile:
 
 def list_unread(pipeline: Pipeline) -> tuple[UnreadFile, ...]:
     """Return the files and folders that are still unread, by path; needs no Spark, and writes nothing."""
-    if not pipeline.capabilities.hands_out_events:
+    if not pipeline.capabilities.delivers_events:
         return ()
     files = {path: UnreadFile(path, error) for path, error in _newest_failures(pipeline)}
     for path, failure in list_failed(pipeline.lake).items():

@@ -209,7 +209,7 @@ def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
     columns = parse_column_types(text)
     if table is None or columns is None:
         return None
-    is_record = not pipeline.capabilities.hands_out_events
+    is_record = not pipeline.capabilities.delivers_events
     if is_record and not any(column.is_primary_key for column in columns.values()):
         # The lake has no table of a key without columns.
         return None

@@ -153,7 +153,7 @@ def select_changes(
     pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame
 ) -> DataFrame:
     """Return the rows of `read_span` that count for a source."""
-    if not pipeline.capabilities.hands_out_events:
+    if not pipeline.capabilities.delivers_events:
         # Leaves out changes of another table of the same name, without key columns, which is not in the lake.
         log = log.where(HAS_KEYS)
     if source.since_micros is not None:

@@ -62,7 +62,7 @@ def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpa
         return LogSpan(after_exclusive, until, 0, has_partial_updates=False)
     stats = stats_after(log, table, after_exclusive)
     if stats is None:
-        events = pipeline.capabilities.hands_out_events
+        events = pipeline.capabilities.delivers_events
         is_late = pipeline.capabilities.comes_in_order and has_replays(pipeline.lake, table)
         return LogSpan(
             after_exclusive,

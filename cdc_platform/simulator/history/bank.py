@@ -1,4 +1,4 @@
-"""The bank of the simulator: it books, opens, closes and settles, and the sum of all balances stays."""
+"""The simulator's bank: it books, opens, closes and settles, and the sum of all balances never changes."""
 
 import random
 from collections import deque
@@ -16,7 +16,7 @@ from cdc_platform.simulator.wire.values import Cell
 OPENING_BALANCE: Final = 1000
 TTL_TAG: Final = "RowDeletionPolicy"
 BANK_SLOTS: Final = 7
-"""Slots of a transfer that the bank itself fills; later ones belong to columns that were added."""
+"""Slots of a transfer that the bank itself fills; later ones belong to added columns."""
 
 _FIRST_DAY: Final = date(2024, 1, 1).toordinal()
 _BALANCE, _OWNER, _LABELS, _NOTE = 2, 1, 4, 6
@@ -30,7 +30,7 @@ _CLEARED, _TYPED, _DELETED, _WITH_MEMO = 0.3, 0.1, 0.2, 0.5
 
 
 class BankStep(NamedTuple):
-    """A change of which the partition is not known yet."""
+    """A change whose partition is not known yet."""
 
     table: int
     key: Key
@@ -41,7 +41,7 @@ class BankStep(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A transaction of which the timestamp is not known yet."""
+    """A transaction whose timestamp is not known yet."""
 
     tag: str
     is_system: bool
@@ -49,14 +49,14 @@ class Draft(NamedTuple):
 
 
 class Bank:
-    """All rows as the newest transaction left them, and the dice that decide on the next one.
+    """All rows after the newest transaction, and the dice for the next one.
 
-    It is the only writer, so a row is what it remembers. Keys of accounts that were closed are used again.
+    It is the only writer, so it knows every row. Keys of closed accounts are reused.
     """
 
     def __init__(self, settings: SimulatorSettings, schema: Schema) -> None:
         self._settings = settings
-        self._dice = random.Random(f"{settings.seed}/bank")  # noqa: S311 - made up, and repeatable
+        self._dice = random.Random(f"{settings.seed}/bank")  # noqa: S311 - simulated, and repeatable
         self._random = self._dice.random
         self.rows: dict[int, dict[Key, Row]] = {number: {} for number in schema.by_number}
         self.capacity = 2 * settings.accounts
@@ -77,7 +77,7 @@ class Bank:
         )
 
     def preload(self, schema: Schema, micros: int) -> None:
-        """Put the rows into the tables that are there before the change stream is."""
+        """Fill the tables with the rows from before the change stream."""
         for step in self._opening_steps():
             self._apply(step)
         self._has_opened = True
@@ -86,7 +86,7 @@ class Bank:
             self._apply(self._booking(schema, source, target[1], 0, micros, "before the change stream"))
 
     def next_draft(self, schema: Schema, micros: int) -> Draft:
-        """Return the next transaction; the rows are as it leaves them."""
+        """Return the next transaction, and apply it to the rows."""
         if self._has_opened:
             draft = self._any_draft(schema, micros)
         else:
@@ -181,7 +181,7 @@ class Bank:
         return Draft("", False, [step])
 
     def _settlement(self, schema: Schema, micros: int) -> Draft:
-        """Set or clear the note of a recent transfer, and the columns that its table has got since."""
+        """Set or clear the note of a recent transfer, and columns that its table has got since."""
         if not self._booked:
             return self._transfer(schema, micros)
         position = int(self._random() * min(_RECENT, len(self._booked)))
@@ -265,7 +265,7 @@ class Bank:
         return first, other
 
     def _pick(self, count: int) -> list[tuple[int, int]]:
-        """Return different open accounts."""
+        """Return distinct open accounts."""
         accounts: list[tuple[int, int]] = []
         while len(accounts) < count:
             bank = int(self._random() * len(self._open))

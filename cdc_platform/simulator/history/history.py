@@ -1,4 +1,4 @@
-"""The history: transactions block by block, up to the present, and the rows at any moment of it."""
+"""The history: transactions block by block, up to the present, and the rows at any time in it."""
 
 import random
 import threading
@@ -21,9 +21,9 @@ from cdc_platform.simulator.wire.simulator_settings import (
 )
 
 SAME_TIMESTAMP: Final = 0.05
-"""Share of transactions that get the timestamp of the last one, when they have no row in common."""
+"""Share of transactions with the timestamp of the previous one, if they have no row in common."""
 HIGH_LOW: Final = 0.25
-"""Share of the transactions whose record sequences are pairs of numbers, if they are mixed."""
+"""Share of transactions whose record sequences are pairs of numbers, in mixed mode."""
 
 _UNPACKED_BLOCKS: Final = 64
 _BLOCKS_PER_COPY: Final = 300
@@ -38,7 +38,7 @@ class Block:
 
 
 class History:
-    """Everything that happens, made as far as somebody asks; safe to use from several threads."""
+    """All events, generated as far as they are requested; safe to use from several threads."""
 
     def __init__(self, settings: SimulatorSettings, hours: Hours) -> None:
         self.settings, self.hours = settings, hours
@@ -54,7 +54,7 @@ class History:
         self._newest = Moment(0, 0)
         self.transactions = 0
         self._lock = threading.RLock()
-        self._dice = random.Random(f"{settings.seed}/history")  # noqa: S311 - made up, and repeatable
+        self._dice = random.Random(f"{settings.seed}/history")  # noqa: S311 - simulated, and repeatable
         self._bank = Bank(settings, self.schemas.at(self.origin_micros))
         if settings.preloaded_transfers:
             self._bank.preload(self.schemas.at(self.origin_micros), self.origin_micros)
@@ -66,7 +66,7 @@ class History:
         self._copies: dict[int, dict[int, dict[Key, Row]]] = {}
 
     def advance(self, now_micros: int) -> None:
-        """Make everything up to a moment, and the rest of its block."""
+        """Generate everything up to a time, and the rest of its block."""
         with self._lock:
             self.hours.stay_open(now_micros)
             last = self.hours.block_of(now_micros)
@@ -77,7 +77,7 @@ class History:
             self._next_block = last + 1
 
     def blocks(self, first_micros: int, last_micros: int) -> list[int]:
-        """Return the numbers of the blocks that a span of time touches, as far as they are made."""
+        """Return the numbers of the generated blocks in a time span."""
         first, last = self.hours.block_of(first_micros), self.hours.block_of(last_micros)
         return self._numbers[bisect_left(self._numbers, first) : bisect_right(self._numbers, last)]
 
@@ -93,7 +93,7 @@ class History:
             return unpacked
 
     def partition_changes(self, number: int) -> list[PartitionChange]:
-        """Return what happened to partitions in a block; none where they only end, and have children."""
+        """Return the changes of partitions in a block; none if partitions only end and have children."""
         if not isinstance(self.tree, MovingKeys):
             return []
         start_micros = self.hours.start_micros(number)
@@ -106,7 +106,7 @@ class History:
             yield from self.block(number)
 
     def transactions_until(self, micros: int) -> int:
-        """Return how many transactions were committed up to a moment that has been made."""
+        """Return the number of transactions that were committed up to a generated time."""
         with self._lock:
             to_come = self.blocks(micros, self.hours.start_micros(self._next_block))
             later = sum(
@@ -115,7 +115,7 @@ class History:
             return self.transactions - later
 
     def rows_at(self, table: int, micros: int) -> dict[Key, Row]:
-        """Return the rows of a table at a moment that has been made."""
+        """Return the rows of a table at a generated time."""
         with self._lock:
             block = self.hours.block_of(micros)
             later = [number for number in self._copies if number > block]
@@ -182,12 +182,12 @@ class History:
             for step in draft.steps
         )
         identifier = str(self._dice.getrandbits(63))
-        # All record forms draw the same random numbers, so the history stays the same.
+        # All record forms draw the same random numbers, so the history does not depend on them.
         is_high_low = self._dice.random() < HIGH_LOW and self._is_mixed
         return Transaction(micros, identifier, draft.tag, draft.is_system, is_high_low, changes)
 
     def _move_partitions(self, until_micros: int, opening: Opening, next_micros: int | None = None) -> None:
-        """End the partitions whose end is at or before a moment."""
+        """End the partitions whose end is at or before a time."""
         while True:
             end_micros = self.tree.next_end()
             if end_micros is None or end_micros > until_micros:

@@ -1,4 +1,4 @@
-"""The true serial history as a file, one transaction a line, against which any reader can be judged."""
+"""The true serial history as a file, one transaction per line, for checks of any reader."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ _NEVER: Final = -1
 
 
 class HistoryFile:
-    """Writes what has happened, from the beginning on; nothing that is still to come."""
+    """Writes past transactions, from the beginning on, but no future ones."""
 
     def __init__(self, history: History, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -24,7 +24,7 @@ class HistoryFile:
         self._written_micros = _NEVER
 
     def write_until(self, now_micros: int) -> None:
-        """Write the transactions that were committed since the last time, up to a moment."""
+        """Write the transactions committed since the last call, up to a time."""
         begin = max(self._written_micros + 1, self._history.origin_micros)
         if self._written_micros == _NEVER and self._history.settings.preloaded_transfers:
             self._file.write(preloaded_line(self._history))
@@ -41,7 +41,7 @@ class HistoryFile:
 
 
 def preloaded_line(history: History) -> str:
-    """Return the rows that are there before the change stream is, as the inserts of no transaction."""
+    """Return the rows from before the change stream, as inserts without a transaction."""
     before_micros = history.origin_micros - 1
     schema = history.schemas.at(history.origin_micros)
     changes = [
@@ -53,10 +53,9 @@ def preloaded_line(history: History) -> str:
 
 
 def transaction_line(transaction: Transaction, history: History) -> str:
-    """Return a transaction as a line of JSON; values are as the source writes them in mods.
+    """Return a transaction as a line of JSON, with values as the source writes them in mods.
 
-    `changes` are in the order in which they take effect; `new` and `old` are whole rows without their key,
-    null where there is none.
+    `changes` are in the order of their effect; `new` and `old` are whole rows without their key, or null.
     """
     schema = history.schemas.at(transaction.commit_micros)
     changes = [_change(schema.by_number[change.table], change) for change in transaction.changes]

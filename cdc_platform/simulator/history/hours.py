@@ -1,9 +1,9 @@
-"""The hours at which the bank is open: history happens in them, and stands still in between.
+"""Opening hours of the bank: the history happens in them, and stands still in between.
 
-Time is divided into blocks of a second after the origin. Without a state file the bank is open for ever.
-With one it is open while a simulator runs, so that the history of last week goes on today without the days
-between. A file says ahead of time until when the bank stays open: whatever kills the simulator, the next one
-makes the same transactions up to there.
+Time is divided into blocks of a second from the origin. Without a state file the bank is always open. With
+one it is open while a simulator runs, so that the history of last week continues today without the days in
+between. The file states in advance until when the bank stays open: even after a kill, the next simulator
+generates the same transactions up to that time.
 """
 
 import json
@@ -21,19 +21,19 @@ from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 FORMAT_VERSION: Final = 1
 BLOCK_MICROS: Final = 1_000_000
 LEASE_BLOCKS: Final = 5
-"""Number of blocks for which the file promises in advance that the bank is open."""
+"""Number of blocks for which the file guarantees in advance that the bank is open."""
 
 FREE_SETTINGS: Final = frozenset(
     {"faults", "fault_probability", "stall_s", "chunk_bytes", "root_parents", "record_sequences"}
 )
-"""Settings that change how the history is delivered, and not what it is."""
+"""Settings that change the delivery of the history, but not its content."""
 PACE_SETTINGS: Final = ("rate", "partitions", "partition_life_s")
-"""Settings that each of the open hours has for itself."""
+"""Settings with separate values for each opening."""
 
 
 @dataclass(frozen=True)
 class Opening:
-    """Blocks `[first, end)` in which the bank is open; `end` is None when it never closes."""
+    """Blocks `[first, end)` in which the bank is open; `end` is None if it never closes."""
 
     first: int
     end: int | None
@@ -43,7 +43,7 @@ class Opening:
 
 
 class Hours:
-    """The openings so far, kept in a file if there is one."""
+    """The openings so far, stored in a file if there is one."""
 
     def __init__(self, origin_micros: int, openings: Sequence[Opening], file: "StateFile | None") -> None:
         self.origin_micros = origin_micros
@@ -57,10 +57,10 @@ class Hours:
 
     @classmethod
     def kept_in(cls, path: Path, settings: SimulatorSettings, now_micros: int) -> "Hours":
-        """Return the hours of a file, with a new opening from now on; the file is made if it is not there.
+        """Return the hours of a file, with a new opening from now on; a missing file is created.
 
         Raises:
-            SettingError: The file was made with other settings or another begin, or is none of this version.
+            SettingError: the file has other settings or another beginning, or another format.
         """
         file = StateFile(path, settings)
         history_blocks = math.ceil(settings.history_s)
@@ -70,7 +70,7 @@ class Hours:
         origin_micros, openings = file.read() or (began_micros, [])
         current = (now_micros - origin_micros) // BLOCK_MICROS
         first = max([current, *(opening.end or 0 for opening in openings)])
-        # A new file's bank has been open for as long as its history is to be.
+        # With a new file, the bank has been open for the requested length of the history.
         opened = _opening(
             settings, first if openings else max(0, first - history_blocks), first + LEASE_BLOCKS
         )
@@ -79,7 +79,7 @@ class Hours:
         return hours
 
     def block_of(self, micros: int) -> int:
-        """Return the number of the block that a moment lies in."""
+        """Return the number of the block of a time."""
         return (micros - self.origin_micros) // BLOCK_MICROS
 
     def start_micros(self, block: int) -> int:
@@ -87,7 +87,7 @@ class Hours:
         return self.origin_micros + block * BLOCK_MICROS
 
     def blocks(self, first: int, last: int) -> Iterator[tuple[int, Opening]]:
-        """Yield the open blocks from one to another, both included."""
+        """Yield the open blocks from one to another, both inclusive."""
         for opening in self.openings:
             end = last + 1 if opening.end is None else min(opening.end, last + 1)
             for block in range(max(first, opening.first), end):
@@ -98,7 +98,7 @@ class Hours:
         current, last = self.block_of(now_micros), self.openings[-1]
         if self._file is None or last.end is None or current + 1 < last.end:
             return
-        # A simulator that slept too long must not open hours that readers have seen closed.
+        # A simulator that slept too long must not open hours that readers saw as closed.
         if current >= last.end:
             self.openings.append(replace(last, first=current + 1, end=current + 1 + LEASE_BLOCKS))
         else:
@@ -108,13 +108,13 @@ class Hours:
 
 @dataclass(frozen=True)
 class StateFile:
-    """A history's origin, settings and openings as a file."""
+    """Origin, settings and openings of a history as a file."""
 
     path: Path
     settings: SimulatorSettings
 
     def read(self) -> tuple[int, list[Opening]] | None:
-        """Return origin and openings, None when there is no file yet."""
+        """Return origin and openings; None if there is no file yet."""
         if not self.path.exists():
             return None
         try:
@@ -129,15 +129,15 @@ class StateFile:
             if settings.get(name) != value:
                 raise SettingError(
                     name,
-                    f"is {value!r}, but the history in {self.path} was made with {settings.get(name)!r}; "
-                    "give the same, or another file",
+                    f"is {value!r}, but the history in {self.path} was created with {settings.get(name)!r}; "
+                    "use the same value, or another file",
                 )
         self._check_begin(int(origin))
         return int(origin), openings
 
     def _check_begin(self, origin_micros: int) -> None:
         began = f"the history in {self.path} began at {to_rfc3339(origin_micros)}"
-        advice = f"{began}; leave it out, or give another file"
+        advice = f"{began}; leave it out, or use another file"
         if self.settings.origin_micros not in (None, origin_micros):
             raise SettingError(
                 "origin_micros", f"(--origin) is {to_rfc3339(self.settings.origin_micros or 0)}, but {advice}"
@@ -146,7 +146,7 @@ class StateFile:
             raise SettingError("history_s", f"(--age) is {self.settings.history_s:g}, but {advice}")
 
     def write(self, origin_micros: int, openings: Sequence[Opening]) -> None:
-        """Replace the file, whole."""
+        """Replace the file atomically."""
         document = {
             "format_version": FORMAT_VERSION,
             "origin_micros": origin_micros,

@@ -1,10 +1,10 @@
-"""Change stream partitions with mutable key ranges: keys move between partitions that go on.
+"""Change stream partitions with mutable key ranges: keys move between partitions that continue.
 
 A partition gives keys to another one, starts a new one with some of its keys, or gives all of them away and
-ends. What happens at the timestamp of a transaction may come before it or after it.
+ends. An event at the timestamp of a transaction may come before or after the transaction.
 
-Where there are placements, each partition is in one. Keys move between them all; a partition announces new
-ones of its own placement only, and nothing announces the first one of a new placement.
+With placements, each partition belongs to one. Keys move between all partitions; a partition announces only
+new ones of its own placement, and nothing announces the first one of a new placement.
 """
 
 from bisect import bisect_left
@@ -17,24 +17,24 @@ from cdc_platform.simulator.history.hours import Opening
 from cdc_platform.simulator.history.partitions import SPACE, Moment, Partition, PartitionTree
 
 Placements: TypeAlias = Callable[[int], tuple[str, ...]]
-"""Returns the placements at a moment, none where partitions are in none."""
+"""Returns the placements at a time; none if partitions have no placements."""
 
 
 class ChangeKind(Enum):
-    """Record of a partition about itself."""
+    """Kind of a partition's record about itself."""
 
     START = "start"
     """The other partitions begin."""
     MOVE_IN = "move_in"
-    """It has keys of the other partitions from now on."""
+    """It has keys of the other partitions from this time on."""
     MOVE_OUT = "move_out"
-    """The other partitions have keys of it from now on."""
+    """The other partitions have keys of it from this time on."""
     END = "end"
     """It ends; there are no other partitions."""
 
 
 class PartitionChange(NamedTuple):
-    """What one partition reports, in the order in which it happens."""
+    """A report of one partition, in the order of events."""
 
     moment: Moment
     number: int
@@ -44,9 +44,9 @@ class PartitionChange(NamedTuple):
 
 
 class MovingKeys(PartitionTree):
-    """All partitions of the history so far; at any moment those that live divide the space.
+    """All partitions of the history so far; at any time the live ones divide the key space.
 
-    A partition may have several ranges of it.
+    A partition may have several ranges of keys.
     """
 
     def __init__(self, seed: int, origin_micros: int, opening: Opening, placements: Placements) -> None:
@@ -60,7 +60,7 @@ class MovingKeys(PartitionTree):
         self._inhabited = {partition.placement for partition in self._partitions}
 
     def begin_block(self, start_micros: int, opening: Opening) -> None:
-        """Go on to the next block; a new placement starts with one partition, which has no keys yet."""
+        """Advance to the next block; a new placement starts with one partition without keys."""
         super().begin_block(start_micros, opening)
         for placement in self._placements(start_micros):
             if placement not in self._inhabited:
@@ -68,7 +68,7 @@ class MovingKeys(PartitionTree):
                 self._make(SPACE, SPACE, start_micros, (), opening).placement = placement
 
     def live_at(self, micros: int) -> list[Partition]:
-        """Return the partitions with records at a moment or later: also one that ends at it."""
+        """Return the partitions with records at a time or later, including one that ends at that time."""
         return [
             partition
             for partition in self._partitions
@@ -77,7 +77,7 @@ class MovingKeys(PartitionTree):
         ]
 
     def changes_between(self, start_micros: int, end_micros: int) -> list[PartitionChange]:
-        """Return what happened in `[start_micros, end_micros)`."""
+        """Return the changes in `[start_micros, end_micros)`."""
         first, end = (
             bisect_left(self.changes, micros, key=lambda change: change.moment.micros)
             for micros in (start_micros, end_micros)
@@ -90,7 +90,7 @@ class MovingKeys(PartitionTree):
         return len(self._alive)
 
     def end_next(self, opening: Opening, newest: Moment, next_micros: int | None) -> None:
-        """Let the next partition give keys away: when it is due, or at the commit before or after that."""
+        """Let the next partition give keys away at its due time, or at the commit before or after that."""
         due_micros, serial = heappop(self._ends)
         partition = self._partitions[serial]
         moment = self._moment(due_micros + self._shift_micros, newest, next_micros)
@@ -102,7 +102,7 @@ class MovingKeys(PartitionTree):
             self._start_beside(partition, moment, opening)
         else:
             self._give_part(partition, self._other(partition), moment)
-        # Its turn comes again while it has keys; one that gave its last ones away is empty, and goes on.
+        # It is due again while it has keys; one that gave its last ones away continues without any.
         heappush(self._ends, (due_micros + self._life_micros(opening), serial))
 
     def _moment(self, due_micros: int, newest: Moment, next_micros: int | None) -> Moment:
@@ -111,7 +111,7 @@ class MovingKeys(PartitionTree):
             moments.append(newest)
         if next_micros is not None:
             moments.append(Moment(next_micros, 0))
-        # Never before anything that has happened.
+        # Never before any earlier event.
         last = self.changes[-1].moment if self.changes else newest
         return max(self._dice.choice(moments), newest, last)
 
@@ -141,7 +141,7 @@ class MovingKeys(PartitionTree):
         self._moved(partition, [other], moment)
 
     def _give_all(self, partition: Partition, moment: Moment) -> None:
-        """Move all ranges of a partition, each to any other one, and end it."""
+        """Move each range of a partition to some other one, and end the partition."""
         receivers: list[Partition] = []
         for position, owner in enumerate(self._live):
             if owner is partition:
@@ -176,7 +176,7 @@ class MovingKeys(PartitionTree):
         return partition
 
     def _may_end(self, partition: Partition) -> bool:
-        """Return whether it is not the last one of its placement."""
+        """Return whether the partition is not the last one of its placement."""
         return any(other.placement == partition.placement for other in self._alive if other is not partition)
 
     def _other(self, partition: Partition) -> Partition:

@@ -14,12 +14,12 @@ from cdc_platform.simulator.history.schema import ACCOUNTS, ALL_TYPES, DOCUMENTS
 from cdc_platform.simulator.history.transactions import Key
 
 SPACE: Final = 1 << 32
-"""Size of the space that the keys of all tables lie in."""
+"""Size of the key space of all tables."""
 _NARROWEST: Final = 1 << 12
 
 
 class Moment(NamedTuple):
-    """A commit timestamp, and how many transactions of that timestamp lie before the moment."""
+    """A commit timestamp, and the number of transactions with it that come before the moment."""
 
     micros: int
     transactions: int
@@ -29,7 +29,7 @@ class Moment(NamedTuple):
 class Partition:
     """Keys `[low, high)` from `start_micros` until just before `end_micros`, at which its children start.
 
-    `placement` is the one whose read function returns its records; empty where one returns all.
+    `placement` is the placement whose read function returns its records; empty without placements.
     """
 
     serial: int
@@ -44,17 +44,17 @@ class Partition:
 
 
 class PartitionTree:
-    """All partitions of the history so far; at any moment the living ones divide the space."""
+    """All partitions of the history so far; at any time the live ones divide the key space."""
 
     def __init__(self, seed: int, origin_micros: int, opening: Opening) -> None:
         self._seed, self._origin_micros = seed, origin_micros
-        self._dice = random.Random(f"{seed}/partitions")  # noqa: S311 - made up, and repeatable
+        self._dice = random.Random(f"{seed}/partitions")  # noqa: S311 - simulated, and repeatable
         self._partitions: list[Partition] = []
         self._by_token: dict[str, Partition] = {}
         self._lows: list[int] = []
         self._live: list[Partition] = []
         self._ends: list[tuple[int, int]] = []
-        # Open time so far, and how far the clock is ahead of it: partitions do not age overnight.
+        # Open time so far, and the clock's lead over it: partitions do not age while the bank is closed.
         self._open_micros, self._shift_micros = 0, origin_micros
         lows = [SPACE * number // opening.partitions for number in range(opening.partitions + 1)]
         for low, high in pairwise(lows):
@@ -69,11 +69,11 @@ class PartitionTree:
         return self._partitions[serial]
 
     def first_of(self, placement: str) -> list[Partition]:
-        """Return the partition that a placement begins with, in a list; none while it has none."""
+        """Return the first partition of a placement, in a list; none if it has no partition."""
         return [partition for partition in self._partitions if partition.placement == placement][:1]
 
     def live_at(self, micros: int) -> list[Partition]:
-        """Return the partitions that live at a moment, in the order of their keys."""
+        """Return the live partitions at a time, in the order of their keys."""
         partitions = [
             partition
             for partition in self._partitions
@@ -88,7 +88,7 @@ class PartitionTree:
         return len(self._live)
 
     def locate(self, place: int) -> int:
-        """Return the serial number of the living partition that has a place."""
+        """Return the serial number of the live partition of a place."""
         return self._live[bisect_right(self._lows, place) - 1].serial
 
     def begin_block(
@@ -96,11 +96,11 @@ class PartitionTree:
         start_micros: int,
         opening: Opening,  # noqa: ARG002 - only partitions in placements begin with a block
     ) -> None:
-        """Go on to the next block of open hours."""
+        """Advance to the next block of open hours."""
         self._shift_micros = start_micros - self._open_micros
 
     def next_end(self) -> int | None:
-        """Return when the next partition of the block ends, None when no other does."""
+        """Return when the next partition of the block ends; None if no more do."""
         while self._ends and self._partitions[self._ends[0][1]].end_micros is not None:
             heappop(self._ends)
         if not self._ends or self._ends[0][0] >= self._open_micros + BLOCK_MICROS:
@@ -111,14 +111,14 @@ class PartitionTree:
         self,
         opening: Opening,
         newest: Moment,  # noqa: ARG002 - children start when they are due
-        next_micros: int | None,  # noqa: ARG002 - only partitions that go on look ahead
+        next_micros: int | None,  # noqa: ARG002 - only partitions that continue look ahead
     ) -> None:
         """End the next partition, and start its children.
 
         Args:
             opening: the open hours.
             newest: the moment right after the newest transaction.
-            next_micros: when the next one commits; None if that is not in the block.
+            next_micros: when the next one commits; None if not in the block.
         """
         due_micros, serial = heappop(self._ends)
         self._end(self._partitions[serial], due_micros + self._shift_micros, opening)
@@ -142,7 +142,7 @@ class PartitionTree:
     def _neighbour(self, partition: Partition, micros: int) -> Partition | None:
         position = bisect_right(self._lows, partition.low) - 1
         around = self._live[position + 1 : position + 2] + self._live[max(position - 1, 0) : position]
-        # A partition that has just begun would have lived for no time at all.
+        # A partition that has just begun would have had no duration.
         return next((other for other in around if other.start_micros < micros), None)
 
     def _merge(self, first: Partition, other: Partition, micros: int, opening: Opening) -> None:
@@ -153,7 +153,7 @@ class PartitionTree:
 
     def _split(self, partition: Partition, micros: int, opening: Opening) -> None:
         self._stop(partition, micros)
-        # Not in the middle: some ranges get hot, others idle.
+        # Not in the middle: some ranges become hot, others idle.
         share = 0.25 + 0.5 * self._dice.random()
         middle = partition.low + max(1, int((partition.high - partition.low) * share))
         self._start(partition.low, middle, micros, (partition,), opening)
@@ -190,12 +190,12 @@ class PartitionTree:
 
 
 _REGIONS: Final = 8
-"""Accounts have the first three eighths, transfers the next three, and all others the rest."""
+"""Accounts have the first three eighths, transfers the next three, and all other tables the rest."""
 _SHARE: Final = SPACE // _REGIONS
 
 
 def place(table: str, key: Key, capacity: int) -> int:
-    """Return the place of a key; in one table a greater key has a greater place, or the same."""
+    """Return the place of a key, which does not decrease with the key within a table."""
     first = key[0]
     if table.startswith(ACCOUNTS):
         return int(3 * _SHARE * first) // capacity

@@ -1,4 +1,4 @@
-"""Tables as they are at a moment of the history, and how their schema changes."""
+"""Tables at a time of the history, and the changes of their schema."""
 
 import threading
 from bisect import bisect_right
@@ -49,10 +49,10 @@ _SCALARS: Final = (
 )
 
 
-# Compared by identity: they are keys of caches that every record looks at.
+# Compared by identity: they are keys of caches that are used for every record.
 @dataclass(frozen=True, eq=False)
 class SimColumn:
-    """A column; `slot` is where its values are in a row, which a later column of that name does not share."""
+    """A column; `slot` is the place of its values in a row, which no later column of the same name shares."""
 
     name: str
     type: ColumnType
@@ -63,9 +63,9 @@ class SimColumn:
 
 @dataclass(frozen=True, eq=False)
 class SimTable:
-    """A table; `number` stands for it in the history, and `slots` is how many its rows have had so far.
+    """A table; `number` identifies it in the history, and `slots` is the number of slots of its rows so far.
 
-    `listed` are the columns that the change stream names, None where it watches the whole table.
+    `listed` are the columns that the change stream names, None if it watches the whole table.
     """
 
     number: int
@@ -77,7 +77,7 @@ class SimTable:
 
     @cached_property
     def key_columns(self) -> tuple[SimColumn, ...]:
-        """The columns of the primary key, in its order."""
+        """The columns of the primary key, in order."""
         return tuple(column for column in self.columns if column.is_primary_key)
 
     @cached_property
@@ -97,16 +97,16 @@ class SimTable:
         return tuple(column.slot for column in self.value_columns if listed is None or column.name in listed)
 
     def column(self, name: str) -> SimColumn | None:
-        """Return a column, None if there is none of the name."""
+        """Return a column, or None."""
         return next((column for column in self.columns if column.name == name), None)
 
 
 @dataclass(frozen=True)
 class Schema:
-    """All tables from a moment on, and what the change stream captures of them.
+    """All tables from a time on, and the change stream's coverage of them.
 
-    `watches_all` means that it watches every table, also those to come. `placements` are those with a read
-    function, the default one included; none where one function reads everything.
+    `watches_all` means that it watches every table, including later ones. `placements` are those with a read
+    function, including the default one; none if one function reads everything.
     """
 
     from_micros: int
@@ -123,7 +123,7 @@ class Schema:
 
 
 class Schemas:
-    """The schema at every moment: a pure function of the settings and the origin."""
+    """The schema at every time: a pure function of the settings and the origin."""
 
     def __init__(self, settings: SimulatorSettings, origin_micros: int) -> None:
         self._settings, self._origin_micros = settings, origin_micros
@@ -138,7 +138,7 @@ class Schemas:
         self._starts = [self._schemas[0].from_micros]
 
     def at(self, micros: int) -> Schema:
-        """Return the schema that is in force at a moment."""
+        """Return the schema at a time."""
         with self._lock:
             while self._next is not None and self._micros(self._next) <= micros:
                 self._schemas.append(self._changed(self._schemas[-1], self._next))
@@ -177,7 +177,7 @@ def _changed_columns(
         of_type = in_dialect(ColumnType.from_spanner_type(change.value), settings.dialect)
         return (*table.columns, SimColumn(change.column, of_type, table.slots, is_primary_key=False))
     if changed is None:
-        raise SettingError("schema_changes", f"names a column that `{table.name}` has not: {change.column}")
+        raise SettingError("schema_changes", f"names a column that `{table.name}` lacks: {change.column}")
     if change.kind is SchemaChangeKind.DROP_COLUMN:
         if changed.name in (table.listed or ()):
             problem = f"drops a column that the change stream names: {table.name}.{changed.name}"
@@ -188,7 +188,7 @@ def _changed_columns(
 
 
 def _watching(schema: Schema, clause: str) -> Schema:
-    """Return the schema with a change stream that watches what follows `FOR`."""
+    """Return the schema with a change stream that watches the tables after `FOR`."""
     watched = parse_watched(clause)
     if watched is None:
         tables = {name: replace(table, is_watched=True, listed=None) for name, table in schema.tables.items()}
@@ -204,10 +204,10 @@ def _watching(schema: Schema, clause: str) -> Schema:
 
 def _check_watched(table: SimTable | None, name: str, listed: frozenset[str]) -> None:
     if table is None:
-        raise SettingError("schema_changes", f"has a change stream for a table that is not there: {name}")
+        raise SettingError("schema_changes", f"has a change stream for a table that does not exist: {name}")
     unfit = listed - {column.name for column in table.value_columns}
     if unfit:
-        problem = f"has a change stream for what is no column outside the key: {name}.{min(unfit)}"
+        problem = f"has a change stream for a name that is no column outside the key: {name}.{min(unfit)}"
         raise SettingError("schema_changes", problem)
 
 
@@ -233,7 +233,7 @@ def _first_schema(settings: SimulatorSettings) -> Schema:
 
 
 def _typed_columns(dialect: Dialect) -> dict[str, str]:
-    """Return a column of every type that the dialect has, and an array of it."""
+    """Return a column of every type of the dialect, and an array of it."""
     codes = (*_SCALARS, *(PROTO_NAMES if dialect is Dialect.GOOGLESQL else ()))
     scalars = {f"c_{code.lower()}": code for code in codes}
     arrays = {f"a_{code.lower()}": f"ARRAY<{code}>" for code in codes}

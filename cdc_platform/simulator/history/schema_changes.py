@@ -10,7 +10,7 @@ from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.simulator.wire.simulator_settings import SchemaChange, SchemaChangeKind, SimulatorSettings
 
 ALL: Final = "ALL"
-"""Follows `FOR` where a change stream watches every table, also those to come."""
+"""Follows `FOR` if a change stream watches every table, including later ones."""
 
 _CAPTURES: Final = tuple(item for item in ValueCaptureType if item is not ValueCaptureType.UNKNOWN)
 _TABLE: Final = re.compile(r"""\s*[`"]?(?P<name>\w+)[`"]?\s*(?:\((?P<columns>[^()]*)\))?\s*(?:,|$)""")
@@ -22,10 +22,10 @@ def all_changes(
     """Yield the changes in the order of their times.
 
     Args:
-        settings: they list some, and say how often others come.
-        table: the one whose columns come and go.
-        column: the one of its columns that is retyped, and not watched for a while.
-        tables: the columns outside the key of all tables that there are at first.
+        settings: settings with listed changes, and with the interval of recurring ones.
+        table: table whose columns are added and dropped.
+        column: column of this table that is retyped, and temporarily not watched.
+        tables: the columns outside the key of all initial tables.
     """
     listed = sorted(settings.schema_changes, key=lambda change: change.at_s)
     if settings.schema_change_every_s is None:
@@ -41,7 +41,7 @@ def all_changes(
 def _endless_changes(
     table: str, column: str, tables: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[SchemaChangeKind, str, str, str]]:
-    """Yield every kind of change, in turn and for ever; each lap leaves a table more."""
+    """Yield every kind of change, in turn and forever; each round leaves one more table."""
     there = dict.fromkeys(tables, "")
     for lap in count():
         memo, audit = f"memo_{lap + 1}", f"audit_{lap + 1}"
@@ -64,13 +64,13 @@ def _clause(tables: Mapping[str, str]) -> str:
 
 
 def parse_watched(text: str) -> dict[str, frozenset[str] | None] | None:
-    """Return the tables that follow `FOR`, each with the columns that it names, None where it names none.
+    """Return the tables that follow `FOR`, each with the columns that it names, or None.
 
     Returns:
-        None where it is all tables.
+        None for all tables.
 
     Raises:
-        SettingError: nobody could read it.
+        SettingError: the text is invalid.
     """
     if text.strip().upper() == ALL:
         return None
@@ -79,7 +79,7 @@ def parse_watched(text: str) -> dict[str, frozenset[str] | None] | None:
     while text[end:].strip():
         match = _TABLE.match(text, end)
         if match is None:
-            raise SettingError("schema_changes", f"has what cannot follow FOR in a change stream: {text!r}")
+            raise SettingError("schema_changes", f"has invalid text after FOR in a change stream: {text!r}")
         names = match["columns"]
         listed = None if names is None else frozenset(re.findall(r"\w+", names))
         watched_columns[match["name"]], end = listed, match.end()

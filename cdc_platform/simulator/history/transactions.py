@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from cdc_platform.simulator.wire.values import Cell
 
 Row: TypeAlias = tuple[Cell, ...]
-"""The values of a row by slot; slots that it is too short for are NULL."""
+"""The values of a row by slot; slots beyond its length are NULL."""
 Key: TypeAlias = tuple[Cell, ...]
 
 
@@ -17,11 +17,11 @@ class Mod(IntEnum):
     """Operation of a change on its row."""
 
     INSERT = 0
-    """The row was not there."""
+    """The row did not exist."""
     UPDATE = 1
-    """The row was there and stays."""
+    """The row existed and stays."""
     DELETE = 2
-    """The row was there."""
+    """The row existed."""
 
 
 class Change(NamedTuple):
@@ -37,7 +37,7 @@ class Change(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """A committed transaction; its changes are in the order in which they take effect."""
+    """A committed transaction; its changes are in the order of their effect."""
 
     commit_micros: int
     id: str
@@ -55,9 +55,9 @@ def pack(transactions: Sequence[Transaction]) -> bytes:
 
 
 def unpack(data: bytes) -> list[Transaction]:
-    """Return the transactions of bytes that `pack` made."""
-    # Several times as fast as anything else.
-    plain = marshal.loads(zlib.decompress(data))  # noqa: S302 - our own bytes of this very process
+    """Return the transactions from bytes of `pack`."""
+    # Several times as fast as any alternative.
+    plain = marshal.loads(zlib.decompress(data))  # noqa: S302 - bytes of this very process
     return [
         Transaction(*fields[:5], changes=tuple(map(Change._make, fields[5])))  # type: ignore[misc] # by _make
         for fields in plain

@@ -1,4 +1,4 @@
-"""Values of every type, the awkward ones often: limits, NaN, infinities, NULLs in arrays, umlauts."""
+"""Values of every type, often awkward ones: limits, NaN, infinities, NULLs in arrays, umlauts."""
 
 import math
 import random
@@ -25,7 +25,7 @@ def typed_row(dice: random.Random, table: SimTable, key: Key) -> Row:
 
 
 def text_of(dice: random.Random, size_bytes: int) -> str:
-    """Return a text of about a size; it is repetitive, since nobody is to wait for it."""
+    """Return a text of about a size; it is repetitive, so that it is fast to generate."""
     part = "".join(dice.choice(_LETTERS) for _ in range(64))
     return part * (size_bytes // len(part.encode()) + 1)
 

@@ -1,4 +1,4 @@
-"""The simulated database: answers every statement of a reader, without any gRPC."""
+"""The simulated database: answers every statement of a reader, independently of gRPC."""
 
 import re
 import sqlite3
@@ -30,17 +30,17 @@ _AS_MICROS: Final = re.compile(r"micros|epoch", re.IGNORECASE)
 _FROM_TABLE: Final = re.compile(r"\bFROM\s+(?!CURRENT_TIMESTAMP|now\b|\()", re.IGNORECASE)
 _WRITE: Final = re.compile(r"\s*(?:INSERT|UPDATE|DELETE|CREATE|ALTER|DROP)\b", re.IGNORECASE)
 MOST_CHARACTERS: Final = 30_000
-"""Of a query's text, which is split by regular expressions; long lists come as parameters."""
+"""Most characters of a query's text, which is split by regular expressions; long lists are parameters."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A query with its parameters, and the moment it reads at; strong reads and plans say so.
+    """A query with its parameters, its read time, and flags for strong reads and plans.
 
-    `types` are the type codes of those parameters that declare one.
+    `types` are the type codes of the parameters that declare one.
 
     Raises:
-        Refusal: The query is too long.
+        Refusal: the query is too long.
     """
 
     sql: str
@@ -66,14 +66,14 @@ class Database:
         self._information = Information(history.settings)
 
     def now_micros(self) -> int:
-        """Return the present, with all history up to it made."""
+        """Return the current time, and generate the history up to it."""
         return self.stream.now_micros()
 
     def stream_call(self, statement: Statement) -> StreamCall | None:
-        """Return the change stream query that a statement is, checked; None when it is another one.
+        """Return the checked change stream query of a statement; None for other statements.
 
         Raises:
-            Refusal: It is one, but Spanner would not answer it.
+            Refusal: it is one, but Spanner would reject it.
         """
         placements = self.history.schemas.at(self.now_micros()).placements
         call = find_stream_call(
@@ -95,7 +95,7 @@ class Database:
         """Return the answer to any other statement.
 
         Raises:
-            Refusal: It cannot be answered.
+            Refusal: it cannot be answered.
         """
         self.check_moment(statement.read_micros)
         if _WRITE.match(statement.sql):
@@ -111,10 +111,10 @@ class Database:
         return self.reads.answer(statement.sql, statement.parameters, statement.read_micros)
 
     def check_moment(self, micros: int) -> None:
-        """Check that the versions of a moment are still there.
+        """Check that the versions of a time are still available.
 
         Raises:
-            Refusal: They are not.
+            Refusal: they are not.
         """
         oldest = self.now_micros() - self._settings.version_retention_s * 1_000_000
         if micros < max(oldest, self.history.origin_micros):

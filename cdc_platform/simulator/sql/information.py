@@ -1,4 +1,4 @@
-"""The information schema, answered by SQLite: whatever a reader asks, in either dialect's words."""
+"""The information schema, answered by SQLite for any query in either dialect."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -66,15 +66,15 @@ _TABLES: Final = {
         *("table_name", "constraint_type"),
     ),
 }
-"""Tables and their columns; those that no reader of change streams asks for are left out."""
+"""Tables and their columns, without those that readers of change streams do not use."""
 
-# SQLite has no truths of its own: these texts stand for them, and no other text equals them.
+# SQLite has no boolean values: these texts represent them, and no other text equals them.
 _TRUE, _FALSE = "\x01true", "\x01false"
 _TRUTHS: Final = {"TRUE": "(char(1) || 'true')", "FALSE": "(char(1) || 'false')"}
 
 
 def asks_information(sql: str, dialect: Dialect) -> bool:
-    """Return whether a text reads the information schema."""
+    """Return whether a query reads the information schema."""
     return any(
         token.is_identifier and token.value.lower() == "information_schema" and following.is_mark(".")
         for token, following in pairwise(tokens_of(sql, dialect))
@@ -95,8 +95,8 @@ class Information:
         """Return names and types of the columns, and the rows, of a query.
 
         Raises:
-            sqlite3.Error: The query is none of SQL's, or asks for something that is not there.
-            Refusal: Its parameters are not bound as they should be, or it takes too much work.
+            sqlite3.Error: the query is invalid, or reads something that does not exist.
+            Refusal: its parameters are not bound correctly, or it takes too much work.
         """
         connection = sqlite3.connect(":memory:")
         try:
@@ -155,7 +155,7 @@ class Information:
     def _watched_rows(
         self, stream: Mapping[str, Any], table: SimTable
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield what the change stream names of a table; one that watches all names none."""
+        """Yield the change stream's entries for a table; one that watches all tables has none."""
         named = {**stream, **self._name(table)}
         yield "change_stream_tables", {**named, "all_columns": self._flag(table.listed is None)}
         for column in sorted(table.listed or ()):
@@ -214,7 +214,7 @@ class Information:
 
 
 def type_of(values: Iterator[Any]) -> ColumnType:
-    """Return the type of values that SQLite gave."""
+    """Return the type of values from SQLite."""
     example = next((value for value in values if value is not None), "")
     if example in (_TRUE, _FALSE):
         return BOOL

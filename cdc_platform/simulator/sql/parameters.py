@@ -1,4 +1,4 @@
-"""Bound parameters of a request, as the simulator computes with them."""
+"""Bound parameters of a request, as values for the simulator."""
 
 from base64 import b64decode
 from collections.abc import Mapping
@@ -7,14 +7,14 @@ from typing import Any, TypeAlias
 from cdc_platform.simulator.wire.problems import Refusal, parameter_invalid
 
 Parameters: TypeAlias = Mapping[str, Any]
-"""Values of bound parameters by name: text, number, truth, None or list."""
+"""Values of bound parameters by name: text, number, boolean, None or list."""
 
 
 def find_parameter(parameters: Mapping[str, Any], name: str) -> str:
-    """Return the name under which a parameter is bound, whatever its case.
+    """Return the name under which a parameter is bound, ignoring case.
 
     Raises:
-        Refusal: It is not bound.
+        Refusal: it is not bound.
     """
     matching_key = next((key for key in parameters if key.lower() == name.lower()), None)
     if matching_key is None:
@@ -23,7 +23,7 @@ def find_parameter(parameters: Mapping[str, Any], name: str) -> str:
 
 
 def parameter_types(request: Any) -> dict[str, str]:
-    """Return the type codes of those parameters of a request that declare one."""
+    """Return the type codes of the parameters of a request that declare one."""
     from google.cloud.spanner_v1.types import TypeCode
 
     names = {code.value: code.name for code in TypeCode if code is not TypeCode.TYPE_CODE_UNSPECIFIED}
@@ -35,10 +35,10 @@ def parameter_types(request: Any) -> dict[str, str]:
 
 
 def parameter_values(request: Any, types: dict[str, str]) -> dict[str, Any]:
-    """Return the bound values of a request as SQLite compares them with the cells of a column of their type.
+    """Return the bound values of a request in a form that SQLite compares with cells of the same type.
 
     Raises:
-        Refusal: A value is none of its type.
+        Refusal: a value does not have its type.
     """
     return {
         name: _parameter(name, _python(value), _element_type(request, name) or types.get(name, ""))
@@ -47,7 +47,7 @@ def parameter_values(request: Any, types: dict[str, str]) -> dict[str, Any]:
 
 
 def _element_type(request: Any, name: str) -> str:
-    """Return the type code of an array's elements, nothing for other parameters."""
+    """Return the type code of an array's elements; empty for other parameters."""
     from google.cloud.spanner_v1.types import TypeCode
 
     if name not in request.param_types or request.param_types[name].code != TypeCode.ARRAY:
@@ -62,14 +62,14 @@ def _parameter(name: str, raw: Any, type_name: str) -> Any:
     if raw is None or type_name not in ("INT64", "BYTES"):
         return raw
     try:
-        # Both are text on the wire; a number would have lost digits.
+        # Both are text on the wire; a JSON number would have lost digits.
         return int(raw) if type_name == "INT64" else b64decode(raw, validate=True)
     except (ValueError, TypeError) as error:
         raise parameter_invalid(name, type_name) from error
 
 
 def _python(value: Any) -> Any:
-    """Return a protobuf value as Python has it."""
+    """Return a protobuf value as a Python value."""
     kind = value.WhichOneof("kind")
     if kind in (None, "null_value"):
         return None

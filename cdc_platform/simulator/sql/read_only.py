@@ -1,7 +1,7 @@
-"""Queries of clients in SQLite: they read what is in memory, no files, and within bounds.
+"""Restricted execution of clients' queries in SQLite: in memory, read-only, without files, and within limits.
 
-SQLite counts instructions, and looks at no limit within one. So the functions that a query may call take a
-time that is linear in their arguments, the sizes of which are bounded, and a clock bounds the instructions.
+SQLite counts instructions but checks no limit within one. So queries may call only functions that run in
+linear time in their arguments, whose sizes are limited, and a timer limits the instructions.
 """
 
 import sqlite3
@@ -31,28 +31,28 @@ FUNCTIONS: Final = frozenset(
     }
     | {"max", "min", "mod", "nullif", "round", "sign", "sqrt", "substr", "sum", "upper"}
 )
-"""Functions that queries may call: those of Spanner's that SQLite has, in time linear in their arguments.
+"""Functions that queries may call: those shared by Spanner and SQLite with linear run time.
 
-Not `like`, `instr`, `replace` and `trim`, whose time is the product of two sizes, nor what makes values of
-any size out of a number. The operators LIKE, GLOB and MATCH are functions, too. `char` is for TRUE and FALSE.
+This excludes `like`, `instr`, `replace` and `trim`, whose time is the product of two sizes, and functions
+that create values of any size from a number. LIKE, GLOB and MATCH are functions. `char` is for booleans.
 """
 LOOK_EVERY_STEPS: Final = 10_000
 MOST_STEPS: Final = 100_000_000
 """Instructions of SQLite for one query: some seconds, if none has large values."""
 MOST_SECONDS: Final = 20.0
-"""For one query, whatever its instructions take; none of them takes more than a second or two."""
+"""Limit for one query, regardless of its instructions; none of them takes more than a second or two."""
 MOST_ANSWER_BYTES: Final = 256 * 1024 * 1024
 _OBJECT_BYTES: Final = 56
-"""Memory of a row or a cell besides its characters."""
+"""Memory of a row or a cell in addition to its characters."""
 MOST_VALUE_BYTES: Final = 64 * 1024 * 1024
-"""Of a value or a row; a cell of Spanner's has up to 10 MB."""
+"""Limit for a value or a row; a cell of Spanner has up to 10 MB."""
 MOST_HEAP_BYTES: Final = 1024 * 1024 * 1024
-"""Memory of all of SQLite in this process, sorting included."""
+"""Memory of all SQLite databases in this process, including sorting."""
 
 
 def read_only(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Return a connection, filled before, that from now on reads only."""
-    # A query that runs out of memory rolls back what is not committed.
+    """Make a filled connection read-only, and return it."""
+    # A query that runs out of memory rolls back uncommitted data.
     connection.commit()
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute(f"PRAGMA hard_heap_limit = {MOST_HEAP_BYTES}")
@@ -86,7 +86,7 @@ def _ended_in_time(connection: sqlite3.Connection) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-        timer.join()  # before anybody closes the connection
+        timer.join()  # before the connection can be closed
 
 
 def _size_of(cell: Any) -> int:
@@ -97,8 +97,8 @@ def answer(connection: sqlite3.Connection, query: SqliteQuery) -> tuple[list[str
     """Return the columns' names and the rows of a query.
 
     Raises:
-        sqlite3.Error: SQLite does not understand it, or it does more than read.
-        Refusal: It takes too much work or memory.
+        sqlite3.Error: SQLite rejects it, or it does more than read.
+        Refusal: it takes too much work or memory.
     """
     looks = count(1)
     connection.set_progress_handler(lambda: next(looks) * LOOK_EVERY_STEPS > MOST_STEPS, LOOK_EVERY_STEPS)

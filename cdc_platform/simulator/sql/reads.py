@@ -1,4 +1,4 @@
-"""Plain reads: tables, or parts of them, as they were at a moment."""
+"""Plain reads of tables, or of parts of them, at one time."""
 
 import re
 import threading
@@ -26,7 +26,7 @@ Columns: TypeAlias = list[tuple[str, ColumnType]]
 _ROWS_PER_BATCH: Final = 1000
 _KEPT_VERSIONS: Final = 6
 _SELECT: Final = re.compile(
-    # White space is taken as a whole: without that, a query of spaces takes their number squared.
+    # White space is matched possessively: otherwise a query of spaces takes quadratic time.
     r"""\s*+SELECT\s++(?P<columns>\S++(?:\s++(?!FROM\s)\S++)*+)\s++FROM\s++(?P<table>[`"\w.]++)(?:\s++(?:AS\s++)?(?!WHERE|ORDER|LIMIT)(?P<alias>\w+))?"""
     r"""(?P<rest>(?:\s++(?:WHERE|ORDER|LIMIT)\b.*)?)\s*+(?:;\s*+)?""",
     re.IGNORECASE | re.DOTALL,
@@ -37,19 +37,19 @@ _NAME: Final = re.compile(r"""\s*(?:\w+\.)?([`"]?)(?P<name>[^\W\d]\w*)\1\s*(?:AS
 
 @dataclass(frozen=True)
 class Version:
-    """The rows of a table at a moment, in the order of the primary key."""
+    """The rows of a table at one time, in the order of the primary key."""
 
     table: SimTable
     rows: Mapping[Key, TableRow]
 
     @cached_property
     def keys(self) -> list[Key]:
-        """The keys in their order."""
+        """The keys in order."""
         return sorted(self.rows)
 
     @cached_property
     def keys_in_sqlite(self) -> RowDatabase:
-        """The keys as a table of SQLite; `rowid` is the place in their order, from 1 on."""
+        """The keys as a SQLite table; `rowid` is their place in order, from 1."""
         return RowDatabase([(self.table, self.table.key_columns, self.keys)])
 
     def in_order(self) -> Iterator[TableRow]:
@@ -59,7 +59,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Result:
-    """The columns of an answer, and what yields its rows after a number of them."""
+    """The columns of an answer, and a function that yields its rows after a number of them."""
 
     columns: Columns
     rows: Callable[[int], Iterator[list[Row]]]
@@ -74,10 +74,10 @@ class TableReads:
         self._versions: OrderedDict[tuple[int, int], Version] = OrderedDict()
 
     def version(self, name: str, micros: int) -> Version:
-        """Return a table at a moment.
+        """Return a table at one time.
 
         Raises:
-            Refusal: It was not there.
+            Refusal: it did not exist.
         """
         schema = self._history.schemas.at(micros)
         table_name = name.replace("`", "").replace('"', "").removeprefix("public.")
@@ -99,7 +99,7 @@ class TableReads:
         """Return the answer to a query of tables.
 
         Raises:
-            Refusal: It cannot be answered.
+            Refusal: it cannot be answered.
         """
         select = _SELECT.fullmatch(sql)
         if select is None:
@@ -113,7 +113,7 @@ class TableReads:
         return self.result(version, columns, keys)
 
     def columns(self, table: SimTable, names: Sequence[str]) -> list[SimColumn]:
-        """Return the columns of names; `*` is all."""
+        """Return the columns with some names; `*` stands for all."""
         if list(names) == ["*"]:
             return list(table.columns)
         sim_columns = []
@@ -148,7 +148,7 @@ class TableReads:
         return Result([(column.name, column.type) for column in columns], rows)
 
     def _keys(self, version: Version, alias: str, rest: str, parameters: Mapping[str, Any]) -> Sequence[Key]:
-        """Return the keys of the rows that conditions choose, in the order that is asked for."""
+        """Return the keys of the rows that match conditions, in the requested order."""
         order = _ORDER.fullmatch(rest)
         ordered = split_names(order["columns"]) if order else None
         key_names = [column.name for column in version.table.key_columns]
@@ -168,7 +168,7 @@ class TableReads:
         return [version.keys[row[0] - 1] for row in rows]
 
     def _computed(self, sql: str, parameters: Mapping[str, Any], micros: int) -> Result:
-        """Answer what is more than columns of one table: sums, counts, joins."""
+        """Answer queries with more than columns of one table: sums, counts, joins."""
         schema = self._history.schemas.at(micros)
         mentioned = [name for name in schema.tables if re.search(rf"\b{name}\b", sql, re.IGNORECASE)]
         versions = [self.version(name, micros) for name in mentioned]
@@ -189,7 +189,7 @@ class TableReads:
 
 
 def split_names(text: str) -> list[str] | None:
-    """Return a list of plain column names, None when it is more than that."""
+    """Return a list of plain column names; None for other texts."""
     if text.strip() == "*":
         return ["*"]
     matches = [_NAME.fullmatch(item) for item in text.split(",")]
@@ -201,7 +201,7 @@ def _equal(first: str, other: str) -> bool:
 
 
 def chosen_keys(version: Version, key_set: Any) -> Sequence[Key]:
-    """Return the keys of a table that a key set chooses, in their order."""
+    """Return the keys of a table that a key set selects, in order."""
     if key_set.all_:
         return version.keys
     codes = [column.type.code for column in version.table.key_columns]
@@ -216,7 +216,7 @@ def _range(bounds: Any, codes: Sequence[str]) -> Callable[[Key], bool]:
     end = _key(getattr(bounds, end_kind), codes) if end_kind else ()
 
     def holds(key: Key) -> bool:
-        # A bound that names only the first columns of the key counts for them alone.
+        # A bound with only the first columns of the key applies to these columns.
         low, high = key[: len(start)], key[: len(end)]
         is_above = low > start or (start_kind != "start_open" and low == start)
         return is_above and (high < end or (end_kind != "end_open" and high == end))

@@ -1,4 +1,4 @@
-"""Rows of simulated tables in SQLite, which decides on conditions, orders and sums."""
+"""Rows of simulated tables in SQLite, which evaluates conditions, orders and sums."""
 
 import sqlite3
 import threading
@@ -14,7 +14,7 @@ from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform.simulator.wire.values import plain
 
 Filling: TypeAlias = tuple[SimTable, Sequence[SimColumn], Iterable[Row]]
-"""A table, those of its columns that are wanted, and its rows in the order of the key."""
+"""A table, the required columns, and its rows in the order of the key."""
 
 
 class RowDatabase:
@@ -40,7 +40,7 @@ class RowDatabase:
         """Return the columns' names and the rows of a query.
 
         Raises:
-            Refusal: SQLite does not understand it, or it does more than read, or too much.
+            Refusal: SQLite rejects it, or it does more than read, or too much.
         """
         try:
             query = to_sqlite(sql, parameters, dialect)

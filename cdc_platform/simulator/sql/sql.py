@@ -1,4 +1,4 @@
-"""SQL texts as far as the simulator answers them: what they are, with their arguments put in."""
+"""Classification of SQL texts for the simulator, with their arguments inserted."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,14 +27,14 @@ _ARGUMENTS: Final = {
     "heartbeat_milliseconds": "INT64",
     "read_options": "ARRAY",
 }
-"""The read functions' arguments in their order, and the codes of their types."""
+"""The read functions' arguments in order, and the codes of their types."""
 _INT64: Final = re.compile(r"-?[0-9]{1,19}")
 _FUNCTIONS: Final = {
     Dialect.GOOGLESQL: re.compile(r"(?P<form>READ_)(?P<stream>\w+)", re.IGNORECASE),
     Dialect.POSTGRESQL: re.compile(r"(?P<form>read_json_|read_proto_bytes_)(?P<stream>\w+)", re.IGNORECASE),
 }
 _FORMS: Final = {
-    # PostgreSQL's read functions say in which form they return records.
+    # The names of PostgreSQL's read functions contain the form of the records.
     PartitionMode.IMMUTABLE_KEY_RANGE: "read_json_",
     PartitionMode.MUTABLE_KEY_RANGE: "read_proto_bytes_",
 }
@@ -50,7 +50,7 @@ class StreamCall:
 
 @dataclass(frozen=True)
 class Argument:
-    """The value of an argument, and the code of the type that it has for certain, if any."""
+    """The value of an argument, and the code of its type if that is certain."""
 
     value: Any
     type_name: str = ""
@@ -63,12 +63,12 @@ def find_stream_call(
     types: Mapping[str, str] | None = None,
     placements: Sequence[str] = (),
 ) -> StreamCall | None:
-    """Return the call of a read function, None when the text has none.
+    """Return the call of a read function; None if there is none.
 
     `types` are the type codes of the parameters that declare one; each of the `placements` has a function.
 
     Raises:
-        Refusal: It calls one, but not so that Spanner would answer.
+        Refusal: there is a call, but Spanner would reject it.
     """
     dialect = settings.dialect
     tokens = tokens_of(sql, dialect)
@@ -107,13 +107,13 @@ def find_stream_call(
 
 
 def read_function(settings: SimulatorSettings, placement: str = "") -> str:
-    """Return the name of the change stream's read function: the one there is, or that of a placement."""
+    """Return the name of the change stream's read function: the only one, or that of a placement."""
     form = "READ_" if settings.dialect is Dialect.GOOGLESQL else _FORMS[settings.partition_mode]
     return "_".join((f"{form}{settings.change_stream}", *filter(None, [placement])))
 
 
 def _is_equal(name: str, other: str, dialect: Dialect) -> bool:
-    # GoogleSQL's function names know no case, PostgreSQL's do.
+    # GoogleSQL's function names ignore case, PostgreSQL's do not.
     return name == other or (dialect is Dialect.GOOGLESQL and name.lower() == other.lower())
 
 
@@ -232,7 +232,7 @@ def _query(values: Mapping[str, Any]) -> StreamQuery:
 
 def _start_micros(text: str | None) -> int | None:
     micros = _micros(text)
-    # Records are at whole microseconds, and none of before the start is returned.
+    # Records are at whole microseconds, and records before the start are not returned.
     return micros if text is None or micros is None else micros + is_between_micros(text)
 
 

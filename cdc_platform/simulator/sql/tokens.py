@@ -1,4 +1,4 @@
-"""Tokens of SQL texts, by the lexical rules of either dialect."""
+"""Tokens of SQL texts, according to the lexical rules of each dialect."""
 
 import re
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ class Token:
     Args:
         kind: its kind.
         text: its characters in the query.
-        value: the name of an identifier or a parameter, or what a string literal says.
+        value: the name of an identifier or a parameter, or the content of a string literal.
         position: its first character in the query.
     """
 
@@ -76,7 +76,7 @@ class Token:
         return self.kind in (TokenKind.NAME, TokenKind.QUOTED)
 
     def is_word(self, *words: str) -> bool:
-        """Return whether it is one of these keywords, given in upper case."""
+        """Return whether it is one of these keywords, in upper case."""
         return self.kind is TokenKind.NAME and self.text.upper() in words
 
     def is_mark(self, mark: str) -> bool:
@@ -89,7 +89,7 @@ NOTHING: Final = Token(TokenKind.MARK, "", "")
 
 
 def all_tokens(sql: str, dialect: Dialect) -> list[Token]:
-    """Return all tokens of a text; joined, they are the text."""
+    """Return all tokens of a text; their concatenation is the text."""
     tokens = []
     for match in _TOKENS[dialect].finditer(sql):
         kind = TokenKind[match.lastgroup or "MARK"]
@@ -104,7 +104,7 @@ def tokens_of(sql: str, dialect: Dialect) -> list[Token]:
 
 
 def at(tokens: Sequence[Token], index: int) -> Token:
-    """Return the token at a place; `NOTHING` beyond either end."""
+    """Return the token at a place, or `NOTHING` outside the list."""
     return tokens[index] if 0 <= index < len(tokens) else NOTHING
 
 

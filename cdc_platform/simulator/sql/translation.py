@@ -1,4 +1,4 @@
-"""Translation of queries of both dialects to SQLite, which answers them."""
+"""Translation of queries of both dialects to SQLite."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _NO_LIST: Final = "IN UNNEST and = ANY take an array parameter or an array liter
 
 @dataclass(frozen=True)
 class SqliteQuery:
-    """A query that SQLite understands, and the values of its parameters by name."""
+    """A query in SQLite's dialect, and the values of its parameters by name."""
 
     text: str
     values: dict[str, Any]
@@ -30,12 +30,12 @@ def to_sqlite(
         sql: the query.
         parameters: the bound values; the case of their names does not matter.
         dialect: the language of the query.
-        truths: the expressions that stand for TRUE and FALSE; SQLite's own without them.
+        truths: the expressions for TRUE and FALSE; by default SQLite's own.
 
     Raises:
-        Refusal: A parameter is not bound, or is not an array although one is required; or the query has a
-            quote without its end, or several SELECTs: what is read through names of names can grow without
-            bound while SQLite prepares it, where no limit counts.
+        Refusal: a parameter is not bound, or is not an array although one is required; or the query has an
+            unterminated quote, or several SELECTs: names that refer to names can grow without bound while
+            SQLite prepares the query, when no limit applies.
     """
     translation = _Translation(all_tokens(sql, dialect), parameters, dialect, truths or {})
     text = translation.text(0, len(translation.tokens)).rstrip().removesuffix(";")
@@ -44,7 +44,7 @@ def to_sqlite(
 
 @dataclass
 class _Translation:
-    """The translation of one query; places are those of its tokens other than white space."""
+    """The translation of one query; places count its tokens without white space."""
 
     all_tokens: Sequence[Token]
     parameters: Parameters

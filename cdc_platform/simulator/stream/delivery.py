@@ -1,4 +1,4 @@
-"""The records that each partition has to deliver, block by block."""
+"""The records of each partition, block by block."""
 
 import threading
 from bisect import bisect_left
@@ -19,7 +19,7 @@ _CACHED_BYTES: Final = 192 * 1024 * 1024
 
 
 class Deliveries:
-    """The records of every partition; those of a block are written when the first reader wants them."""
+    """The records of every partition; those of a block are created when the first reader needs them."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -31,7 +31,7 @@ class Deliveries:
         self._bytes = 0
 
     def records(self, partition: Partition, first_micros: int, last_micros: int) -> Iterator[list[Delivered]]:
-        """Yield the records of a span of time, both ends included, in the order of their timestamps."""
+        """Yield the records of a time span, inclusive at both ends, in the order of their timestamps."""
         for number in self._history.blocks(first_micros, last_micros):
             delivered = self._block(number).get(partition.serial)
             if delivered:

@@ -1,4 +1,4 @@
-"""Faults of a change stream query: on demand, or by seeded dice."""
+"""Faults of change stream queries, on demand or at random with a seed."""
 
 import random
 import threading
@@ -12,7 +12,7 @@ from cdc_platform.simulator.wire.problems import Refusal, start_in_past
 from cdc_platform.simulator.wire.simulator_settings import Fault, SimulatorSettings
 
 MOST_FAULTS_IN_A_ROW: Final = 2
-"""A query that is asked again and again gets through, as it would after a while in real life."""
+"""Limit after which a repeated query succeeds, as it eventually would with Spanner."""
 KINT64MAX_1: Final = 2**63 - 2
 
 _LATEST_ROW: Final = 20
@@ -35,13 +35,13 @@ class Fate:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether what is sent has resume tokens."""
+        """Whether its messages have resume tokens."""
         return self.fault not in _WITHOUT_TOKENS
 
 
 @dataclass
 class Demand:
-    """A fault that somebody asked for: how often it still comes, and for which partition if only for one."""
+    """A requested fault: how often it still occurs, and its partition if it applies to only one."""
 
     fault: Fault
     times: int
@@ -50,7 +50,7 @@ class Demand:
 
 
 class Faults:
-    """Decides on the fate of each change stream query; the same queries in the same order meet the same."""
+    """Decides on the fault of each change stream query; the same sequence of queries gets the same faults."""
 
     def __init__(self, settings: SimulatorSettings) -> None:
         self._settings = settings
@@ -62,15 +62,15 @@ class Faults:
         self.befallen: dict[Fault, int] = dict.fromkeys(Fault, 0)
 
     def demand(self, fault: Fault, times: int, token: str | None, after_rows: int) -> None:
-        """Let a fault befall the next queries, of one partition if a token is given."""
+        """Inject a fault into the next queries, of one partition if a token is given."""
         with self._lock:
             self._demands.append(Demand(fault, times, token, after_rows))
 
     def fate(self, query: StreamQuery) -> Fate:
-        """Return what befalls a query.
+        """Return the fate of a query.
 
         Raises:
-            Refusal: It is refused at once.
+            Refusal: the query is rejected at once.
         """
         with self._lock:
             fate = self._demanded(query) or self._diced(query)
@@ -91,16 +91,16 @@ class Faults:
         key = (query.token, query.start_micros)
         self._asked[key] = self._asked.get(key, 0) + 1
         seed = f"{settings.seed}/{query.token}/{query.start_micros}/{self._asked[key]}"
-        dice = random.Random(seed)  # noqa: S311 - made up, and repeatable
+        dice = random.Random(seed)  # noqa: S311 - simulated, and repeatable
         is_spared = self._in_a_row.get(query.token, 0) >= MOST_FAULTS_IN_A_ROW
         if not settings.faults or dice.random() >= settings.fault_probability or is_spared:
             self._in_a_row[query.token] = 0
             return Fate()
         fault, after_rows = dice.choice(settings.faults), dice.randrange(_LATEST_ROW)
         if fault is Fault.EARLY_END and query.token is None:
-            # No reader could notice missing partitions at the very beginning.
+            # Readers could not detect missing partitions at the very beginning.
             return Fate()
-        # A reader that asks again after an early end must be able to rely on the answer.
+        # A reader that repeats a query after an early end must be able to rely on the answer.
         is_last = fault is Fault.EARLY_END
         in_a_row = MOST_FAULTS_IN_A_ROW if is_last else self._in_a_row.get(query.token, 0) + 1
         self._in_a_row[query.token] = in_a_row
@@ -119,10 +119,10 @@ class Faults:
 def befall(
     fate: Fate, batches: Iterator[list[Row]], stall_s: float, is_over: threading.Event
 ) -> Iterator[list[Row]]:
-    """Yield the rows of a query as its fate has it.
+    """Yield the rows of a query according to its fate.
 
     Raises:
-        Refusal: The query breaks off.
+        Refusal: the query breaks off.
     """
     if fate.fault in (None, Fault.READ_TIMESTAMP):
         yield from batches

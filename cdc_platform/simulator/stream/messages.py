@@ -1,7 +1,7 @@
-"""Records of a change stream with mutable key ranges as rows: messages, the same in both dialects.
+"""Records of a change stream with mutable key ranges as rows with messages, the same in both dialects.
 
-They are of the type `google.spanner.v1.ChangeStreamRecord`: a column of that PROTO in GoogleSQL, and in
-PostgreSQL bytes that another function returns, `spanner.read_proto_bytes_STREAM`.
+They have the type `google.spanner.v1.ChangeStreamRecord`: a column of that PROTO in GoogleSQL, and in
+PostgreSQL bytes of another function, `spanner.read_proto_bytes_STREAM`.
 """
 
 from base64 import b64encode
@@ -41,7 +41,7 @@ def message_type(dialect: Dialect, function: str) -> bytes:
 
 
 def start_rows(start_micros: int, tokens: Sequence[str]) -> list[bytes]:
-    """Return what the query without a token answers, a few tokens in each record."""
+    """Return the answer to the query without a token, with a few tokens per record."""
     return [
         _value(
             "partition_start_record",
@@ -59,8 +59,8 @@ def heartbeat_message(micros: int) -> bytes:
 
 
 def block_messages(history: History, number: int) -> Iterator[Sent]:
-    """Yield the records of all partitions in a block, in their order."""
-    # Changes of partitions are numbered on, so that those of one moment have their order, too.
+    """Yield the records of all partitions in a block, in order."""
+    # Changes of partitions are numbered consecutively, so that those at one time are ordered, too.
     placed: list[tuple[int, int, int, PartitionChange | DataRecord]] = [
         (change.moment.micros, 2 * change.moment.transactions, change.number, change)
         for change in history.partition_changes(number)

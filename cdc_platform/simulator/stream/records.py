@@ -15,7 +15,7 @@ from cdc_platform.simulator.wire.values import json_text, json_writer, type_fiel
 from cdc_platform.simulator.wire.wire import FALSE, NULL, TRUE, list_value, string_value
 
 HIGH: Final = 0x963D1AF435FB3E79
-"""Of the high part of record sequences of two parts."""
+"""High part of record sequences with two parts."""
 _OFFSETS: Final = ("Z", "+00:00")
 _BOOLS: Final = ("false", "true")
 _MOD_NAMES: Final = tuple(mod.name for mod in Mod)
@@ -40,7 +40,7 @@ class DataRecord(NamedTuple):
 
     @property
     def sequence(self) -> str:
-        """The record sequence, monotone in the transaction, with gaps."""
+        """The record sequence, increasing within the transaction, with gaps."""
         number = 3 * self.number + 1
         if self.transaction.is_high_low:
             return f"{HIGH + number // 2:016x}-{number % 2:08x}"
@@ -48,7 +48,7 @@ class DataRecord(NamedTuple):
 
     @property
     def shown_slots(self) -> tuple[int, ...]:
-        """The slots of the value columns that the record has types and new values of."""
+        """The slots of the value columns whose types and new values the record has."""
         change = self.changes[0]
         if change.mod == Mod.UPDATE and self.capture in _PARTIAL_CAPTURES:
             return tuple(slot for slot in self.table.watched_slots if slot in change.named)
@@ -56,7 +56,7 @@ class DataRecord(NamedTuple):
 
     @property
     def old_slots(self) -> tuple[int, ...] | None:
-        """The slots of the value columns that the record has old values of; None if it has none at all."""
+        """The slots of the value columns whose old values the record has; None if it has none at all."""
         change, table = self.changes[0], self.table
         if self.capture not in _WITH_OLD or change.mod == Mod.INSERT:
             return None
@@ -66,14 +66,14 @@ class DataRecord(NamedTuple):
 
     @property
     def shown_columns(self) -> list[tuple[int, SimColumn]]:
-        """The columns that the record describes, each with its ordinal position."""
+        """The columns in the record, each with its ordinal position."""
         return _shown(self.table, self.shown_slots)
 
 
 def data_records(transaction: Transaction, schema: Schema) -> list[DataRecord]:
     """Return the records of a transaction, in the order of their sequences; none if no change is watched.
 
-    Changes that follow each other in one partition and look alike share a record.
+    Consecutive changes of the same form in one partition share a record.
     """
     by_partition: dict[int, list[tuple[int, Change]]] = {}
     for position, change in enumerate(watched_changes(transaction, schema)):
@@ -103,7 +103,7 @@ def data_records(transaction: Transaction, schema: Schema) -> list[DataRecord]:
 def watched_changes(transaction: Transaction, schema: Schema) -> Iterator[Change]:
     """Yield the changes of a transaction that the change stream records.
 
-    An update of columns that it does not watch is none of them.
+    This excludes updates of columns that it does not watch.
     """
     tables = schema.by_number
     for change in transaction.changes:
@@ -115,7 +115,7 @@ def watched_changes(transaction: Transaction, schema: Schema) -> Iterator[Change
 
 
 def record_writer(dialect: Dialect) -> Callable[[DataRecord], bytes]:
-    """Return what writes a record as the value of a row."""
+    """Return a function that writes a record as the value of a row."""
     return _googlesql_record if dialect is Dialect.GOOGLESQL else _postgresql_record
 
 
@@ -217,7 +217,7 @@ def _slots_writer(table: SimTable, slots: tuple[int, ...]) -> JsonWriter:
 
 @lru_cache(maxsize=1024)
 def _object_writer(columns: tuple[SimColumn, ...]) -> JsonWriter:
-    """Return what writes these columns of a row as a JSON object, its names in alphabetical order."""
+    """Return a function that writes these columns of a row as a JSON object, sorted by name."""
     parts = [
         (f"{json_text(column.name)}:", column.slot, json_writer(column.type))
         for column in sorted(columns, key=lambda column: column.name)
@@ -269,7 +269,7 @@ def _type_text(column: SimColumn) -> str:
 
 
 def _offset_timestamp(micros: int) -> str:
-    """Return the timestamp as PostgreSQL's JSON has it: some with `Z`, some with an offset."""
+    """Return the timestamp in the form of PostgreSQL's JSON: some with `Z`, some with an offset."""
     return to_rfc3339(micros)[:-1] + _OFFSETS[micros % 2]
 
 

@@ -1,4 +1,4 @@
-"""Change stream queries: validation in Spanner's words, and the rows of one partition as they come."""
+"""Change stream queries: validation with Spanner's texts, and the rows of one partition as they appear."""
 
 import threading
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ HEARTBEAT_MS_LOWEST: Final = 100
 HEARTBEAT_MS_HIGHEST: Final = 300_000
 LATEST_START_MICROS: Final = 600 * 1_000_000
 LONGEST_QUERY_MICROS: Final = 1800 * 1_000_000
-"""Of a stream with mutable key ranges; others may be read without an end."""
+"""Limit for a stream with mutable key ranges; others may be read without an end."""
 ROWS_TOGETHER: Final = 100
-"""Rows of a message about the past, at least; otherwise there would be one message for each second of it."""
+"""Fewest rows of a message about the past; otherwise there would be one message for each second of it."""
 
 
 @dataclass(frozen=True)
 class StreamQuery:
-    """The arguments of a read function, and the placement that it is for; ends are inclusive."""
+    """The arguments of a read function, and its placement; ends are inclusive."""
 
     start_micros: int | None
     end_micros: int | None
@@ -36,7 +36,7 @@ class StreamQuery:
 
 
 class ChangeStream:
-    """The one change stream of the simulated database."""
+    """The only change stream of the simulated database."""
 
     def __init__(self, history: History, clock: Clock) -> None:
         self._history, self._clock = history, clock
@@ -45,14 +45,14 @@ class ChangeStream:
         self._has_mutable_ranges = history.settings.partition_mode is PartitionMode.MUTABLE_KEY_RANGE
 
     def now_micros(self) -> int:
-        """Return the present, with all history up to it made."""
+        """Return the current time, and generate the history up to it."""
         now_micros = self._clock()
         self._history.advance(now_micros)
         return now_micros
 
     @property
     def earliest_micros(self) -> int:
-        """The first moment of which records are kept."""
+        """The first time whose records are still available."""
         retained_micros = self._clock() - self._history.settings.retention_s * 1_000_000
         return max(self._history.origin_micros, retained_micros)
 
@@ -60,7 +60,7 @@ class ChangeStream:
         """Check the arguments.
 
         Raises:
-            Refusal: One cannot be served; the texts are those of Spanner's emulator.
+            Refusal: an argument is invalid; the texts are those of Spanner's emulator.
         """
         start = _checked_start(query)
         if self._has_mutable_ranges:
@@ -68,7 +68,7 @@ class ChangeStream:
         now = self.now_micros()
         partition = None if query.token is None else self._partition(query.token)
         if partition is not None and partition.placement != query.placement:
-            # Only a part of the text is Spanner's.
+            # Only a part of this text is Spanner's.
             raise Refusal(
                 "INVALID_ARGUMENT",
                 f"Partition token {partition.token} does not belong to the placement TVF.",
@@ -124,7 +124,7 @@ class ChangeStream:
         return self._deliveries.records(partition, first, last)
 
     def next_block_micros(self, now_micros: int) -> int:
-        """Return when the history goes on beyond what has been made."""
+        """Return when the history continues beyond its generated part."""
         hours = self._history.hours
         return hours.start_micros(hours.block_of(now_micros) + 1)
 
@@ -149,7 +149,7 @@ class ChangeStream:
         if self._has_mutable_ranges:
             placed = [partition for partition in live if partition.placement == placement]
             if not placed:
-                # What Spanner answers where a placement is younger than the start is not known.
+                # Spanner's answer for a placement that is newer than the start is unknown.
                 placed = self._history.tree.first_of(placement)
                 start = max([start, *(partition.start_micros for partition in placed)])
             yield [Row((row,), None) for row in start_rows(start, [partition.token for partition in placed])]
@@ -163,7 +163,7 @@ class ChangeStream:
 
 
 class PartitionRead:
-    """One query of one partition: what is there at once, and the rest when it happens."""
+    """One query of one partition: available records at once, and later ones as they appear."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class PartitionRead:
         return Row((self._stream.heartbeat(micros),), Position(micros + 1, 0))
 
     def _sleep(self, now: int, last_sent: int) -> None:
-        """Wait for the next thing that may happen: a record, a new block, a heartbeat, or the end."""
+        """Wait for the next possible event: a record, a new block, a heartbeat, or the end."""
         next_block = self._stream.next_block_micros(now)
         moments = [last_sent + self._heartbeat_micros, next_block]
         if self._end_micros is not None:
@@ -253,7 +253,7 @@ class PartitionRead:
 
 
 def _checked_start(query: StreamQuery) -> int:
-    """Return the start of a query whose arguments are right by themselves."""
+    """Return the start of a query with individually valid arguments."""
     if query.start_micros is None:
         raise Refusal("INVALID_ARGUMENT", "start_timestamp must not be null.")
     if query.end_micros is not None and query.end_micros < query.start_micros:

@@ -1,4 +1,4 @@
-"""Rows as the messages of a streaming call: many small rows in one, one large value in many."""
+"""Rows as messages of a streaming call: many small rows per message, or one large value in many messages."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -8,14 +8,14 @@ from cdc_platform.simulator.wire.problems import Refusal
 from cdc_platform.simulator.wire.wire import partial_result_set
 
 MESSAGE_BYTES: Final = 256 * 1024
-"""About how large a message of small rows gets."""
+"""Approximate size of a message of small rows."""
 
 _LARGEST_CHARACTER: Final = 4
 _CONTINUES, _CONTINUATION = 0xC0, 0x80
 
 
 class Position(NamedTuple):
-    """Progress of a query: everything before a moment, and a number of rows of the moment."""
+    """Progress of a query: everything before a time, and a number of rows at that time."""
 
     micros: int
     rows: int
@@ -35,7 +35,7 @@ class Position(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The values of a row, and from where a query goes on after it."""
+    """The values of a row, and the position after it."""
 
     values: tuple[bytes, ...]
     position: Position | None
@@ -65,7 +65,7 @@ def messages(
 
 
 def split_value(value: bytes, limit_bytes: int) -> list[bytes]:
-    """Return the chunks of a value: merged by Spanner's rules they are the value again."""
+    """Return the chunks of a value, which Spanner's rules merge into the value again."""
     from google.protobuf.struct_pb2 import Value  # type: ignore[import-untyped] # ships no types
 
     return [chunk.SerializeToString() for chunk in _split(Value.FromString(value), limit_bytes, limit_bytes)]
@@ -92,9 +92,9 @@ def _chunked(row: Row, chunk_bytes: int, *, has_tokens: bool) -> Iterator[bytes]
 
 
 def _split(value: Any, room_bytes: int, limit_bytes: int) -> list[Any]:
-    """Return the chunks of a value, the first of at most the room.
+    """Return the chunks of a value, the first of which fits the remaining room.
 
-    A list is only cut inside of a text or a list, because readers join the values that meet at a cut.
+    A list is only divided within a text or a list, because readers join the adjacent values at a cut.
     """
     from google.protobuf.struct_pb2 import Value
 
@@ -118,7 +118,7 @@ def _split(value: Any, room_bytes: int, limit_bytes: int) -> list[Any]:
 
 
 def _split_text(text: bytes, room_bytes: int, limit_bytes: int) -> list[bytes]:
-    """Return the parts of a text, none of them cut inside a character."""
+    """Return the parts of a text, divided only between characters."""
     parts, begin, room = [], 0, room_bytes
     while len(text) - begin > room:
         end = begin + room

@@ -1,4 +1,4 @@
-"""The moment at which a request reads: transaction selectors, and answers about transactions."""
+"""Read times of requests: transaction selectors, and answers about transactions."""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _LONGEST_WAIT_S: Final = 1.0
 
 @dataclass(frozen=True)
 class Reading:
-    """The moment at which a request reads; `transaction` is its description in the answer, if any."""
+    """The read time of a request; `transaction` is its description in the answer, if any."""
 
     micros: int
     is_strong_single_use: bool
@@ -24,17 +24,17 @@ class Reading:
 
 
 class Moments:
-    """Chooses moments; a read-only transaction is its moment, so nothing is kept of it."""
+    """Chooses read times; a read-only transaction is identified by its time, so nothing is stored for it."""
 
     def __init__(self, now_micros: Callable[[], int]) -> None:
         self._now_micros = now_micros
         self._numbers = count(1)
 
     def reading(self, selector: Any) -> Reading:
-        """Return how a transaction selector reads.
+        """Return the read time for a transaction selector.
 
         Raises:
-            Refusal: It wants to write, or names no transaction of ours.
+            Refusal: it is for writing, or names an unknown transaction.
         """
         kind = selector.WhichOneof("selector")
         if kind == "id":
@@ -42,7 +42,7 @@ class Moments:
         if kind == "begin":
             micros, begun = self._begun(selector.begin)
             return Reading(micros, is_strong_single_use=False, transaction=begun)
-        # A request without a selector reads strongly; one that selects to write does not read so.
+        # A request without a selector reads strongly; a selector for writing does not.
         is_read_only = kind is None or selector.single_use.WhichOneof("mode") == "read_only"
         read_only = selector.single_use.read_only
         micros = self._moment(read_only)
@@ -55,7 +55,7 @@ class Moments:
         """Return a new read-only transaction as a message in bytes.
 
         Raises:
-            Refusal: It wants to write.
+            Refusal: it is for writing.
         """
         return self._begun(options)[1]
 
@@ -76,7 +76,7 @@ class Moments:
         return now
 
     def _wait_until(self, micros: int) -> int:
-        """Wait for a read timestamp that lies ahead, as Spanner does."""
+        """Wait for a read timestamp in the future, as Spanner does."""
         waiting = threading.Event()
         while (now := self._now_micros()) < micros:
             waiting.wait(min(_LONGEST_WAIT_S, (micros - now) / _SECOND))
@@ -94,7 +94,7 @@ def transaction(identifier: bytes, read_micros: int | None) -> bytes:
 
 
 def framed(message: bytes) -> bytes:
-    """Return a transaction as the field of a result's metadata, nothing if there is none."""
+    """Return a transaction as a field of a result's metadata; empty without one."""
     return _TRANSACTION + varint(len(message)) + message if message else b""
 
 

@@ -1,4 +1,4 @@
-"""Refusals in Spanner's words: a gRPC status code by its name, and a text."""
+"""Rejections with Spanner's texts: the name of a gRPC status code, and a text."""
 
 import re
 from typing import Final
@@ -8,7 +8,7 @@ from cdc_platform.simulator.wire.simulator_settings import Dialect
 
 
 class Refusal(Exception):
-    """The call ends with this status."""
+    """End of a call with this status."""
 
     def __init__(self, code: str, text: str) -> None:
         self.code, self.text = code, text
@@ -23,7 +23,7 @@ _NEAR: Final = re.compile(r'near "([^"]*)": syntax error')
 
 
 def start_in_past(earliest: int, start: int) -> Refusal:
-    """A start before the retention, or before the stream."""
+    """Return the error for a start before the retention, or before the stream."""
     return Refusal(
         "OUT_OF_RANGE",
         "Specified start_timestamp is too far in the past. Please specify a start_timestamp within the "
@@ -48,12 +48,12 @@ def syntax_error(dialect: Dialect, detail: str) -> Refusal:
 
 
 def not_answered(detail: str) -> Refusal:
-    """SQL that Spanner answers and the simulator does not."""
+    """Return the error for SQL that Spanner can answer but the simulator cannot."""
     return Refusal("UNIMPLEMENTED", f"The simulator answers plain reads only: {detail}")
 
 
 def read_only() -> Refusal:
-    """A transaction that wants to write."""
+    """Return the error for a transaction that wants to write."""
     return Refusal(
         "UNIMPLEMENTED",
         "The simulator is the only writer of its history; start it with other settings for another one.",
@@ -61,5 +61,5 @@ def read_only() -> Refusal:
 
 
 def shown_moment(micros: int) -> str:
-    """Return a timestamp as the emulator writes it in its texts."""
+    """Return a timestamp in the form of the emulator's texts."""
     return to_rfc3339(micros)[:-1] + "+00:00"

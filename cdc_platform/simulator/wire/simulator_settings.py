@@ -1,4 +1,4 @@
-"""Settings of the simulator: everything that its history follows from, besides the time it begins at."""
+"""Settings of the simulator, which, together with its origin, determine its history."""
 
 import math
 import re
@@ -11,11 +11,11 @@ from cdc_platform.model.stream.records import ValueCaptureType
 
 DAY_S: Final = 86_400
 RETENTION_S: Final = 7 * DAY_S
-"""For how long a change stream keeps its records, unless configured otherwise."""
+"""Default retention of a change stream's records."""
 VERSION_RETENTION_S: Final = 3600
-"""For how long Spanner keeps old versions of rows, unless configured otherwise."""
+"""Default retention of old versions of rows in Spanner."""
 DEFAULT_PLACEMENT: Final = "placement_default"
-"""Of rows that no placement key puts elsewhere, as the name of its read function ends."""
+"""Default placement, as in the name of its read function; it has the rows without another placement."""
 _PLACEMENT: Final = re.compile("[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -40,42 +40,42 @@ class Fault(StrEnum):
     RST_STREAM_WITHOUT_TOKENS = "rst-stream-without-tokens"
     """It breaks off with INTERNAL and RST_STREAM in the text, before any resume token was sent."""
     RESOURCE_EXHAUSTED = "resource-exhausted"
-    """It is refused at once with RESOURCE_EXHAUSTED."""
+    """It is rejected at once with RESOURCE_EXHAUSTED."""
     DEADLINE_EXCEEDED = "deadline-exceeded"
     """It breaks off with DEADLINE_EXCEEDED."""
     EARLY_END = "early-end"
     """It ends with OK after a part of its records, without the child partitions record if one is due.
 
-    Dice never let it befall the query without a token, nor two queries of a partition in a row.
+    Random faults never include it for the query without a token, nor for two queries of a partition in a row.
     """
     STALLED = "stalled"
-    """It goes silent in the middle, without a heartbeat, until the stall is over or the caller gives up."""
+    """It becomes silent, without a heartbeat, until the stall is over or the caller gives up."""
     EXPIRED = "expired"
-    """It is refused because its records are out of retention, from then on for every start that early."""
+    """It is rejected because its records have expired, and so are later queries with such an early start."""
     READ_TIMESTAMP = "read-timestamp"
-    """It answers `return_read_timestamp` with kint64max - 1, as Spanner's documentation says."""
+    """It answers `return_read_timestamp` with kint64max - 1, as in Spanner's documentation."""
 
 
 PASSING_FAULTS: Final = tuple(fault for fault in Fault if fault is not Fault.EXPIRED)
-"""All faults that a reader can get over; records that have expired are lost to it."""
+"""All faults from which a reader can recover; expired records are lost to it."""
 
 
 class PartitionMode(StrEnum):
     """Assignment of keys to partitions over time."""
 
     IMMUTABLE_KEY_RANGE = "IMMUTABLE_KEY_RANGE"
-    """They keep their keys until they end, and their children have the keys."""
+    """Partitions keep their keys until they end, and their children have the keys."""
     MUTABLE_KEY_RANGE = "MUTABLE_KEY_RANGE"
-    """Keys move between partitions that go on, and records are messages that say so."""
+    """Keys move between partitions that continue, and records are messages that report this."""
 
 
 class RootParents(StrEnum):
-    """The `parent_partition_tokens` of the partitions that the query without a token returns."""
+    """The `parent_partition_tokens` of the partitions from the query without a token."""
 
     NONE = "none"
     """An empty list, as the emulator sends."""
     NULL = "null"
-    """A list with a NULL in it, as Spanner's documentation shows. Debezium 3.6 fails on it."""
+    """A list with a NULL, as in Spanner's documentation. Debezium 3.6 fails on it."""
 
 
 class RecordSequences(StrEnum):
@@ -92,19 +92,19 @@ class SchemaChangeKind(StrEnum):
     """Kind of a schema change in the history."""
 
     ADD_COLUMN = "add_column"
-    """The table gets a column; rows of before have NULL in it."""
+    """The table gets a column; earlier rows have NULL in it."""
     DROP_COLUMN = "drop_column"
-    """The column goes, with its values."""
+    """The column is removed with its values."""
     RETYPE_COLUMN = "retype_column"
     """The column changes between STRING and BYTES, with its values."""
     ADD_TABLE = "add_table"
-    """A table appears, and the change stream watches it if it watches all."""
+    """A table is created, and the change stream watches it if it watches all tables."""
     SET_CAPTURE = "set_capture"
-    """The change stream captures other values from now on."""
+    """The change stream captures other values from this time on."""
     SET_WATCHED = "set_watched"
-    """The change stream watches other tables or columns from now on (`ALTER CHANGE STREAM ... SET FOR`)."""
+    """The change stream watches other tables or columns from then on (`ALTER CHANGE STREAM ... SET FOR`)."""
     ADD_PLACEMENT = "add_placement"
-    """A placement appears, and the change stream has a read function for it."""
+    """A placement is added, and the change stream has a read function for it."""
 
 
 @dataclass(frozen=True)
@@ -127,27 +127,27 @@ class SchemaChange:
 class SimulatorSettings:
     """Settings of the simulator's history; equal settings and origin make equal histories.
 
-    * `seed`: of all dice.
-    * `rate`: transactions a second. `accounts`: how many there are at first; each of the `banks` has its
-      own two tables, `accounts` and `transfers`, then `accounts_2` and so on.
-    * `partitions`: about how many live change stream partitions there are; each lives between
+    * `seed`: seed of all random numbers.
+    * `rate`: transactions per second. `accounts`: their initial number; each of the `banks` has its own two
+      tables, `accounts` and `transfers`, then `accounts_2` and so on.
+    * `partitions`: approximate number of live change stream partitions; each lives between
       `partition_life_s` and twice as long.
-    * `keep_transfers`: the oldest transfers above this number are deleted, as a TTL does.
-    * `preloaded_transfers`: rows that are there before the change stream is, so that its records alone do
-      not give the tables; the accounts are there then, too.
-    * `history_s`: how long before its start the simulator's history began; `origin_micros` says exactly
-      when, and brings an earlier history back.
+    * `keep_transfers`: the oldest transfers above this number are deleted, like by a TTL.
+    * `preloaded_transfers`: rows from before the change stream, so that its records alone do not produce
+      the tables; the accounts are from then, too.
+    * `history_s`: length of the history before the simulator's start; `origin_micros` sets its exact
+      beginning, and reproduces an earlier history.
     * `all_types`: adds a table with a column of every type. `document_bytes`: adds a table `documents`
-      whose rows are of about that size.
-    * `schema_changes` happen at their times, and `schema_change_every_s` makes more of them for ever.
-    * `faults` befall change stream queries with the probability `fault_probability`; `stall_s` is how long
-      a stalled one is silent.
+      with rows of about that size.
+    * `schema_changes` happen at their times, and `schema_change_every_s` adds more of them forever.
+    * `faults` occur in change stream queries with the probability `fault_probability`; `stall_s` is the
+      silence of a stalled one.
     * `partition_mode` is an option of the change stream; the transactions are the same in both modes.
-    * `placements` are those besides the default one: the change stream has a read function for each, as the
-      option `per_placement_tvf` has it, which only streams with mutable key ranges know.
-    * `root_parents` and `record_sequences` choose between forms in which Spanner writes the records of
-      immutable key ranges; some readers support only one.
-    * `chunk_bytes`: values above this size are sent in several messages; the stock client takes messages of
+    * `placements` are those in addition to the default one: the change stream has a read function for each,
+      like with the option `per_placement_tvf`, which only streams with mutable key ranges support.
+    * `root_parents` and `record_sequences` choose between Spanner's forms of records of immutable key
+      ranges; some readers support only one.
+    * `chunk_bytes`: values above this size are sent in several messages; the stock client accepts messages of
       at most 4 MiB from an emulator.
     """
 
@@ -218,7 +218,7 @@ class SimulatorSettings:
                 raise SettingError("placements", f"must be letters, digits and _, but one is: {name!r}")
             # Their functions in GoogleSQL would have the same name.
             if name.lower() in known:
-                raise SettingError("placements", f"has two of the name {name!r}")
+                raise SettingError("placements", f"has two entries with the name {name!r}")
             known.add(name.lower())
 
     @property
@@ -228,4 +228,4 @@ class SimulatorSettings:
 
 
 FEWEST_ACCOUNTS: Final = 20
-"""Fewer accounts could not make a transaction of five rows."""
+"""Fewer accounts would not be enough for a transaction of five rows."""

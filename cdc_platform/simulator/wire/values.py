@@ -1,4 +1,4 @@
-"""Values of columns as the source writes them: in the JSON of mods, and in the rows of a query."""
+"""Values of columns in the source's form: in the JSON of mods, and in the rows of a query."""
 
 import math
 import struct
@@ -23,9 +23,9 @@ TIMESTAMP: Final = ColumnType("TIMESTAMP")
 JSON: Final = ColumnType("JSON")
 
 PROTO_NAMES: Final = {"PROTO": "bank.Card", "ENUM": "bank.Tier"}
-"""Full names of the messages that columns of these types hold."""
+"""Full names of the messages in columns of these types."""
 UNKNOWN: Final = "HOLOGRAM"
-"""A type that Spanner may have one day, and no reader knows."""
+"""A type that Spanner may have in the future, and that no reader knows."""
 
 _GOOGLESQL_NAMES: Final = {
     "STRING": "STRING(MAX)",
@@ -50,12 +50,12 @@ _POSTGRESQL_NAMES: Final = {
 _ANNOTATIONS: Final = {"NUMERIC": "PG_NUMERIC", "JSON": "PG_JSONB"}
 _ANNOTATION_CODES: Final = {"PG_NUMERIC": 2, "PG_JSONB": 3}
 _UNKNOWN_CODE: Final = 99
-"""Of the unknown type in messages: no version of the API has it."""
+"""Code of the unknown type in messages, which no version of the API has."""
 _FLOAT32: Final = struct.Struct("<f")
 
 
 def in_dialect(column_type: ColumnType, dialect: Dialect) -> ColumnType:
-    """Return a type of GoogleSQL as the dialect has it."""
+    """Return a type of GoogleSQL in the form of the dialect."""
     if dialect is Dialect.GOOGLESQL:
         return column_type
     element = None if column_type.element is None else in_dialect(column_type.element, dialect)
@@ -63,7 +63,7 @@ def in_dialect(column_type: ColumnType, dialect: Dialect) -> ColumnType:
 
 
 def spanner_type(column_type: ColumnType, dialect: Dialect) -> str:
-    """Return the type as `information_schema` writes it."""
+    """Return the type in the form of `information_schema`."""
     if column_type.element is not None:
         element = spanner_type(column_type.element, dialect)
         return f"ARRAY<{element}>" if dialect is Dialect.GOOGLESQL else f"{element}[]"
@@ -94,7 +94,7 @@ def to_proto(column_type: ColumnType) -> Any:
 
 
 def type_fields(column_type: ColumnType) -> dict[str, Any]:
-    """Return the type as change records describe it."""
+    """Return the type in the form of change records."""
     fields = column_type.to_fields()
     if column_type.element is not None:
         fields["array_element_type"] = type_fields(column_type.element)
@@ -103,13 +103,13 @@ def type_fields(column_type: ColumnType) -> dict[str, Any]:
 
 
 def plain(column_type: ColumnType, cell: Cell) -> Plain:
-    """Return a value as JSON has it."""
+    """Return a value in the form of JSON."""
     return None if cell is None else _converter(column_type)(cell)
 
 
 @lru_cache(maxsize=1024)
 def json_writer(column_type: ColumnType) -> Callable[[Cell], str]:
-    """Return what writes a value of the type as JSON text."""
+    """Return a function that writes a value of the type as JSON text."""
     convert = _converter(column_type)
 
     def write(cell: Cell) -> str:
@@ -120,7 +120,7 @@ def json_writer(column_type: ColumnType) -> Callable[[Cell], str]:
 
 @lru_cache(maxsize=1024)
 def value_writer(column_type: ColumnType) -> Callable[[Cell], bytes]:
-    """Return what writes a value of the type as a protobuf value in bytes."""
+    """Return a function that writes a value of the type as a protobuf value in bytes."""
     convert = _converter(column_type)
 
     def write(cell: Cell) -> bytes:
@@ -160,7 +160,7 @@ def _float64(cell: float) -> Plain:
 
 
 def _float32(cell: float) -> Plain:
-    # Spanner sends the double that is nearest to what it stores.
+    # Spanner sends the double nearest to the stored value.
     return _float64(_FLOAT32.unpack(_FLOAT32.pack(cell))[0])
 
 
@@ -172,7 +172,7 @@ def _base64(cell: str | bytes) -> str:
     return b64encode(cell.encode() if isinstance(cell, str) else cell).decode()
 
 
-# A column that changed between STRING and BYTES still holds values of before, in their first form.
+# A column that changed between STRING and BYTES still has earlier values in their original form.
 _CONVERTERS: Final[dict[str, Callable[[Cell], Plain]]] = {
     "BOOL": bool,
     "FLOAT32": _float32,

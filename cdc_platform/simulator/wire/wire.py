@@ -1,6 +1,6 @@
-"""Protobuf values and result sets written as bytes, without a protobuf object for each of them.
+"""Protobuf values and result sets written as bytes, without a protobuf object for each value.
 
-It is the counterpart of the reader's wire format: a thousand transactions a second are ten thousands of
+It is the counterpart of the reader's decoder: a thousand transactions per second have tens of thousands of
 values, and each would cost a microsecond as a Python object.
 """
 
@@ -13,7 +13,7 @@ TRUE: Final = b"\x20\x01"
 FALSE: Final = b"\x20\x00"
 
 Plain: TypeAlias = Any
-"""A value as JSON has it: text, number, truth, None, or a list of such."""
+"""A JSON value: text, number, boolean, None, or a list of these."""
 
 _STRING: Final = b"\x1a"
 _NUMBER: Final = b"\x11"
@@ -25,7 +25,7 @@ _CHUNKED: Final = b"\x18\x01"
 _RESUME_TOKEN: Final = b"\x22"
 _DOUBLE: Final = struct.Struct("<d")
 _SHORT_END: Final = 1 << 14
-# Lengths of up to two bytes are nearly all there are.
+# Nearly all lengths take at most two bytes.
 _SHORT: Final = tuple(
     bytes([number]) if number < 1 << 7 else bytes([number & 0x7F | 0x80, number >> 7])
     for number in range(_SHORT_END)
@@ -51,7 +51,7 @@ def number_value(number: float) -> bytes:
 
 
 def bool_value(is_true: bool) -> bytes:
-    """Return a truth as a value."""
+    """Return a boolean as a value."""
     return TRUE if is_true else FALSE
 
 
@@ -62,7 +62,7 @@ def list_value(values: Iterable[bytes]) -> bytes:
 
 
 def plain_value(plain: Plain) -> bytes:
-    """Return whatever JSON has as a value."""
+    """Return any JSON value as a value."""
     if isinstance(plain, str):
         return string_value(plain)
     if plain is None:
@@ -81,7 +81,7 @@ def partial_result_set(
     is_chunked: bool = False,
     resume_token: bytes | None = None,
 ) -> bytes:
-    """Return a `PartialResultSet`; the last value goes on in the next one if it is chunked."""
+    """Return a `PartialResultSet`; if it is chunked, its last value continues in the next one."""
     parts = [] if metadata is None else [_METADATA, varint(len(metadata)), metadata]
     for value in values:
         parts += (_VALUE, varint(len(value)), value)

@@ -1,4 +1,4 @@
-"""Datastream's files as a data source of Spark: a few tasks of many files, Arrow batches."""
+"""Spark data source of Datastream's files: few tasks with many files each, Arrow batches."""
 
 import json
 import time
@@ -43,7 +43,7 @@ def plan_to_json(plan: ReadPlan) -> str:
 
 @dataclass(frozen=True)
 class Task:
-    """The input of one task: files, and what it reports besides."""
+    """The input of one task: files, and other facts that it reports."""
 
     files: tuple[SourceFile, ...]
     windows: tuple[ReadWindow, ...]
@@ -67,7 +67,7 @@ class DatastreamDataSource(DataSource):
         return from_arrow_schema(RAW_EVENT_RECORDS)
 
     def reader(self, schema: StructType) -> TaskReader:  # noqa: ARG002 - Spark's signature
-        """Return the reader of the files that the options name."""
+        """Return the reader of the files in the options."""
         prepare_worker()
         plan = json.loads(self.options[PLAN_OPTION])
         windows = tuple(ReadWindow(**fields) for fields in plan["windows"])

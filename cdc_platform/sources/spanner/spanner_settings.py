@@ -68,9 +68,9 @@ class SpannerSettings:
     start_timestamp: Annotated[
         str | None,
         Described(
-            "First commit timestamp to read, RFC 3339, within the stream's retention. "
-            "Counts only when the pipeline starts for the first time; empty means now, after which tables "
-            "that hold data already are copied (`initial_copy`)."
+            "First commit timestamp to read, RFC 3339, within the stream's retention. Applies only "
+            "to the first start of the pipeline; empty means now, and then tables that already "
+            "contain data are copied (`initial_copy`)."
         ),
     ] = None
     dialect: Annotated[Dialect | None, Described("Dialect of the database; empty asks the database.")] = None
@@ -82,7 +82,7 @@ class SpannerSettings:
         ),
     ] = None
     database_role: Annotated[
-        str | None, Described("Database role to read as, where fine-grained access control is used.")
+        str | None, Described("Database role to read as, for fine-grained access control.")
     ] = None
     heartbeat_ms: Annotated[
         int, Described("Milliseconds after which an idle partition sends a heartbeat.")
@@ -90,16 +90,17 @@ class SpannerSettings:
     stuck_after_s: Annotated[
         float | None,
         Described(
-            "Seconds without any record or heartbeat after which a partition counts as stuck: it is asked "
-            "again once, and then left to the next cycle; empty means ten heartbeats, but at least 20 s."
+            "Seconds without any record or heartbeat after which a partition counts as stuck: it is"
+            " queried once more, and then again in the next cycle; empty means ten heartbeats, but "
+            "at least 20 s."
         ),
     ] = None
     priority: Annotated[Priority, Described("Priority of the reads within the instance.")] = Priority.HIGH
     data_boost: Annotated[
         bool,
         Described(
-            "Whether Spanner answers the initial copy with compute of its own (Data Boost, billed by itself, "
-            "needs `spanner.databases.useDataBoost`), so that the instance does not feel it."
+            "Whether Spanner runs the initial copy on separate compute (Data Boost, billed "
+            "separately, needs `spanner.databases.useDataBoost`), without load on the instance."
         ),
     ] = False
     partition_mode: PartitionMode | None = None

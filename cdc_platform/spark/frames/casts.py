@@ -1,4 +1,4 @@
-"""Casts from the texts that change records hold to Spark's types, as SQL."""
+"""SQL that casts the texts of change records to Spark's types."""
 
 import json
 from collections.abc import Sequence
@@ -7,22 +7,22 @@ from cdc_platform.model.base.names import quote_text
 from cdc_platform.model.schema.table_schema import NANOSECONDS, ColumnType, TableSchema, spark_type
 
 TEXTS = "'array<string>'"
-"""Elements of an array are cast one by one, each from its text."""
+"""Type of arrays whose elements are cast one by one from their texts."""
 LONGEST_TEXT = 20_000_000
-"""Characters of the longest text that Spark parses; a longer one is NULL, or the object that has it."""
+"""Characters of the longest text that Spark parses; a longer text, or an object that has one, is NULL."""
 _SHOWN_CHARACTERS = 200
 WIDE_COLUMNS = 100
-"""Of a table with more columns all values of one type are looked at together: Spark plans a query for tens of
-seconds that looks at each of a thousand columns by itself."""
+"""Number of columns above which all values of one type are checked together: Spark would plan a query that
+checks each of a thousand columns separately for tens of seconds."""
 
 
 def is_wide(table: TableSchema) -> bool:
-    """Return whether a table has so many columns that those of one type are looked at together."""
+    """Return whether a table has so many columns that those of one type are checked together."""
     return len(table.columns) > WIDE_COLUMNS
 
 
 def names_by_type(table: TableSchema) -> dict[ColumnType, list[str]]:
-    """Return the columns outside the key, by their types."""
+    """Return the columns outside the key, by type."""
     names: dict[ColumnType, list[str]] = {}
     for column in table.value_columns:
         names.setdefault(column.type, []).append(column.source_name)
@@ -30,7 +30,7 @@ def names_by_type(table: TableSchema) -> dict[ColumnType, list[str]]:
 
 
 def cast_expression(text: str, column_type: ColumnType) -> str:
-    """Return the SQL that turns Spanner's JSON text of a value into its Spark type; NULL where it cannot."""
+    """Return SQL that casts Spanner's JSON text of a value to its Spark type; NULL if impossible."""
     if column_type.element is not None:
         element = cast_expression("e", column_type.element)
         return f"transform(from_json({text}, {TEXTS}), e -> {element})"
@@ -45,7 +45,7 @@ def cast_expression(text: str, column_type: ColumnType) -> str:
 
 
 def strict_cast_expression(text: str, column_type: ColumnType, failure: str) -> str:
-    """Return the same, but what cannot be cast fails the query; `failure` is the SQL of its message."""
+    """Return the same, but fail the query if a text cannot be cast; `failure` is the SQL of its message."""
     raised = f"raise_error({failure})"
     if column_type.element is not None:
         element = strict_cast_expression("e", column_type.element, failure)
@@ -58,7 +58,7 @@ def strict_cast_expression(text: str, column_type: ColumnType, failure: str) -> 
 
 
 def unfit_expression(text: str, column_type: ColumnType) -> str | None:
-    """Return the SQL of whether a text is there and cannot be cast; None where every text can."""
+    """Return the SQL of whether a text exists and cannot be cast; None if every text can be cast."""
     if column_type.element is not None:
         element = unfit_expression("e", column_type.element)
         parsed = f"from_json({text}, {TEXTS})"
@@ -69,12 +69,12 @@ def unfit_expression(text: str, column_type: ColumnType) -> str | None:
 
 
 def unfit_names_expression(texts: str, column_type: ColumnType, names: Sequence[str]) -> str | None:
-    """Return the SQL of those columns of one type whose texts cannot be cast; None where every text can.
+    """Return the SQL of the columns of one type whose texts cannot be cast; None if every text can be cast.
 
     Args:
         texts: SQL of a map from names to texts.
         column_type: the type.
-        names: the columns that have it.
+        names: the columns of this type.
     """
     unfit = unfit_expression("text", column_type)
     if unfit is None:
@@ -86,7 +86,7 @@ def unfit_names_expression(texts: str, column_type: ColumnType, names: Sequence[
 def key_unfit_expression(text: str, column_type: ColumnType) -> str | None:
     """Return the same for a column of the primary key.
 
-    Digits beyond microseconds would be cut off, so that two keys became one.
+    Digits beyond microseconds would be truncated, and two keys could become one.
     """
     unfit = unfit_expression(text, column_type)
     if spark_type(column_type) != "timestamp":
@@ -95,12 +95,12 @@ def key_unfit_expression(text: str, column_type: ColumnType) -> str | None:
 
 
 def parsed_object(text: str) -> str:
-    """Return the SQL of the texts that a JSON object has by name; NULL where Spark does not parse it."""
+    """Return the SQL of the texts in a JSON object by name; NULL if Spark cannot parse it."""
     return f"from_json({text}, 'map<string,string>')"
 
 
 def shown_expression(text: str) -> str:
-    """Return the SQL of a value as messages show it."""
+    """Return the SQL of a value in the form for messages."""
     return f"coalesce(left({text}, {_SHOWN_CHARACTERS}), 'NULL')"
 
 

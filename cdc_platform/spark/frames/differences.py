@@ -1,4 +1,4 @@
-"""Comparing frames that should have the same rows."""
+"""Comparison of frames that should have the same rows."""
 
 from functools import reduce
 from typing import Final
@@ -9,13 +9,13 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.model.base.names import quote_spark
 
 MORE: Final = "__more"
-"""Number of times that the left frame has a row more often than the right one."""
+"""Column with the number of additional copies of a row in the left frame."""
 
 
 def count_differing(left: DataFrame, right: DataFrame) -> int:
-    """Return how many rows two frames do not have in common; one that is there twice counts twice.
+    """Return the number of rows that are in only one of two frames; duplicates count separately.
 
-    Both have the same columns in the same order. Each is computed once, which two `exceptAll` would not do.
+    Both have the same columns in the same order. Each is computed only once, unlike with two `exceptAll`.
     """
     names = [F.col(quote_spark(name)) for name in left.columns]
     signed = [frame.select("*", F.lit(sign).alias(MORE)) for frame, sign in ((left, 1), (right, -1))]

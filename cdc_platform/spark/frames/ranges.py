@@ -1,4 +1,4 @@
-"""Sorting over several tasks without computing what is sorted twice."""
+"""Sorting in several tasks without computing the input twice."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,68 +12,68 @@ ROWS_PER_RANGE: Final = 50_000
 _SAMPLED_PER_RANGE: Final = 1_000
 
 Place = tuple[int, str]
-"""Position of a row, by the first two columns of its order: microseconds and a text."""
+"""Position of a row in the first two columns of its order: microseconds and a text."""
 
 
 RANGE: Final = "range_number"
-"""Column with the number of the range that a row is in."""
+"""Column with the number of a row's range."""
 
 
 def sort_in_ranges(
     frame: DataFrame, order: Sequence[str], places: DataFrame, expected_rows: int
 ) -> DataFrame:
-    """Return a frame sorted, in tasks of which each has a range of the order; see `part_in_ranges`."""
+    """Return a sorted frame whose tasks each have one range of the order; see `part_in_ranges`."""
     return part_in_ranges(frame, order, places, expected_rows).drop(RANGE).sortWithinPartitions(*order)
 
 
 def part_in_ranges(
     frame: DataFrame, order: Sequence[str], places: DataFrame, expected_rows: int
 ) -> DataFrame:
-    """Return a frame in tasks of which each has a range of an order, and all rows of a place in it.
+    """Return a frame whose tasks each have one range of an order, without dividing rows of one place.
 
-    Spark's own sort computes all of its input once more to find such ranges. Here they are found from the
-    two columns that say where a row stands, which for what lies in files are quick to read.
+    Spark's own sort computes its whole input again to find such ranges. This function finds them from the two
+    columns that determine the place of a row, which are quick to read from files.
 
     Args:
-        frame: what is to be sorted.
-        order: its columns to sort by; the first is a moment, the second a text.
+        frame: frame to sort.
+        order: columns to sort by; the first is a timestamp, the second a text.
         places: the first two of these columns, of about the same rows.
-        expected_rows: about how many rows there are; decides on the number of ranges.
+        expected_rows: approximate number of rows, which determines the number of ranges.
 
     Returns:
-        the frame with the column RANGE. Windows over it and further columns need no other exchange.
+        the frame with the column RANGE. Windows over RANGE and further columns need no other exchange.
     """
     ranges = range_count(frame, expected_rows)
     moment, text = places.columns
-    # Both by name: behind a fraction without one, PySpark ignores the seed and draws its own.
+    # Both by name: without a name after a fraction, PySpark ignores the seed and draws its own.
     sample = places.sample(fraction=min(1.0, ranges * _SAMPLED_PER_RANGE / expected_rows), seed=0)
     sampled = sample.select(F.unix_micros(moment), F.coalesce(text, F.lit(""))).collect()
     starts = range_starts([(row[0], row[1]) for row in sampled], ranges)
     if not starts:
-        # A constant is no column to Spark: windows over it would make an exchange that ranges do not survive.
+        # For Spark a constant is no column: windows over it would add an exchange that destroys the ranges.
         return frame.withColumn(RANGE, F.lit(0)).repartition(1)
     return frame.withColumn(RANGE, _range_of(order[0], order[1], starts)).repartitionById(ranges, RANGE)
 
 
 def range_count(frame: DataFrame, rows: int) -> int:
-    """Return in how many tasks a frame of about so many rows is worked on."""
+    """Return the number of tasks for a frame with about this many rows."""
     most = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     return min(most, -(-rows // ROWS_PER_RANGE))
 
 
 def range_starts(sampled: Sequence[Place], ranges: int) -> list[Place]:
-    """Return where each range but the first one starts, so that all have about equally many of the sample."""
+    """Return the starts of all ranges but the first, so that their shares of the sample are about equal."""
     places = sorted(sampled)
     return [places[number * len(places) // ranges] for number in range(1, ranges) if places]
 
 
 def _range_of(moment: str, text: str, starts: Sequence[Place]) -> Column:
-    """Return the number of the range that a row lies in: how many others start at it or before."""
+    """Return the number of a row's range: the number of starts at or before it."""
     return F.expr(_count_starts(moment, f"coalesce({text}, '')", starts))
 
 
 def _count_starts(moment: str, text: str, starts: Sequence[Place], before: int = 0) -> str:
-    """Return the SQL of a search by halves, which Spark compiles, other than functions over arrays."""
+    """Return the SQL of a binary search, which Spark compiles, unlike functions over arrays."""
     if not starts:
         return str(before)
     middle = len(starts) // 2

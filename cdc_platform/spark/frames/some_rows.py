@@ -1,4 +1,4 @@
-"""Changes of some rows only, with the truncates of their tables."""
+"""Changes of selected rows, with the truncates of their tables."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -19,7 +19,7 @@ _KEY_CHAINS: Final = pa.schema(
 
 
 def ids_frame(spark: SparkSession, ids: Iterable[RowId]) -> DataFrame:
-    """Return rows' ids as `table_name` and `keys`, which go to every task whole."""
+    """Return rows' ids as `table_name` and `keys`, broadcast to every task."""
     names, keys = [], []
     for name, key in sorted(ids):
         names.append(name)
@@ -30,10 +30,10 @@ def ids_frame(spark: SparkSession, ids: Iterable[RowId]) -> DataFrame:
 def key_chains_frame(
     spark: SparkSession, chains: Mapping[RowId, str], logged: Collection[RowId]
 ) -> DataFrame:
-    """Return rows' ids with their key chains as `key_chain`, and as `is_logged`; each task gets all.
+    """Return rows' ids with their key chains as `key_chain`, and as `is_logged`; broadcast to every task.
 
     Args:
-        spark: session that gets the frame.
+        spark: Spark session.
         chains: the rows' key chains.
         logged: the rows that are followed from the log.
     """

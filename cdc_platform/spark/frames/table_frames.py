@@ -9,14 +9,14 @@ from pyspark.sql.types import StructType
 
 
 def read_version(spark: SparkSession, table: str, snapshot_id: int) -> DataFrame:
-    """Return the rows of one version of a table, with the columns that it had then.
+    """Return the rows of one version of a table, with the columns of that version.
 
     Only such a frame can be cached safely. Spark caches a frame by its plan; a write to a table replaces
     every cached plan that reads the table's newest version. `unpersist` no longer finds that plan, so it and
     all that it refers to, such as broadcast tables, are never released.
 
     Args:
-        spark: session that does the work.
+        spark: Spark session.
         table: Spark's name of the table, without a branch.
         snapshot_id: the version, of any branch.
     """
@@ -27,7 +27,7 @@ def read_current(spark: SparkSession, table: str) -> DataFrame:
     """Return the current rows of a table or branch, with its current columns; never cache them.
 
     Args:
-        spark: session that does the work.
+        spark: Spark session.
         table: Spark's name of the table or of one of its branches.
     """
     return spark.table(table)
@@ -49,7 +49,7 @@ def cache_frame(cache: ExitStack, frame: DataFrame) -> DataFrame:
 
     Args:
         cache: the stack that releases the frame.
-        frame: reads tables by `read_version` only.
+        frame: frame that reads tables only by `read_version`.
     """
     persisted = frame.persist()
     cache.callback(persisted.unpersist)
@@ -57,12 +57,12 @@ def cache_frame(cache: ExitStack, frame: DataFrame) -> DataFrame:
 
 
 def bring_frame(frame: DataFrame) -> DataFrame:
-    """Return a frame of few rows, which are computed now, and go with every query."""
+    """Compute a frame of few rows now, and return it as local data that is part of every query."""
     return frame.sparkSession.createDataFrame(frame.toArrow())
 
 
 def cache_view(cache: ExitStack, frame: DataFrame) -> str:
-    """Return the name of a temporary view of a frame, which lasts until the end of the stack."""
+    """Create a temporary view of a frame until the end of the stack, and return its name."""
     view = f"held_{uuid4().hex}"
     frame.createOrReplaceTempView(view)
     cache.callback(frame.sparkSession.catalog.dropTempView, view)

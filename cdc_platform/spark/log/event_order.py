@@ -1,8 +1,8 @@
 """Ordering of event sources' raw records into changes of the log.
 
-An event contains its own ordering key, and the transactions of its source are whole here, or the source has
-none. So changes are compared with others only to find duplicates, and they are sorted while they are still a
-few columns of text, before their values are parsed.
+An event contains its own ordering key, and the transactions of its source are complete here, or the source
+has none. So changes are compared with others only to find duplicates, and they are sorted as a few columns of
+text, before their values are parsed.
 """
 
 from collections import defaultdict
@@ -38,13 +38,13 @@ EVENT_PARTS: Final = (
     "event.origin as origin",
 )
 IS_ALONE: Final = "record_id = concat_ws('/', transaction_id, transaction_id)"
-"""Whether a change is a transaction of its own: its source reports none."""
+"""Whether a change is a separate transaction: its source reports none."""
 HALF_FAULT: Final = (
     "it is half of a key change, and the other half is in quarantine: see its reason, and replay both"
 )
 _PLACE: Final = "place"
 _ORDER: Final = ("record_timestamp", "record_order", *IDENTITY)
-"""No two events are equal in it: what is computed again, as a worker was lost, gets its old number."""
+"""Order without equal events, so a recomputation after a lost worker assigns the same numbers."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class EventCounts:
     """Counts of a window of ordered changes.
 
     Args:
-        stats: of what enters the log.
-        unsound: changes that do not.
-        unnumbered: changes of rows without a key that have no number yet.
-        asked: changes that are to be completed.
+        stats: statistics of the changes that enter the log.
+        unsound: number of changes that do not.
+        unnumbered: number of changes of rows without a key that have no number yet.
+        asked: number of changes to complete.
     """
 
     stats: LogStats
@@ -65,7 +65,7 @@ class EventCounts:
 
     @property
     def are_final(self) -> bool:
-        """Whether the changes enter the log as they are."""
+        """Whether the changes enter the log unchanged."""
         return not (self.unsound or self.unnumbered or self.asked)
 
 
@@ -77,19 +77,19 @@ def order_events(
     capabilities: SourceCapabilities,
     fitting: Iterable[tuple[str, str]] = (),
 ) -> DataFrame:
-    """Return one row per change, in the order of the log, with what says whether it may enter it.
+    """Return one row per change, in the order of the log, with columns that decide whether it may enter it.
 
     Args:
         records: data change records of RAW_EVENT_RECORDS between two watermarks.
-        first_ordinal: ordinal that the first change may take.
-        expected_records: about how many records there are; decides on the number of tasks.
-        tables: source tables as they are now; values of other tables are not looked at.
-        capabilities: what the source promises.
-        fitting: tables and column types of events whose values fit, so that they are not looked at.
+        first_ordinal: first available ordinal.
+        expected_records: approximate number of records, which determines the number of tasks.
+        tables: current source tables; values of other tables are not checked.
+        capabilities: capabilities of the source.
+        fitting: tables and column types of events whose values fit and need no check.
 
     Returns:
-        the columns of EVENT_LOG without `cycle`, and `fault` (why the change cannot be taken), `unsound`
-        (it cannot), `record` (as it came, where there is a fault) and `origin` (its file or topic).
+        the columns of EVENT_LOG without `cycle`, and `fault` (why the change is invalid), `unsound` (whether
+        it must not enter the log), `record` (as it arrived, for faults) and `origin` (its file or topic).
     """
     records = _with_fitting(records, fitting)
     if expected_records <= SINGLE_TASK_RECORDS:
@@ -107,7 +107,7 @@ def order_events(
 
 
 def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> DataFrame:
-    """Return records with whether their values fit; fitting records lose the columns for quarantine."""
+    """Return records with a flag for fitting values; fitting records lose the columns for quarantine."""
     by_table: defaultdict[str, list[str]] = defaultdict(list)
     for table, column_types in fitting:
         by_table[table].append(quote_text(column_types))
@@ -132,9 +132,9 @@ def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> Dat
 
 
 def _once(records: DataFrame, capabilities: SourceCapabilities, tasks: int) -> DataFrame:
-    """Return each event once: most windows have none twice, and then whole records need not meet."""
-    # Digests suffice: two events that share one cost no more than a second look. Spark would count so few
-    # bytes in one task, unless it is told how many there are.
+    """Return each event once: most windows have no duplicates, and then full records need no shuffle."""
+    # Digests suffice: a collision only costs the second step. Spark would count so few bytes in one task
+    # without an explicit number of tasks.
     digests = records.select(F.xxhash64(*IDENTITY).alias(_PLACE)).repartition(tasks, _PLACE)
     counts = digests.groupBy(_PLACE).count()
     return records if counts.where("count > 1").isEmpty() else _distinct(records, capabilities)
@@ -143,13 +143,13 @@ def _once(records: DataFrame, capabilities: SourceCapabilities, tasks: int) -> D
 def _distinct(records: DataFrame, capabilities: SourceCapabilities) -> DataFrame:
     if capabilities.keeps_transactions:
         return once_each(records, IDENTITY)
-    # A copy of an event that cannot be used, of a damaged file, must not take the place of one that can.
+    # A duplicate that is invalid because of a damaged file must not replace a valid one.
     marked = records.withColumn(FAULT, F.col("event.fault").isNotNull())
     return once_each(marked, (*IDENTITY, FAULT)).drop(FAULT)
 
 
 def with_whole_transactions(ordered: DataFrame) -> DataFrame:
-    """Return ordered changes; an unsound one makes all of its transaction unsound.
+    """Return ordered changes, in which an unsound change makes its whole transaction unsound.
 
     Args:
         ordered: the result of `order_events`, persisted.
@@ -163,7 +163,7 @@ def with_whole_transactions(ordered: DataFrame) -> DataFrame:
 def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
     """Return ordered changes in which a half of a key change is unsound if the other half is.
 
-    Without transaction metadata, a delete would otherwise remove the row whose insert is in quarantine.
+    Without transaction metadata, a delete would otherwise remove a row whose insert is in quarantine.
 
     Args:
         ordered: the result of `order_events` of Debezium's events, persisted.
@@ -181,11 +181,11 @@ def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
 
 
 def count_events(ordered: DataFrame, asked: str = "false") -> EventCounts:
-    """Count what a window of ordered changes holds; those without a transaction are one each.
+    """Count a window of ordered changes; each change without a transaction counts as one.
 
     Args:
-        ordered: the result of `order_events`, best persisted.
-        asked: SQL of the changes that are to be completed.
+        ordered: the result of `order_events`, preferably persisted.
+        asked: SQL condition of the changes to complete.
     """
     conditions = {"unsound": UNSOUND, "unnumbered": IS_UNNUMBERED, "asked": asked}
     counts = {name: F.count_if(F.expr(condition)) for name, condition in conditions.items()}

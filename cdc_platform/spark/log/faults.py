@@ -1,4 +1,4 @@
-"""Faults of a change that keep it out of the log, found without looking at other changes."""
+"""Faults that keep a change out of the log, detected without other changes."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -23,16 +23,16 @@ from cdc_platform.spark.frames.casts import (
 
 FAULT = "fault"
 FITS = "values_fit"
-"""Whether it is known of a change beforehand that its values fit its table, so that they need no look."""
+"""Column that marks changes whose values are known to fit their table, and need no check."""
 KEYS, VALUES = "key_texts", "value_texts"
 HAS_KEYS = "keys NOT IN ('null', '{}')"
-"""Whether a change is of a table whose key has a column; the emulator writes the keys of others as null."""
+"""Condition of changes with a key that has columns; the emulator writes other keys as null."""
 UNSOUND_FAULT = (
     "a text of the record is not Unicode (half of a surrogate pair), or a number of it is beyond 64 bits"
 )
 SHAPE_FAULT = "the record has not the shape that the source documents; report it with its text: "
 IS_MALFORMED = "number_of_records_in_transaction IS NULL AND mod_type IS NULL"
-"""Whether the reader could not decode a record, and has left out what the record consists of."""
+"""Condition of records that the reader could not decode, so that it omitted their parts."""
 LONG_FAULT = (
     f"a text of the record has more than {LONGEST_TEXT:,} characters, which Spark does not read: shorten it "
     "at the source, or leave its column out"
@@ -46,7 +46,7 @@ _HAS_PARTS = (
     "table_name IS NOT NULL AND server_transaction_id IS NOT NULL AND (mod_type = 'TRUNCATE'"
     " OR mod_type IN ('INSERT', 'UPDATE', 'DELETE', 'SNAPSHOT') AND mod.keys IS NOT NULL)"
 )
-# No other text of so many bytes that came through a decoder is refused.
+# Among texts of this size that a decoder has passed, Spark rejects only those that are too long.
 _IS_LONG = " OR ".join(
     f"{parsed} IS NULL AND length(mod.{part}) > {LONGEST_TEXT}"
     for parsed, part in ((KEYS, "keys"), (VALUES, "new_values"))
@@ -59,16 +59,16 @@ _DECLARED = (
 
 
 def parsed_mods(where: str = "true") -> dict[str, Column]:
-    """Return the columns that `fault_of` looks at: the texts of a mod's keys and new values by name."""
+    """Return the columns that `fault_of` checks: the texts of a mod's keys and new values by name."""
     texts = {KEYS: "if(mod.keys = 'null', '{}', mod.keys)", VALUES: "mod.new_values"}
     return {name: F.expr(f"if({where}, {parsed_object(text)}, null)") for name, text in texts.items()}
 
 
 def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = CHANGE_STREAM) -> Column:
-    """Return why a change cannot be taken, as text; NULL where it can.
+    """Return the reason why a change is invalid, as text; NULL if it is valid.
 
-    It lacks what the log is made of, holds what is not JSON, or a value that does not fit the type of its
-    column, which would be NULL in the table.
+    An invalid change lacks required fields, contains invalid JSON, or has a value that does not fit the type
+    of its column and would be NULL in the table.
     """
     by_table = [(table.name, _table_faults(table, capabilities)) for table in tables]
     branches = " ".join(f"WHEN {quote_text(name)} THEN {faults}" for name, faults in by_table if faults)
@@ -76,7 +76,7 @@ def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = C
     shape = {_IS_LONG: LONG_FAULT}
     malformed = ""
     if capabilities.keeps_transactions:
-        # A reader that had to make a record safe leaves out its count, of a malformed one also its type.
+        # A reader that had to sanitise a record omits its count, and for a malformed record also its type.
         shape["number_of_records_in_transaction IS NULL"] = UNSOUND_FAULT
         about = f"concat({quote_text(SHAPE_FAULT)}, coalesce(mod.old_values, ''))"
         malformed = f"WHEN {IS_MALFORMED} THEN {about}"
@@ -90,9 +90,9 @@ def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = C
 
 
 def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str | None:
-    """Return the SQL of the first fault of a change of the table; None where it can have none."""
+    """Return the SQL of the first fault of a change of the table; None if it can have none."""
     of_key = [_key_fault(table, column) for column in table.key_columns]
-    if of_key and not capabilities.hands_out_events:
+    if of_key and not capabilities.delivers_events:
         of_key = [_unless_remade(table, f"coalesce({', '.join([*of_key, 'NULL'])})")]
     of_values = (
         _faults_by_type(table) if is_wide(table) else map(partial(_value_fault, table), table.value_columns)
@@ -103,7 +103,7 @@ def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str |
 
 
 def _unless_remade(table: TableSchema, fault: str) -> str:
-    """Return the SQL of a fault of the key, which is judged again where the table has got another key."""
+    """Return the SQL of a fault of the key, which is checked again if the table has got another key."""
     declared = f"filter(from_json(column_types, {_DECLARED}), c -> c.is_primary_key)"
     names = f"transform({declared}, c -> c.name)"
     key_names = ", ".join(quote_text(column.name) for column in table.key_columns)
@@ -149,11 +149,11 @@ def _faults_by_type(table: TableSchema) -> Iterator[str | None]:
 
 
 def _declares_other(name: str, kind: ColumnType) -> str:
-    """Return the SQL of whether the record was made when a column had another type than its present one.
+    """Return the SQL of whether a record is from a time when a column had another type than now.
 
     Args:
         name: SQL of the column's name.
-        kind: the present type.
+        kind: the current type.
     """
     element = kind.element
     has_type = f"c.type.code = {quote_text(kind.code)}"

@@ -1,4 +1,4 @@
-"""Rows of tables without a key get their numbers: which of the rows that equal each other a change means."""
+"""Numbering of rows in tables without a key: which of several equal rows a change means."""
 
 from typing import Final
 
@@ -21,16 +21,16 @@ _OF_ROW: Final = "partition by table_name, span, row order by ordinal rows unbou
 
 
 def unnumbered_rows(ordered: DataFrame) -> DataFrame:
-    """Return the rows without a number that a batch changes, each once, as `table_name` and `row`."""
+    """Return the unnumbered rows that a batch changes, distinct, as `table_name` and `row`."""
     return ordered.where(IS_UNNUMBERED).selectExpr("table_name", f"{_ROW_OF} as row").distinct()
 
 
 def number_copies(ordered: DataFrame, counts: DataFrame) -> DataFrame:
-    """Return ordered changes, in which the keys of rows that have none of their own are numbered.
+    """Return ordered changes, with numbers in the keys of rows that have no key of their own.
 
     Args:
         ordered: the result of `order_records`, persisted.
-        counts: how many there were before, as `table_name`, `row` and `count`; of others there were none.
+        counts: number of equal rows before, as `table_name`, `row` and `count`; 0 if missing.
     """
     before_them = counts.selectExpr("table_name as of_table", "row as of_row", "count")
     step = f"if({UNSOUND}, 0, if({_IS_DELETE}, -1, 1))"
@@ -50,12 +50,12 @@ def number_copies(ordered: DataFrame, counts: DataFrame) -> DataFrame:
 
 
 def count_in_table(table: str, stored: DataFrame, rows: DataFrame) -> DataFrame:
-    """Return how many of some rows a table has, as `table_name`, `row` and `count`; none is left out.
+    """Return the number of copies of rows in a table, as `table_name`, `row` and `count`; 0 is left out.
 
     Args:
         table: the table.
-        stored: its rows, as `row` and `copy`: the last copy is the number of copies.
-        rows: the rows that are counted, as `table_name` and `row`, each once.
+        stored: its rows, as `row` and `copy`; the last copy is the number of copies.
+        rows: the rows to count, as `table_name` and `row`, distinct.
     """
     table_rows = rows.where(F.col("table_name") == table)
     counted = table_rows.join(stored, "row").groupBy("table_name", "row")
@@ -63,7 +63,7 @@ def count_in_table(table: str, stored: DataFrame, rows: DataFrame) -> DataFrame:
 
 
 def count_in_log(log: DataFrame, rows: DataFrame) -> DataFrame:
-    """Return the number of copies of some rows after all changes of the log, like `count_in_table`.
+    """Return the number of copies of rows after all changes of the log, like `count_in_table`.
 
     The newest change of a row decides: an insert added the copy that it names, a delete removed it.
     """

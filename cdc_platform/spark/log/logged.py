@@ -1,4 +1,4 @@
-"""The texts that the change log has of stored values, as SQL: what a column reads that has become text."""
+"""SQL of the texts that the change log has for stored values, for columns that have become text."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ _MOMENTS: Final = {
     "timestamp_ntz": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 _PLAIN: Final = {"boolean": "{}", "double": "{}", "float": "cast({} as double)"}
-"""Elements that JSON writes without quotes, unless they are no finite number."""
+"""Elements that JSON writes without quotes, except for numbers that are not finite."""
 _LOGGED_INTEGER: Final = (
     f"CASE WHEN e BETWEEN -{MAX_PLAIN_INTEGER} AND {MAX_PLAIN_INTEGER} THEN cast(e as string) "
     "ELSE coalesce(concat('\"', e, '\"'), 'null') END"
@@ -17,7 +17,7 @@ _LOGGED_INTEGER: Final = (
 
 
 def logged_scalar(value: str, stored: str) -> str:
-    """Return the text of a value of a type of the lake that is no array; bytes are taken for UTF-8."""
+    """Return the text of a value of one of the lake's types other than arrays; bytes are read as UTF-8."""
     pattern = _MOMENTS.get(stored)
     if pattern is not None:
         return f'date_format({value}, "{pattern}")'
@@ -27,14 +27,14 @@ def logged_scalar(value: str, stored: str) -> str:
 
 
 def logged_text(value: str, kind: ColumnType) -> str:
-    """Return the text of a value as the log has it: bytes in base64, arrays as JSON."""
+    """Return the text of a value in the log's form: bytes in base64, arrays as JSON."""
     stored = spark_type(kind)
     if kind.element is not None and spark_type(kind.element) == "bigint":
         numbers = f"transform({value}, e -> {_LOGGED_INTEGER})"
         return f"concat('[', array_join({numbers}, ','), ']')"
     if kind.element is not None:
         return f"to_json(transform({value}, e -> {_logged_element(kind.element)}))"
-    # Without breaks of lines, which Spark may put into longer ones.
+    # Without line breaks, which Spark may add to long texts.
     return f"translate(base64({value}), '\\r\\n', '')" if stored == "binary" else logged_scalar(value, stored)
 
 

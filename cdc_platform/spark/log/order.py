@@ -1,4 +1,4 @@
-"""From raw data change records to changes in the total order of the log."""
+"""Conversion of raw data change records to changes in the total order of the log."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from cdc_platform.spark.log.faults import FAULT, FITS, fault_of, parsed_mods
 from cdc_platform.spark.log.repeats import once_each
 
 SINGLE_TASK_RECORDS = ROWS_PER_RANGE
-"""Up to so many records one task orders them: they are no more than one range of a sort over several."""
+"""Up to this many records, one task orders them: they fit one range of a distributed sort."""
 
 TRANSACTION = ("record_timestamp", "server_transaction_id")
 COMMIT_ORDER = ("commit_timestamp", "transaction_id", "record_order", "mod_ordinal")
@@ -25,10 +25,10 @@ RECORD_PARTS: Final = (
     "cast(null as array<string>) as unavailable_columns",
     "cast(null as string) as origin",
 )
-"""Columns of which a change stream knows nothing."""
+"""Columns that a change stream does not have."""
 UNSOUND = "unsound"
 COMPANY = "another record of its transaction is in quarantine"
-"""Reason of a record that has no fault of its own."""
+"""Reason for a record without a fault of its own."""
 BEGINS = "begins_transaction"
 
 _OF_RECORD = (
@@ -54,7 +54,7 @@ class Incomplete:
 
 @dataclass(frozen=True)
 class TableStats:
-    """A table's changes in a cycle: changes, partial updates, truncates, when the first committed."""
+    """A table's changes in a cycle: changes, partial updates, truncates, time of the first commit."""
 
     changes: int
     partial_updates: int
@@ -84,18 +84,18 @@ def order_records(
     expected_records: int,
     tables: Sequence[TableSchema] = (),
 ) -> DataFrame:
-    """Return one row per change, in the order of the log, with what says whether it may enter it.
+    """Return one row per change, in the order of the log, with columns that decide whether it may enter it.
 
     Args:
         records: data change records of RAW_CHANGE_RECORDS between two watermarks.
-        first_ordinal: ordinal that the first change may take.
-        expected_records: about how many records there are; decides on the number of tasks.
-        tables: source tables as they are now; values of other tables are not looked at.
+        first_ordinal: first available ordinal.
+        expected_records: approximate number of records, which determines the number of tasks.
+        tables: current source tables; values of other tables are not checked.
 
     Returns:
-        the columns of CHANGE_LOG without `cycle`, and `records_seen`, `fault` (why the change cannot be
-        taken), `unsound` (some change of the transaction cannot), `begins_transaction` (it is the first one),
-        `record` (as it came, where there is a fault) and `origin`, which is null.
+        the columns of CHANGE_LOG without `cycle`, and `records_seen`, `fault` (why the change is invalid),
+        `unsound` (whether its transaction has an invalid change), `begins_transaction` (whether it is the
+        first one), `record` (as it arrived, for faults) and `origin`, which is null.
     """
     changes = explode_mods(records, fault_of(tables), RECORD_PARTS)
     order: Sequence[str] = COMMIT_ORDER
@@ -104,7 +104,7 @@ def order_records(
     else:
         places = records.select(*TRANSACTION)
         changes, order = part_in_ranges(changes, order, places, expected_records), (RANGE, *order)
-    # One sort serves repeats, windows and order.
+    # One sort serves duplicates, windows and order.
     ordered = _judge(once_each(changes, order), order[:-2]).sortWithinPartitions(*order)
     ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
     return ordered.withColumn("ordinal", ordinal).drop("record_order", RANGE)
@@ -113,18 +113,18 @@ def order_records(
 def explode_mods(
     records: DataFrame, fault: Column, parts: Sequence[str], condition: str = "true"
 ) -> DataFrame:
-    """Return one row per mod of records, in their order, with why it cannot be taken.
+    """Return one row per mod of records, in order, with its fault.
 
     Args:
         records: raw data change records.
-        fault: why a mod cannot be taken.
+        fault: the reason why a mod is invalid.
         parts: SQL of the columns that differ between change streams and events.
-        condition: of the records whose values are parsed for the fault.
+        condition: condition of the records whose values are parsed for the fault.
     """
     exploded = records.select("*", F.posexplode_outer("mods").alias("position", "mod"))
     judged = exploded.withColumns(parsed_mods(condition)).withColumn(FAULT, fault)
     own = ", ".join(name for name in records.columns if name != FITS)
-    # As texts, since each expression that is built here costs a few calls of Spark's JVM.
+    # SQL texts: an expression built here would cost a few calls of Spark's JVM.
     return judged.selectExpr(
         "table_name",
         "lower(mod_type) as change_kind",
@@ -165,10 +165,10 @@ def _judge(changes: DataFrame, parts: Sequence[str]) -> DataFrame:
 
 
 def measure(ordered: DataFrame) -> LogStats:
-    """Count what a window of ordered changes holds; one Spark job.
+    """Count a window of ordered changes in one Spark job.
 
     Args:
-        ordered: the result of `order_records`, best persisted.
+        ordered: the result of `order_records`, preferably persisted.
     """
     sound = ~F.col(UNSOUND)
     is_short = sound & (F.col("records_seen") != F.col("records_in_transaction"))
@@ -183,7 +183,7 @@ def measure(ordered: DataFrame) -> LogStats:
 
 
 def count_changes(ordered: DataFrame, further: Mapping[str, Column]) -> list[Row]:
-    """Return, per table, what `to_stats` needs, and further aggregates by name."""
+    """Return, per table, the aggregates for `to_stats`, and further aggregates by name."""
     sound = ~F.col(UNSOUND)
     counts = {
         "changes": F.count_if(sound),
@@ -199,7 +199,7 @@ def count_changes(ordered: DataFrame, further: Mapping[str, Column]) -> list[Row
 
 
 def to_stats(rows: Sequence[Row], transactions: int, incomplete: Incomplete | None = None) -> LogStats:
-    """Return the counts of all tables as one."""
+    """Return the combined counts of all tables."""
     return LogStats(
         tables={
             row["table_name"]: TableStats(
@@ -221,9 +221,9 @@ def sound_changes(ordered: DataFrame, cycle: int, columns: list[str]) -> DataFra
 
 
 def unsound_records(ordered: DataFrame, cycle: int) -> DataFrame:
-    """Return the rows of quarantine of one cycle: whole transactions, since the log holds no part of one.
+    """Return the rows of quarantine of one cycle: whole transactions, since the log never has part of one.
 
-    A record is one row, with the reason of its first faulty mod.
+    Each record becomes one row, with the reason of its first faulty mod.
     """
     by_mod = F.struct(F.col(FAULT).isNull(), "mod_ordinal")
     parts = (F.min_by(name, by_mod).alias(name) for name in _OF_RECORD)

@@ -1,4 +1,4 @@
-"""Small batches of ordered changes in this process: their counts and rows, without a Spark query."""
+"""Small batches of ordered changes: their counts and rows, computed in this process without Spark."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,12 +22,12 @@ COUNTED: Final = (
 OF_TRANSACTIONS: Final = ("records_in_transaction", "records_seen", BEGINS)
 
 RowCopies = tuple[str, str]
-"""A table without a key, and the digest of rows that equal each other."""
+"""A table without a key, and the digest of equal rows."""
 _Row = Mapping[str, Any]
 
 
 def measure_rows(ordered: pa.Table) -> LogStats:
-    """Count what `measure` counts, for a small result of `order_records`."""
+    """Return the counts of `measure` for a small result of `order_records`."""
     rows = ordered.select([*COUNTED, *OF_TRANSACTIONS]).to_pylist()
     sound = [row for row in rows if not row[UNSOUND]]
     shorts = sorted(
@@ -40,7 +40,7 @@ def measure_rows(ordered: pa.Table) -> LogStats:
 
 
 def measure_event_rows(ordered: pa.Table) -> LogStats:
-    """Count what `measure_events` counts, for a small result of `order_events`."""
+    """Return the counts of `measure_events` for a small result of `order_events`."""
     rows = ordered.select([*COUNTED, "record_id"]).to_pylist()
     sound = [row for row in rows if not row[UNSOUND]]
     shared = {row["transaction_id"] for row in sound if not _is_alone(row)}
@@ -61,7 +61,7 @@ def deletion_marker_rows(ordered: pa.Table, cycle: int) -> pa.Table:
 
 
 def unnumbered_few(ordered: pa.Table) -> dict[str, set[str]]:
-    """Return what `unnumbered_rows` returns, by table, for a small result of `order_events`."""
+    """Return the same as `unnumbered_rows`, by table, for a small result of `order_events`."""
     rows = defaultdict[str, set[str]](set)
     for row in ordered.filter(_is_unnumbered(ordered)).select(["table_name", "keys"]).to_pylist():
         rows[row["table_name"]].add(row_of(row["keys"]))
@@ -69,11 +69,11 @@ def unnumbered_few(ordered: pa.Table) -> dict[str, set[str]]:
 
 
 def number_few(ordered: pa.Table, stored_counts: Mapping[RowCopies, int]) -> pa.Table:
-    """Return what `number_copies` returns, for a small result of `order_events`.
+    """Return the same as `number_copies`, for a small result of `order_events`.
 
     Args:
         ordered: changes, in order.
-        stored_counts: how many rows there were before, by table and row.
+        stored_counts: number of equal rows before, by table and row.
     """
     counts = dict(stored_counts)
     keys: list[str] = []
@@ -97,12 +97,12 @@ def _is_unnumbered(ordered: pa.Table) -> pa.ChunkedArray:
 
 
 def lacking_rows(ordered: pa.Table, *, completes_log: bool) -> pa.Table:
-    """Return the sound changes of `order_events` whose values have to be completed before they enter the log.
+    """Return the sound changes of `order_events` whose values must be completed before they enter the log.
 
     Args:
         ordered: changes.
-        completes_log: whether every value that the source left out is completed; else only those of inserted
-            rows and of rows whose keys change.
+        completes_log: whether every omitted value is completed; otherwise only those of inserted rows and of
+            rows whose keys change.
     """
     lacking = ordered.filter(pc.and_(lack_values(ordered), pc.invert(ordered[UNSOUND])))
     if completes_log:
@@ -112,17 +112,17 @@ def lacking_rows(ordered: pa.Table, *, completes_log: bool) -> pa.Table:
 
 
 def lack_values(changes: pa.Table) -> pa.ChunkedArray:
-    """Return of each change whether it lacks values that the source left out."""
+    """Return, for each change, whether it lacks values that the source omitted."""
     return pc.greater(pc.fill_null(pc.list_value_length(changes["unavailable_columns"]), 0), 0)
 
 
 def ids_of(changes: pa.Table) -> list[RowId]:
-    """Return the row that each change is of."""
+    """Return the row of each change."""
     return list(zip(changes["table_name"].to_pylist(), changes["keys"].to_pylist(), strict=True))
 
 
 def by_table(changes: pa.Table, column: str) -> Mapping[str, list[Any]]:
-    """Return what changes have in a column, by table, in their order."""
+    """Return the values of a column of changes, by table, in order."""
     values = defaultdict[str, list[Any]](list)
     for table, value in zip(changes["table_name"].to_pylist(), changes[column].to_pylist(), strict=True):
         values[table].append(value)

@@ -1,4 +1,4 @@
-"""Records that come again, in the same window or in a later cycle."""
+"""Removal of duplicate records, in the same window or from earlier cycles."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -16,10 +16,10 @@ _IS_REPEATED: Final = "is_repeated"
 
 
 def once_each(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return one of the rows that share columns; `dropDuplicates` would carry all others through aggregates.
+    """Return one row for each value of some columns, without the aggregates of `dropDuplicates`.
 
-    The rows are sorted by these columns. Where they are parted by some of them already, and sorted further
-    by the same, that is all the work there is.
+    The rows are sorted by these columns. If they are already partitioned by some of them, and sorted further
+    by the same columns, this sort is the only work.
     """
     rows = f"partition by {', '.join(columns)} order by {columns[-1]}"
     marked = frame.withColumn(_IS_REPEATED, F.expr(f"lag(1) over ({rows}) is not null"))
@@ -27,7 +27,7 @@ def once_each(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def seconds_before(moment: str, seconds: float) -> Column:
-    """Return the moment that is so many seconds before that of a column."""
+    """Return the time this many seconds before that of a column."""
     return F.expr(f"{moment} - make_dt_interval(0, 0, 0, {seconds:f})")
 
 
@@ -40,16 +40,16 @@ def without_repeated(
     *,
     is_small: bool = True,
 ) -> DataFrame:
-    """Return the records whose events the log has not had within the time in which they may come again.
+    """Return the records whose events are new to the log within the time in which they may come again.
 
     Args:
         records: raw records of an event source.
         log: the change log.
         capabilities: those of the source; `repeats_within_s` is that time, before each record's cycle.
         replayed: origins with requested replays, whose events may come again at any time.
-        repeated_from: earlier moment in microseconds from which on events may come again.
-        is_small: whether there are few records. For many, a first query on few columns finds out whether any
-            came again: usually none did, and then whole records need no join with the log.
+        repeated_from: earlier time in microseconds from which on events may come again.
+        is_small: whether there are few records. For many records, a first query on few columns finds out
+            whether any came again: usually none did, and then full records need no join with the log.
     """
     window = seconds_before("record_timestamp", capabilities.repeats_within_s or 0)
     logged = log.select(F.col("record_id").alias("logged_id"), F.col("commit_timestamp").alias("logged_at"))

@@ -1,4 +1,4 @@
-"""Unknown values: the source did not send them, and the log has not had them before."""
+"""Unknown values: the source did not send them, and the log has no earlier value."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -26,16 +26,16 @@ _SINCE: Final = pa.schema(
 def unresolved_values(
     log: DataFrame, since: Mapping[tuple[str, str], int], *, comes_in_order: bool = True
 ) -> DataFrame:
-    """Return the values that rows have, and that the log does not say.
+    """Return the values of rows that the log does not contain.
 
-    A value is unresolved from the change on that left it out, where no change of the row has had it since
-    the row began, until one does.
+    A value is unresolved from the change that omitted it, if no earlier change of the row has it, until a
+    later change does.
 
     Args:
-        log: rows of the change log; of a row all changes, or none.
-        since: when columns came up, by table and name, or got another type to which no values were carried;
-            what was sent before is no value of theirs.
-        comes_in_order: whether the order of the log is that of the source; else ordering keys have it.
+        log: rows of the change log; all changes of a row, or none.
+        since: when columns appeared, by table and name, or changed to a type to which no values were
+            converted; earlier values do not belong to them.
+        comes_in_order: whether the order of the log is that of the source; otherwise ordering keys have it.
 
     Returns:
         `table_name`, `keys` and `column_name`.
@@ -45,7 +45,7 @@ def unresolved_values(
         "table_name", "keys", F.explode("unavailable_columns").alias("column_name")
     )
     lacking = left_out.distinct().join(_since_frame(log, since), ["table_name", "column_name"], "left")
-    # Whole rows of ordered sources name all of their columns; those of files may leave nulls out.
+    # Whole rows of ordered sources name all of their columns; those of files may omit nulls.
     has_value = f"{_HAS_VALUE} AND ({_NAMES if comes_in_order else f'is_whole_row OR {_NAMES}'})"
     logged = lacking.join(log.where(f"change_kind <> {_TRUNCATE}"), ["table_name", "keys"])
     rows = logged.groupBy("table_name", "keys", "column_name").agg(

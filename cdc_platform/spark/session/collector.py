@@ -1,4 +1,4 @@
-"""The garbage collector of the Java that Spark runs in."""
+"""Choice of the garbage collector for Spark's Java process."""
 
 import os
 import re
@@ -10,10 +10,10 @@ from cdc_platform.spark.session.properties import SUBMIT_ARGUMENTS, conf_folder
 from cdc_platform.spark.session.spark_settings import SparkSettings
 
 COLLECTOR: Final = "-XX:+UseParallelGC"
-"""Java's own choice, G1, also collects in threads of its own and makes each write of a reference dearer: it
-takes about a tenth more processor time for a large cycle."""
+"""Java's default, G1, also collects in threads of its own and makes each write of a reference more expensive:
+it takes about a tenth more processor time for a large cycle."""
 
-# A file that options come from is not looked into: it may choose one.
+# A file with options is not inspected: it may choose a collector.
 _ANY_COLLECTOR: Final = re.compile(r"-XX\\?:\+Use\w+GC\b|-XX\\?:(?:Flags|VMOptionsFile)=|(?<!\S)@\S")
 _OF_OTHERS: Final = re.compile(r"^\s*(?:#|spark\.executor\.).*$", re.MULTILINE)
 _VARIABLES: Final = (
@@ -29,7 +29,7 @@ _DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 
 
 def collector_option(spark: SparkSettings) -> str:
-    """Return the option that chooses the collector; empty where the machine or a setting chooses one.
+    """Return the option that chooses the collector; empty if the machine or a setting already chooses one.
 
     Java does not start with two of them.
     """
@@ -37,7 +37,7 @@ def collector_option(spark: SparkSettings) -> str:
 
 
 def _others(spark: SparkSettings) -> Iterator[str]:
-    """Yield all texts but the platform's own from which Spark's launcher and Java take options."""
+    """Yield all texts, except the platform's own, from which Spark's launcher and Java take options."""
     yield spark.conf.get(_DEFAULT_OPTIONS, "")
     yield from (os.environ.get(name, "") for name in _VARIABLES)
     for name in _FILES:

@@ -1,4 +1,4 @@
-"""The configuration of every Spark session and server of the platform."""
+"""Configuration of every Spark session and server of the platform."""
 
 import re
 import sys
@@ -29,25 +29,25 @@ EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExte
 SESSION: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    # Values of the source stand as literals in SQL: what looks like a variable in them is text.
+    # Values of the source are literals in SQL: anything that looks like a variable in them is text.
     "spark.sql.variable.substitute": "false",
     "spark.sql.shuffle.partitions": "4",
-    # One task does what is little; what takes seconds is worth a task for every core.
+    # Small work is done in one task; work that takes seconds deserves a task for every core.
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16MB",
-    # Net changes are broadcast to the table that they are merged into, whatever their size up to this one: a
-    # MERGE takes no hint, and the alternative moves the whole table.
+    # Net changes up to this size are broadcast to the table that they are merged into: a MERGE accepts no
+    # hint, and the alternative shuffles the whole table.
     "spark.sql.autoBroadcastJoinThreshold": "256MB",
-    # Persisted net changes live for a second: compressing it costs more than it saves.
+    # Persisted net changes live for a second: compression costs more than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.sql.dataFrameQueryContext.enabled": "false",
 }
-"""Settings that each session may set for itself, on a server as well."""
+"""Settings that each session may set for itself, even on a server."""
 
 PROCESS: Final = {
     "spark.app.name": "cdc_platform",
     "spark.sql.extensions": EXTENSIONS,
-    # Spark would get the line of this code that made each expression, in several messages apiece.
+    # Otherwise Spark sends the code line of each expression, in several messages each.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -56,40 +56,39 @@ PROCESS: Final = {
     "spark.ui.retainedJobs": "50",
     "spark.ui.retainedStages": "50",
     "spark.ui.retainedTasks": "1000",
-    # Spark's own expression leaves out some names under which catalogs take credentials.
+    # Spark's own expression omits some names of catalogs' credentials.
     "spark.redaction.regex": HIDDEN_NAMES,
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
-    # Small queries are interpreted, so few shapes are left to compile; but the bounds of a cycle are
-    # literals in their code, so that a check compiles them each time, and each entry holds more than 20 KB.
+    # Small queries are interpreted, so few shapes are compiled; but the bounds of a cycle are literals in
+    # their code, so a check compiles them each time, and each entry holds more than 20 KB.
     "spark.sql.codegen.cache.maxEntries": "200",
     "spark.cleaner.periodicGC.interval": "10min",
-    # A broadcast table takes a page, however small it is, and lives until Java and Python have collected
-    # what refers to it: pages of 32 MiB, the default of this heap, would take hundreds of MiB.
+    # A broadcast table takes at least a page until Java and Python have collected all references to it: pages
+    # of 32 MiB, the default for this heap, would take hundreds of MiB.
     "spark.buffer.pageSize": "2m",
 }
-"""Settings with which a Spark process is started."""
+"""Settings for the start of a Spark process."""
 
 LOOPBACK: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # Other users of the machine reach loopback; Spark makes the secret of a local master itself.
+    # Other users of the machine can reach loopback; Spark creates the secret of a local master itself.
     "spark.authenticate": "true",
 }
-"""Of a driver that has no workers on other machines."""
+"""Settings of a driver without workers on other machines."""
 
 HARMLESS: Final = re.compile(
     rf"spark\.(?:master|app\.name|authenticate|ui\.enabled|connect\.grpc\..*|sql\.(?!catalog\.(?!{CATALOG}$)).*"
     r"|(?:driver|executor)\.(?:cores|memory|memoryOverhead|host|port|instances))"
 )
-"""Settings that hold no secret, and that a session which runs already may take."""
+"""Settings without secrets, which a running session may get."""
 
 
 def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
-    """Return the settings that a session starts with; a remote one takes those that a session may set.
+    """Return the settings for the start of a session; a remote one gets those that a session may set.
 
-    Of a session of our own, what may be a secret is not among them, see `launch_secrets` and
-    `session_secrets`: Spark is started with its settings on a command line, which every user of the machine
-    can read.
+    For the platform's own session, they exclude possible secrets, see `launch_secrets` and `session_secrets`:
+    Spark gets these settings on a command line, which every user of the machine can read.
     """
     if spark.remote is not None:
         return {"spark.remote": with_token(spark.remote), **SESSION, **spark.conf}
@@ -97,7 +96,7 @@ def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
         "spark.master": spark.master,
         "spark.driver.memory": spark.driver_memory,
         "spark.driver.extraJavaOptions": _java_options(spark),
-        # Spark's workers would otherwise run the first python3 of the PATH.
+        # Otherwise Spark's workers would run the first python3 of the PATH.
         "spark.pyspark.python": sys.executable,
         **PROCESS,
         **(LOOPBACK if spark.is_local else {}),
@@ -106,7 +105,7 @@ def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
         **_catalog(lake),
         **spark.conf,
     }
-    # What is on the command line would win.
+    # The command line would take precedence.
     return {name: value for name, value in conf.items() if name not in launch_secrets(spark, lake)}
 
 
@@ -117,10 +116,10 @@ def _java_options(spark: SparkSettings) -> str:
 
 
 def launch_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
-    """Return what a process of our own is started with besides, by a file that only we may read.
+    """Return additional settings for the start of the platform's own process, in a private file.
 
-    It is what a catalog or `spark.conf` has been given and is not known to be harmless.
-    Spark's event log hides what a process is started with, but not what a session is configured with later.
+    These are settings of the catalog or `spark.conf` that are not known to be harmless. Spark's event log
+    hides the settings from the start of a process, but not those set by a session later.
     """
     if spark.remote is not None:
         return {}
@@ -134,7 +133,7 @@ def _is_harmless(name: str, value: str) -> bool:
 
 
 def session_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
-    """Return a session's properties before it uses the lake: others may have started its process."""
+    """Return a session's properties before it uses the lake: its process may have been started by others."""
     secrets = launch_secrets(spark, lake)
     return {name: value for name, value in secrets.items() if name.startswith(CATALOGS)}
 
@@ -142,7 +141,7 @@ def session_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
 def _catalog(lake: LakeSettings) -> dict[str, str]:
     return {
         CATALOG_PREFIX: "org.apache.iceberg.spark.SparkCatalog",
-        # Iceberg's Spark catalog would otherwise hide what pyiceberg has committed.
+        # Otherwise Iceberg's Spark catalog would hide commits of pyiceberg.
         f"{CATALOG_PREFIX}.cache-enabled": "false",
         **_prefixed(lake.spark_properties()),
     }
@@ -163,7 +162,7 @@ def _jars(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
 
 
 def _store_packages(packages: Sequence[str], lake: LakeSettings) -> list[str]:
-    """Return the bundle of the lake's object store, of the version of Iceberg's runtime among packages."""
+    """Return the bundle of the lake's object store, in the version of Iceberg's runtime among packages."""
     runtimes = [package for package in packages if package.startswith(RUNTIME)]
     if lake.store is None or not runtimes or any(f":{lake.store.bundle}:" in package for package in packages):
         return []
@@ -174,13 +173,13 @@ def list_jars(folder: str) -> list[str]:
     """Return the jars of a local folder, sorted.
 
     Raises:
-        JarsUnavailable: the folder holds no jar.
+        JarsUnavailable: the folder contains no jar.
     """
     jars = sorted(str(jar) for jar in Path(folder).expanduser().glob("*.jar"))
     if not jars:
         raise JarsUnavailable(
             f"No jar in the folder of the setting `spark.jars_folder`: {folder}. "
             "Put Iceberg's Spark runtime and the catalog's JDBC driver there, "
-            "or remove the setting to fetch them from Maven Central."
+            "or remove the setting to download them from Maven Central."
         )
     return jars

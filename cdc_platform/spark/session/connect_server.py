@@ -1,4 +1,4 @@
-"""A Spark Connect server on loopback that stays up, so that a run does not pay for a JVM."""
+"""A long-running Spark Connect server on loopback, which saves runs the start of a JVM."""
 
 import os
 import shutil
@@ -27,13 +27,13 @@ SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 @dataclass(frozen=True)
 class ConnectServer:
-    """A server that has been started.
+    """A started server.
 
     Args:
-        process: Spark's.
-        port: its port of loopback.
-        log_file: where Spark writes.
-        secrets_folder: holds what it was started with besides its command line, while it starts.
+        process: Spark's process.
+        port: its port on loopback.
+        log_file: Spark's log file.
+        secrets_folder: private folder with its additional settings, during the start.
     """
 
     process: "subprocess.Popen[bytes]"
@@ -47,7 +47,7 @@ def start_connect_server(
 ) -> ConnectServer:
     """Start a server for one lake.
 
-    It answers a few seconds later, and only clients that send the token.
+    It answers a few seconds later, and accepts only clients that send the token.
     """
     check_java()
     check_jars(spark)
@@ -61,7 +61,7 @@ def start_connect_server(
     command = [str(home / "bin" / "spark-submit"), "--class", SERVER_CLASS]
     for key, value in conf.items():
         command += ["--conf", f"{key}={value}"]
-    # The server's Python workers import the platform, wherever it lies.
+    # The server's Python workers import the platform from its current location.
     paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {
         "SPARK_HOME": str(home),
@@ -89,7 +89,7 @@ def start_connect_server(
 
 
 def wait_until_ready(server: ConnectServer, timeout_s: float = 180) -> None:
-    """Return when the server answers; what it was started with besides its command line is gone then.
+    """Wait until the server answers, and delete its private settings.
 
     Raises:
         SparkUnreachable: it stopped, or did not answer in time.

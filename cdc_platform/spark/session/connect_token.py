@@ -1,4 +1,4 @@
-"""The token that a Spark Connect server of this machine asks its clients for: any user can reach loopback."""
+"""Token that a local Spark Connect server requires from clients, since any user can reach loopback."""
 
 import os
 import secrets
@@ -11,25 +11,25 @@ from cdc_platform.private_files import open_private
 from cdc_platform.spark.session.class_archive import cache_folder
 
 VARIABLE: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
-"""Environment variable by which Spark's servers and clients take a token."""
+"""Environment variable with the token for Spark's servers and clients."""
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 LOCAL: Final = "localhost"
-"""Spark's client sends a token without TLS to a host of this name alone."""
+"""The only host name to which Spark's client sends a token without TLS."""
 
 
 def token_file(port: int) -> Path:
-    """Return the file in which clients of this user find the token of the server at a port of loopback."""
+    """Return the file with the token of the server at a port of loopback, for clients of the same user."""
     return cache_folder() / f"spark-connect-{port}.token"
 
 
 def choose_token(remote: str | None = None) -> str:
-    """Return the token of a new server: that of its address or of the environment, else a random one."""
+    """Return the token of a new server: that of its address or the environment, else a random one."""
     token = _parameters(remote).get("token") if remote is not None else None
     return token or os.environ.get(VARIABLE) or secrets.token_urlsafe(32)
 
 
 def write_token(port: int, token: str) -> Path:
-    """Write the token of the server at a port where clients of this user find it, and nobody else does."""
+    """Write the token of the server at a port to a file that only this user can read."""
     file = token_file(port)
     file.parent.mkdir(parents=True, exist_ok=True)
     with open_private(file, "wb") as opened:
@@ -38,9 +38,9 @@ def write_token(port: int, token: str) -> Path:
 
 
 def with_token(remote: str) -> str:
-    """Return the address of a server with its token: its own, the environment's, or that of this machine.
+    """Return the address of a server with its token: from the address, the environment, or this machine.
 
-    One without a token, and one of another machine, stays as it is.
+    Addresses without a token, or on other machines, stay unchanged.
     """
     address, parameters = urlsplit(remote.partition(";")[0]), _parameters(remote)
     if address.hostname not in LOOPBACK or address.port is None or "use_ssl" in parameters:

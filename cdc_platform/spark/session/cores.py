@@ -1,4 +1,4 @@
-"""The number of tasks that run at once."""
+"""The number of concurrent tasks."""
 
 import os
 import re
@@ -10,12 +10,12 @@ LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)[^\]]*\])?")
 
 
 def local_cores(spark: SparkSession) -> int | None:
-    """Return how many tasks a Spark on one machine runs at once; None of a cluster, which may grow."""
+    """Return the number of concurrent tasks of Spark on one machine; None for a cluster, which may grow."""
     return cores_of(spark.conf.get("spark.master", None) or "")
 
 
 def cores_of(master: str) -> int | None:
-    """Return the same by the master's address."""
+    """Return the same from the master's address."""
     match = LOCAL.fullmatch(master)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Ctrl-C while a session starts: it interrupts the start, and leaves neither traces nor processes."""
+"""Interruption of a session's start by Ctrl-C, without leaving traces or processes."""
 
 import logging
 import signal
@@ -14,16 +14,16 @@ from pyspark import java_gateway
 
 @contextmanager
 def interruptible_start() -> Iterator[None]:
-    """Start a session meanwhile; an interruption ends the Java process that it has started."""
+    """Start a session within the context; an interruption ends the Java process that it has started."""
     with _kept_interrupts(), _ended_launcher():
         yield
 
 
 @contextmanager
 def _kept_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C as it is: a new session would take it to cancel its jobs, in the middle of a commit.
+    """Preserve the handler of Ctrl-C: a new session would use it to cancel its jobs, even during a commit.
 
-    Until it is restored, Ctrl-C interrupts a py4j call within another one, and py4j logs the traceback of
+    Until it is restored, Ctrl-C interrupts a py4j call within another one, and py4j logs a traceback for
     each; the exception itself is enough.
     """
     handler, root = signal.getsignal(signal.SIGINT), logging.getLogger()
@@ -45,15 +45,15 @@ def _ended_launcher() -> Iterator[None]:
     """End the Java process if a signal interrupts its start.
 
     PySpark deletes the folder into which Java is about to write its port. Java then fails to write it, and
-    waits for ever: only later would it notice that Python has ended.
+    waits forever: it would notice Python's end only later.
     """
     started: list[subprocess.Popen[bytes]] = []
 
     class Launcher(subprocess.Popen[bytes]):
-        """A launcher that can be found: PySpark keeps it to itself until Java answers."""
+        """A launcher that can be found, because PySpark hides it until Java answers."""
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
-            # An interruption in between would leave a process that nothing names.
+            # An interruption in between would leave a process without a reference.
             with _delayed_signals():
                 super().__init__(*arguments, **options)
                 started.append(self)
@@ -73,7 +73,7 @@ def _ended_launcher() -> Iterator[None]:
 
 @contextmanager
 def _delayed_signals() -> Iterator[None]:
-    """Handle signals at the end; threads other than the main one handle none."""
+    """Delay signals until the end of the context; threads other than the main one handle none."""
     arrived: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()

@@ -1,4 +1,4 @@
-"""The jars that Spark fetches unless configured otherwise: they must be those that were published."""
+"""The jars that Spark downloads by default, which must match the published ones."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ SHA256: Final = {
     ),
     "org.xerial:sqlite-jdbc:3.53.4.0": "bcb1f51e36f940867e83342f9efbf5968ac44a6bef4d397bb4af7b17b45cd2fb",
     "org.postgresql:postgresql:42.7.14": "73914527305a40cce504b0d3d90b23caf565136912d607ae8ae7c5895512332c",
-    # What the driver of PostgreSQL brings along.
+    # Dependencies of the PostgreSQL driver.
     "org.checkerframework:checker-qual:3.55.1": (
         "857658c8bdcbff794949a8d9922f88d63ee3751c203c7cd7d21ea97f9e745288"
     ),
@@ -24,23 +24,23 @@ SHA256: Final = {
         "9c1ce986f548e6b1dcb0e2dfe2f253a0bc58f2232a32a0c9c6c674dd25a8570c"
     ),
 }
-"""Checksums of the packages that the platform itself names, as Maven Central publishes them."""
+"""Checksums of the platform's default packages, as published on Maven Central."""
 BRINGS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(DEFAULT_PACKAGES, ()),
     POSTGRESQL_DRIVER: ("org.checkerframework:checker-qual:3.55.1",),
 }
-"""Packages of which all dependencies are known; those that Spark has itself are left out."""
+"""Packages with all of their dependencies, except those that Spark includes."""
 FOLDER_SETTING: Final = "spark.jars.ivy"
 PACKAGES_SETTING: Final = "spark.jars.packages"
 
 
 def check_jars(spark: SparkSettings) -> None:
-    """Compare the default packages that are in Spark's cache with their checksums.
+    """Compare the default packages in Spark's cache with their checksums.
 
-    Spark compares a jar when it fetches it, with a checksum from the same server, and never again.
+    Spark compares a jar only when it downloads it, with a checksum from the same server.
 
     Raises:
-        JarsUnavailable: one is another file.
+        JarsUnavailable: a jar differs.
     """
     for package, expected in SHA256.items():
         for jar in _cached(package, spark.conf.get(FOLDER_SETTING)):
@@ -48,16 +48,16 @@ def check_jars(spark: SparkSettings) -> None:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             if digest != expected:
                 raise JarsUnavailable(
-                    f"A jar is not the one that was published as {package} (its SHA-256 is {digest}). "
+                    f"A jar differs from the one published as {package} (its SHA-256 is {digest}). "
                     f"Find out who has changed it, delete it and start again: {jar}"
                 )
 
 
 def with_fetched_jars(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return settings that name the jars of packages, if all of them are in Spark's cache already.
+    """Return settings with the jars of packages, if all of them are in Spark's cache.
 
-    Spark would resolve the packages at each start (0.4 s of processor time), and put their jars on the path
-    of Python, too: each worker reads the directory of Iceberg's jar before a task (0.2 s).
+    Spark would resolve the packages at each start (0.4 s of processor time), and add their jars to Python's
+    path, too: each worker reads the directory of Iceberg's jar before a task (0.2 s).
     """
     own = {name for name in conf if name.startswith("spark.jars")} - {PACKAGES_SETTING, FOLDER_SETTING}
     packages = conf.get(PACKAGES_SETTING, "").split(",")
@@ -76,7 +76,7 @@ def _has_defaults() -> bool:
 
 
 def _fetched(packages: Sequence[str], folder: str | None) -> list[Path] | None:
-    """Return the jars of packages and of what they bring along; None if one has not been fetched."""
+    """Return the jars of packages and their dependencies; None if one is missing in the cache."""
     needed = dict.fromkeys(each for package in packages for each in (package, *BRINGS[package]))
     found = [next(_cached(package, folder), None) for package in needed]
     jars = [jar for jar in found if jar is not None and "," not in str(jar)]

@@ -1,4 +1,4 @@
-"""Finding the Java that Spark needs."""
+"""Search for the Java that Spark needs."""
 
 import os
 import re
@@ -19,10 +19,10 @@ ADVICE: Final = (
 
 
 def check_java() -> int:
-    """Return the major version of the Java that Spark will run on.
+    """Return the major version of the Java for Spark.
 
     Raises:
-        JavaMissing: there is none, or it is too old.
+        JavaMissing: Java is missing or too old.
     """
     program = find_java()
     if program is None:
@@ -36,7 +36,7 @@ def check_java() -> int:
 
 
 def find_java() -> Path | None:
-    """Return the program that Spark's launcher runs; None where there is none."""
+    """Return the Java program that Spark's launcher runs; None without one."""
     home = os.environ.get("JAVA_HOME")
     if home:
         return _of_home(home) if _of_home(home).exists() else None

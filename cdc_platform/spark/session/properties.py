@@ -1,4 +1,4 @@
-"""Settings that Spark is started with by a file that only we may read: its command line is for all to see."""
+"""Settings for Spark's start in a private file, since every user can read its command line."""
 
 import os
 import re
@@ -15,25 +15,25 @@ from cdc_platform.errors import SettingError
 from cdc_platform.private_files import open_private
 
 SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
-"""Environment variable with what PySpark adds to the command line of Spark's launcher."""
+"""Environment variable with PySpark's additions to the command line of Spark's launcher."""
 
 NO_ARGUMENTS: Final = "pyspark-shell"
 OPTION: Final = "--properties-file"
 
 
 def conf_folder() -> Path:
-    """Return the folder with this machine's settings for all Spark programs; there may be none."""
+    """Return the folder with this machine's settings for all Spark programs, which may not exist."""
     home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
     return Path(os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf")
 
 
 def properties_options(path: Path) -> list[str]:
-    """Return the launcher's options that add a file of properties to what the machine has set up."""
+    """Return the launcher's options that add a properties file to the machine's settings."""
     return [OPTION, str(path), "--load-spark-defaults"]
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:
-    """Write a new file of Java properties that only we may read, in place of one that is there."""
+    """Write a private file of Java properties, and replace an existing one."""
     lines = [f"{_escape(key)}={_escape(value)}\n" for key, value in properties.items()]
     with open_private(path, "wb") as file:
         file.write("".join(lines).encode())
@@ -45,10 +45,10 @@ def _escape(text: str) -> str:
 
 @contextmanager
 def started_with(properties: Mapping[str, str]) -> Iterator[None]:
-    """Hand properties to a classic session that starts meanwhile, by a file that is gone afterwards.
+    """Pass properties to a classic session that starts within the context, in a temporary file.
 
     Raises:
-        SettingError: the environment names a file of properties already, and Spark takes one.
+        SettingError: the environment already names a properties file, and Spark accepts only one.
     """
     if not properties:
         yield

@@ -1,4 +1,4 @@
-"""Counts of the tasks that Spark runs now, in this process or on a Spark Connect server."""
+"""Counts of Spark's running tasks, in this process or on a Spark Connect server."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def watch_tasks(spark: SparkSession) -> Callable[[], TaskCount | None]:
-    """Return what counts the running tasks of a session; it returns None where Spark does not answer."""
+    """Return a function that counts a session's running tasks; it returns None if Spark does not answer."""
     if not type(spark).__module__.startswith("pyspark.sql.connect"):
         return _count_here
     reported = _ReportedTasks()
@@ -23,7 +23,7 @@ def watch_tasks(spark: SparkSession) -> Callable[[], TaskCount | None]:
 
 
 def _count_here() -> TaskCount | None:
-    # The public way to the context would start another one while a session ends.
+    # The public access to the context would start another one while a session ends.
     context = SparkContext._active_spark_context  # noqa: SLF001  it has no public name
     try:
         tracker = context.statusTracker() if context is not None else None
@@ -39,7 +39,7 @@ def _count_here() -> TaskCount | None:
 
 
 class _ReportedTasks:
-    """The stages that a server reports of each query under way; a server reports every two seconds."""
+    """The stages of running queries, which a server reports every two seconds."""
 
     def __init__(self) -> None:
         self._stages: dict[str | None, list[StageInfo]] = {}
@@ -51,7 +51,7 @@ class _ReportedTasks:
         operation_id: str | None,
         done: bool,
     ) -> None:
-        """Take the report of a query."""
+        """Store the report of a query."""
         if done:
             self._stages.pop(operation_id, None)
         else:

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 @contextmanager
 def changed_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Let the session have other settings meanwhile; those that it did not have are gone afterwards."""
+    """Change settings of the session within the context, and restore or unset them at its end."""
     before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)

@@ -1,4 +1,4 @@
-"""This package as an archive that workers on other machines import."""
+"""This package as an archive for workers on other machines."""
 
 import atexit
 import shutil
@@ -18,16 +18,16 @@ EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def ship_package(spark: "SparkSession") -> None:
-    """Send this package to the workers of a session, so that they run the same version as the driver.
+    """Send this package to the workers of a session, so that they run the driver's version.
 
-    Libraries that it imports must be there already.
+    The libraries that it imports must already be installed there.
     """
     spark.addArtifacts(str(package_archive()), pyfile=True)
 
 
 @cache
 def package_archive() -> Path:
-    """Return an archive of this package, named by its content; its folder goes when the process ends."""
+    """Return an archive of this package, named by its content; its folder is deleted at the process's end."""
     folder = Path(tempfile.mkdtemp(prefix="cdc_platform-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     files = sorted(path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)

@@ -28,49 +28,49 @@ class SparkSettings:
     """Spark that does the work, and its resources."""
 
     master: Annotated[
-        str, Described("Master of a session of our own, such as `local[2]` or `spark://HOST:7077`.")
+        str, Described("Master of the platform's own session, such as `local[2]` or `spark://HOST:7077`.")
     ] = "local[2]"
     # Without a representation, as its parameters may hold a token.
     remote: Annotated[
         str | None,
         Described(
-            "Address of a Spark Connect server that knows the lake's catalog, such as `sc://HOST:15002`; "
-            "used instead of a session of our own."
+            "Address of a Spark Connect server with the lake's catalog, such as `sc://HOST:15002`; "
+            "replaces the platform's own session."
         ),
     ] = field(default=None, repr=False)
-    driver_memory: Annotated[str, Described("Heap of the driver of a session of our own, such as `2g`.")] = (
-        "2g"
-    )
+    driver_memory: Annotated[
+        str, Described("Heap of the driver of the platform's own session, such as `2g`.")
+    ] = "2g"
     packages: Annotated[
         tuple[str, ...],
         Described(
-            "Maven coordinates of Iceberg's jar and of the catalog's driver; what a PostgreSQL catalog and "
-            "an object store need besides is added."
+            "Maven coordinates of Iceberg's jar and of the catalog's driver; the jars for a "
+            "PostgreSQL catalog and an object store are added."
         ),
     ] = DEFAULT_PACKAGES
     jars_folder: Annotated[
         str | None,
         Described(
-            "Folder with these jars, used instead of fetching them; relative to the folder of this file.",
+            "Folder with these jars, used instead of downloading them; relative to the folder of this file.",
             is_path=True,
         ),
     ] = None
-    # Without a representation: it may hold credentials, and settings may end up in a traceback.
+    # Without a representation, because it may hold credentials and settings may appear in a traceback.
     conf: Annotated[
-        Mapping[str, str], Described("Further Spark settings; they win over the platform's own.")
+        Mapping[str, str], Described("Further Spark settings; they override the platform's own.")
     ] = field(default_factory=dict, repr=False)
     ship_package: Annotated[
         bool | None,
         Described(
-            "Whether this package is sent to the workers, which need its libraries in any case; empty means: "
-            "where `master` is a cluster."
+            "Whether to send this package to the workers, which need its libraries in any case; "
+            "empty means only if `master` is a cluster."
         ),
     ] = None
     class_archive: Annotated[
         bool,
         Described(
-            "Whether Java keeps Spark's classes in the user's cache folder (200 MB), with which the next "
-            "start of a session of our own takes half as long."
+            "Whether Java caches Spark's classes in the user's cache folder (200 MB), which halves "
+            "the time of the next start of the platform's own session."
         ),
     ] = True
 
@@ -93,7 +93,7 @@ class SparkSettings:
                 )
                 raise SettingError(f"spark.conf.{name}", problem)
         for number, package in enumerate(self.packages):
-            # Spark takes GROUP/ARTIFACT:VERSION, too.
+            # Spark also accepts GROUP/ARTIFACT:VERSION.
             parts = package.replace("/", ":").split(":")
             if len(parts) != len(_PACKAGE) or not all(parts):
                 problem = f"must look like {':'.join(_PACKAGE)}, but is: {package!r}"
@@ -101,23 +101,23 @@ class SparkSettings:
 
     @property
     def address(self) -> str:
-        """Location of Spark, for people: a remote address without its parameters, which may hold a token."""
+        """Address of Spark, for people; a remote one omits its parameters, which may hold a token."""
         return self.master if self.remote is None else self.remote.partition(";")[0]
 
     @property
     def is_local(self) -> bool:
-        """Whether a session of our own works in the driver's process alone."""
+        """Whether the platform's own session runs only in the driver's process."""
         return self.remote is None and self.master.startswith("local")
 
     @property
     def ships_package(self) -> bool:
-        """Whether this package is sent to the workers; a server that is named has packages of its own."""
+        """Whether to send this package to the workers; a remote server has its own packages."""
         if self.ship_package is None:
             return self.remote is None and not self.is_local
         return self.ship_package
 
     def with_kafka(self) -> "SparkSettings":
-        """Return the same with Spark's source of Kafka among the packages, where none of them is it."""
+        """Return the same with Spark's Kafka source among the packages, if it is missing."""
         name = KAFKA_CONNECTOR.rpartition(":")[0]
         if any(package.startswith(f"{name}:") for package in self.packages):
             return self

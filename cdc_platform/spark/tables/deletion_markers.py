@@ -1,4 +1,4 @@
-"""Deletion markers: what is left of deleted rows while older events of them may still come."""
+"""Deletion markers: records of deleted rows while older events of them may still arrive."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
@@ -11,7 +11,7 @@ from cdc_platform.spark.tables.typed import ROW, with_row
 
 
 def deletion_markers(ordered: DataFrame, cycle: int) -> DataFrame:
-    """Return the rows of DELETION_MARKER_ROWS that the changes of a cycle leave.
+    """Return the rows of DELETION_MARKER_ROWS for the changes of a cycle.
 
     Args:
         ordered: the result of `order_records`.
@@ -26,7 +26,7 @@ def deletion_markers(ordered: DataFrame, cycle: int) -> DataFrame:
 
 
 def with_deletion_markers(log: DataFrame, buried: DataFrame, table: TableSchema) -> DataFrame:
-    """Return a table's changes with the older deletions of the rows that they touch.
+    """Return a table's changes with the earlier deletions of the rows that they change.
 
     Args:
         log: rows of the change log, of one table.

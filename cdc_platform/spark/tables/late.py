@@ -1,4 +1,4 @@
-"""Changes that come late where a row is more than its newest change: its older changes are taken in again."""
+"""Late changes of rows that are more than their newest change: earlier changes are included again."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
@@ -11,16 +11,16 @@ _OLDEST, _NEWEST, _ENDED = "__oldest", "__newest", "__ended"
 
 
 def with_former(log: DataFrame, former: DataFrame, table: TableSchema, *, is_small: bool) -> DataFrame:
-    """Return a table's changes with all former ones of the rows of which something came late.
+    """Return a table's changes with all earlier ones of the rows that got late changes.
 
-    Something came late where a former change is newer than one of these, or where a former delete is what
-    these come upon. The net change of both is then the row, whatever the order in which its changes came.
+    A row got a late change if an earlier-logged change is newer than one of these, or if these follow a
+    delete. The net change of both is then the row, in any order of arrival.
 
     Args:
         log: rows of the change log, of one table.
         former: those of the same table in earlier cycles.
         table: the table's columns.
-        is_small: whether there are so few keys that all tasks may be sent them.
+        is_small: whether there are few enough keys to broadcast them.
     """
     oldest = with_row(log, table).groupBy(ROW).agg(F.min("ordering_key").alias(_OLDEST))
     touched = with_row(former, table).join(F.broadcast(oldest) if is_small else oldest, ROW)

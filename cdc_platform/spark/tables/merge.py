@@ -1,4 +1,4 @@
-"""Merging net changes into a table: inserted keys are appended, existing ones merged, nothing is shuffled."""
+"""Merge of net changes into a table: inserted keys are appended, existing ones merged without a shuffle."""
 
 from functools import partial
 
@@ -14,7 +14,7 @@ from cdc_platform.spark.tables.typed import named
 
 
 def create_table_sql(target: str, table: TableSchema, format_version: int) -> str:
-    """Return the statement that creates the table of a source table, merged on read."""
+    """Return the statement that creates the merge-on-read table of a source table."""
     columns = ", ".join(
         f"{quote_spark(column.name)} {spark_type(column.type)}"
         + (f" COMMENT '{PRIMARY_KEY}'" if column.is_primary_key else "")
@@ -29,7 +29,7 @@ def create_table_sql(target: str, table: TableSchema, format_version: int) -> st
         "write.update.distribution-mode": "none",
         "write.delete.distribution-mode": "none",
         "write.distribution-mode": "none",
-        # A conflict with compaction is retried by Iceberg; one with another cycle is found by the branch.
+        # Iceberg retries after a conflict with compaction; the branch detects a conflict with another cycle.
         "write.merge.isolation-level": "snapshot",
         "write.parquet.compression-codec": "zstd",
         **KEPT_BY_TIME,
@@ -58,7 +58,7 @@ def merge_existing(
     *,
     has_partial_updates: bool,
 ) -> None:
-    """Update and delete the keys that the table has.
+    """Update and delete existing keys.
 
     With matched clauses only it is an inner join, which broadcasts the net changes
     (`spark.sql.autoBroadcastJoinThreshold`) and never shuffles the table.
@@ -78,7 +78,7 @@ def merge_everything(
 ) -> None:
     """Merge net changes without assuming which keys the table has; slower by a shuffle of the table.
 
-    So a key that was inserted and deleted again is deleted, too, if the table has it after all.
+    A key that was inserted and deleted again is deleted, too, in case the table has it.
     """
     columns = f"* EXCEPT ({ACTION}), CASE {ACTION} WHEN '{NOTHING}' THEN '{REMOVE}' ELSE {ACTION} END"
     source = f"SELECT {columns} AS {ACTION} FROM {view}"
@@ -105,10 +105,10 @@ def _merge_sql(
         for column in table.key_columns
     ]
     if bounded and stats.low_inclusive is not None and stats.high_inclusive is not None:
-        # Iceberg skips files by literals only, not by what the source of the merge holds.
+        # Iceberg skips files only by literals, not by the content of the merge's source.
         first = quote_spark("t", table.key_columns[0].name)
         conditions.append(f"{first} BETWEEN {stats.low_inclusive} AND {stats.high_inclusive}")
-    # Late and repeated changes change nothing; but partial updates were computed with all that is newer.
+    # Late and repeated changes have no effect; but partial updates were computed with all newer changes.
     follows = ">=" if has_partial_updates else ">"
     is_newer = f" AND s.{ORDER_KEY} {follows} coalesce(t.{ORDER_KEY}, '')"
     newer = is_newer if keeps_order(table) else ""
@@ -124,7 +124,7 @@ def _update_clause(table: TableSchema, newer: str, *, has_partial_updates: bool)
     assignments = [
         f"{quote_spark('t', column.name)} = {new_value(column.name)}" for column in table.value_columns
     ] or [
-        # Nothing changes in a table of keys only, but rows that are there are counted as matched.
+        # In a table with only key columns nothing changes, but existing rows count as matched.
         f"{quote_spark('t', column.name)} = {quote_spark('s', column.name)}"
         for column in table.key_columns
     ]

@@ -1,4 +1,4 @@
-"""Net changes: the ordered changes of each key become one row, by a single aggregation."""
+"""Net changes: the ordered changes of each key become one row, in a single aggregation."""
 
 from dataclasses import dataclass
 
@@ -25,17 +25,16 @@ NEWEST, INSERTED, ROW_EVENT = "__newest", "__inserted", "__row_event"
 APPEND, UPDATE, REMOVE, NOTHING = "append", "update", "delete", "none"
 
 FIXED_BYTES = 16
-"""Most bytes that a value takes besides its text."""
+"""Most bytes of a value in addition to its text."""
 BOUNDED_TYPES = frozenset({"bigint", "string", "date", "timestamp"})
 
 
 @dataclass(frozen=True)
 class NetChangeStats:
-    """Numbers of keys for each action of net changes, and where they lie.
+    """Numbers of keys for each action of net changes, and their bounds.
 
-    ``low_inclusive`` and ``high_inclusive`` are SQL literals of the first key column's bounds, None
-    where it has no literal or some key is NULL. ``size_bytes`` is about what its rows take, where that was
-    measured.
+    ``low_inclusive`` and ``high_inclusive`` are SQL literals of the first key column's bounds, None if its
+    type has no literal or some key is NULL. ``size_bytes`` is the approximate size of the rows, if measured.
     """
 
     appended: int
@@ -53,7 +52,7 @@ class NetChangeStats:
 
 
 def compute_net_changes(changes: DataFrame, table: TableSchema, *, has_partial_updates: bool) -> DataFrame:
-    """Return one row per key: what the changes do to it.
+    """Return one row per key with the effect of its changes.
 
     INSERT sets all columns, DELETE sets them all and the deletion marker, UPDATE sets the columns it names;
     the value of a column is that of the newest change that set it.
@@ -74,14 +73,14 @@ def compute_net_changes(changes: DataFrame, table: TableSchema, *, has_partial_u
 
 
 def compute_net_rows(log: DataFrame, table: TableSchema, words: LogWords) -> DataFrame:
-    """Return the net changes of whole rows, which takes only the values of the newest changes.
+    """Return the net changes of whole rows, which need only the values of the newest changes.
 
-    A value that does not fit its type, and that a newer change replaces, fails no query here.
+    A value that does not fit its type does not fail the query if a newer change replaces it.
 
     Args:
         log: rows of the change log of this table, all of them with whole rows.
-        table: the table's columns, which all changes know.
-        words: what the order of the changes is taken from.
+        table: the table's columns, all of which every change knows.
+        words: expressions for the order of changes.
     """
     position = F.col(words.position)
     newest = F.max_by(F.struct(*words.columns), position)
@@ -92,7 +91,7 @@ def compute_net_rows(log: DataFrame, table: TableSchema, words: LogWords) -> Dat
     typed = type_changes(rows, table, has_partial_updates=False, words=words, further=(INSERTED, *keys))
     key_names = [column.name for column in table.key_columns]
     return typed.withColumn(ACTION, _action(F.col(KIND) == ChangeKind.DELETE.value)).selectExpr(
-        # Not those of the newest change: a merge need not spread rows by them once more.
+        # Not those of the newest change: a merge then need not shuffle rows by them again.
         *(f"{quote_spark(key)} AS {quote_spark(name)}" for key, name in zip(keys, key_names, strict=True)),
         *map(quote_spark, _net_value_names(table)),
         *([f"{ORDINAL} AS {quote_spark(ORDER_KEY)}"] if keeps_order(table) else []),
@@ -150,7 +149,7 @@ def _net_value_names(table: TableSchema) -> list[str]:
 
 
 def _ordering_key(table: TableSchema) -> list[Column]:
-    """If rows have ordering keys, changes are ordered by them."""
+    """Return the column of ordering keys if rows have them; changes are then ordered by them."""
     return [F.max(ORDINAL).alias(ORDER_KEY)] if keeps_order(table) else []
 
 
@@ -166,12 +165,12 @@ def _action(is_gone: Column) -> Column:
 def measure_net_changes(
     net_changes: DataFrame, table: TableSchema, *, has_size: bool = False
 ) -> NetChangeStats:
-    """Count the keys of net changes by action and find their bounds; one Spark job.
+    """Count the keys of net changes by action and find their bounds, in one Spark job.
 
     Args:
         net_changes: the result of `compute_net_changes`, or its keys and actions.
         table: the table's columns.
-        has_size: whether the size of all columns is wanted, too.
+        has_size: whether to measure the size of all columns, too.
     """
     keys = [_col(column.name) for column in table.key_columns]
     first = table.key_columns[0]
@@ -203,7 +202,7 @@ def measure_net_changes(
 
 
 def _sizes(column: SourceColumn) -> list[Column]:
-    """Return the parts of a value's size beyond the fixed one: long sums are slow for Spark to resolve."""
+    """Return the variable parts of a value's size; long sums are slow for Spark to resolve."""
     kind, value = spark_type(column.type), _col(column.name)
     if kind.startswith("array"):
         return [F.octet_length(F.to_json(F.struct(value))), F.greatest(F.size(value), F.lit(0)) * FIXED_BYTES]

@@ -1,4 +1,4 @@
-"""From the ordered changes of a cycle to the versions that they make, and to those that they end."""
+"""Versions of rows that the ordered changes of a cycle create, and those that they end."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -29,32 +29,32 @@ _SINCE: Final = "__since"
 _MOMENT: Final = "__moment"
 """Number of times that the table was recreated before a change."""
 _BEFORE: Final = -1
-"""Ordinal of what a key was before the changes."""
+"""Ordinal of a key's version before the changes."""
 
 
 def create_history_sql(target: str, history: TableSchema, format_version: int) -> str:
-    """Return the statement that creates a history, current versions separate from those that have ended.
+    """Return the statement that creates a history, with current versions separate from ended ones.
 
-    A cycle, and a reader of current rows, then cost what the table costs, however long the history gets.
+    A cycle, or a reader of current rows, then costs as much as for the table, for any length of the history.
     """
     return f"{create_table_sql(target, history, format_version)} PARTITIONED BY ({quote_spark(IS_CURRENT)})"
 
 
 def called_as_in_history(rows: DataFrame) -> DataFrame:
-    """Return rows of a table with the names that its columns have in its history."""
+    """Return rows of a table with its column names in the history."""
     return rows.withColumnsRenamed({name: name_in_history(name) for name in rows.columns})
 
 
 def find_touched(changes: DataFrame, table: TableSchema) -> DataFrame:
-    """Return one row per key that changes touch.
+    """Return one row per changed key.
 
     Args:
         changes: the result of `type_changes`, with origin.
         table: the source table.
 
     Returns:
-        the key columns, `__closed_at` (moment of the key's first change, which ends the version that is
-        current before it), and `__action`: `update` if the key existed before, else `append`.
+        the key columns, `__closed_at` (time of the key's first change, which ends the version that is current
+        before it), and `__action`: `update` if the key existed before, else `append`.
     """
     was_inserted = F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value
     first = f"min_by({COMMITTED}, {ORDINAL})"
@@ -66,21 +66,21 @@ def find_touched(changes: DataFrame, table: TableSchema) -> DataFrame:
 
 
 def reaches_back(history: DataFrame, touched: DataFrame, table: TableSchema, *, is_small: bool) -> bool:
-    """Return whether a touched key has a version that began no earlier than the changes, by the source.
+    """Return whether a changed key has a version that began no earlier than the changes, in source time.
 
-    So it is where several transactions of a key share a moment, where a transaction is in several cycles, and
-    where the clock went back.
+    This is the case if several transactions of a key share a time, if a transaction is in several cycles, or
+    if the clock went back.
 
     Args:
         history: the history before the changes.
         touched: the result of `find_touched`.
         table: the source table.
-        is_small: whether there are so few touched keys that all tasks may be sent them.
+        is_small: whether there are few enough changed keys to broadcast them.
     """
     first = touched.agg(F.min(CLOSED_AT)).collect()[0][0]
     if first is None:
         return False
-    # With the literal, Iceberg reads none of the files whose versions are all older.
+    # With the literal, Iceberg skips all files that have only older versions.
     young = history.where(F.col(IS_CURRENT) & (F.col(VALID_FROM) >= F.lit(first)))
     keys = touched.select(
         F.col(CLOSED_AT), *(_col(column.name).alias(f"{KEY_PREFIX}{n}") for n, column in _numbered(table))
@@ -93,13 +93,13 @@ def reaches_back(history: DataFrame, touched: DataFrame, table: TableSchema, *, 
 def current_before(
     history: DataFrame, touched: DataFrame, table: TableSchema, *, is_small: bool
 ) -> DataFrame:
-    """Return the versions that touched keys have before the changes, as changes that set all columns.
+    """Return the versions of changed keys before the changes, as changes that set all columns.
 
     Args:
         history: the history before the changes, with all columns of the table.
         touched: the result of `find_touched`.
         table: the source table.
-        is_small: whether there are so few touched keys that all tasks may be sent them.
+        is_small: whether there are few enough changed keys to broadcast them.
     """
     keys = touched.select(*(_col(column.name).alias(f"{KEY_PREFIX}{n}") for n, column in _numbered(table)))
     same = [_col(column.name).eqNullSafe(F.col(f"{KEY_PREFIX}{n}")) for n, column in _numbered(table)]
@@ -119,19 +119,19 @@ def current_before(
 def make_versions(
     changes: DataFrame, table: TableSchema, *, has_partial_updates: bool, remade_micros: Sequence[int] = ()
 ) -> DataFrame:
-    """Return the versions that transactions make: of each key what the last change of each leaves.
+    """Return the versions that transactions create: one for each key after its last change in each of them.
 
-    A version ends when the next transaction that touches its key commits. Where two transactions of one
-    commit timestamp touch a key, or the later one's is earlier by the source's clock, as it is where that is
-    the clock of statements, the first one's version is valid for no time at all. All versions end when the
-    table is recreated. A row that was read moves no version of a captured change, see `_moments`.
+    A version ends when the next transaction that changes its key commits. If two transactions with the same
+    commit timestamp change a key, or if the later one is earlier by the source's clock, which may be the time
+    of statements, the first one's version has no duration. All versions end when the table is recreated. A
+    row that was read does not move the version of a captured change, see `_moments`.
 
     Args:
-        changes: the result of `type_changes` with origin; with partial updates, and those of
+        changes: the result of `type_changes` with origin; with partial updates, also those of
             `current_before`.
         table: the source table.
         has_partial_updates: whether a change may name only some columns; the others keep their values.
-        remade_micros: moments at which the table was dropped and recreated, ascending.
+        remade_micros: times at which the table was dropped and recreated, ascending.
 
     Returns:
         the columns of the table, `valid_from`, `valid_to`, `is_current` and `transaction_id`.
@@ -169,19 +169,19 @@ def make_versions(
 
 
 def _moments(of_key: WindowSpec) -> Column:
-    """Return the latest moment at which each change can have happened.
+    """Return the latest possible time of each change.
 
-    A row that was read has changed by the time of the read, and before the next captured change.
+    A row from a read changed no later than the read, and before the next captured change.
     """
-    # Not a frame up to the end of the partition: Spark would evaluate it again for each row.
+    # No frame up to the end of the partition: Spark would evaluate it again for each row.
     next_captured = F.expr(f"lead(if({IS_READ}, null, {COMMITTED})) IGNORE NULLS").over(of_key)
     return F.when(F.col(IS_READ), F.least(COMMITTED, next_captured)).otherwise(F.col(COMMITTED))
 
 
 def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) -> DataFrame:
-    """Return keys and moments of captured changes at which a version of a history is missing.
+    """Return keys and times of captured changes at which a version of a history is missing.
 
-    The moments come from captured changes only; if the clock went back, from an earlier captured change. The
+    The times come only from captured changes; if the clock went back, from an earlier captured change. The
     result does not depend on how `make_versions` finds them.
 
     Args:
@@ -224,15 +224,15 @@ def close_versions(
     *,
     trusts_inserts: bool,
 ) -> None:
-    """End the current versions of touched keys, and not those that the same cycle has appended.
+    """End the current versions of changed keys, except those that the same cycle has appended.
 
     Args:
-        spark: session that does the work.
+        spark: Spark session.
         view: name of the result of `find_touched`.
         target: Spark's name of the history.
         table: the source table.
-        stats: what `measure_net_changes` says of the touched keys.
-        trusts_inserts: whether only keys that existed before, as the log says, can have a version to end.
+        stats: the result of `measure_net_changes` for the changed keys.
+        trusts_inserts: whether only keys that, by the log, existed before can have a version to end.
     """
     spark.sql(_close_sql(view, target, table, stats, trusts_inserts=trusts_inserts))
 
@@ -250,7 +250,7 @@ def _close_sql(
         ),
     ]
     if trusts_inserts and stats.low_inclusive is not None and stats.high_inclusive is not None:
-        # Iceberg skips files by literals only, not by what the source of the merge holds.
+        # Iceberg skips files only by literals, not by the content of the merge's source.
         first = quote_spark("t", table.key_columns[0].name)
         conditions.append(f"{first} BETWEEN {stats.low_inclusive} AND {stats.high_inclusive}")
     source = f"SELECT * FROM {view}" + (f" WHERE {ACTION} = '{UPDATE}'" if trusts_inserts else "")
@@ -263,7 +263,7 @@ def _close_sql(
 def append_versions(
     versions: DataFrame, target: str, columns: list[tuple[str, str]], properties: dict[str, str]
 ) -> None:
-    """Append versions to a history; columns that only the history has become NULL.
+    """Append versions to a history; columns that only the history has are NULL.
 
     Args:
         versions: the result of `make_versions`.

@@ -1,4 +1,4 @@
-"""Deleted rows that stay: a delete becomes a partial update that marks the row and keeps the rest."""
+"""Soft delete: a delete becomes a partial update that marks the row and keeps its values."""
 
 from typing import Final
 
@@ -25,12 +25,12 @@ _IS_BACK: Final = "__is_back"
 def compute_soft_net_changes(
     changes: DataFrame, stored: TableSchema, *, drops_unseen: bool = True
 ) -> DataFrame:
-    """Return the net changes with partial updates, where a delete marks the row and keeps it.
+    """Return the net changes with partial updates, in which a delete marks the row and keeps it.
 
     Args:
         changes: the result of `type_changes` for the source's columns, with partial updates and origin.
         stored: the table's columns in the lake, with `__deleted` and `__deleted_at`.
-        drops_unseen: whether rows that were inserted and deleted within one transaction are left out.
+        drops_unseen: whether to omit rows that were inserted and deleted within one transaction.
     """
     table = source_schema(stored)
     visible = _drop_unseen(changes, table) if drops_unseen else changes
@@ -39,7 +39,7 @@ def compute_soft_net_changes(
 
 
 def _drop_unseen(changes: DataFrame, table: TableSchema) -> DataFrame:
-    """Leave out rows inserted and deleted within one transaction: nobody can ever have seen them."""
+    """Omit rows that were inserted and deleted within one transaction, since they were never visible."""
     keys = [_col(column.name) for column in table.key_columns]
     of_key = Window.partitionBy(*keys, COMMITTED, TRANSACTION).orderBy(ORDINAL)
     whole = of_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
@@ -66,13 +66,13 @@ def _mark_deletes(changes: DataFrame, table: TableSchema) -> DataFrame:
 def find_returning(
     net_changes: DataFrame, before: DataFrame, stored: TableSchema, *, is_small: bool
 ) -> DataFrame:
-    """Return the net changes, in which inserted keys are existing ones where the table has them as deleted.
+    """Return the net changes, in which inserted keys count as existing if the table has them as deleted.
 
     Args:
         net_changes: the result of `compute_soft_net_changes`.
         before: the table before the changes.
         stored: the table's columns in the lake.
-        is_small: whether there are so few keys that all tasks may be sent them.
+        is_small: whether there are few enough keys to broadcast them.
     """
     inserted = net_changes.where(F.col(ACTION) == APPEND).select(*_named_keys(stored, "__inserted"))
     deleted = before.where(_col(DELETED)).withColumns(_widened_keys(before, stored))
@@ -88,7 +88,7 @@ def find_returning(
 
 
 def _widened_keys(before: DataFrame, stored: TableSchema) -> dict[str, Column]:
-    """Return the columns of the key that had another type then, as they are now."""
+    """Return the key columns that had another type before, converted to their current type."""
     types = {field.name: field.dataType.simpleString() for field in before.schema.fields}
     return {
         column.name: F.expr(

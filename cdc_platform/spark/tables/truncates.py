@@ -1,4 +1,4 @@
-"""Truncates in the log: changes of a whole table, which become what they do to its rows."""
+"""Truncates in the log: changes of a whole table, converted to their effects on rows."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
@@ -11,11 +11,11 @@ _CARRIED = ("ordinal", "ordering_key", "commit_timestamp", "source_timestamp", "
 
 
 def after_truncates(log: DataFrame, order: str = "ordinal") -> DataFrame:
-    """Return what the last truncate has left of a table's changes.
+    """Return a table's changes after its last truncate.
 
     Args:
         log: changes of the table.
-        order: the column that has their order.
+        order: the column with their order.
     """
     last = log.where(_IS_TRUNCATE).agg(F.max(order).alias("truncated_at"))
     rows = log.where(_IS_OTHER).crossJoin(F.broadcast(last))
@@ -23,11 +23,11 @@ def after_truncates(log: DataFrame, order: str = "ordinal") -> DataFrame:
 
 
 def with_truncated_rows(log: DataFrame, order: str = "ordinal") -> DataFrame:
-    """Return a table's changes with a truncate of each key for each truncate after its first change.
+    """Return a table's changes, with a truncate of each key for each truncate after its first change.
 
     Args:
-        log: all changes of the table, from its beginning on.
-        order: the column that has their order.
+        log: all changes of the table, from its beginning.
+        order: the column with their order.
     """
     changes = log.where(_IS_OTHER)
     first = changes.groupBy("keys").agg(F.min(order).alias("first_change"))
@@ -40,5 +40,5 @@ def with_truncated_rows(log: DataFrame, order: str = "ordinal") -> DataFrame:
 
 
 def has_truncate(log: DataFrame) -> bool:
-    """Return whether some change of a table's is a truncate."""
+    """Return whether a table's changes include a truncate."""
     return not log.where(_IS_TRUNCATE).limit(1).isEmpty()

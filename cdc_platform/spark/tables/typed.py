@@ -1,4 +1,4 @@
-"""From the change log's JSON to the typed columns of one table."""
+"""Conversion of the change log's JSON to the typed columns of one table."""
 
 import json
 from collections.abc import Collection, Iterator, Sequence
@@ -32,22 +32,22 @@ ORDINAL = "__ordinal"
 KEY_TEXT = "__key_text"
 ROW = "__row"
 UNFIT = "cdc_platform: a value does not fit its type: "
-"""Begins the message with which a query fails; the facts follow as JSON."""
+"""Prefix of the message of a failed query; facts follow as JSON."""
 UNPARSED = "cdc_platform: a text of a change is not parsed: "
-"""The same, where Spark reads nothing of a change."""
+"""The same if Spark cannot parse a change at all."""
 COMMITTED = "__committed"
 TRANSACTION = "__transaction"
 IS_READ = "__is_read"
-"""Whether the moment of a change is the time of a read, which may be long after the row changed."""
+"""Whether the time of a change is that of a read, which may be long after the row changed."""
 _READ_KINDS = f"'{ChangeKind.SNAPSHOT.value}', '{ChangeKind.TRUNCATE.value}'"
-"""A snapshot that replaces a table truncates it first, at the moment of its first read."""
+"""A snapshot that replaces a table truncates it first, at the time of its first read."""
 
 
 @dataclass(frozen=True)
 class LogWords:
     """Expressions over the log for the order of changes and their other properties.
 
-    ``names`` are the columns that a change names, of one that is no whole row.
+    ``names`` are the columns that a change names if it is no whole row.
     """
 
     position: str
@@ -57,18 +57,18 @@ class LogWords:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the log that whole rows are typed from."""
+        """The columns of the log from which whole rows are typed."""
         return ("keys", "new_values", "change_kind", "is_whole_row", self.position)
 
     @classmethod
     def of(cls, capabilities: SourceCapabilities, *, is_late: bool = False) -> "LogWords":
-        """Return the words for the log of a source, where some changes entered it late or none."""
+        """Return the expressions for the log of a source, with or without late changes."""
         position = "ordinal" if capabilities.comes_in_order and not is_late else "ordering_key"
-        if not capabilities.hands_out_events:
+        if not capabilities.delivers_events:
             return cls(position, "commit_timestamp", "change_kind")
-        # An event with a whole row shows that the row exists, whatever was known of it.
+        # An event with a whole row shows that the row exists, regardless of earlier changes.
         is_whole = f"change_kind = '{ChangeKind.UPDATE.value}' AND is_whole_row"
-        # What a truncate does to a row is a deletion, see `with_truncated_rows`.
+        # The effect of a truncate on a row is a deletion, see `with_truncated_rows`.
         kind = (
             f"CASE WHEN {is_whole} THEN '{ChangeKind.SNAPSHOT.value}' "
             f"WHEN change_kind = '{ChangeKind.TRUNCATE.value}' THEN '{ChangeKind.DELETE.value}' "
@@ -77,7 +77,7 @@ class LogWords:
         committed = "coalesce(source_timestamp, commit_timestamp)"
         if not (capabilities.leaves_values_out and capabilities.comes_in_order):
             return cls(position, committed, kind)
-        # Those that the source did not send may be named all the same, with null in the values' place.
+        # A change may name columns that the source did not send, with null in place of their values.
         left_out = "coalesce(unavailable_columns, cast(array() as array<string>))"
         return cls(position, committed, kind, f"array_except(json_object_keys(new_values), {left_out})")
 
@@ -86,7 +86,7 @@ PLAIN_WORDS = LogWords.of(CHANGE_STREAM)
 
 
 def named(column: str) -> str:
-    """Return the name of the flag that says whether a change names a column."""
+    """Return the name of the flag for columns that a change names."""
     return f"{FLAG_PREFIX}{column}"
 
 
@@ -103,24 +103,23 @@ def type_changes(
 
     Args:
         log: rows of the change log, of this table only.
-        table: the table's columns; where it is evolving, what a change says of a column counts only
-            within the column's life.
+        table: the table's columns; if it is evolving, values of a column count only within the column's life.
         has_partial_updates: whether any change may name only some columns, as all changes of an evolving
             table may.
-        has_origin: whether it matters which transaction made a change, and when.
-        words: what the order of the changes is taken from.
-        further: columns of the log that stay besides them.
+        has_origin: whether to include the transaction and the time of changes.
+        words: expressions for the order of changes.
+        further: additional columns of the log to keep.
 
     Returns:
         `__kind`, `__ordinal`, the further columns, with origin `__committed`, `__transaction` and
         `__is_read`, the key columns, the value columns and, with partial updates, one flag `__names_COLUMN`
-        for each value column. Where a value does not fit its column's type, the query fails: see
+        for each value column. If a value does not fit its column's type, the query fails: see
         `unfit_values`.
     """
     is_read = f"change_kind IN ({_READ_KINDS})"
     origin_text = {COMMITTED: words.committed, TRANSACTION: "transaction_id", IS_READ: is_read}
     origin = origin_text if has_origin else {}
-    # As texts: each expression that is built here costs a few calls of Spark's JVM, for each of many columns.
+    # SQL texts: an expression built here would cost a few calls of Spark's JVM, for each of many columns.
     of_change = {KIND: words.kind, ORDINAL: words.position, **{name: quote_spark(name) for name in further}}
     of_change |= {KEY_TEXT: "keys", **origin, "new_values": "new_values"}
     if has_partial_updates:
@@ -144,10 +143,10 @@ def type_changes(
 
 
 def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
-    """Return changes of one table with the column `__row`, which those of one row share.
+    """Return changes of one table with the column `__row`, which is equal for changes of the same row.
 
-    The texts of their keys need not be equal: sources of events write a key by the types of the file that it
-    comes by, which may be narrower than those of the table, or by none.
+    The texts of their keys need not be equal: event sources write a key with the types of its file, which may
+    be narrower than those of the table, or without types.
 
     Args:
         changes: rows of the change log, or deletion markers.
@@ -158,7 +157,7 @@ def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
 
 
 def key_parts(table: TableSchema) -> list[str]:
-    """Return what `with_key_parts` calls the columns of the key."""
+    """Return the names of the key columns in `with_key_parts`."""
     return [f"{KEY_PREFIX}{number}" for number, _ in enumerate(table.key_columns)]
 
 
@@ -176,9 +175,9 @@ def with_key_parts(changes: DataFrame, table: TableSchema) -> DataFrame:
 
 
 def _texts(mod: str, table: TableSchema) -> str:
-    """Return the SQL of the texts that the keys or the new values of a change have of the columns of a table.
+    """Return the SQL of the texts of a table's columns in the keys or the new values of a change.
 
-    All are NULL where Spark does not parse the mod: see `_parsed`, through which every use goes.
+    All are NULL if Spark cannot parse the mod: see `_parsed`, which every caller uses.
     """
     names = _names_in(table, is_keys=mod == "keys")
     named = ", ".join(f"{quote_spark(name)}: string" for name in names)
@@ -188,11 +187,11 @@ def _texts(mod: str, table: TableSchema) -> str:
 
 
 def _parsed(texts: str, mod: str, table: TableSchema) -> str:
-    """Return the SQL of the result of `_texts`, a column, which fails the query where there is none.
+    """Return the SQL of the result of `_texts`, a column, which fails the query if parsing failed.
 
-    Spark's parser makes a struct of NULLs of an object that it does not take, as of one with a name that is
-    too long, and a single NULL of a text that is too long. An object that has other columns only, or may have
-    such a text, is parsed a second time; few changes are such.
+    Spark's parser returns a struct of NULLs for an object that it rejects, such as one with a name that is
+    too long, and a single NULL for a text that is too long. An object that has only other columns, or may
+    have such a text, is parsed a second time; few changes are like that.
     """
     values = ", ".join(f"{texts}.{_field(name)}" for name in _names_in(table, is_keys=texts == "k"))
     if not values:
@@ -210,12 +209,12 @@ def _parsed(texts: str, mod: str, table: TableSchema) -> str:
 
 
 def _is_judged_by_row(table: TableSchema) -> bool:
-    """Return whether values are judged together: of columns with lives, not all of them count."""
+    """Return whether values are checked together: if columns have lives, not all values count."""
     return is_wide(table) and not table.is_evolving
 
 
 def _fitting(texts: str, mod: str, table: TableSchema) -> str:
-    """Return the SQL of the result of `_texts`, which fails the query where a value does not fit its type."""
+    """Return the SQL of the result of `_texts`, which fails the query if a value does not fit its type."""
     for kind, names in names_by_type(table).items():
         values = parsed_object(mod)
         unfit = unfit_names_expression(values, kind, names)
@@ -231,12 +230,12 @@ def _names_in(table: TableSchema, *, is_keys: bool) -> Collection[str]:
 
 
 def _field(name: str) -> str:
-    """Return a name that stays apart from others where Spark takes no notice of case."""
+    """Return a name that stays distinct from others although Spark ignores case."""
     return f"_{name.encode().hex()}"
 
 
 def _names(words: LogWords) -> str:
-    """Return the SQL of the columns that a change names; NULL when it names them all."""
+    """Return the SQL of the columns that a change names; NULL if it names all of them."""
     return f"CASE WHEN NOT is_whole_row THEN coalesce({words.names}, cast(array() AS array<string>)) END"
 
 
@@ -244,7 +243,7 @@ def _is_named(column: SourceColumn) -> str:
     names = f"(names IS NULL OR array_contains(names, {quote_text(column.source_name)}))"
     if column.life is None:
         return names
-    # A row that begins or ends has no value of what it does not know; any other keeps what it has.
+    # A change that begins or ends a row sets columns that it does not know to NULL; others keep their values.
     is_row_event = f"{KIND} <> '{ChangeKind.UPDATE.value}'"
     return f"({is_row_event} OR {names} AND {_within(column, with_former=True)})"
 
@@ -258,7 +257,7 @@ def _cast(table: TableSchema, column: SourceColumn) -> str:
 
 
 def _failure(table: TableSchema, column: str, kind: ColumnType, text: str) -> str:
-    """Return the SQL of what a query fails with that meets a text which does not fit the type of a column."""
+    """Return the SQL of a query's error message for a text that does not fit the type of a column."""
     context = {
         "table": quote_text(table.name),
         "column": column,
@@ -297,11 +296,10 @@ def _value(table: TableSchema, column: SourceColumn) -> str:
 
 
 def convert_expression(value: str, old: ColumnType, to: ColumnType, *, is_widened: bool = False) -> str:
-    """Return the SQL that converts a value when a column changes its type in place.
+    """Return the SQL that converts a value if a column changes its type in place.
 
-    Between text and bytes this is UTF-8, as Spanner does it; all other types that Spanner converts are one in
-    the lake. Moments and floats become the texts that the log has of them, and so do bytes and arrays where
-    the column is widened.
+    Between text and bytes this is UTF-8, as in Spanner; all other types that Spanner converts are the same in
+    the lake. Timestamps and floats become their texts in the log; if it is widened, bytes and arrays do, too.
     """
     if is_widened and spark_type(to) == "string":
         return logged_text(value, old)
@@ -309,7 +307,7 @@ def convert_expression(value: str, old: ColumnType, to: ColumnType, *, is_widene
 
 
 def convert_stored_expression(value: str, old: str, to: ColumnType) -> str:
-    """Return the same for a value of which only the type in the lake is known."""
+    """Return the same for a value of which only the lake's type is known."""
     if spark_type(to) == "string":
         return logged_scalar(value, old)
     return f"cast({value} as {spark_type(to)})"
@@ -317,11 +315,11 @@ def convert_stored_expression(value: str, old: str, to: ColumnType) -> str:
 
 @contextmanager
 def unfit_values() -> Iterator[None]:
-    """Raise our own error when a query meets a value that does not fit its column's type.
+    """Translate the errors of queries for values that do not fit their columns' types.
 
     Raises:
-        ValueUnfit: it does not; the error names table, key and column.
-        ChangeUnparsed: the keys or the values of a change are not read at all.
+        ValueUnfit: a value does not fit; the error names table, key and column.
+        ChangeUnparsed: the keys or the values of a change cannot be parsed.
     """
     try:
         yield
@@ -330,5 +328,5 @@ def unfit_values() -> Iterator[None]:
             _, marker, facts = str(error).partition(begin + "{")
             if marker:
                 raise kind(**json.JSONDecoder().raw_decode("{" + facts)[0]) from error
-        # Spark's other errors may show the expression that would fail so.
+        # Spark's other errors may contain the expression that would raise this message.
         raise

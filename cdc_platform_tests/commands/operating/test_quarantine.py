@@ -90,7 +90,7 @@ def test_a_replay_is_asked_for(defs: Path) -> None:
     code, output, _ = run("quarantine", "replay", defs)
     assert code == 0
     assert "1 record of 1 file: the next cycle reads the files again" in output
-    assert "1 record: a later cycle decodes the kept text again" in output
+    assert "1 record: a later cycle decodes the stored text again" in output
     assert "corrupt.avro is gone, and nothing of it was kept" in output
     lake = lake_of(defs)
     assert [version for path, version in load_read_progress(lake).items() if "there" in path] == [READ_AGAIN]

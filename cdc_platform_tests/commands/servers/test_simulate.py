@@ -77,11 +77,11 @@ def test_a_taken_port_is_said(tmp_path: Path) -> None:
         port = program.said().rsplit(":", 1)[1].strip()
         with start(tmp_path / "two", COMMAND_LINE, "simulate", "--port", port) as two:
             assert two.ends_with(WITHIN_S) == 1
-            assert f"Port {port} is taken" in two.said()
+            assert f"Port {port} is in use" in two.said()
 
 
 def test_faults_by_name() -> None:
-    """Faults are named in a list; `all` are those that a reader gets over."""
+    """Faults are named in a list; `all` are those from which a reader can recover."""
     assert parse_faults("") == ()
     assert parse_faults("stalled, early-end") == (Fault.STALLED, Fault.EARLY_END)
     assert parse_faults("all") == PASSING_FAULTS
@@ -180,8 +180,8 @@ def test_the_partition_mode_is_an_option(mode: PartitionMode) -> None:
 @pytest.mark.parametrize(
     ("names", "problem"),
     [
-        (["asia", "Asia"], "two of the name 'Asia'"),
-        (["placement_default"], "two of the name"),
+        (["asia", "Asia"], "two entries with the name 'Asia'"),
+        (["placement_default"], "two entries with the name"),
         (["a b"], "must be letters"),
         ([""], "must be letters"),
     ],

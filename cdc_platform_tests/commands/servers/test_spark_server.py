@@ -67,9 +67,9 @@ def _check_others_are_refused(folder: Path, defs: Path) -> None:
     ("spark", "text"),
     [
         ({}, "is missing"),
-        ({"remote": "sc://spark.example.com:15002/;token=abc"}, "must be of this machine"),
+        ({"remote": "sc://spark.example.com:15002/;token=abc"}, "must be on this machine"),
         ({"remote": "http://127.0.0.1:15002"}, "must look like sc://HOST:15002"),
-        ({"remote": "sc://127.0.0.1"}, "must be of this machine"),
+        ({"remote": "sc://127.0.0.1"}, "must be on this machine"),
     ],
 )
 def test_an_address_that_no_server_can_have_is_an_error(
@@ -91,4 +91,4 @@ def test_an_address_that_is_taken_is_an_error(tmp_path: Path) -> None:
         remote = f"sc://127.0.0.1:{other.getsockname()[1]}"
         code, _, said = run("spark-server", write_defs(tmp_path, bank_attributes(spark={"remote": remote})))
     assert code == 1
-    assert "runs already" in said
+    assert "is the address of a running program" in said

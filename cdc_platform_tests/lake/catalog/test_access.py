@@ -94,7 +94,7 @@ def test_errors_of_java(text: str, kind: type[CdcError]) -> None:
 def test_a_folder_that_cannot_be_written(error: Exception, path: str) -> None:
     """What the file system refuses within the lake names the lake, however its settings write the path."""
     with (
-        pytest.raises(LakeAccessDenied, match="Nothing can be written to the lake at /lake;"),
+        pytest.raises(LakeAccessDenied, match="The lake at /lake is not writable;"),
         reaching(LakeSettings(path)),
     ):
         raise error
@@ -110,7 +110,7 @@ def test_a_folder_that_cannot_be_written(error: Exception, path: str) -> None:
 )
 def test_a_disk_that_does_not_answer(error: Exception) -> None:
     """An error of the disk names the lake's folder, and the cycle is tried again."""
-    with pytest.raises(LakeUnreachable, match=r"the lake at /lake .* look at the disk"), reaching(FOLDER):
+    with pytest.raises(LakeUnreachable, match=r"the lake at /lake .* check the disk"), reaching(FOLDER):
         raise error
 
 
@@ -172,5 +172,5 @@ def test_a_catalog_that_cannot_be_written_names_the_lake(tmp_path: Path) -> None
     address = f"sqlite:///file:{tmp_path}/catalog.db?mode=ro&uri=true"
     settings = LakeSettings(str(tmp_path), {"type": "sql", "uri": address})
     table = open_catalog(settings).load_table(f"p__cdc.{CUT}")
-    with pytest.raises(LakeAccessDenied, match=r"Nothing can be written.*readonly"), reaching(settings):
+    with pytest.raises(LakeAccessDenied, match=r"is not writable.*readonly"), reaching(settings):
         table.append(ROW)

@@ -61,8 +61,8 @@ def of_first_cycle(lake: Lake) -> object:
 
 def damaged(folder: Path, table: str, row: dict[str, Any], facts: dict[str, str]) -> Lake:
     """Return a lake in one of whose own tables somebody has written a row."""
-    lake = Lake(LakeSettings(str(folder)), "p", hands_out_events=table == READ or "event" in row)
-    schema = own_tables(hands_out_events=lake.hands_out_events)[table]
+    lake = Lake(LakeSettings(str(folder)), "p", delivers_events=table == READ or "event" in row)
+    schema = own_tables(delivers_events=lake.delivers_events)[table]
     lake.system_table(table).append(pa.Table.from_pylist([row], schema), snapshot_properties=facts)
     return lake
 

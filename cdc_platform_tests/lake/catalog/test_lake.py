@@ -68,12 +68,12 @@ def test_every_own_table_has_its_format(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prefix", [DICTIONARY, BOUNDS])
-@pytest.mark.parametrize("hands_out_events", [False, True])
+@pytest.mark.parametrize("delivers_events", [False, True])
 def test_columns_without_a_dictionary_or_bounds_are_there(
-    tmp_path: Path, hands_out_events: bool, prefix: str
+    tmp_path: Path, delivers_events: bool, prefix: str
 ) -> None:
     """Column comments name columns that the tables have; Iceberg ignores any other name."""
-    lake = Lake(LakeSettings(str(tmp_path)), "shop", hands_out_events=hands_out_events)
+    lake = Lake(LakeSettings(str(tmp_path)), "shop", delivers_events=delivers_events)
     for name in (RAW, LOG):
         table = lake.system_table(name)
         columns = [key.removeprefix(prefix) for key in table.properties if key.startswith(prefix)]

@@ -14,7 +14,7 @@ from cdc_platform.lake.commits.writes import CycleStep, append_cycle
 
 def test_one_false_value_is_enough(tmp_path: Path) -> None:
     """A later file that has one counts, until its rows are gone; so does a file without bounds."""
-    lake, expected = Lake(LakeSettings(str(tmp_path)), "bounds", hands_out_events=True), [True]
+    lake, expected = Lake(LakeSettings(str(tmp_path)), "bounds", delivers_events=True), [True]
     for cycle, is_whole in enumerate(([True, True], [True], [False, True], [True]), start=1):
         log = lake.system_table(LOG)
         schema = log.schema().as_arrow()

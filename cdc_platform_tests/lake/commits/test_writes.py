@@ -19,7 +19,7 @@ TABLES = pytest.mark.parametrize("name", [QUARANTINED, DELETION_MARKERS])
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """An empty lake of a source of events."""
-    return Lake(LakeSettings(str(tmp_path)), "writes", hands_out_events=True)
+    return Lake(LakeSettings(str(tmp_path)), "writes", delivers_events=True)
 
 
 def rows(table: Table, cycle: int, *names: str) -> pa.Table:

@@ -89,7 +89,7 @@ def test_a_lost_cut_is_published_again(lake: Lake, has_moved: bool, is_new: bool
 @pytest.mark.parametrize("name", [QUARANTINED, DELETION_MARKERS])
 def test_what_went_with_a_cycle_of_the_log_is_damage(lake: Lake, name: str) -> None:
     """Nothing makes quarantine and deletion markers of a cycle again once the log has the cycle."""
-    lake = replace(lake, hands_out_events=True)
+    lake = replace(lake, delivers_events=True)
     schema = QUARANTINE if name == QUARANTINED else DELETION_MARKER_ROWS
     commit(lake, LOG, CHANGE_LOG, 1)
     for cycle, expected in ((2, (f"p__cdc.{name}",)), (1, ())):

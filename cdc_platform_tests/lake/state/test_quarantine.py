@@ -27,7 +27,7 @@ from cdc_platform_tests.lake.quarantine_entries import note_read, quarantine, qu
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """A lake of events: three files have been read, and an event of two of them is held."""
-    made = Lake(LakeSettings(str(tmp_path)), "shop", hands_out_events=True)
+    made = Lake(LakeSettings(str(tmp_path)), "shop", delivers_events=True)
     quarantine(made, 1, quarantine_entry("a", "f"), quarantine_entry("b", "g"))
     note_read(made, 1, "f", "g", "h")
     return made

@@ -38,7 +38,7 @@ def report(lake: Lake, cycle: int, versions: dict[str, str], *, is_read: bool = 
 
 def test_the_newest_version_that_was_read_counts(tmp_path: Path) -> None:
     """A file that could not be read stays unread, and a later version takes the place of an earlier one."""
-    lake = Lake(LakeSettings(str(tmp_path)), "files", hands_out_events=True)
+    lake = Lake(LakeSettings(str(tmp_path)), "files", delivers_events=True)
     assert load_read_progress(lake) == {}
     report(lake, 1, {"a": "1", "b": "1"})
     report(lake, 2, {"a": "2"})
@@ -52,18 +52,18 @@ def test_the_newest_version_that_was_read_counts(tmp_path: Path) -> None:
 def test_another_process_goes_on_from_what_is_stored(tmp_path: Path) -> None:
     """A reader reuses what another one has derived, and adds the cycles since."""
     settings = LakeSettings(str(tmp_path))
-    lake = Lake(settings, "files", hands_out_events=True)
+    lake = Lake(settings, "files", delivers_events=True)
     report(lake, 1, {"a": "1"})
     load_read_progress(lake)
     report(lake, 2, {"b": "1"})
-    other = Lake(settings, "files", hands_out_events=True)
+    other = Lake(settings, "files", delivers_events=True)
     assert {"a": "1", "b": "1"} == load_read_progress(other) == load_read_progress(lake)
     assert other.system_table(READ).scan().to_arrow().num_rows == 2
 
 
 def test_failed_reads_count_until_one_succeeds(tmp_path: Path) -> None:
     """Unread files are known with their attempts; looking at them stores nothing."""
-    lake = Lake(LakeSettings(str(tmp_path)), "files", hands_out_events=True)
+    lake = Lake(LakeSettings(str(tmp_path)), "files", delivers_events=True)
     report(lake, 1, {"a": "1", "b": "1"})
     for cycle in (2, 3):
         versions = {path: FailedRead("2", cycle, "").reported_version for path in ("a", "c")}
@@ -81,7 +81,7 @@ def test_failed_reads_count_until_one_succeeds(tmp_path: Path) -> None:
 
 def test_polls_are_stored_at_a_bounded_rate(tmp_path: Path) -> None:
     """Polls that find nothing leave a mark now and then, which changes nothing of the progress."""
-    lake = Lake(LakeSettings(str(tmp_path)), "files", hands_out_events=True)
+    lake = Lake(LakeSettings(str(tmp_path)), "files", delivers_events=True)
     report(lake, 1, {"a": "1"})
     before, later = load_read_progress(lake), POLLS_STORED_EVERY_S * 1_000_000
     assert load_poll(lake) == 0
@@ -104,7 +104,7 @@ def test_a_change_stream_needs_no_mark_of_polls(tmp_path: Path) -> None:
 def test_polls_for_weeks_leave_few_files(tmp_path: Path) -> None:
     """Metadata files that the marks replace are deleted, though no cycle and so no maintenance comes."""
     lake, now_micros = (
-        Lake(LakeSettings(str(tmp_path)), "files", hands_out_events=True),
+        Lake(LakeSettings(str(tmp_path)), "files", delivers_events=True),
         time.time_ns() // 1000,
     )
     for number in range(1, LOGGED_FILES + 20):

@@ -26,7 +26,7 @@ Event = SourceEvent | FaultyEvent
 FILE: Final = SourceFile("a/file.jsonl", "a", 10, NOW)
 EVENTS: Final = replace(
     CHANGE_STREAM,
-    hands_out_events=True,
+    delivers_events=True,
     keeps_transactions=False,
     comes_in_order=False,
     repeats_within_s=60.0,

@@ -99,11 +99,11 @@ def test_the_information_schema_shows_what_was_watched(dialect: Dialect) -> None
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (SchemaChange(0, SchemaChangeKind.DROP_COLUMN, "transfers", "nope"), "has not: nope"),
-        (SchemaChange(0, SchemaChangeKind.SET_WATCHED, value="nope"), "table that is not there: nope"),
+        (SchemaChange(0, SchemaChangeKind.DROP_COLUMN, "transfers", "nope"), "lacks: nope"),
+        (SchemaChange(0, SchemaChangeKind.SET_WATCHED, value="nope"), "table that does not exist: nope"),
         (SchemaChange(0, SchemaChangeKind.SET_WATCHED, value="accounts(nope)"), "the key: accounts.nope"),
         (SchemaChange(0, SchemaChangeKind.SET_WATCHED, value="accounts(account_id)"), "accounts.account_id"),
-        (SchemaChange(0, SchemaChangeKind.SET_WATCHED, value="accounts transfers"), "cannot follow FOR"),
+        (SchemaChange(0, SchemaChangeKind.SET_WATCHED, value="accounts transfers"), "invalid text after FOR"),
     ],
 )
 def test_schema_change_of_no_column_is_refused(change: SchemaChange, problem: str) -> None:

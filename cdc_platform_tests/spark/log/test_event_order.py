@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 EVENTS: Final = SourceCapabilities(
-    hands_out_events=True,
+    delivers_events=True,
     keeps_transactions=True,
     comes_in_order=True,
     trusts_inserts=False,

@@ -92,8 +92,8 @@ def test_no_spark_starts_with_another_jar(tmp_path: Path) -> None:
     jar.write_bytes(b"another one")
     spark = SparkSettings(conf={FOLDER_SETTING: str(tmp_path)})
     lake = LakeSettings(str(tmp_path / "lake"))
-    with pytest.raises(JarsUnavailable, match="not the one that was published"):
+    with pytest.raises(JarsUnavailable, match="differs from the one published"):
         start_connect_server(spark, lake, 1, tmp_path / "log", "token")
     settings = load_settings(write_defs(tmp_path, bank_attributes(spark={"conf": {**spark.conf}})))
-    with pytest.raises(JarsUnavailable, match="not the one that was published"):
+    with pytest.raises(JarsUnavailable, match="differs from the one published"):
         spark_session(settings)

@@ -17,7 +17,7 @@ def unreferenced_files(lake: Lake) -> set[Path]:
     """Return the files of a local lake's pipeline that no snapshot or metadata log of its tables names."""
     folder = local_folder(lake.settings.path)
     assert folder is not None
-    own = [lake.system_table(name) for name in own_tables(hands_out_events=lake.hands_out_events)]
+    own = [lake.system_table(name) for name in own_tables(delivers_events=lake.delivers_events)]
     merged = [lake.table(name) for name in lake.table_names()]
     named = {path for table in [*own, *merged] if table is not None for path in _named_files(table)}
     places = [folder / lake.pipeline, folder / lake.system_namespace]

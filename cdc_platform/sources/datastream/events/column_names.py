@@ -1,4 +1,4 @@
-"""Names of columns that a table of the lake can have."""
+"""Valid names of columns in the lake."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -15,31 +15,31 @@ from cdc_platform.model.base.names import (
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 
 EVENT_ID: Final = "_event_id"
-"""Key of a table without one whose events are all kept."""
+"""Key of a table without a key, of which all events are kept."""
 ROW_HASH: Final = "_row_hash"
-"""Key of a table without one whose rows are known by their values."""
+"""Key of a table without a key, whose rows are identified by their values."""
 
 _TAKEN: Final = frozenset(
     {
         *(EVENT_ID, ROW_HASH, "_metadata"),
-        # Columns of the views in which Spark shows a table's changes.
+        # Columns of Spark's changelog views.
         *("_change_type", "_change_ordinal", "_commit_snapshot_id"),
     },
 )
 _OWN: Final = "__"
-"""Begins the names of columns that the platform gives tables, and of those that it needs on the way."""
+"""Prefix of the columns that the platform adds to tables and intermediate frames."""
 _DIGEST_DIGITS: Final = 6
 
 
 def lake_names(names: Collection[str], keys: Collection[str], policy: SchemaPolicy) -> Mapping[str, str]:
-    """Return the name that each column of an event gets in the lake, mostly its own.
+    """Return the name of each column of an event in the lake, mostly its own.
 
-    The lake takes no notice of case. Names that differ in nothing else get digests of themselves, as do
-    reserved ones; so the values of two columns never meet in one, not even where the second was added later.
-    A column of the key keeps its name.
+    The lake ignores case. Names that differ only in case get digests of themselves, and so do reserved names,
+    so the values of two columns never mix, even if the second one is added later. Key columns keep their
+    names.
 
     Raises:
-        RecordUnreadable: there is such a name, and the policy is not to evolve; or a name is too long.
+        RecordUnreadable: there is such a name and the policy does not evolve, or a name is too long.
     """
     if (reason := long_column_reason(names)) is not None:
         raise RecordUnreadable(reason)
@@ -55,7 +55,7 @@ def lake_names(names: Collection[str], keys: Collection[str], policy: SchemaPoli
 
 
 def _is_taken(name: str) -> bool:
-    """Return whether no column of the lake can have such a name."""
+    """Return whether a name is not available for a column of the lake."""
     return name.startswith(_OWN) or case_key(name) in _TAKEN or is_reserved_column(name)
 
 

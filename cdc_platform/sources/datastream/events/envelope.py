@@ -1,4 +1,4 @@
-"""One event of Datastream, whichever format it came in and before its source is known."""
+"""One event of Datastream in a form independent of its file format and its source."""
 
 import json
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ _FIELDS: Final = Envelope.__struct_fields__
 
 
 def to_text(envelope: Envelope) -> str:
-    """Return an envelope as a JSON object that `from_text` reads."""
+    """Return an envelope as a JSON object for `from_text`."""
     fields = {name: getattr(envelope, name) for name in _FIELDS}
     fields["columns"] = [[name, column_type.to_fields()] for name, column_type in envelope.columns]
     fields["source_metadata"] = dict(envelope.source_metadata)
@@ -56,10 +56,10 @@ def to_text(envelope: Envelope) -> str:
 
 
 def from_text(text: str) -> Envelope:
-    """Return the envelope of a text that `to_text` made.
+    """Parse an envelope from a text of `to_text`.
 
     Raises:
-        ValueError: it is no such text.
+        ValueError: the text has another form.
     """
     fields: Any = json.loads(text)
     if not isinstance(fields, Mapping) or set(_FIELDS) - set(fields):

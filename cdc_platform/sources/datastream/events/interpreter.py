@@ -1,4 +1,4 @@
-"""The meaning of an event of Datastream: a change of a row, or the reason why there is none."""
+"""Interpretation of Datastream's events: the change of a row, or the reason why there is none."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -29,12 +29,12 @@ from cdc_platform.sources.json_codec import write
 
 READ_METHOD: Final = "_read_method"
 SCHEMA_KEY: Final = "_schema_key"
-"""In the metadata of every event: how it was read, and by which schema."""
+"""Metadata of every event: its read method and its schema."""
 NOTE: Final = "_note"
-"""In the metadata of an event that contradicts itself: what was made of it."""
+"""Metadata of an event that contradicts itself: how it was interpreted."""
 
 _READ: Final = "READ"
-"""Change types that MongoDB's backfill may give a document that it read."""
+"""Change type that MongoDB's backfill may give to a document."""
 _REMOVALS: Final = frozenset({"DELETE", "UPDATE-DELETE"})
 _WRITES: Final[Mapping[str, ModType]] = {
     "": ModType.INSERT,
@@ -49,10 +49,10 @@ _TELL_THE_OLD_ROW: Final = frozenset({SourceKind.MYSQL, SourceKind.ORACLE, Sourc
 
 
 class Interpreter:
-    """Interprets events by the settings of one pipeline; it remembers layouts and nothing else.
+    """Interprets events by the settings of one pipeline; it caches only layouts.
 
-    What it makes of an event depends on the event and the settings alone, so a replay of the same event gives
-    the same change, and the order in which events come does not matter.
+    The result depends only on the event and the settings, so a replay of an event returns the same change,
+    and the order of events does not matter.
     """
 
     def __init__(self, settings: DatastreamSettings) -> None:
@@ -69,8 +69,8 @@ class Interpreter:
 
         Args:
             envelope: the event.
-            keys: JSON of the row's key, as in `SourceEvent`, for an event that identifies its row by ROWID
-                only and whose key was found elsewhere.
+            keys: JSON of the row's key, as in `SourceEvent`, for an event that identifies its row only by
+                ROWID and whose key was found elsewhere.
         """
         try:
             return self._understand(envelope, keys)
@@ -136,7 +136,7 @@ def _written(
         for name in unavailable:
             new_values.pop(name, None)
     keys = key_of_row(envelope, standing, layout, mod_type)
-    # By their places, in the order of `SourceEvent`: names would take a third of the time of all this.
+    # Positional, in the order of `SourceEvent`: keywords would take a third of the time of this method.
     return SourceEvent(
         layout.table,
         mod_type,
@@ -207,12 +207,12 @@ def _by_row_id(envelope: Envelope, layout: Layout, key: str) -> FaultyEvent:
 
 
 def _identity(envelope: Envelope, event_id: str, layout: Layout) -> str:
-    """Return the same as `event_identity` for a table whose name is already known."""
+    """Return the same as `event_identity` for a table with a known name."""
     return f"{layout.source_name or envelope.object_name}/{event_id}"
 
 
 def _check_moment(envelope: Envelope) -> None:
-    """Refuse an event of a moment that the lake cannot hold."""
+    """Reject an event of a time that the lake cannot store."""
     micros = envelope.source_timestamp_micros
     if micros is not None and not is_moment(micros):
         raise RecordUnreadable(
@@ -221,7 +221,7 @@ def _check_moment(envelope: Envelope) -> None:
 
 
 def _contradiction(change: str, says_deleted: object) -> str | None:
-    """Return what to note of an event whose type and mark of deletion disagree; it removes its row."""
+    """Return a note for an event whose type and deletion mark disagree; it deletes its row."""
     if says_deleted is None or not change or (change in _REMOVALS) == (says_deleted is True):
         return None
     return f"change_type is {change}, but is_deleted is {says_deleted}; taken for a delete"
@@ -240,6 +240,6 @@ def _metadata_text(envelope: Envelope, note: str | None = None) -> str:
 
 @lru_cache(maxsize=256)
 def _reading(read_method: str, schema_key: str, note: str | None) -> str:
-    """Return the beginning of the metadata's text, which lacks its last brace."""
+    """Return the beginning of the metadata's text, without its last brace."""
     reading = {READ_METHOD: read_method, SCHEMA_KEY: schema_key}
     return write(reading if note is None else {**reading, NOTE: note}).removesuffix("}")

@@ -1,4 +1,4 @@
-"""Layouts: facts that the events of one table and one schema share, computed once for all of them."""
+"""Layouts: facts that events of one table and schema share, computed once."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,42 +22,42 @@ from cdc_platform.sources.datastream.values.rows import Columns
 DOCUMENT_ID: Final = "_id"
 """Key of MongoDB's documents."""
 _DOCUMENTS: Final = (("data", "data"),)
-"""Location of MongoDB's documents; one that is gone when its update is read comes without, and the delete
-follows."""
+"""Location of MongoDB's documents; if a document no longer exists when its update is read, the update has no
+data, and the delete follows."""
 
 ROWID: Final = "ROWID"
-"""Member of a rollback's payload in place of its row; no column of Oracle's table."""
+"""Member of a rollback's payload in place of its row; not a column of Oracle's table."""
 
 NamePair: TypeAlias = tuple[str, str]
-"""Name of a column in the lake, and at the source."""
+"""Name of a column in the lake and at the source."""
 
 _TEXT: Final = ColumnType("STRING")
 _KEYLESS_COLUMNS: Final = {KeylessPolicy.APPEND: EVENT_ID, KeylessPolicy.ROW_HASH: ROW_HASH}
 _NO_TYPE: Final = "NULL"
-"""Code of a column of which only NULL was seen in a file without a schema: its type is still unknown."""
+"""Code of a column with only NULLs in a file without a schema: its type is still unknown."""
 _KEY_FIELDS: Final = ("primary_keys", "replication_index")
 
 LayoutKey: TypeAlias = tuple[Any, ...]
-"""Metadata that an event's layout depends on: the values of _LAYOUT_FIELDS, and for those that are not there
-the values of _ABSENT."""
+"""Metadata that an event's layout depends on: the values of _LAYOUT_FIELDS, with the values of _ABSENT for
+missing fields."""
 _LAYOUT_FIELDS: Final = ("database", "schema", "table", "collection", "object_name", *_KEY_FIELDS)
 _ABSENT: Final = (None, None, None, None, None, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Plan to read the events of a table and a schema.
+    """Plan for reading the events of a table and schema.
 
     Args:
         table: the table's name.
         column_types: as in `SourceEvent`.
-        keys: the key's columns, by their names in the lake; none where the table has no key.
+        keys: the key's columns, by their names in the lake; none if the table has no key.
         values: the other columns.
-        missing_keys: columns of the key that the payload has not, by the names that metadata have for them.
-        protected: those of the values in whose updates NULL stands for a value that was not sent.
-        keyless: what becomes of a table without a key; None where it has one.
-        sequence_column: whose values order the events, where the user supplies them.
-        source_name: unique name of the table at the source; empty if the metadata do not state it.
+        missing_keys: key columns that the payload lacks, by their names in the metadata.
+        protected: value columns in whose updates NULL stands for a value that was not sent.
+        keyless: policy for a table without a key; None if it has one.
+        sequence_column: column whose values order the events, if the user supplies one.
+        source_name: unique name of the table at the source; empty if the metadata does not state it.
     """
 
     table: str
@@ -72,7 +72,7 @@ class Layout:
 
 
 def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettings) -> Layout:
-    """Return what an event has in common with the others of its table and schema.
+    """Return the common facts of events with an event's table and schema.
 
     Raises:
         RecordUnreadable: the event does not state its table or its key.
@@ -80,7 +80,7 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
     table = table_name(kind, envelope.source_metadata, settings.table_name)
     columns = dict(envelope.columns)
     if kind is SourceKind.MONGODB and DOCUMENT_ID in columns:
-        columns[DOCUMENT_ID] = _TEXT  # one collection may have identifiers of several types
+        columns[DOCUMENT_ID] = _TEXT  # the identifiers of one collection may have several types
     listed_keys = _key_names(kind, envelope.source_metadata, settings, table)
     if kind is SourceKind.ORACLE and ROWID not in listed_keys:
         columns.pop(ROWID, None)
@@ -90,7 +90,7 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
     policy = settings.schema_policy_of(table)
     names = lake_names(columns, key_columns, policy)
     if settings.declared_key(table):
-        # As declared, whatever case a file has: all events of a table must have one key.
+        # As declared, in any case of the file: all events of a table must have the same key.
         pairs = zip(key_names, listed_keys, strict=True)
         names = {**names, **{name: own for name, own in pairs if name is not None and names[name] == name}}
     missing = [name for name, key_columns in zip(listed_keys, key_names, strict=True) if key_columns is None]
@@ -115,10 +115,10 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
 def _key_names(
     kind: SourceKind, metadata: Mapping[str, Any], settings: DatastreamSettings, table: str
 ) -> Sequence[str]:
-    """Return the columns of the key as metadata name them; none for a table without a key.
+    """Return the columns of the key as named in the metadata; none for a table without a key.
 
     Raises:
-        RecordUnreadable: neither the event nor a setting says whether its table has a key.
+        RecordUnreadable: neither the event nor a setting states whether its table has a key.
     """
     declared = settings.declared_key(table)
     if declared:
@@ -143,9 +143,9 @@ def _key_names(
 
 
 def name_finder(names: Collection[str]) -> Callable[[str], str | None]:
-    """Return what finds the column that a name means: SQL Server's `replication_index` may differ in case."""
+    """Return a function that finds the column of a name: the case of `replication_index` may differ."""
 
-    # Hardly any event needs it.
+    # Few events need it.
     @cache
     def by_case() -> dict[str, list[str]]:
         matches: dict[str, list[str]] = {}
@@ -168,7 +168,7 @@ def _column_types(
     keys: Sequence[str],
     keyless: KeylessPolicy | None,
 ) -> str:
-    """Return the JSON array that `SourceEvent.column_types` has; key columns come first, in their order."""
+    """Return the JSON array for `SourceEvent.column_types`; key columns come first, in order."""
     listed = [
         (names[name], columns[name], name in keys)
         for name in dict.fromkeys((*keys, *columns))
@@ -187,15 +187,15 @@ def _column_types(
 
 
 class _LastLayout(NamedTuple):
-    """The layout that was found last for events of some columns, and what else it depends on.
+    """The last layout for events of some columns, and its other dependencies.
 
     Args:
-        columns: the events' columns, which are kept so that no others can get their identity.
+        columns: the events' columns, kept alive so that no others can get their identity.
         kind: their source.
         names: the fields of their metadata.
-        pick: gets the layout key that they have.
-        layout_key: what it gets from their metadata.
-        layout: how they are read.
+        pick: returns the layout key from the metadata.
+        layout_key: the layout key of these events.
+        layout: the layout.
     """
 
     columns: Columns
@@ -207,7 +207,7 @@ class _LastLayout(NamedTuple):
 
 
 class Layouts:
-    """Layouts that are known already: by the identity of an event's columns, or else by their value."""
+    """Cache of layouts, by the identity of an event's columns, or else by value."""
 
     _MOST: Final = 2_000
 
@@ -248,7 +248,7 @@ class Layouts:
 
 
 def _hashable(layout_key: LayoutKey) -> LayoutKey | str:
-    """Return a layout key that can be looked up; objects in it differ by their order, too."""
+    """Return a hashable layout key; objects in it also differ by the order of their members."""
     values = tuple(tuple(part) if isinstance(part, list) else part for part in layout_key)
     try:
         hash(values)

@@ -2,15 +2,14 @@
 
 Every key has the shape `EPOCH CLASS ... HALF UUID`:
 
-* EPOCH counts the declared moments, `epochs`, at or before the event: a log that starts over.
-* CLASS is 0 for rows that a backfill read and 1 for captured changes; 2 where both are compared by their
-  clocks; 3 where the user's own sequence decides.
-* then the place in the source's log (positions.py), and the source timestamp.
-* HALF is 0 for what removes a row and 1 for what writes one, so that of two events at one place the writing
-  one wins, in whatever order they arrive. By a sequence the removing one wins: it repeats the sequence of
-  the row that it removes.
-* UUID orders the remaining events. Its last digits count within a batch of the source, and an event that is
-  sent again keeps it, in any file.
+* EPOCH counts the declared times, `epochs`, at or before the event, for logs that start over.
+* CLASS is 0 for backfilled rows and 1 for captured changes; 2 if both are compared by their clocks; 3 if the
+  user's own sequence decides.
+* Then the place in the source's log (positions.py), and the source timestamp.
+* HALF is 0 for removals and 1 for writes, so at one place the write wins, in any order of arrival. With a
+  sequence the removal wins, since it repeats the sequence of the row that it removes.
+* UUID orders the remaining events. Its last digits count within a batch of the source, and a repeated event
+  keeps it in any file.
 """
 
 import re
@@ -37,7 +36,7 @@ _CAPTURED: Final = "1"
 _BY_CLOCK: Final = "2"
 _BY_SEQUENCE: Final = "3"
 _FIRST_EPOCH: Final = "0000"
-# To look up a member of an enumeration takes as long as a call.
+# Looking up a member of an enumeration takes as long as a call.
 _BY_SOURCE_TIMESTAMP: Final = BackfillPolicy.BY_SOURCE_TIMESTAMP
 
 
@@ -46,9 +45,9 @@ class OrderRules:
     """Settings that the order depends on.
 
     Args:
-        backfill_policy: whether a row that a backfill read counts more than a captured change.
-        epochs: ascending microseconds; what happened at or after one follows everything before it.
-        positions: what positions depend on.
+        backfill_policy: whether a backfilled row overrides captured changes.
+        epochs: ascending microseconds; changes at or after one follow all earlier changes.
+        positions: settings that positions depend on.
     """
 
     backfill_policy: BackfillPolicy = BackfillPolicy.INITIAL
@@ -66,7 +65,7 @@ class Standing(Struct, frozen=True):
 
 
 def ordering_key(envelope: Envelope, standing: Standing, rules: OrderRules) -> str:
-    """Return the ordering key of an event; the same event has the same one in whatever file it comes.
+    """Return the ordering key of an event, which is the same in any file.
 
     Raises:
         RecordUnreadable: the event does not state its place in the order.
@@ -76,17 +75,17 @@ def ordering_key(envelope: Envelope, standing: Standing, rules: OrderRules) -> s
         return f"{_epoch(envelope, rules)} {_BY_CLOCK} {_clocked(envelope, standing, rules)} {half}"
     if not standing.is_backfill:
         return f"{_epoch(envelope, rules)} {_CAPTURED} {_located(envelope, standing, rules).place} {half}"
-    # A repeated backfill counts only where it is asked for.
+    # A repeated backfill counts only on request.
     counts = rules.backfill_policy is BackfillPolicy.FORCE
     epoch = _epoch(envelope, rules) if counts else _FIRST_EPOCH
     return f"{epoch} {_BACKFILL} {moment_of(envelope)} {half}"
 
 
 def sequence_key(envelope: Envelope, standing: Standing, sequence: object) -> str:
-    """Return the ordering key of an event whose order the user supplies, in BigQuery's grammar.
+    """Return the ordering key of an event with a user-supplied sequence, in BigQuery's grammar.
 
     Raises:
-        RecordUnreadable: the sequence is missing or none.
+        RecordUnreadable: the sequence is missing or invalid.
     """
     if sequence is None:
         raise RecordUnreadable(
@@ -98,7 +97,7 @@ def sequence_key(envelope: Envelope, standing: Standing, sequence: object) -> st
 
 
 def _clocked(envelope: Envelope, standing: Standing, rules: OrderRules) -> str:
-    """Return clock, class and place: what was captured at the moment of a backfill's read wins."""
+    """Return clock, class and place: at the time of a backfill's read, captured changes win."""
     if standing.is_backfill:
         return f"{backfill_clock(standing.kind, envelope)} {_BACKFILL} {moment_of(envelope)}"
     position = _located(envelope, standing, rules)
@@ -125,11 +124,11 @@ def sequence_order(text: object) -> str:
     """Return a sequence in a form whose text order is BigQuery's order.
 
     A sequence has one to four sections of one to sixteen hex digits, separated by `/`. Sections compare as
-    unsigned numbers from left to right, and a longer sequence follows those that it begins with. What
-    follows the result in an ordering key must begin with a character below `/`.
+    unsigned numbers from left to right, and a longer sequence follows its own prefixes. In an ordering key,
+    the character after the result must sort before `/`.
 
     Raises:
-        RecordUnreadable: it is no such text.
+        RecordUnreadable: the text has another form.
     """
     if not isinstance(text, str) or _SECTIONS.fullmatch(text) is None:
         raise RecordUnreadable(

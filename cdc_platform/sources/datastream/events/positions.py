@@ -1,8 +1,8 @@
-"""Positions of events in the logs of each source, as texts that sort as the log does.
+"""Positions of events in the logs of each source, as texts that sort in the order of the log.
 
-Numbers are compared as numbers, never as the texts that the source writes: `mysql-bin.1000000` follows
-`mysql-bin.999999`, and `10/0` follows `9/FFFFFFFF`. `sort_keys` stand in for fields of `source_metadata` that
-are missing; they come second because they mix types and have changed their meaning over the years.
+Numbers are compared as numbers, not as the texts of the source: `mysql-bin.1000000` follows
+`mysql-bin.999999`, and `10/0` follows `9/FFFFFFFF`. `sort_keys` replace missing fields of `source_metadata`.
+They have lower priority because they mix types and have changed their meaning over the years.
 """
 
 import re
@@ -35,7 +35,7 @@ _MOMENT: Final = f"%0{COMMIT_DIGITS}d"
 _NO_LOCATION: Final = (0, 0, 0)
 _U32: Final = 1 << 32
 _MOST_DIGITS: Final = 64
-"""Of a number, zeros before it included."""
+"""Most digits of a number, including leading zeros."""
 _U64: Final = 1 << 64
 
 
@@ -43,7 +43,7 @@ class Position(Struct, frozen=True):
     """Position of a captured change.
 
     Args:
-        clock: comparable with the clock of a row that a backfill read.
+        clock: comparable with the clock of a backfilled row.
         place: comparable with the places of other captured changes of the source.
     """
 
@@ -65,7 +65,7 @@ def moment_of(envelope: Envelope) -> str:
     """Return the event's source timestamp, at fixed width.
 
     Raises:
-        RecordUnreadable: it has none, or one before 1970.
+        RecordUnreadable: the timestamp is missing or before 1970.
     """
     micros = envelope.source_timestamp_micros
     if micros is None or micros < 0:
@@ -76,10 +76,10 @@ def moment_of(envelope: Envelope) -> str:
 def locate(
     kind: SourceKind, envelope: Envelope, rules: PositionRules, *, is_removal: bool = False
 ) -> Position:
-    """Return where a captured change, which removes a row or writes one, stands in the log of its source.
+    """Return the position of a captured change, a removal or a write, in the log of its source.
 
     Raises:
-        RecordUnreadable: it does not say; such an event has no place in any order.
+        RecordUnreadable: the event does not state it, so it has no place in the order.
     """
     return (_LOCATE_REMOVAL if is_removal else _LOCATE)[kind](envelope, rules)
 
@@ -88,7 +88,7 @@ def backfill_clock(kind: SourceKind, envelope: Envelope) -> str:
     """Return when a backfill read a row, comparable with the clock of captured changes.
 
     Raises:
-        RecordUnreadable: the event does not say.
+        RecordUnreadable: the event does not state it.
     """
     if kind is SourceKind.ORACLE:
         return _number(envelope.source_metadata.get("scn"), "scn")
@@ -113,16 +113,16 @@ def _mysql(envelope: Envelope, rules: PositionRules) -> Position:
     return Position(moment, f"{_basename_rank(base, rules)} {number} {offset} {moment}")
 
 
-# Thousands of events lie in one file of the log.
+# Thousands of events are in one file of the log.
 @lru_cache(maxsize=256)
 def _binlog(file: str) -> tuple[str, str] | None:
-    """Return the name of a log and the number of its file, at fixed width; None for what is no such file."""
+    """Return the name of a log and the number of its file, at fixed width; None for other names."""
     match = _BINLOG.fullmatch(file)
     return None if match is None else (match[1], f"{match[2]:0>{_BINLOG_DIGITS}}")
 
 
 def _basename_rank(base: str, rules: PositionRules) -> str:
-    """Return which of the declared names it is; without a declaration all logs have one name."""
+    """Return the rank of a name among the declared ones; without a declaration all logs have one name."""
     basenames = rules.binlog_basenames
     if not basenames:
         return "00"
@@ -138,14 +138,14 @@ def _oracle(envelope: Envelope, _rules: PositionRules) -> Position:
     metadata, keys = envelope.source_metadata, envelope.sort_keys
     scn, rs_id, ssn = metadata.get("scn"), metadata.get("rs_id"), metadata.get("ssn")
     if scn is None and len(keys) > 3 and keys[2]:  # noqa: PLR2004  [timestamp, scn, rs_id, ssn]
-        # Before November 2021 the second sort key was a counter of Datastream's, and the third was empty.
+        # Before November 2021 the second sort key was a counter of Datastream, and the third one was empty.
         scn, rs_id, ssn = keys[1:4]
     clock = _number(scn, "scn")
     return Position(clock, f"{clock} {_record_set(rs_id)} {_number(ssn or 0, 'ssn')} {moment_of(envelope)}")
 
 
 def _record_set(rs_id: object) -> str:
-    """Return a record set's three numbers; real ones are padded with a space on both sides."""
+    """Return the three numbers of a record set, which may have a space on both sides."""
     text = rs_id.strip() if isinstance(rs_id, str) else rs_id
     if not text:
         return _NO_RS_ID
@@ -176,11 +176,11 @@ def _sqlserver(envelope: Envelope, rules: PositionRules) -> Position:
 
 
 def _sqlserver_removal(envelope: Envelope, rules: PositionRules) -> Position:
-    """Return the place of a removal: before all that is written under its log sequence number.
+    """Return the place of a removal: before all writes under its log sequence number.
 
-    File, page and slot say where a row lies, not when it changed, and Datastream's documentation orders by
-    timestamp and number alone. So a location must not decide between a removal and a write. It stays a part
-    of the places of writes, since lakes have stored them with it.
+    File, page and slot state where a row is stored, not when it changed, and Datastream's documentation
+    orders by timestamp and number alone. So a location must not decide between a removal and a write. It
+    stays a part of the places of writes, because existing lakes have stored it.
     """
     metadata = {**envelope.source_metadata, "physical_location": None}
     return _sqlserver(replace(envelope, source_metadata=metadata), rules)
@@ -193,7 +193,7 @@ def _lsn(envelope: Envelope) -> object:
 
 
 def _physical(metadata: Mapping[str, Any]) -> str:
-    """Return file, page and slot of a row; zeros where the event does not state them."""
+    """Return file, page and slot of a row; zeros if the event does not state them."""
     location = metadata.get("physical_location") or _NO_LOCATION
     is_location = isinstance(location, list | tuple) and len(location) == len(_NO_LOCATION)
     if not is_location or not all(isinstance(part, int) and 0 <= part < _U32 for part in location):
@@ -213,7 +213,7 @@ def _mongodb(envelope: Envelope, _rules: PositionRules) -> Position:
 
 
 def _cluster_time(envelope: Envelope) -> tuple[str, str]:
-    """Return second and ordinal; for a row that a backfill read, second and nanoseconds of the clock."""
+    """Return second and ordinal; for a backfilled row, second and nanoseconds of the clock."""
     keys = envelope.sort_keys
     if len(keys) < 2:  # noqa: PLR2004  [seconds, ordinal]
         raise _missing("sort_keys", list(keys))
@@ -226,7 +226,7 @@ def _salesforce(envelope: Envelope, _rules: PositionRules) -> Position:
 
 
 def _number(value: object, field: str) -> str:
-    """Return an unsigned 64-bit number in sixteen hex digits."""
+    """Return an unsigned 64-bit number as sixteen hex digits."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
         value = int(value)
     if type(value) is not int or not 0 <= value < _U64:

@@ -1,4 +1,4 @@
-"""The key of the row that an event is about, and the identity of the event itself."""
+"""The key of an event's row, and the identity of the event."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ def key_of_row(envelope: Envelope, standing: Standing, layout: Layout, mod_type:
     """Return the key of an event's row.
 
     Raises:
-        RecordUnreadable: the payload lacks the key, or the table has none and its policy knows no way.
+        RecordUnreadable: the payload lacks the key, or the table has none and its policy cannot provide one.
     """
     values = envelope.values
     if layout.keyless is not None:
@@ -61,13 +61,13 @@ def _key_of_keyless(envelope: Envelope, standing: Standing, layout: Layout, mod_
 def _is_half(envelope: Envelope, kind: SourceKind) -> bool:
     """Return whether another event removes the row that the event replaces.
 
-    Oracle's plain updates are of the type UPDATE; those of MySQL have the type of a half, and come alone.
+    Oracle's plain updates have the type UPDATE; MySQL's have the type of a half but come alone.
     """
     return kind is SourceKind.ORACLE and envelope.source_metadata.get("change_type") == "UPDATE-INSERT"
 
 
 def _row_hash(pairs: tuple[NamePair, ...], values: Mapping[str, Any]) -> str:
-    """Return a digest of the texts of a row's values; without its NULLs, as a new column has them."""
+    """Return a digest of the texts of a row's values; without NULLs, which a new column has in old rows."""
     texts = {
         source: value if isinstance(value, str) else compact(value)
         for source, value in ((source, values.get(source)) for _, source in pairs)
@@ -77,9 +77,9 @@ def _row_hash(pairs: tuple[NamePair, ...], values: Mapping[str, Any]) -> str:
 
 
 def key_of_metadata(envelope: Envelope, standing: Standing, layout: Layout) -> str | None:
-    """Return the key in an event's metadata; None if the payload has the key, or the metadata lack it.
+    """Return the key in an event's metadata; None if the payload has the key, or the metadata lacks it.
 
-    It has the values of the metadata, whose types are unknown, under their names in the lake.
+    The values come from the metadata, without types, under their names in the lake.
     """
     key_names = envelope.source_metadata.get("primary_keys")
     has_key = all(envelope.values.get(source) is not None for _, source in layout.keys)
@@ -96,7 +96,7 @@ def key_of_metadata(envelope: Envelope, standing: Standing, layout: Layout) -> s
 
 
 def _document_id(value: Any) -> str:
-    """Return the identifier of a document as compact JSON: 1, "1" and {"$oid": "1"} are three documents."""
+    """Return a document's identifier as compact JSON: 1, "1" and {"$oid": "1"} are different documents."""
     try:
         return compact(parsed(str(value)) if isinstance(value, str) else value)
     except (ValueError, RecursionError):
@@ -104,7 +104,7 @@ def _document_id(value: Any) -> str:
 
 
 def digest_of(envelope: Envelope) -> str:
-    """Return an identity of an event that has none: equal events share it, wherever they stand."""
+    """Return an identity for an event without one: equal events share it, in any file."""
     parts = [
         envelope.object_name,
         envelope.read_method,

@@ -1,4 +1,4 @@
-"""Values of columns as Avro stores them, without logical types, turned into the texts of `SourceEvent`."""
+"""Values of columns in Avro's storage form, without logical types, as texts of `SourceEvent`."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -18,11 +18,11 @@ from cdc_platform.sources.datastream.values.values import (
 
 
 def avro_reader(field: FieldType, *, is_wide: bool = False) -> Reader | None:
-    """Return what reads a stored value of a type; None where it is what it must be.
+    """Return the reader of a stored value of a type; None if the value stays unchanged.
 
     Args:
         field: the type.
-        is_wide: whether the result becomes text, so that it may go beyond what the lake's type holds.
+        is_wide: whether the result becomes text, so it may exceed the lake's type.
     """
     if field.kind is Kind.DECIMAL:
         return _decimal_reader(field, is_wide=is_wide)
@@ -78,7 +78,7 @@ def _interval(value: Mapping[str, int]) -> str:
 
 
 _MOMENTS: Final[Mapping[Kind, tuple[Callable[[int], str], Callable[[int], str]]]] = {
-    # as the lake's type holds it, and as text holds it
+    # in the form of the lake's type, and as text
     Kind.TIMESTAMP: (utc_moment, wide_utc_moment),
     Kind.DATETIME: (moments.moment_text, moments.far_moment_text),
 }

@@ -1,4 +1,4 @@
-"""Lines of text files, plain or gzip; a damaged gzip gives what is before its damage."""
+"""Lines of text files, plain or gzip; from a damaged gzip, the part before the damage is read."""
 
 from collections.abc import Iterator
 from typing import BinaryIO, Final
@@ -12,19 +12,19 @@ _SHOWN_BYTES: Final = 200
 def read_blocks(
     stream: BinaryIO, most_line_bytes: int = DEFAULT_BOUNDS.most_block_bytes
 ) -> Iterator[list[bytes]]:
-    """Yield the lines of a stream that have anything but space, without the ends of lines, many at a time.
+    """Yield the lines of a stream that are not blank, without line ends, many at a time.
 
-    Of a line that goes on in another chunk, and has more bytes than the bound, there is the beginning, behind
-    words that say so.
+    For a line that spans several chunks and exceeds the limit, it yields the beginning, after a description
+    of the problem.
 
     Raises:
-        FileDamaged: A gzip ends too early or is no gzip from some place on.
+        FileDamaged: a gzip ends too early, or is invalid from some place on.
     """
     rest, size_bytes = _Line(most_line_bytes), 0
     gathered: list[bytes] = []
     damage: FileDamaged | None = None
     try:
-        # Of a gzip with many members each chunk may be a line.
+        # In a gzip with many members, each chunk may be a line.
         for chunk in read_chunks(stream):
             first, *further = chunk.split(b"\n")
             rest.add(first)
@@ -43,7 +43,7 @@ def read_blocks(
 
 
 class LongLine(bytes):
-    """The beginning of a line that is too long, behind words that say so; they are its ``problem``, too."""
+    """The beginning of a line that is too long, after a description of the problem, its ``problem``."""
 
     problem: str
 
@@ -56,13 +56,13 @@ class LongLine(bytes):
 
 
 class _Line:
-    """A line whose parts come one after the other."""
+    """A line that arrives in parts."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes, self._parts, self._size_bytes = most_bytes, list[bytes](), 0
 
     def add(self, part: bytes) -> None:
-        """Take the next part; nothing is kept of a line that is too long but its beginning."""
+        """Add the next part; only the beginning of a line that is too long is kept."""
         self._size_bytes += len(part)
         if self._size_bytes <= self._most_bytes:
             self._parts.append(part)

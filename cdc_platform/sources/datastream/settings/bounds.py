@@ -1,4 +1,4 @@
-"""Bounds of reading a file: few bytes can stand for endless depth, digits, values or text."""
+"""Limits for reading a file: few bytes can stand for unlimited depth, digits, values or text."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,14 +6,13 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of one file; whatever is beyond them is a fault.
+    """Limits for one file; anything beyond them is a fault.
 
     Args:
-        most_depth: of an Avro schema, how deep its lists and objects lie in each other; of a value, how deep
-            arrays do.
+        most_depth: nesting of lists and objects in an Avro schema, and of arrays in a value.
         most_digits: digits of a decimal, before and after the point.
-        most_values: values of one event: fields, and items of arrays, each of which takes memory of its own.
-        most_block_bytes: bytes of a line of JSON, and of a block of Avro once it is decompressed.
+        most_values: values of one event: fields, and items of arrays, each of which takes memory.
+        most_block_bytes: bytes of a JSON line, and of a decompressed Avro block.
     """
 
     most_depth: int = 64

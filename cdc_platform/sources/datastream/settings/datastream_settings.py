@@ -40,8 +40,8 @@ _POSITIVE: Final = (
 class DatastreamSettings:
     """Location of a stream's files, and the meaning of its events.
 
-    Tables are named as the source names them, such as `public.orders`, or as `table_name` does; `*` stands
-    for every other one.
+    Tables have their names at the source, such as `public.orders`, or those of `table_name`; `*` stands for
+    all other tables.
     """
 
     path: Annotated[
@@ -79,16 +79,13 @@ class DatastreamSettings:
     ] = None
     keys: Annotated[
         Mapping[str, tuple[str, ...]],
-        Described(
-            "Columns of the key per table, where the events name none, or where another one is wanted."
-        ),
+        Described("Key columns per table, if the events name none, or to choose another key."),
     ] = field(default_factory=dict)
     keyless: Annotated[
         Mapping[str, KeylessPolicy],
         Described(
-            "What becomes of tables without a key, per table: `append` (each event is a row), "
-            "`row_hash` (equal rows are one), or `refuse` (they go to quarantine); `append` where "
-            "nothing is said."
+            "Policy for tables without a key, per table: `append` (each event is a row), `row_hash`"
+            " (equal rows are one), or `refuse` (they go to quarantine); by default `append`."
         ),
     ] = field(default_factory=dict)
     sequence_columns: Annotated[
@@ -98,27 +95,27 @@ class DatastreamSettings:
     backfill_policy: Annotated[
         BackfillPolicy,
         Described(
-            "Whether a row of a backfill gives way to every captured change (`initial`), to later ones only "
-            "(`by_source_timestamp`), or to none of before an epoch (`force`)."
+            "Captured changes that override a backfilled row: all (`initial`), only later ones "
+            "(`by_source_timestamp`), or none before an epoch (`force`)."
         ),
     ] = BackfillPolicy.INITIAL
     epochs: Annotated[
         tuple[str, ...],
         Described(
-            "Moments, RFC 3339, in quotes, ascending: what happened at or after one follows everything "
-            "before it, for logs that start over and repeated backfills. Declare one before its time comes."
+            "Times, RFC 3339, in quotes, ascending: changes at or after one follow all earlier "
+            "changes, for logs that start over and repeated backfills. Declare each one in advance."
         ),
     ] = ()
     binlog_basenames: Annotated[
         tuple[str, ...],
-        Described("Names of MySQL's binary logs without their number, oldest first, where they changed."),
+        Described("Names of MySQL's binary logs without their number, oldest first, if they have changed."),
     ] = ()
     order_by: Annotated[
         OrderBy,
         Described(
-            "What comes first in the order of PostgreSQL and SQL Server: position in the log, or "
-            "timestamp. A timestamp survives a restore that starts the log over, but not a clock that "
-            "goes back."
+            "First criterion of the order for PostgreSQL and SQL Server: position in the log, or "
+            "timestamp. A timestamp survives a restore that starts the log over, but not a clock "
+            "that goes back."
         ),
     ] = OrderBy.POSITION
     null_means_unchanged: Annotated[
@@ -127,13 +124,13 @@ class DatastreamSettings:
     ] = field(default_factory=dict)
     columns: Annotated[
         Mapping[str, Mapping[str, str]],
-        Described("Types of columns, per table and column, where JSON files do not have them."),
+        Described("Types of columns, per table and column, if JSON files lack them."),
     ] = field(default_factory=dict)
     schema_policy: Annotated[
         Mapping[str, SchemaPolicy],
         Described(
             "What happens when a table's schema changes, per table: `evolve`, `freeze` or "
-            "`quarantine`; `evolve` where nothing is said."
+            "`quarantine`; by default `evolve`."
         ),
     ] = field(default_factory=dict)
     deletion_marker_retention_s: Annotated[
@@ -146,13 +143,14 @@ class DatastreamSettings:
     late_files_s: Annotated[
         float,
         Described(
-            "Seconds for which files and events may come late, or again: repeated ones are known within it."
+            "Seconds for which files and events may come late or again; repeated ones are "
+            "recognised within this time."
         ),
     ] = 3 * DAY_S
-    most_files: Annotated[int, Described("Files that one cycle reads at most.")] = MOST_FILES
-    most_bytes: Annotated[int, Described("Bytes that one cycle reads at most, but always one file.")] = (
-        MOST_BYTES
-    )
+    most_files: Annotated[int, Described("Maximum number of files per cycle.")] = MOST_FILES
+    most_bytes: Annotated[
+        int, Described("Maximum bytes per cycle; a cycle always reads at least one file.")
+    ] = MOST_BYTES
     most_depth: Annotated[
         int,
         Described(
@@ -178,12 +176,12 @@ class DatastreamSettings:
     ] = DEFAULT_BOUNDS.most_block_bytes
     deadline_s: Annotated[
         float,
-        Described("Seconds within which the store must give a first answer; a sensor waits at most 10 s."),
+        Described("Seconds to wait for the store's first answer; a sensor waits at most 10 s."),
     ] = DEADLINE_S
 
     def __post_init__(self) -> None:
         if not self.path.strip():
-            raise SettingError("path", "is empty; write the folder or prefix that the stream writes to")
+            raise SettingError("path", "is empty; write the stream's folder or prefix")
         check_location("path", self.path)
         check_members(self)
         if self.stream is not None:
@@ -230,24 +228,24 @@ class DatastreamSettings:
 
     @property
     def bounds(self) -> Bounds:
-        """Services that the reading of a file may use."""
+        """Limits for reading a file."""
         return Bounds(self.most_depth, self.most_digits, self.most_values, self.most_block_bytes)
 
     @property
     def epoch_micros(self) -> tuple[int, ...]:
-        """The declared moments, in microseconds."""
+        """The declared times, in microseconds."""
         return tuple(epoch_micros_of(text) for text in self.epochs)
 
     @property
     def title(self) -> str:
-        """Name of the source as messages say it."""
+        """Name of the source in messages."""
         return f"Datastream files at {self.path}"
 
     @property
     def capabilities(self) -> SourceCapabilities:
-        """Guarantees of files about the changes in them: none about their order."""
+        """Guarantees of files about their changes: none about the order."""
         return SourceCapabilities(
-            hands_out_events=True,
+            delivers_events=True,
             keeps_transactions=False,
             comes_in_order=False,
             trusts_inserts=False,
@@ -267,27 +265,27 @@ class DatastreamSettings:
 
     @property
     def begins_at_present(self) -> bool:
-        """Whether older rows come by a copy only: files of older rows are there, too."""
+        """Whether only a copy reads older rows; False, because files contain them, too."""
         return False
 
     def impatient(self, deadline_s: float) -> "DatastreamSettings":
-        """Return the same with a store that has so long to answer."""
+        """Return the same settings with a deadline for the store."""
         return replace(self, deadline_s=min(deadline_s, self.deadline_s))
 
     def keyless_policy(self, table: str) -> KeylessPolicy:
-        """Return what becomes of a table without a key."""
+        """Return the policy for a table without a key."""
         return KeylessPolicy(self._of_table(self.keyless, table) or KeylessPolicy.APPEND)
 
     def declares_keyless(self, table: str) -> bool:
-        """Return whether the settings say what becomes of a table if it has no key."""
+        """Return whether the settings have a policy for a table in case it has no key."""
         return self._of_table(self.keyless, table) is not None
 
     def schema_policy_of(self, table: str) -> SchemaPolicy:
-        """Return what happens when a table's schema changes."""
+        """Return the policy for changes of a table's schema."""
         return SchemaPolicy(self._of_table(self.schema_policy, table) or SchemaPolicy.EVOLVE)
 
     def declared_key(self, table: str) -> tuple[str, ...]:
-        """Return the key that is declared for a table; empty where none is."""
+        """Return the declared key of a table; empty without one."""
         return self._of_table(self.keys, table) or ()
 
     def protected_columns(self, table: str) -> tuple[str, ...]:
@@ -299,14 +297,14 @@ class DatastreamSettings:
         return self._of_table(self.sequence_columns, table)
 
     def _of_table(self, setting: Mapping[str, Value], table: str) -> Value | None:
-        """Return what a setting says of a table, by its name in the lake or at the source, else of all."""
+        """Return a setting's value for a table, by its name in the lake or at the source, else for `*`."""
         for name in (table, *(named for named in setting if self._in_lake(named) == table), ALL_TABLES):
             if name in setting:
                 return setting[name]
         return None
 
     def _in_lake(self, named: str) -> str:
-        """Return the name that a table gets which a setting calls as the source does."""
+        """Return the lake's name of a table that a setting names as the source does."""
         return name_by_template(self.table_name, *named.split(".")) or named
 
     def to_options(self) -> str:
@@ -315,5 +313,5 @@ class DatastreamSettings:
 
     @classmethod
     def from_options(cls, text: str) -> "DatastreamSettings":
-        """Return the settings of a JSON text that `to_options` made."""
+        """Parse the settings of a JSON text of `to_options`."""
         return read_json(cls, text)

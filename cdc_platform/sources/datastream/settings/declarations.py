@@ -1,4 +1,4 @@
-"""Types that the user declares for columns, where a source's own say too little or another is wanted."""
+"""Types of columns that users declare, because the source's own are missing or not the wanted ones."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ Declarations = Mapping[str, Mapping[str, FieldType]]
 
 SETTING: Final = "source.columns"
 ALL_TABLES: Final = "*"
-"""Instead of a table's name in a setting: every table that the setting does not name."""
+"""Entry of a setting that stands for all tables that it does not name."""
 _MAX_DIGITS: Final = 10_000
 _DECIMAL: Final = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
 _BYTES: Final = re.compile(r"BYTES\s*\(\s*(HEX|BASE64)\s*\)")
@@ -46,7 +46,7 @@ def declarations(tables: Mapping[str, Mapping[str, str]]) -> Declarations:
     """Return the declared types of the setting's texts.
 
     Raises:
-        SettingError: A text names no type.
+        SettingError: a text is no type.
     """
     return {
         table: {
@@ -60,7 +60,7 @@ def declared_type(text: str, setting: str = SETTING) -> FieldType:
     """Return the type of a text such as `DECIMAL(38,10)`.
 
     Raises:
-        SettingError: The text names no type.
+        SettingError: the text is no type.
     """
     word = text.strip().upper()
     if not word:
@@ -85,7 +85,7 @@ def _decimal(precision: int, scale: int, setting: str) -> FieldType:
 
 
 def names_of_table(object_name: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names by which settings may call an event's table, the source's own first."""
+    """Return the names of an event's table in settings, the source's own first."""
     outer = metadata.get("schema") or metadata.get("database")
     inner = inner_name(metadata)
     own = [f"{outer}.{inner}" if outer and inner else inner] if inner else []
@@ -104,7 +104,7 @@ def event_identity(event_id: str, object_name: str, metadata: Mapping[str, Any])
 
 
 def inner_name(metadata: Mapping[str, Any]) -> Any:
-    """Return the name that an event's table has within its schema or database."""
+    """Return the name of an event's table within its schema or database."""
     return metadata.get("table") or metadata.get("collection") or metadata.get("object_name")
 
 
@@ -112,7 +112,7 @@ _TABLE_NAME_PARTS: Final = frozenset({"database", "schema", "table"})
 
 
 def check_column_lists(setting: str, lists: Mapping[str, tuple[str, ...]]) -> None:
-    """Refuse lists that are none of different column names."""
+    """Reject lists with other entries than distinct column names."""
     for table, columns in lists.items():
         if not isinstance(columns, tuple) or not all(columns) or len(set(columns)) != max(len(columns), 1):
             raise SettingError(
@@ -121,14 +121,14 @@ def check_column_lists(setting: str, lists: Mapping[str, tuple[str, ...]]) -> No
 
 
 def check_types(columns: Mapping[str, Mapping[str, str]]) -> None:
-    """Refuse declared types that there are not."""
+    """Reject unknown types."""
     for table, types in columns.items():
         for column, text in types.items():
             declared_type(text, f"columns.{table}.{column}")
 
 
 def check_table_name(template: str | None) -> None:
-    """Refuse a template of which no name of a table can be made."""
+    """Reject a template that cannot produce a table name."""
     if template is None:
         return
     try:
@@ -145,7 +145,7 @@ def check_table_name(template: str | None) -> None:
 
 
 def epoch_micros_of(text: str) -> int:
-    """Return a declared moment."""
+    """Return the microseconds of a declared time."""
     try:
         return from_rfc3339(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The kind of database that an event of Datastream comes from, and whether a backfill read it."""
+"""The kind of an event's source database, and whether a backfill read the event."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,16 +9,16 @@ from cdc_platform.errors import RecordUnreadable
 
 
 class SourceKind(StrEnum):
-    """The sources of Datastream whose events this version understands."""
+    """The sources of Datastream that this version supports."""
 
     MYSQL = "mysql"
-    """Positions are a binary log's file and the offset in it."""
+    """Positions are a binary log file and the offset in it."""
     ORACLE = "oracle"
-    """Positions are a system change number, a record of the redo log and a row of its statement."""
+    """Positions are a system change number, a record of the redo log and a row of the statement."""
     POSTGRESQL = "postgresql"
     """Positions are log sequence numbers of the write-ahead log."""
     SQLSERVER = "sqlserver"
-    """Positions are log sequence numbers of three parts."""
+    """Positions are log sequence numbers with three parts."""
     SALESFORCE = "salesforce"
     """There are no positions, but no record changes twice within a second."""
     MONGODB = "mongodb"
@@ -35,7 +35,7 @@ _PREFIXES: Final[Mapping[str, SourceKind]] = {
 _BARE: Final = frozenset({"cdc", "backfill"})
 """Read methods of MongoDB, which have no prefix."""
 _MARKS: Final[Mapping[str, SourceKind]] = {
-    # Fields of source_metadata that one source alone has.
+    # Fields of source_metadata that only one source has.
     "collection": SourceKind.MONGODB,
     "rs_id": SourceKind.ORACLE,
     "scn": SourceKind.ORACLE,
@@ -76,14 +76,14 @@ def source_kind(read_method: str, metadata: Mapping[str, Any], declared: str | N
 
 @lru_cache(maxsize=256)
 def _by_method(read_method: str) -> tuple[SourceKind | None, bool]:
-    """Return the source that a read method begins with, and whether it is one of those without a prefix."""
+    """Return the source of a read method's prefix, and whether the method is one without a prefix."""
     method = read_method.lower().replace("_", "-")
     return _PREFIXES.get(method.partition("-")[0]), method in _BARE
 
 
 @lru_cache(maxsize=256)
 def is_backfill(read_method: str) -> bool:
-    """Return whether a backfill read the row; the names of files do not state it."""
+    """Return whether a backfill read the row; file names do not show it."""
     method = read_method.lower()
     return "backfill" in method or "dump" in method
 

@@ -4,15 +4,15 @@ from enum import StrEnum
 
 
 class BackfillPolicy(StrEnum):
-    """Precedence of rows that a backfill read over changes that were captured."""
+    """Precedence of backfilled rows over captured changes."""
 
     INITIAL = "initial"
-    """Less than any captured change: right while the stream has captured all changes since its backfill."""
+    """Below any captured change: right if the stream has captured all changes since its backfill."""
     BY_SOURCE_TIMESTAMP = "by_source_timestamp"
-    """More than changes of before it was read, less than later ones and those of the same moment: by the
-    system change number with Oracle, by the second with the others."""
+    """Above changes before its read, below later ones and those of the same time: by the system change number
+    for Oracle, by the second for other sources."""
     FORCE = "force"
-    """More than all changes of before the newest declared epoch, less than those after it."""
+    """Above all changes before the newest declared epoch, below those after it."""
 
 
 class OrderBy(StrEnum):
@@ -28,9 +28,9 @@ class KeylessPolicy(StrEnum):
     """Treatment of tables without a key."""
 
     APPEND = "append"
-    """Every event is a row of its own, with its UUID in `_event_id`; deletes go to quarantine."""
+    """Every event is a separate row, with its UUID in `_event_id`; deletes go to quarantine."""
     ROW_HASH = "row_hash"
-    """A digest of its values in `_row_hash` identifies a row: equal rows are one, and an update without the
-    row before it goes to quarantine."""
+    """A digest of its values in `_row_hash` identifies a row: equal rows are one row, and an update without
+    the old row goes to quarantine."""
     REFUSE = "refuse"
     """Their events go to quarantine until a key is declared."""

@@ -1,4 +1,4 @@
-"""Settings of the stream of Datastream whose state is read, and of its requests."""
+"""Settings of the Datastream stream whose state is read, and of its requests."""
 
 import math
 import re
@@ -18,8 +18,8 @@ _POSITIVE: Final = ("deadline_s", "call_deadline_s", "max_attempts")
 class StreamSettings:
     """Location of a stream, and the time limit of requests about it.
 
-    ``stream`` is its full name, as events have it in `stream_name`. ``datastream_host`` is the address of an
-    emulator, asked without credentials and encryption; None means Google's. ``deadline_s`` ends a whole read
+    ``stream`` is its full name, as in the `stream_name` of events. ``datastream_host`` is the address of an
+    emulator, used without credentials and encryption; None means Google's. ``deadline_s`` limits a whole read
     with all its pages and retries, ``call_deadline_s`` one attempt at one call.
     """
 
@@ -42,5 +42,5 @@ class StreamSettings:
 
     @property
     def title(self) -> str:
-        """Name of the stream as messages say it."""
+        """Name of the stream in messages."""
         return f"stream `{self.stream}`"

@@ -1,4 +1,4 @@
-"""The table that an event belongs to."""
+"""The table of an event."""
 
 import re
 from collections.abc import Mapping
@@ -25,15 +25,15 @@ _AMBIGUOUS: Final = re.compile(r'[."]')
 
 
 def table_name(kind: SourceKind, metadata: Mapping[str, Any], template: str | None = None) -> str:
-    """Return the name of the table that an event belongs to.
+    """Return the name of an event's table.
 
-    It is made of `source_metadata`, since `object` joins its parts by a character that they may have. A part
-    with a dot or a quote in it is quoted, so that no two tables get one name.
+    It is built from `source_metadata`, since `object` joins its parts with a character that they may contain.
+    A part with a dot or a quote is quoted, so that two tables never get the same name.
 
     Args:
-        kind: where the event comes from.
+        kind: source of the event.
         metadata: the event's `source_metadata`.
-        template: made of {database}, {schema} and {table}; None: as the source has it.
+        template: built from {database}, {schema} and {table}; None uses the source's name.
 
     Raises:
         RecordUnreadable: the metadata lacks a part of the name, or it is too long.
@@ -50,11 +50,11 @@ def table_name(kind: SourceKind, metadata: Mapping[str, Any], template: str | No
 
 
 def name_by_template(template: str | None, *parts: str) -> str | None:
-    """Return what a template makes of a table whose name has these parts; None where it needs others.
+    """Return the name that a template gives to a table with these parts; None if it needs other parts.
 
     Args:
         template: as in `table_name`.
-        parts: the table, and before it what it lies in: a database, a schema, or both in this order.
+        parts: the table, and before it its database, its schema, or both in this order.
     """
     if template is None or not 0 < len(parts) <= _MOST_PARTS:
         return None

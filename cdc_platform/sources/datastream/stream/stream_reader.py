@@ -1,4 +1,4 @@
-"""Reading a stream's status from Datastream's API, with deadlines and retries of our own.
+"""Reader of a stream's status in Datastream's API, with its own deadlines and retries.
 
 The contract is https://cloud.google.com/datastream/docs/reference/rpc/google.cloud.datastream.v1.
 """
@@ -24,13 +24,13 @@ from cdc_platform.sources.workers import keep_out_of_forks
 State = TypeVar("State", StreamState, BackfillState)
 
 PAGE_SIZE: Final = 1000
-"""Most objects that Datastream gives in one answer."""
+"""Most objects per answer of Datastream."""
 
 _LOCAL_CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),
-    # An emulator is on this machine or near it; a proxy of the environment is not meant for it.
+    # An emulator is on this machine or near it, so proxy settings of the environment do not apply.
     ("grpc.enable_http_proxy", 0),
-    # One channel a client: shared ones keep the back-off of a server that was down before.
+    # One channel per client: shared ones keep the back-off of a server that was down before.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
@@ -40,10 +40,10 @@ def read_stream(settings: StreamSettings) -> StreamStatus:
 
     Raises:
         LibraryMissing: google-cloud-datastream is not installed.
-        AccessDenied: There are no credentials, or they may not see the stream.
-        SourceNotFound: There is no such stream.
-        SourceUnreachable: No answer came in time.
-        SourceError: Datastream refused otherwise.
+        AccessDenied: there are no credentials, or they do not give access to the stream.
+        SourceNotFound: the stream does not exist.
+        SourceUnreachable: there was no answer in time.
+        SourceError: Datastream rejected the request for another reason.
     """
     require_library()
     with closing(_Client(settings)) as client:
@@ -57,14 +57,14 @@ def read_stream(settings: StreamSettings) -> StreamStatus:
 
 
 def require_library() -> None:
-    """Do nothing if a stream's state can be read.
+    """Check that the library for a stream's state is installed.
 
     Raises:
         LibraryMissing: google-cloud-datastream is not installed.
     """
     keep_out_of_forks()
     try:
-        from google.cloud.datastream_v1 import DatastreamClient  # noqa: F401 - whether it can be imported
+        from google.cloud.datastream_v1 import DatastreamClient  # noqa: F401 - checks the import
     except ImportError as error:
         raise LibraryMissing(
             "The state of a stream needs `google-cloud-datastream`: pip install 'cdc_platform[datastream]'; "
@@ -73,7 +73,7 @@ def require_library() -> None:
 
 
 class _Client:
-    """One read of one stream: it ends when the settings' deadline does."""
+    """One read of one stream, limited by the deadline of the settings."""
 
     def __init__(self, settings: StreamSettings) -> None:
         self._settings = settings
@@ -92,7 +92,7 @@ class _Client:
         token = ""
         while True:
             request = {"parent": self._settings.stream, "page_size": PAGE_SIZE, "page_token": token}
-            # The library's pager would ask for further pages with a deadline that we cannot see.
+            # The library's pager would request further pages with a deadline of its own.
             page = self._retried(lambda api: _one_page(api.list_stream_objects), request)
             yield from page.stream_objects
             token = page.next_page_token
@@ -125,7 +125,7 @@ class _Client:
             raise self._translated(error) from error
 
     def _timeout_s(self) -> float:
-        # A deadline that has passed still makes a call, which then fails as any late one does.
+        # After the deadline there is still one call, which then fails as any late one does.
         return max(0.001, min(self._settings.call_deadline_s, self._end_s - time.monotonic()))
 
     def _sleep(self, pause_s: float) -> None:
@@ -173,7 +173,7 @@ def _object(stream_object: Any) -> StreamObject:
 
 
 def _object_name(stream_object: Any) -> str:
-    """Return the source's name of an object: the parts of its identifier, whichever source it is of."""
+    """Return the source's name of an object: the parts of its identifier, for any source."""
     identifier = stream_object.source_object
     kind = identifier.WhichOneof("source_identifier")
     parts = [value for _, value in getattr(identifier, kind).ListFields()] if kind else []
@@ -194,7 +194,7 @@ def _errors(errors: Any) -> tuple[StreamError, ...]:
 
 
 def _named(kind: type[State], message: Any, field: str) -> State:
-    """Return the member with the name that an enumeration of the API has, UNKNOWN for a new one."""
+    """Return the member for a value of the API's enumeration; UNKNOWN for a new one."""
     values = message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number
     number = getattr(message, field)
     name = values[number].name if number in values else ""
@@ -210,7 +210,7 @@ _UNREACHABLE_ADVICE: Final = (
     "if one is set; the next run asks again"
 )
 _REFUSED_ADVICE: Final = (
-    "Datastream refused the question; check `stream`, and `datastream_host` if one is set"
+    "Datastream rejected the request; check `stream`, and `datastream_host` if one is set"
 )
 
 MEANINGS: Final = (
@@ -230,11 +230,11 @@ MEANINGS: Final = (
         "nothing new comes until another one writes to the same place",
     ),
 )
-"""The first row that fits counts."""
+"""The first matching row applies."""
 
 
 def to_stream_error(settings: StreamSettings, code: str, text: str) -> SourceError:
-    """Return the platform's error for a gRPC status; its message names the stream and what to do."""
+    """Return the platform's error for a gRPC status; its message names the stream and the remedy."""
     meaning = find_meaning(MEANINGS, code, text, passing=_UNREACHABLE_ADVICE, refused=_REFUSED_ADVICE)
     return meaning.error(
         f"Cannot read the state of {settings.title}. {meaning.advice}. Datastream said {code}: {text}"

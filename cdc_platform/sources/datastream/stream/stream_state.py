@@ -1,4 +1,4 @@
-"""The state of a stream of Datastream, its errors and its objects; and whether that is a concern."""
+"""The state of a Datastream stream, its errors and its objects, and their severity."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,36 +10,36 @@ class StreamState(StrEnum):
     """State of a stream, named as in Datastream's API."""
 
     NOT_STARTED = "not_started"
-    """Nobody has started the stream, or its validation failed at the start: no event was ever written."""
+    """The stream was never started, or its validation failed at the start: it has never written an event."""
     STARTING = "starting"
-    """Datastream validates the stream; events come when that is done."""
+    """Datastream validates the stream; events come after that."""
     RUNNING = "running"
-    """Datastream reads the source: when no events come, the source has no changes."""
+    """Datastream reads the source: if no events come, the source has no changes."""
     DRAINING = "draining"
-    """Somebody has paused the stream: what Datastream had read is still written, and nothing new is read."""
+    """The stream was paused: Datastream still writes what it has read, but reads nothing new."""
     PAUSED = "paused"
-    """Nothing is read. The source's log may expire meanwhile, and then changes are lost."""
+    """Nothing is read. The source's log may expire in that time, and then changes are lost."""
     MAINTENANCE = "maintenance"
-    """Google works on the stream, and its definition cannot be changed meanwhile."""
+    """Google works on the stream, whose definition cannot be changed in that time."""
     FAILED = "failed"
-    """Nothing is written until the cause is removed; then Datastream goes on by itself."""
+    """Nothing is written until the cause is removed; then Datastream continues by itself."""
     FAILED_PERMANENTLY = "failed_permanently"
-    """Nothing is written, and the stream does not go on by itself: somebody has to recover it."""
+    """Nothing is written, and the stream does not continue by itself: it has to be recovered."""
     UNKNOWN = "unknown"
-    """Datastream names no state, or one that this version does not know."""
+    """Datastream reports no state, or one that this version does not know."""
 
 
 class BackfillState(StrEnum):
     """State of the latest backfill of an object, named as in Datastream's API."""
 
     NOT_STARTED = "not_started"
-    """The object was never backfilled: by the stream's settings, or until somebody asks for it."""
+    """The object was never backfilled, because of the stream's settings or for lack of a request."""
     PENDING = "pending"
     """It waits for resources: rows older than the stream are still to come."""
     ACTIVE = "active"
-    """It is going on: rows older than the stream are still to come."""
+    """It is running: rows older than the stream are still to come."""
     STOPPED = "stopped"
-    """Somebody stopped it: older rows are missing, and the next one begins from the start."""
+    """It was stopped: older rows are missing, and the next one begins from the start."""
     FAILED = "failed"
     """An error ended it: older rows are missing."""
     COMPLETED = "completed"
@@ -56,9 +56,9 @@ class Concern(StrEnum):
     NONE = "none"
     """The tables follow the source."""
     WARNING = "warning"
-    """The tables stand still, or miss something, as somebody wanted or will see to."""
+    """The tables do not advance, or lack something, but this is intended or already handled."""
     FAILURE = "failure"
-    """The tables stand still, and that will not pass without anybody removing the cause."""
+    """The tables do not advance until the cause is removed."""
 
 
 INCOMPLETE_BACKFILLS: Final = frozenset(
@@ -73,15 +73,15 @@ _ADVICE: Final = {
     "failed: correct what Datastream's console shows, and start it again",
     StreamState.STARTING: "Datastream validates it, and no events come yet: wait. If it stays so for more "
     "than some minutes, look at the stream in Datastream's console",
-    StreamState.DRAINING: "Somebody has paused it: what it had read is still written, and then the tables "
-    "stand still until it is resumed",
-    StreamState.PAUSED: "The tables stand still: resume it, before the source deletes the log that "
+    StreamState.DRAINING: "It was paused: Datastream still writes what it has read, and then the tables "
+    "do not advance until it is resumed",
+    StreamState.PAUSED: "The tables do not advance: resume it, before the source deletes the log that "
     "Datastream has not read yet",
     StreamState.MAINTENANCE: "Google works on it: wait, and see Google Cloud's service health if it stays so",
-    StreamState.FAILED: "The tables stand still: remove the cause that the errors name, and Datastream goes "
-    "on by itself",
-    StreamState.FAILED_PERMANENTLY: "The tables stand still, and it does not go on by itself: remove the "
-    "cause that the errors name, and recover the stream. If it has to skip part of the source's log, "
+    StreamState.FAILED: "The tables do not advance: remove the cause that the errors name, and Datastream "
+    "continues by itself",
+    StreamState.FAILED_PERMANENTLY: "The tables do not advance, and it does not continue by itself: remove "
+    "the cause that the errors name, and recover the stream. If it has to skip part of the source's log, "
     "backfill its objects afterwards, since the changes in that part are lost",
     StreamState.UNKNOWN: "Datastream names no state that this version knows: look at the stream in "
     "Datastream's console, and update the platform",
@@ -95,7 +95,7 @@ _TROUBLE_ADVICE: Final = (
 
 @dataclass(frozen=True)
 class StreamError:
-    """An error that Datastream reports; `uuid` finds it in Google's logs, `details` are in order of name."""
+    """An error from Datastream; `uuid` identifies it in Google's logs, `details` are sorted by name."""
 
     reason: str
     message: str
@@ -114,7 +114,7 @@ class StreamObject:
     """A table or collection that the stream has discovered.
 
     ``name`` is the source's name, as SCHEMA.TABLE, DATABASE.TABLE, OBJECT or DATABASE.COLLECTION. ``errors``
-    are those of the object, and after them those of its latest backfill.
+    are those of the object, followed by those of its latest backfill.
     """
 
     name: str
@@ -123,13 +123,13 @@ class StreamObject:
 
     @property
     def is_troubled(self) -> bool:
-        """Whether rows of it may be missing."""
+        """Whether its rows may be incomplete."""
         return bool(self.errors) or self.backfill in INCOMPLETE_BACKFILLS
 
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """A stream at the moment when it was asked; `name` is its full name, objects are in order of name."""
+    """A stream at the time of the request; `name` is its full name, objects are sorted by name."""
 
     name: str
     display_name: str
@@ -139,7 +139,7 @@ class StreamStatus:
 
     @property
     def troubled_objects(self) -> tuple[StreamObject, ...]:
-        """Objects of which rows may be missing."""
+        """Objects whose rows may be incomplete."""
         return tuple(stream_object for stream_object in self.objects if stream_object.is_troubled)
 
     @property
@@ -152,14 +152,14 @@ class StreamStatus:
 
     @property
     def advice(self) -> str:
-        """Meaning of the status for the tables, and what to do."""
+        """Meaning of the status for the tables, and the remedy."""
         if self.state is not StreamState.RUNNING:
             return _ADVICE[self.state]
         return _RUNNING_ADVICE if self.concern is Concern.NONE else _TROUBLE_ADVICE
 
     @property
     def summary(self) -> str:
-        """State, advice, and the first of the errors, as a text for the operator."""
+        """State, advice, and the first errors, as a text for the operator."""
         state = self.state.value.replace("_", " ")
         sentences = [f"The stream `{self.name}` is {state}. {self.advice}."]
         sentences += _first("Errors", [error.text for error in self.errors])
@@ -170,7 +170,7 @@ class StreamStatus:
 
 
 SUMMARISED: Final = 3
-"""Most errors and objects that a summary names."""
+"""Most errors and objects in a summary."""
 
 
 def _first(title: str, texts: list[str]) -> Iterable[str]:

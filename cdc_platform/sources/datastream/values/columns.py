@@ -1,4 +1,4 @@
-"""Rows that have the same columns, a column at a time."""
+"""Rows with the same columns, accessed by column."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -9,35 +9,35 @@ from cdc_platform.model.schema.table_schema import MAX_INT64, MAX_PLAIN_INTEGER
 
 
 class WideInteger(int):
-    """Stands for integers of 64 bits that readers of JSON could round."""
+    """Marker for 64-bit integers that readers of JSON could round."""
 
 
 class HugeInteger(int):
-    """Stands for integers of more than 64 bits."""
+    """Marker for integers of more than 64 bits."""
 
 
 class RowBatch:
-    """Rows of one schema which name the same columns in the same order.
+    """Rows of one schema with the same columns in the same order.
 
     Args:
-        schema: what the rows share besides.
+        schema: other facts that the rows share.
         names: their columns.
     """
 
     def __init__(self, schema: tuple[str, str], names: tuple[str, ...]) -> None:
         self.schema, self.names = schema, names
         self.name_reason = unfit_columns_reason(names)
-        """Why no table can have these columns: a row of one name that is too long spoils no other."""
+        """Reason why no table can have these columns; a name that is too long affects only its own row."""
         self.rows: list[dict[str, Any]] = []
 
     @cached_property
     def columns(self) -> Mapping[str, Sequence[Any]]:
-        """The values of each column; asked for before a row is changed."""
+        """The values of each column; read before a row is changed."""
         return dict(zip(self.names, zip(*map(dict.values, self.rows), strict=True), strict=True))
 
     @cached_property
     def types(self) -> Mapping[str, frozenset[type]]:
-        """The types of each column's values; those of integers say how large they are."""
+        """The types of each column's values; those of integers include their size."""
         return {name: types_of(values) for name, values in self.columns.items()}
 
 

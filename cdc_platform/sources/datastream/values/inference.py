@@ -4,7 +4,7 @@ No guess may lose a digit: a number with a point may be a decimal or a float, so
 text. A string stays a string, even if it looks like another type. Users declare the types that a file does
 not show.
 
-Types are joined by the lake's rules for several files, and the text of a value depends only on the value, so
+Types of several files are joined by the lake's rules, and the text of a value depends only on the value, so
 tables do not depend on the distribution of rows over files.
 """
 
@@ -49,7 +49,7 @@ def type_of_value(value: Any) -> FieldType:
 
 
 def joined(first: FieldType, other: FieldType) -> FieldType:
-    """Return the type that has room for the values of both."""
+    """Return a type that can represent the values of both."""
     if other in (first, _UNKNOWN):
         return first
     if first == _UNKNOWN:
@@ -60,20 +60,20 @@ def joined(first: FieldType, other: FieldType) -> FieldType:
 
 
 def type_of_column(values: Sequence[Any], types: AbstractSet[type]) -> FieldType:
-    """Return the type that has room for all values of a column.
+    """Return a type that can represent all values of a column.
 
     Args:
         values: the values.
-        types: their types, as `types_of` has them.
+        types: their types, as returned by `types_of`.
     """
-    # With an object or an array among them any number is text, and these cannot be looked for.
+    # With an object or an array among them, all numbers are text, and objects cannot be searched.
     if JsonNumber in types and types.isdisjoint(_DOCUMENTS) and not NON_FINITE.isdisjoint(values):
         return reduce(joined, map(type_of_value, values), _UNKNOWN)
     return reduce(joined, (_BY_PYTHON[each] for each in types), _UNKNOWN)
 
 
 class Inference:
-    """Gathers the types of the columns of one table and schema."""
+    """Collects the types of the columns of one table and schema."""
 
     def __init__(self) -> None:
         self._types: dict[str, FieldType] = {}
@@ -81,7 +81,7 @@ class Inference:
         self._together = set[str]()
 
     def add(self, batch: RowBatch) -> None:
-        """Take the values of some rows into account."""
+        """Include the values of some rows."""
         types = self._types
         for name, values in batch.columns.items():
             column_type = type_of_column(values, batch.types[name])
@@ -92,15 +92,15 @@ class Inference:
 
     @property
     def fields(self) -> Fields:
-        """The columns, in the order in which they came up, without variants."""
+        """The columns in the order of their first appearance, without variants."""
         variants = self.variants
         return tuple((name, found) for name, found in self._types.items() if name not in variants)
 
     @property
     def variants(self) -> Mapping[str, str]:
-        """Columns that differ in case only from one that more rows have, and that one.
+        """Columns that differ only in case from a column that more rows have, with that column.
 
-        No row has both: those that are in one row are two columns of the source.
+        No row has both: names in one row are two columns of the source.
         """
         most: dict[str, str] = {}
         for name, _ in self._rows.most_common():

@@ -1,4 +1,4 @@
-"""Lossless JSON: all digits of its numbers, and all members of its objects in their order."""
+"""Lossless JSON: all digits of numbers, and all members of objects in order."""
 
 import json
 import re
@@ -13,7 +13,7 @@ NON_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
 class JsonNumber(str):
-    """A number with a point or an exponent, as it is written; also NaN and the infinities."""
+    """A number with a point or an exponent, as written; also NaN and the infinities."""
 
     __slots__ = ()
 
@@ -27,14 +27,14 @@ class JsonDocument(JsonNumber):
 _PIECE: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[ \t\n\r]+|-?(?:NaN|Infinity)', re.ASCII)
 
 parsed: Final = parser_of(JsonNumber, JsonNumber)
-"""Returns the value of a JSON text; numbers are integers of any size or `JsonNumber`; else a ValueError."""
+"""Parses a JSON text; numbers become integers of any size or `JsonNumber`. Raises ValueError."""
 
 
 def compact(value: Any) -> str:
-    """Return the JSON of a value without any space, keys in their order, bytes in base64.
+    """Return the JSON of a value without spaces, with keys in order and bytes in base64.
 
     Raises:
-        ValueError: It is nested too deeply, by some 490 levels.
+        ValueError: the value is nested too deeply, by some 490 levels.
     """
     try:
         return _written(value)
@@ -59,7 +59,7 @@ def _written(value: Any) -> str:
 
 
 def normal(text: str) -> str:
-    """Return the compact form of a JSON text; one that is no JSON, or nested too deeply, stays as it is."""
+    """Return the compact form of a JSON text; invalid or too deeply nested JSON stays unchanged."""
     try:
         parsed(text)
     except ValueError:
@@ -68,7 +68,7 @@ def normal(text: str) -> str:
 
 
 def without_spaces(text: str) -> str:
-    """Return a JSON text as `compact` writes it, but with duplicate members and signed zeros."""
+    """Return a JSON text in the form of `compact`, but keep duplicate members and signed zeros."""
     return _PIECE.sub(_compact_piece, text)
 
 

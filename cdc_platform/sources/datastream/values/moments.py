@@ -1,7 +1,7 @@
-"""Texts of days, times, moments and intervals, from what Avro counts and from what JSON writes.
+"""Texts of days, times, timestamps and intervals, from Avro's numbers and from JSON's texts.
 
-PostgreSQL's infinities become the first and the last moment that Spark and Python both know. Any other
-moment outside the years 1 to 9999 is refused, since no moment of the lake is it; a column that is declared
+PostgreSQL's infinities become the first and the last time that both Spark and Python support. Any other
+time outside the years 1 to 9999 is rejected, since the lake's types cannot represent it. A column declared
 as STRING has the words `infinity` and `-infinity`, and years of any size.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 MICROS_PER_SECOND: Final = 10**6
 MICROS_PER_DAY: Final = 86_400 * MICROS_PER_SECOND
 INFINITY_MICROS: Final = 9_223_372_036_825_200_000
-"""Datastream's text for PostgreSQL's infinity; only other infinities are not earlier."""
+"""Datastream's number for PostgreSQL's infinity; only other infinities are not earlier."""
 MINUS_INFINITY_MICROS: Final = -9_223_372_036_832_400_000
 INFINITY: Final = "infinity"
 MINUS_INFINITY: Final = "-infinity"
@@ -25,7 +25,7 @@ _EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _MICROSECOND: Final = timedelta(microseconds=1)
 _WHOLE_SECOND_LENGTH: Final = len("1970-01-01T00:00:00")
-# Days and dates repeat every 400 years.
+# The calendar repeats every 400 years.
 _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
 _MOMENT: Final = re.compile(
@@ -46,19 +46,19 @@ _DURATION: Final = re.compile(
 
 
 class MomentRefused(ValueError):
-    """A moment is outside the years that the lake's types hold."""
+    """A time outside the years that the lake's types can represent."""
 
     def __init__(self, text: str) -> None:
         super().__init__(f"{text} is outside the years 1 to 9999; declare the column as STRING to keep it")
 
 
 def moment_text(micros: int) -> str:
-    """Return the text of a moment without a zone, always with six digits of a second."""
+    """Return the text of a timestamp without a zone, always with six digits of a second."""
     try:
         text = (_EPOCH + timedelta(microseconds=micros)).isoformat()
     except OverflowError:
         return _infinity(micros)
-    # Asking for six digits at once takes twice as long.
+    # Formatting with six digits directly takes twice as long.
     return text if len(text) > _WHOLE_SECOND_LENGTH else f"{text}.000000"
 
 
@@ -71,7 +71,7 @@ def _infinity(micros: int) -> str:
 
 
 def far_moment_text(micros: int) -> str:
-    """Return the text of any moment: infinities in words, and years of more digits with their sign."""
+    """Return the text of any timestamp: infinities as words, and longer years with their sign."""
     if micros >= INFINITY_MICROS or micros <= MINUS_INFINITY_MICROS:
         return INFINITY if micros > 0 else MINUS_INFINITY
     days, rest = divmod(micros, MICROS_PER_DAY)
@@ -81,7 +81,7 @@ def far_moment_text(micros: int) -> str:
 
 
 def day_text(days: int) -> str:
-    """Return the text of a day that is counted from 1970-01-01."""
+    """Return the text of a day counted from 1970-01-01."""
     try:
         return date.fromordinal(_EPOCH_DAY + days).isoformat()
     except (OverflowError, ValueError):
@@ -89,7 +89,7 @@ def day_text(days: int) -> str:
 
 
 def far_day_text(days: int) -> str:
-    """Return the text of any day; infinities in words, as for moments."""
+    """Return the text of any day, with infinities as for timestamps."""
     if not MINUS_INFINITY_MICROS < days * MICROS_PER_DAY < INFINITY_MICROS:
         return INFINITY if days > 0 else MINUS_INFINITY
     cycles, ordinal = divmod(_EPOCH_DAY + days - 1, _CYCLE_DAYS)
@@ -100,10 +100,10 @@ def far_day_text(days: int) -> str:
 
 
 def moment_micros(text: str) -> int:
-    """Return the microseconds of a moment in any of the spellings of Datastream; without offset it is UTC.
+    """Return the microseconds of a timestamp in any notation of Datastream; without an offset it is UTC.
 
     Raises:
-        ValueError: The text is no moment.
+        ValueError: the text is no timestamp.
     """
     try:
         return _micros(_near_moment(text))
@@ -122,13 +122,13 @@ def _micros(moment: datetime) -> int:
 
 
 def offset_text(text: str) -> str:
-    """Return the offset that a moment's text ends with, `+00:00` where there is none."""
+    """Return the offset at the end of a timestamp's text, or `+00:00`."""
     match = _OFFSET.fullmatch(text)
     return f"{match[1]}:{match[2] or '00'}" if match else "+00:00"
 
 
 def offset_of_millis(millis: int) -> str:
-    """Return the text of an offset from UTC that Avro has in milliseconds."""
+    """Return the text of an offset from UTC, from Avro's milliseconds."""
     sign, minutes = "-" if millis < 0 else "+", abs(millis) // 60_000
     return f"{sign}{minutes // 60:02}:{minutes % 60:02}"
 
@@ -148,7 +148,7 @@ def _far_moment_micros(text: str) -> int:
 
 
 def time_text(micros: int) -> str:
-    """Return the text of a time of day or a time interval; a fraction has six digits, or is not there."""
+    """Return the text of a time of day or an interval; it has six digits of a fraction or none."""
     seconds, fraction = divmod(abs(micros), MICROS_PER_SECOND)
     minutes, second = divmod(seconds, 60)
     text = f"{'-' if micros < 0 else ''}{minutes // 60:02}:{minutes % 60:02}:{second:02}"
@@ -156,10 +156,10 @@ def time_text(micros: int) -> str:
 
 
 def time_micros(text: str) -> tuple[int, str | None]:
-    """Return the microseconds of a time's text and its offset, None where it has none.
+    """Return the microseconds of a time's text, and its offset or None.
 
     Raises:
-        ValueError: The text is no time.
+        ValueError: the text is no time.
     """
     match = _TIME.fullmatch(text)
     if match is None:
@@ -178,7 +178,7 @@ def _offset(text: str | None) -> str | None:
 
 
 def interval_text(months: int, micros: int) -> str:
-    """Return the ISO 8601 text of an interval of months and microseconds, each with its own sign."""
+    """Return the ISO 8601 text of months and microseconds, each with its own sign."""
     sign, (seconds, fraction) = "-" if micros < 0 else "", divmod(abs(micros), MICROS_PER_SECOND)
     hours, rest = divmod(seconds, 3600)
     minutes, second = divmod(rest, 60)
@@ -193,7 +193,7 @@ def interval_parts(text: str) -> tuple[int, int]:
     """Return months and microseconds of an ISO 8601 text.
 
     Raises:
-        ValueError: The text is no interval.
+        ValueError: the text is no interval.
     """
     match = _DURATION.fullmatch(text)
     if match is None or text.endswith(("P", "T")):

@@ -1,4 +1,4 @@
-"""Numbers as the change log writes them."""
+"""Numbers in the form of the change log."""
 
 import math
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
@@ -14,19 +14,19 @@ _NAN: Final = "NaN"
 
 
 def plain_integer(value: int) -> int | str:
-    """Return an integer of 64 bits as a number, or as text where readers of JSON could round it."""
+    """Return a 64-bit integer as a number, or as text if readers of JSON could round it."""
     return value if -MAX_PLAIN_INTEGER <= value <= MAX_PLAIN_INTEGER else str(value)
 
 
 def double(value: float) -> float | str:
-    """Return a float as JSON can have it: NaN and the infinities are texts."""
+    """Return a float in a form for JSON: NaN and the infinities are texts."""
     if math.isfinite(value):
         return value
     return _NAN if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def single(value: float) -> float | str:
-    """Return a float of 32 bits as the double that it is: columns of both types read one number from it."""
+    """Return a 32-bit float as a double, so that columns of both types read the same number."""
     if not math.isfinite(value):
         return double(value)
     with np.errstate(over="ignore"):
@@ -37,10 +37,10 @@ def single(value: float) -> float | str:
 
 
 def decimal_text(value: Any, precision: int, scale: int) -> str:
-    """Return a decimal with exactly the digits after the point that its type has.
+    """Return a decimal with exactly as many digits after the point as its type.
 
     Raises:
-        ValueError: It is no number, or has more digits than its type.
+        ValueError: the value is no number, or has more digits than its type.
     """
     try:
         number = _EXACT.quantize(decimal_number(value), Decimal((0, (1,), -scale)))

@@ -1,4 +1,4 @@
-"""Rows of one table and schema: their columns, and what reads each of them."""
+"""Rows of one table and schema: their columns and the readers of these."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ NativeReader = Callable[..., Reader | None]
 
 
 def problem_of(error: Exception) -> str:
-    """Return the reason why an event cannot be used, of an error in `MALFORMED`."""
+    """Return the reason why an event is invalid, from an error in `MALFORMED`."""
     if isinstance(error, RecursionError):
         return "The event is nested too deeply"
     return str(error) if isinstance(error, ValueError) else f"The event is not as documented: {error!r}"
@@ -37,11 +37,11 @@ _DOCUMENTS: Final[Mapping[Kind, frozenset[type]]] = {
     # An object is one of its value and length.
     Kind.VARCHAR: frozenset({list}),
 }
-"""Types of JSON values that a column keeps as text; an integer is one of them for the sign of a zero."""
+"""JSON types that a column keeps as text; an integer is one of them because of the sign of a zero."""
 
 
 class Documents(NamedTuple):
-    """A column that keeps the raw JSON of values of some types, or of the elements of its arrays."""
+    """A column that keeps the raw JSON of values with some types, or of the elements of its arrays."""
 
     name: str
     types: frozenset[type]
@@ -49,12 +49,12 @@ class Documents(NamedTuple):
 
     @classmethod
     def of(cls, name: str, field: FieldType) -> "Documents | None":
-        """Return what a column of a type keeps as raw JSON; None for nothing."""
+        """Return the part of a column that is kept as raw JSON; None for no part."""
         if field.kind in _DOCUMENTS:
             return cls(name, _DOCUMENTS[field.kind])
         if field.kind is not Kind.ARRAY or field.element is None:
             return None
-        # An array in an array is no element.
+        # An array within an array is no element.
         elements = _DOCUMENTS.get(field.element.kind, _NONE) - {list}
         return cls(name, frozenset({list}), elements) if elements else None
 
@@ -69,8 +69,8 @@ class RowReader:
 
     Args:
         columns: name and type of each column.
-        readers: what reads a column, for those whose values are not what they must be already.
-        unknown: columns of the payloads that the schema has not.
+        readers: readers of the columns whose values must be converted.
+        unknown: columns of the payloads that the schema lacks.
         documents: columns that keep raw JSON.
     """
 
@@ -85,16 +85,16 @@ class RowReader:
         return frozenset(name for name, _ in self.columns)
 
     def without_reader(self, name: str) -> "RowReader":
-        """Return the same, but a column's values stay as they are."""
+        """Return the same, but leave a column's values unchanged."""
         readers = tuple(pair for pair in self.readers if pair[0] != name)
         documents = tuple(column for column in self.documents if column.name != name)
         return replace(self, readers=readers, documents=documents)
 
     def fitted(self, types: Mapping[str, frozenset[type]]) -> "RowReader":
-        """Return what reads rows of these columns the same, if it is one of these types that each value has.
+        """Return a reader with the same results for rows with these types of values.
 
         Args:
-            types: by the rows' columns, as `types_of` has them.
+            types: types by column, as returned by `types_of`.
         """
         names = self.names
         needed = tuple(
@@ -109,11 +109,11 @@ class RowReader:
         return replace(self, readers=needed, unknown=unknown, documents=documents)
 
     def read(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Turn the values of a payload into texts of `SourceEvent`, in place, and return it.
+        """Convert the values of a payload to texts of `SourceEvent`, in place, and return it.
 
         Raises:
-            ColumnFaulty: A value is not of its column's type, or a column not of the schema; the reason names
-                them.
+            ColumnFaulty: a value does not have its column's type, or the schema lacks a column; the reason
+                names them.
         """
         if self.unknown:
             raise ColumnFaulty(f"The schema of the event's `schema_key` has no column {self.unknown}")
@@ -129,7 +129,7 @@ class RowReader:
 
 
 def row_reader(fields: Fields, declared: Mapping[str, FieldType], native: NativeReader) -> RowReader:
-    """Return the reader of rows whose columns have the types found, but for those that are declared."""
+    """Return a reader of rows with the found types, except for declared columns."""
     columns = tuple((name, (declared.get(name) or field).column_type) for name, field in fields)
     readers = ((name, column_reader(field, declared.get(name), native)) for name, field in fields)
     documents = tuple(column for name, field in fields if (column := Documents.of(name, field)) is not None)
@@ -138,9 +138,9 @@ def row_reader(fields: Fields, declared: Mapping[str, FieldType], native: Native
 
 
 def column_reader(field: FieldType, declared: FieldType | None, native: NativeReader) -> Reader | None:
-    """Return what reads a column's values; None where they are what they must be."""
+    """Return the reader of a column's values; None if they stay unchanged."""
     if declared is not None and declared.kind is field.kind is Kind.BYTES:
-        # How texts stand for bytes is declared; bytes of Avro are no texts.
+        # A declaration states how texts encode bytes; Avro's bytes are no texts.
         return native(declared, is_wide=False)
     if declared is not None and declared.kind is field.kind is Kind.ARRAY:
         return _array_reader(field, declared, native)
@@ -159,7 +159,7 @@ def column_reader(field: FieldType, declared: FieldType | None, native: NativeRe
 
 
 def _array_reader(field: FieldType, declared: FieldType, native: NativeReader) -> Reader:
-    """Return what reads an array whose elements are declared: each as a column of its own would be read."""
+    """Return the reader of an array with declared elements, each read like a column."""
     if field.element is None or declared.element is None:
         return json_reader(declared)
     element = column_reader(field.element, declared.element, native)

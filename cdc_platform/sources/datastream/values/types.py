@@ -1,4 +1,4 @@
-"""Types of columns as Datastream knows them: its unified types, and what each becomes in the lake."""
+"""Types of columns: Datastream's unified types, and their types in the lake."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -11,39 +11,39 @@ class Kind(StrEnum):
     """Kind of a value; the names are those of Datastream's unified types."""
 
     BOOLEAN = "BOOLEAN"
-    """true or false; MySQL's BOOL is an INTEGER of 0 and 1."""
+    """true or false; MySQL's BOOL is an INTEGER with 0 and 1."""
     INTEGER = "INTEGER"
     """A whole number of at most 32 bits."""
     LONG = "LONG"
-    """A whole number of 64 bits with a sign."""
+    """A signed 64-bit whole number."""
     FLOAT = "FLOAT"
-    """A float of 32 bits."""
+    """A 32-bit float."""
     DOUBLE = "DOUBLE"
-    """A float of 64 bits."""
+    """A 64-bit float."""
     DECIMAL = "DECIMAL"
-    """A decimal of a precision and scale, which may be beyond what Spark can hold."""
+    """A decimal of a precision and scale, possibly beyond Spark's limits."""
     NUMBER = "NUMBER"
     """A number of any size as text: Oracle's NUMBER without precision, MySQL's BIGINT UNSIGNED."""
     STRING = "STRING"
-    """Text; also enums, UUIDs, and MySQL's binary columns, which come as hex digits."""
+    """Text; also enums, UUIDs, and MySQL's binary columns, as hex digits."""
     VARCHAR = "VARCHAR"
-    """Text that came in a record of value and length, as in 2020."""
+    """Text in a record of value and length, as in 2020."""
     BYTES = "BYTES"
     """Bytes."""
     DATE = "DATE"
     """A day."""
     DATETIME = "DATETIME"
-    """A moment of a clock on a wall, without a zone."""
+    """A local time without a zone."""
     TIMESTAMP = "TIMESTAMP"
-    """A moment."""
+    """A point in time."""
     TIMESTAMP_WITH_TIMEZONE = "TIMESTAMP_WITH_TIMEZONE"
-    """A moment, and the offset it was written with."""
+    """A point in time, and its original offset."""
     TIME = "TIME"
     """A time of day."""
     TIME_WITH_TIMEZONE = "TIME_WITH_TIMEZONE"
-    """A time of day with its offset."""
+    """A time of day with an offset."""
     TIME_INTERVAL = "TIME_INTERVAL"
-    """Microseconds between two events, as MySQL's TIME: negative, and beyond a day."""
+    """Microseconds between two events, like MySQL's TIME, which may be negative or exceed a day."""
     INTERVAL = "INTERVAL"
     """Months, hours and microseconds."""
     JSON = "JSON"
@@ -51,15 +51,15 @@ class Kind(StrEnum):
     ARRAY = "ARRAY"
     """An array of the element's kind; its depth is the value's, not the type's."""
     OTHER = "OTHER"
-    """A shape that this version has no column for; it is kept as its JSON."""
+    """A shape for which this version has no column; it is kept as JSON."""
     UNKNOWN = "UNKNOWN"
-    """Nothing but NULL was seen, and there is no schema."""
+    """Only NULLs, without a schema."""
 
 
 _ANY_PRECISION: Final = 10_000
 
 UNKNOWN_TYPE: Final = ColumnType(NO_VALUES)
-"""Type of a column of which only NULL was seen, in a file without a schema: it says nothing."""
+"""Type of a column with only NULLs in a file without a schema: it is unknown."""
 
 _COLUMN_TYPES: Final = {
     Kind.BOOLEAN: ColumnType("BOOL"),
@@ -87,15 +87,15 @@ _COLUMN_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """The kind of a column, and what else its values need to be read.
+    """The kind of a column, and the parameters for reading its values.
 
     Args:
-        kind: what a value is.
-        precision: of a DECIMAL, digits in all; 0 for others.
-        scale: of a DECIMAL, digits after the point; may be negative.
-        element: of an ARRAY.
-        micros_per_unit: of a moment or a time that Avro counts, 1 or 1000.
-        encoding: of BYTES that come as text, `hex` or `base64`; empty where nobody said.
+        kind: kind of the values.
+        precision: total digits of a DECIMAL; 0 for others.
+        scale: digits of a DECIMAL after the point; may be negative.
+        element: type of the elements of an ARRAY.
+        micros_per_unit: unit of Avro's timestamps and times, 1 or 1000.
+        encoding: encoding of BYTES in texts, `hex` or `base64`; empty if unknown.
     """
 
     kind: Kind
@@ -115,7 +115,7 @@ class FieldType:
         return _COLUMN_TYPES[self.kind]
 
     def without_bound(self) -> "FieldType":
-        """Return the type, with decimals of any digits: another type that is declared judges them."""
+        """Return the type with decimals of any size, since another, declared type limits them."""
         if self.element is not None:
             return replace(self, element=self.element.without_bound())
         return replace(self, precision=_ANY_PRECISION) if self.kind is Kind.DECIMAL else self

@@ -1,6 +1,6 @@
-"""Values of columns as JSON writes them, turned into the texts of `SourceEvent`.
+"""Values of columns in JSON, converted to the texts of `SourceEvent`.
 
-The same readers make a declared type of what another reader returned: a declaration counts in both formats.
+The same readers convert the result of another reader to a declared type: declarations apply to both formats.
 """
 
 import math
@@ -16,7 +16,7 @@ from cdc_platform.sources.datastream.values.numbers import decimal_text, double,
 from cdc_platform.sources.datastream.values.types import FieldType, Kind
 
 Reader = Callable[[Any], Any]
-"""Makes one value, never NULL; raises ValueError or TypeError where it cannot."""
+"""Converts one value, never NULL; raises ValueError or TypeError for other values."""
 
 _BOOLEANS: Final = {"true": True, "false": False, "1": True, "0": False}
 _NO_OFFSET: Final = ("+00:00", "-00:00")
@@ -26,11 +26,11 @@ _JUDGES_ALL: Final = (Kind.STRING, Kind.JSON, Kind.DATE, Kind.DATETIME)
 
 
 def json_reader(field: FieldType, *, is_wide: bool = False) -> Reader:
-    """Return what reads a JSON value of a type.
+    """Return the reader of a JSON value of a type.
 
     Args:
         field: the type.
-        is_wide: whether the result becomes text, so that it may go beyond what the lake's type holds.
+        is_wide: whether the result becomes text, so it may exceed the lake's type.
     """
     if field.kind is Kind.DECIMAL:
         return lambda value: decimal_text(value, field.precision, field.scale)
@@ -42,7 +42,7 @@ def json_reader(field: FieldType, *, is_wide: bool = False) -> Reader:
 
 
 def declared_reader(actual: FieldType, declared: FieldType) -> Reader:
-    """Return what makes a declared type of a value that was read as the type that was found."""
+    """Return a reader that converts a value of the found type to a declared type."""
     if declared.kind is Kind.JSON and actual.kind in (Kind.STRING, Kind.VARCHAR, Kind.JSON, Kind.OTHER):
         return normal
     if declared.kind is Kind.JSON and actual.kind in _NUMBERS:
@@ -51,7 +51,7 @@ def declared_reader(actual: FieldType, declared: FieldType) -> Reader:
 
 
 def is_wide(declared: FieldType | None) -> bool:
-    """Return whether a declared type holds any value, or judges its offset itself."""
+    """Return whether a declared type accepts any value, or checks the offset itself."""
     return declared is not None and declared.kind in _JUDGES_ALL
 
 
@@ -61,13 +61,13 @@ def utc_moment(micros: int) -> str:
 
 
 def wide_utc_moment(micros: int) -> str:
-    """Return the text of any moment; infinities are words."""
+    """Return the text of any timestamp; infinities are words."""
     text = moments.far_moment_text(micros)
     return text if text.endswith(moments.INFINITY) else f"{text}Z"
 
 
 def wide_offset_moment(micros: int, offset: str) -> str:
-    """Return the text of any moment as its own clock shows it, with the clock's offset."""
+    """Return the text of any timestamp in its local time, with its offset."""
     minutes = int(offset[1:3]) * 60 + int(offset[4:6])
     shift = (-minutes if offset[0] == "-" else minutes) * 60 * moments.MICROS_PER_SECOND
     text = moments.far_moment_text(micros + shift)
@@ -75,7 +75,7 @@ def wide_offset_moment(micros: int, offset: str) -> str:
 
 
 def array_reader(element: Reader, *, is_wide: bool) -> Reader:
-    """Return what reads an array, be it plain or in Datastream's records of elements and nested arrays."""
+    """Return the reader of an array, plain or in Datastream's records of elements and nested arrays."""
 
     def read(value: Any) -> list[Any]:
         return [item(each) for each in _elements(value)]
@@ -95,7 +95,7 @@ def array_reader(element: Reader, *, is_wide: bool) -> Reader:
 
 
 def is_element(value: Any) -> bool:
-    """Return whether a value is Datastream's record of an array's element, or of an array in an array."""
+    """Return whether a value is Datastream's record of an array's element or of a nested array."""
     return isinstance(value, Mapping) and value.keys() == {"nestedArray", "elementValue"}
 
 
@@ -125,7 +125,7 @@ def _integer(value: Any) -> int | str:
 
 
 def _whole(value: Any) -> int:
-    """Return a whole number that was written as text, as a boolean, or with a point."""
+    """Return a whole number from a text, a boolean, or a number with a point."""
     if isinstance(value, bool):
         return int(value)
     if not isinstance(value, str | float):
@@ -149,7 +149,7 @@ def _number(value: Any) -> str:
 
 
 def _json_number(value: Any) -> str:
-    """Return a number as JSON, however large it is and whatever type it had."""
+    """Return a number as JSON, for any size and type."""
     text = str(value)
     return compact(text) if text in NON_FINITE else text
 
@@ -171,7 +171,7 @@ def _required_text(value: Any) -> str:
 
 
 def _base64(value: Any, encoding: str) -> str:
-    r"""Return bytes in base64; without a declared encoding `\x` says that they are hex digits."""
+    r"""Return bytes in base64; without a declared encoding, `\x` marks hex digits."""
     text = _required_text(value)
     if encoding == "hex" or (not encoding and text.startswith("\\x")):
         return b64encode(hex_bytes(text.removeprefix("\\x").removeprefix("0x"))).decode()
@@ -184,7 +184,7 @@ def _base64(value: Any, encoding: str) -> str:
 
 
 def _wall_clock(value: Any, kind: Kind) -> int:
-    """Return the microseconds of a text without a UTC offset other than zero."""
+    """Return the microseconds of a text with no UTC offset other than zero."""
     text = _required_text(value)
     if moments.offset_text(text) not in _NO_OFFSET:
         raise ValueError(
@@ -211,7 +211,7 @@ def _wide_offset(value: Any) -> str:
 
 
 def _wide_moment(value: Any) -> str:
-    """Return any moment in UTC; an offset stays where there is one, for a declared type that refuses it."""
+    """Return any timestamp in UTC; keep an offset, for a declared type that rejects it."""
     text = _required_text(value)
     if moments.offset_text(text) in _NO_OFFSET:
         return wide_utc_moment(moments.moment_micros(text))
@@ -237,13 +237,13 @@ def _time_interval(value: Any) -> str:
 
 
 def _interval(value: Any) -> str:
-    """Return an interval as ISO 8601; one that came as a time interval stays a time."""
+    """Return an interval as ISO 8601; a time interval stays a time."""
     text = _required_text(value)
     return moments.interval_text(*moments.interval_parts(text)) if "P" in text else _time_of_day(text)
 
 
 def _shown(value: Any) -> str:
-    """Return a value as messages show it."""
+    """Return a value in the form for messages."""
     text = compact(value) if not isinstance(value, JsonNumber) or value in NON_FINITE else str(value)
     return text if len(text) <= 100 else f"{text[:100]}..."  # noqa: PLR2004 - as much as fits a line
 
@@ -285,5 +285,5 @@ _NULL: Final = frozenset({type(None)})
 
 
 def plain_types(reader: Reader) -> frozenset[type]:
-    """Return the types, as `types_of` has them, whose values a reader returns as they are."""
+    """Return the types, as returned by `types_of`, whose values a reader leaves unchanged."""
     return _PLAIN.get(reader, _NULL) | _NULL

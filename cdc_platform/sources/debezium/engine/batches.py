@@ -1,4 +1,4 @@
-"""Batches of the engine, written into its spool by whole transactions."""
+"""Batches of the engine, written to its spool in whole transactions."""
 
 import json
 import threading
@@ -23,17 +23,17 @@ class Run:
     stopping: bool = False
 
     def fail(self, failure: BaseException) -> None:
-        """Keep the first failure, and end."""
+        """Store the first failure, and end the run."""
         if self.failure is None and not self.stopping:
             self.failure = failure
         self.ended.set()
 
 
 class BatchWriter:
-    """Writes the engine's batches into the spool, and only then acknowledges them, by whole transactions.
+    """Writes the engine's batches to the spool and then acknowledges them, in whole transactions.
 
-    What is written and not acknowledged comes again at the next start: a reader knows duplicates by their
-    event id. The engine never has to go on in the middle of a transaction, where it loses rows that share a
+    Events that were written but not acknowledged come again after a restart; readers recognise duplicates by
+    their event id. The engine never has to resume within a transaction, where it loses rows that share a
     position, such as those of a COPY (Debezium up to 3.6, dbz#1554). Heartbeats are not written.
     """
 
@@ -45,7 +45,7 @@ class BatchWriter:
         self._is_open = self._has_marker = False
 
     def write(self, records: Sequence[Any], committer: Any) -> None:
-        """Write a batch and acknowledge what is whole of it."""
+        """Write a batch and acknowledge its complete transactions."""
         events, last_whole, is_end = [], None, False
         for record in records:
             topic = str(record.destination())
@@ -58,7 +58,7 @@ class BatchWriter:
         if events:
             self._writer.write(events, time.time_ns() // 1_000_000)
         if last_whole is not None:
-            # The position of a record covers those before it, and calls into Java are dear.
+            # Acknowledging a record covers all earlier ones, and calls into Java are expensive.
             committer.markProcessed(last_whole)
         committer.markBatchFinished()
         self._writer.keep_offsets()
@@ -66,7 +66,7 @@ class BatchWriter:
             self._run.ended.set()
 
     def _follow(self, topic: str, record: Any) -> None:
-        """Follow whether a transaction is open, and whether our marker has come."""
+        """Track whether a transaction is open and whether our marker has arrived."""
         if topic == self._transactions:
             self._is_open = _has_begun(str(record.value()))
         elif topic == self._messages and self._run.marker in str(record.key()):

@@ -1,4 +1,4 @@
-"""Capturing while a pipeline reads: the engine fills a spool, whose files are read like any others."""
+"""Capture during a pipeline's cycles: the engine fills a spool, whose files are read like all others."""
 
 import logging
 from contextlib import suppress
@@ -13,10 +13,10 @@ CAUGHT_UP_WITHIN_S: Final = 600.0
 
 
 class Capture:
-    """The engine of one pipeline, in whichever process runs its cycles.
+    """The engine of one pipeline, in the process that runs its cycles.
 
-    The first call captures everything that has committed before it; then the engine goes on by itself, and
-    what it has written is there for the next cycles.
+    The first call captures everything committed before it. Then the engine keeps running, and the next cycles
+    read what it has written.
     """
 
     def __init__(self, settings: EngineInput) -> None:
@@ -24,22 +24,20 @@ class Capture:
         self._engine: EngineProcess | None = None
 
     def keep_going(self) -> None:
-        """Make sure that the spool is being filled.
-
-        One that was killed is started again.
+        """Ensure that the spool is being filled, and restart an engine that was killed.
 
         Raises:
-            CdcError: why the engine has ended; what it has captured stays, and the next call goes on.
+            CdcError: the failure that ended the engine; captured events stay, and the next call resumes.
         """
         if self._engine is not None and self._engine.is_running():
             return
         if self._engine is not None:
             ended, self._engine = self._engine, None
             if ended.was_killed():
-                LOGGER.warning("The engine's process was killed; it is started again where it was.")
+                LOGGER.warning("The engine's process was killed; it restarts and resumes where it stopped.")
             else:
                 ended.wait()
-        # Where another program captures into the spool, its files are read all the same.
+        # If another program captures into the spool, its files are read as usual.
         with suppress(SlotInUse):
             capture_until_caught_up(self._settings, CAUGHT_UP_WITHIN_S)
             self._engine = EngineProcess(self._settings)

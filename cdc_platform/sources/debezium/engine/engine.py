@@ -1,8 +1,8 @@
-"""The embedded engine, in a process of its own: from the source's log into a spool.
+"""The embedded engine in its own process: from the source's log to a spool.
 
-Spark has a Java machine of its own, and Python can hold but one: so the engine never runs in the process of
-a pipeline. Run as a program it takes its order as one line of JSON on its standard input, and ends when that
-closes, on SIGTERM and SIGINT, or when it has caught up, if it shall.
+Spark has its own Java machine, and a Python process can hold only one, so the engine never runs in the
+process of a pipeline. As a program, it reads its order as one line of JSON from its standard input. It ends
+when that closes, on SIGTERM and SIGINT, or once it has caught up if the order says so.
 """
 
 import errno
@@ -36,29 +36,29 @@ class Order:
     """Instructions for an engine.
 
     Args:
-        settings: from where it reads, and to where.
-        until_caught_up: whether it ends once everything is captured that had committed when it was started.
+        settings: its source and its spool.
+        until_caught_up: whether it ends once it has captured everything committed before its start.
     """
 
     settings: EngineInput
     until_caught_up: bool = False
 
     def to_json(self) -> str:
-        """Return the order as a line of JSON; it holds the password."""
+        """Return the order as a line of JSON, which contains the password."""
         return json.dumps({"until_caught_up": self.until_caught_up, "settings": to_json(self.settings)})
 
     @classmethod
     def from_json(cls, text: str) -> "Order":
-        """Return the order that `to_json` has written."""
+        """Parse an order of `to_json`."""
         fields = json.loads(text)
         return cls(read_json(EngineInput, fields["settings"]), fields["until_caught_up"])
 
 
 def capture(order: Order, run: Run) -> None:
-    """Run the engine until it is asked to end or has caught up.
+    """Run the engine until it is stopped or has caught up.
 
     Raises:
-        CdcError: why it could not go on; everything that the spool has is whole, and a new start goes on.
+        CdcError: the failure that ended it; everything in the spool is complete, and a new start resumes.
     """
     settings = order.settings
     spool = Spool(settings.folder())
@@ -81,7 +81,7 @@ def capture(order: Order, run: Run) -> None:
 
 
 def _wait(order: Order, run: Run) -> None:
-    """Wait for the end; a marker that was written before the engine's slot or snapshot does not arrive."""
+    """Wait for the end; a marker that was written before the engine's slot or snapshot never arrives."""
     pause_s = LOOK_EVERY_S
     while not run.ended.wait(pause_s):
         if order.until_caught_up and run.is_polling.is_set():
@@ -99,7 +99,7 @@ def _start_java(spool: Spool, settings: EngineInput) -> None:
         ) from error
     ensure_jvm_started(
         [
-            # Signals are Python's: the JVM would end without closing the engine.
+            # Python handles signals: the JVM would end without closing the engine.
             "-Xrs",
             "-Xms64m",
             f"-Xmx{settings.java_memory}",
@@ -110,7 +110,7 @@ def _start_java(spool: Spool, settings: EngineInput) -> None:
 
 
 def _mend_offsets(spool: Spool) -> None:
-    """Put the copy in the place of offsets that the engine was writing when it was killed."""
+    """Replace offsets that the engine was writing when it was killed with their copy."""
     import jpype
 
     if not spool.offsets_copy.exists():
@@ -129,7 +129,7 @@ def _build(order: Order, batches: BatchWriter, run: Run, spool: Spool) -> Any:
     properties = jpype.JClass("java.util.Properties")()
     for name, value in order.settings.connector_properties(spool.offsets).items():
         properties.setProperty(name, value)
-    # Header names the old key of a row whose key has changed: without a format for headers they are lost.
+    # Headers hold the old key of a row whose key has changed: without a format for headers they are lost.
     return (
         jpype.JClass("io.debezium.engine.DebeziumEngine")
         .create(json_format, json_format, json_format)
@@ -181,20 +181,20 @@ def _completion_callback(run: Run) -> Any:
 
 
 def _close(engine: Any) -> None:
-    """Close the engine, which may be in the midst of a start."""
+    """Close the engine, even during its start."""
     import jpype
 
     try:
         engine.close()
     except jpype.JException as error:
-        # It has closed itself, after a failure.
+        # The engine has closed itself after a failure.
         sys.stderr.write(f"closing: {error}\n")
 
 
 def main() -> int:
     """Run the engine by the order on the standard input; return the program's exit code.
 
-    Why it failed is in the spool, as `failure.json`, and on the standard error.
+    A failure is reported in the spool's `failure.json` and on the standard error.
     """
     order = Order.from_json(sys.stdin.readline())
     run = Run()
@@ -204,7 +204,7 @@ def main() -> int:
     try:
         capture(order, run)
     except CdcError as error:
-        # On a full disk nothing may get through but the code.
+        # On a full disk only the exit code may get through.
         with suppress(OSError):
             _tell(error, order.settings.folder())
         return errno.ENOSPC if isinstance(error, DiskFull) else 1
@@ -230,5 +230,5 @@ if __name__ == "__main__":
     code = main()
     with suppress(OSError):
         sys.stderr.flush()
-    # Threads of the JVM that hang at its end must not keep the process.
+    # Hanging threads of the JVM must not keep the process alive.
     os._exit(code)

@@ -1,4 +1,4 @@
-"""Errors of the engine: Java's chains of exceptions become the platform's errors."""
+"""Errors of the engine: translation of Java's exception chains into the platform's errors."""
 
 import re
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ class ErrorMeaning:
     """Meaning of an exception.
 
     Args:
-        pattern: regular expression, found in the text of any exception of the chain.
+        pattern: regular expression to find in the text of any exception in the chain.
         kind: the platform's error.
-        advice: what to do.
+        advice: the remedy.
     """
 
     pattern: str
@@ -40,8 +40,8 @@ MEANINGS: Final = (
     ErrorMeaning(
         r"no longer available on the server|slot is ahead|ahead of the",
         SlotOutrun,
-        "The slot is gone, or was recreated: the changes between are lost to it. Begin with a new spool and "
-        "a new lake, or set `snapshot` to `when_needed`, which reads all rows again.",
+        "The slot is gone or was recreated, and the changes in between are lost to it. Begin with a new "
+        "spool and a new lake, or set `snapshot` to `when_needed`, which reads all rows again.",
     ),
     ErrorMeaning(r"slot \S+ is active", SlotInUse, "Another engine or connector reads the slot: stop it."),
     ErrorMeaning(
@@ -89,22 +89,22 @@ MEANINGS: Final = (
         "prevents such changes in the future.",
     ),
     ErrorMeaning(
-        r"configuration is not valid", CaptureStopped, "The engine refuses a property: check `properties`."
+        r"configuration is not valid", CaptureStopped, "The engine rejects a property: check `properties`."
     ),
     ErrorMeaning(
         r"terminating connection|[Cc]onnection.*refused|connection attempt failed|I/O error|EOFException"
         r"|Connection reset|closed",
         SourceUnreachable,
-        "The connection broke and could not be made again.",
+        "The connection broke and could not be restored.",
     ),
 )
 FULL: Final = r"(?:java\.io\.|Errno ).*(?:No space left on device|Disk quota exceeded)"
-"""As our own machine says it; that of the database's server has a text of PostgreSQL's around it."""
+"""Error text of this machine; PostgreSQL adds its own text to that of the database server."""
 LONGEST_CHAIN: Final = 20
 
 
 def failure_of(failure: Any, settings: EngineInput) -> CdcError:
-    """Return the platform's error for what has ended the engine."""
+    """Return the platform's error for the failure that ended the engine."""
     if isinstance(failure, CdcError):
         return failure
     chain = list(dict.fromkeys(texts_of(failure)))
@@ -118,7 +118,7 @@ def failure_of(failure: Any, settings: EngineInput) -> CdcError:
 
 
 def texts_of(failure: Any) -> Iterator[str]:
-    """Yield the texts of an exception and of its causes, Java's or Python's."""
+    """Yield the texts of a Java or Python exception and of its causes."""
     for _ in range(LONGEST_CHAIN):
         if failure is None:
             return

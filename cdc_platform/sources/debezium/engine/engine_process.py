@@ -1,4 +1,4 @@
-"""The embedded engine as a child process: started, asked to end, and heard why it has failed."""
+"""The embedded engine as a child process: its start, its end and its failures."""
 
 import errno
 import json
@@ -32,7 +32,7 @@ TAIL_LINES: Final = 15
 
 
 class EngineProcess:
-    """A running engine, which ends with the context and with the process that has started it."""
+    """A running engine, which ends with the context and with the process that started it."""
 
     def __init__(self, settings: EngineInput, *, until_caught_up: bool = False) -> None:
         self.spool = Spool(settings.folder())
@@ -46,7 +46,7 @@ class EngineProcess:
                     stdin=subprocess.PIPE,
                     stdout=said,
                     stderr=said,
-                    # A signal to the terminal's group is for anyone who started us; the engine ends after it.
+                    # Signals to the terminal's group are for the parent process; the engine ends after it.
                     start_new_session=True,
                     umask=0o077,
                 )
@@ -61,7 +61,7 @@ class EngineProcess:
         return self._process.pid
 
     def is_running(self) -> bool:
-        """Return whether the engine has not ended."""
+        """Return whether the engine is running."""
         return self._process.poll() is None
 
     def was_killed(self) -> bool:
@@ -73,24 +73,24 @@ class EngineProcess:
         """Wait until the engine has ended.
 
         Raises:
-            CdcError: why it failed; what the spool has is whole, and a new start goes on.
-            SourceUnreachable: it has not ended in time; it runs on.
+            CdcError: the failure of the engine; the spool is complete, and a new start resumes.
+            SourceUnreachable: the engine has not ended in time, and keeps running.
         """
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
             raise SourceUnreachable(
-                f"The engine has not caught up within {timeout_s:g} s; it goes on from there when it is "
+                f"The engine has not caught up within {timeout_s:g} s; it resumes from there when it is "
                 f"started again. Log: {self.spool.log}"
             ) from error
         if code != 0:
             raise self._failure(code)
 
     def stop(self) -> None:
-        """Ask the engine to end and wait until it has; what it has not acknowledged comes again.
+        """Stop the engine and wait for its end; unacknowledged events come again.
 
         Raises:
-            CdcError: it had failed before.
+            CdcError: the engine had failed before.
         """
         self._process.terminate()
         try:
@@ -123,13 +123,13 @@ class EngineProcess:
             return read_failure(self.spool.failure)
         said = self._said.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
         return CaptureStopped(
-            f"The engine's process has ended ({code}) without a reason; it goes on from there when it is "
+            f"The engine's process has ended ({code}) without a reason; it resumes from there when it is "
             f"started again. Log: {self.spool.log}\n" + "\n".join(said)
         )
 
 
 def read_failure(path: Path) -> CdcError:
-    """Return why an engine has ended, from its spool's `failure.json`."""
+    """Return the failure of an engine from its spool's `failure.json`."""
     failure = json.loads(path.read_text(encoding="utf-8"))
     kind = getattr(errors, failure["error"], None)
     if kind is SettingError:
@@ -140,11 +140,11 @@ def read_failure(path: Path) -> CdcError:
 
 
 def capture_until_caught_up(settings: EngineInput, timeout_s: float | None = None) -> None:
-    """Capture everything that has committed before the call, and end.
+    """Capture everything committed before the call, and end.
 
     Raises:
-        CdcError: why the engine has failed.
-        SourceUnreachable: it has not caught up in time.
+        CdcError: the failure of the engine.
+        SourceUnreachable: the engine has not caught up in time.
     """
     with EngineProcess(settings, until_caught_up=True) as engine:
         engine.wait(timeout_s)

@@ -1,4 +1,4 @@
-"""The engine's check of its source, through Java's driver: mistakes are reported before it starts."""
+"""Checks of the engine's source through Java's driver, which report mistakes before the engine starts."""
 
 import time
 from collections.abc import Iterator
@@ -19,15 +19,15 @@ from cdc_platform.errors import (
 from cdc_platform.sources.debezium.settings.engine_settings import MARKER_PREFIX, EngineInput
 
 OLDEST_WITH_MARKERS: Final = 14
-"""PostgreSQL hands out logical messages from this version on."""
+"""First version of PostgreSQL that delivers logical messages."""
 
 SLOT_FREE_WITHIN_S: Final = 5.0
-"""The server needs a moment to notice that an engine was killed."""
+"""Time in which the server notices that an engine was killed."""
 
 CONNECTION_PROPERTIES: Final = ("sslmode", "sslcert", "sslkey", "sslpassword", "sslrootcert", "sslfactory")
 
 STATES: Final[tuple[tuple[str, type[SourceError], str], ...]] = (
-    # beginning of the SQL state: what it is, what to do
+    # prefix of the SQL state, error, advice
     ("28", AccessDenied, "Check `user` and `password`, and that pg_hba.conf lets the role in."),
     ("3D", SourceNotFound, "Check `database`: the server has none of this name."),
     ("08", SourceUnreachable, "Check `host` and `port`, and that the server runs and may be reached."),
@@ -37,7 +37,7 @@ STATES: Final[tuple[tuple[str, type[SourceError], str], ...]] = (
 
 
 def place_of(settings: EngineInput) -> str:
-    """Return the words for the database of an engine."""
+    """Return a description of an engine's database for messages."""
     return f"{settings.host}:{settings.port}, database `{settings.database}`, slot `{settings.slot}`"
 
 
@@ -46,7 +46,7 @@ def check_capturable(settings: EngineInput) -> None:
 
     Raises:
         SourceError: the source cannot be captured; the error states the reason.
-        SettingError: another program owns the slot.
+        SettingError: the slot belongs to another program.
     """
     with _connected(settings) as connection:
         if _one(connection, "SELECT current_setting('wal_level')") != ("logical",):
@@ -59,20 +59,20 @@ def check_capturable(settings: EngineInput) -> None:
 
 
 def emit_marker(settings: EngineInput, marker: str) -> None:
-    """Write a message into the source's log, behind everything that has committed.
+    """Write a message to the source's log, after everything committed so far.
 
-    It is a transaction of its own: at a restart the engine looks for a commit before it hands out anything,
+    It is a transaction of its own: after a restart the engine looks for a commit before it delivers anything,
     and skips messages outside of transactions on the way.
 
     Raises:
-        SourceError: the server does not take it, or would not hand it out.
+        SourceError: the server rejects the message, or would not deliver it.
     """
     with _connected(settings) as connection:
         about = connection.getMetaData()
         if int(about.getDatabaseMajorVersion()) < OLDEST_WITH_MARKERS:
             raise ReplicationRefused(
-                "The engine can only see that it has caught up where the server hands out logical messages, "
-                f"from version {OLDEST_WITH_MARKERS} on: let it run on instead. Version: "
+                "The engine can detect that it has caught up only if the server delivers logical messages, "
+                f"from version {OLDEST_WITH_MARKERS} on: let it run continuously instead. Version: "
                 f"{about.getDatabaseProductVersion()}"
             )
         _one(connection, "SELECT pg_logical_emit_message(true, ?, '')", f"{MARKER_PREFIX}.{marker}")
@@ -89,7 +89,7 @@ def _check_publication(connection: Any, settings: EngineInput) -> None:
 
 
 def _check_slot(connection: Any, settings: EngineInput) -> None:
-    """Look whether the slot is ours and free; one that is missing is the engine's to make."""
+    """Check that the slot belongs to this engine and is free; the engine creates a missing one."""
     query = "SELECT plugin, database, active, wal_status FROM pg_replication_slots WHERE slot_name = ?"
     deadline = time.monotonic() + SLOT_FREE_WITHIN_S
     while (slot := _one(connection, query, settings.slot)) is not None:
@@ -98,7 +98,7 @@ def _check_slot(connection: Any, settings: EngineInput) -> None:
             raise SettingError(
                 "engine.slot",
                 f"names a slot of something else, of the plugin `{plugin}` and the database `{database}`: "
-                f"take another name. Source: {place_of(settings)}",
+                f"choose another name. Source: {place_of(settings)}",
             )
         if wal_status == "lost":
             raise SlotOutrun(
@@ -111,8 +111,8 @@ def _check_slot(connection: Any, settings: EngineInput) -> None:
             return
         if time.monotonic() > deadline:
             raise SlotInUse(
-                "Another engine or connector reads the slot: stop it, or take another `slot` with a spool of "
-                f"its own. Source: {place_of(settings)}"
+                "Another engine or connector reads the slot: stop it, or choose another `slot` with its own "
+                f"spool. Source: {place_of(settings)}"
             )
         time.sleep(0.2)
 
@@ -145,7 +145,7 @@ def _meaning(error: Any, settings: EngineInput) -> SourceError:
     for beginning, kind, advice in STATES:
         if state.startswith(beginning):
             return kind(f"{advice} Source: {place_of(settings)}: {said}")
-    return CaptureStopped(f"The source refuses a query of the engine. Source: {place_of(settings)}: {said}")
+    return CaptureStopped(f"The source rejects a query of the engine. Source: {place_of(settings)}: {said}")
 
 
 def _one(connection: Any, query: str, *values: str) -> tuple[str | None, ...] | None:

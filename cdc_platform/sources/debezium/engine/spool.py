@@ -1,8 +1,8 @@
-"""The spool: a folder of JSON-line files between the embedded engine, which writes, and a reader.
+"""The spool: a folder of JSON-line files, which the embedded engine writes and a reader reads.
 
-Files are named by the offset of their first line, as the segments of a Kafka partition are, and appear
-whole: each is written under another name, forced to disk and renamed. Offsets only grow, also when everything
-that has been read is deleted. A line is an object with topic, key, value, headers, partition, offset and
+Files are named by the offset of their first line, like the segments of a Kafka partition. They appear as a
+whole: each is written under another name, forced to disk and renamed. Offsets only grow, even after all files
+have been read and deleted. A line is an object with topic, key, value, headers, partition, offset and
 timestamp.
 """
 
@@ -33,14 +33,14 @@ class SpoolFile:
 
     Args:
         first_offset: offset of its first line.
-        path: where it is.
+        path: path of the file.
     """
 
     first_offset: int
     path: Path
 
     def lines(self) -> Iterator[str]:
-        """Yield the events, a line each."""
+        """Yield the events, one per line."""
         with self.path.open(encoding="utf-8") as file:
             for line in file:
                 yield line.removesuffix("\n")
@@ -54,12 +54,12 @@ class Spool:
 
     @property
     def offsets(self) -> Path:
-        """The file in which the engine keeps the position in the source up to which the spool is complete."""
+        """The engine's file with the position in the source up to which the spool is complete."""
         return self.folder / "offsets.dat"
 
     @property
     def offsets_copy(self) -> Path:
-        """Copy of the former, always whole: the engine may die while it writes its own."""
+        """Copy of that file, which is always complete: the engine may die while it writes its own."""
         return self.folder / "offsets.copy"
 
     @property
@@ -69,11 +69,11 @@ class Spool:
 
     @property
     def failure(self) -> Path:
-        """Why the engine has ended, while it has not been started again."""
+        """Failure of an engine that has ended, until it is started again."""
         return self.folder / "failure.json"
 
     def make_folder(self) -> None:
-        """Make the folder, if need be; it holds rows, so it is for its owner alone."""
+        """Create the folder if it is missing; only its owner can access it, since it holds rows."""
         make_private_folder(self.folder)
 
     def files(self, from_offset: int = 0) -> list[SpoolFile]:
@@ -87,9 +87,9 @@ class Spool:
         return files[ended:]
 
     def delete_before(self, offset_exclusive: int) -> int:
-        """Delete the files whose events all lie before an offset; return how many those are.
+        """Delete the files whose events are all before an offset; return the number of files.
 
-        The caller says by it that the lake has these events.
+        The caller thereby confirms that the lake has these events.
         """
         files = self.files()
         if not files:
@@ -104,12 +104,12 @@ class Spool:
         return len(obsolete)
 
     def delete_read(self, lines: Mapping[str, int], written_before_s: float) -> int:
-        """Delete the oldest files that have been read to their ends; return how many those are.
+        """Delete the oldest files that have been read completely; return the number of files.
 
-        The newest one stays, by which offsets go on.
+        The newest file stays, since it determines the next offsets.
 
         Args:
-            lines: how many lines the lake has of each file, by its name.
+            lines: number of lines that the lake has of each file, by its name.
             written_before_s: files that were written later stay, in seconds since 1970.
         """
         files = self.files()
@@ -122,13 +122,13 @@ class Spool:
         return self.delete_before(end) if end is not None else 0
 
     def require_next(self, lines: Mapping[str, int]) -> None:
-        """Make sure that the event after the last one that the lake has was not deleted.
+        """Check that the next event after the lake's last one was not deleted.
 
         Args:
-            lines: how many lines the lake has of each file, by its name.
+            lines: number of lines that the lake has of each file, by its name.
 
         Raises:
-            OffsetsLost: it was.
+            OffsetsLost: the event was deleted.
         """
         names = ((name.removesuffix(SUFFIX), count) for name, count in lines.items())
         known = max((int(stem) + count for stem, count in names if stem.isdigit()), default=0)
@@ -143,7 +143,7 @@ class Spool:
             )
 
     def next_offset(self) -> int:
-        """Return the offset that the next event will have."""
+        """Return the offset of the next event to write."""
         files = self.files()
         if files:
             return files[-1].first_offset + sum(1 for _ in files[-1].lines())
@@ -155,12 +155,12 @@ class Spool:
         """Yield the only writer of the spool.
 
         Args:
-            identity: what the spool's events come from; it must be what it was when the spool was made.
+            identity: the origin of the spool's events, which must not change after its creation.
 
         Raises:
             SpoolUnusable: the folder cannot be written, or another version wrote it.
-            SlotInUse: another engine writes into it.
-            SettingError: its events come from elsewhere.
+            SlotInUse: another engine is writing to it.
+            SettingError: its events have another origin.
         """
         with reported_as_unusable(self.folder):
             self.make_folder()
@@ -170,12 +170,12 @@ class Spool:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise SlotInUse(
-                    "Another engine writes into the spool: stop it, or give this one a spool and a slot of "
-                    f"its own. Folder: {self.folder}"
+                    "Another engine is writing to the spool: stop it, or give this one its own spool and "
+                    f"slot. Folder: {self.folder}"
                 ) from error
             with reported_as_unusable(self.folder):
                 self._check_identity(identity)
-                # Only of its own: a reader may be writing down what it has deleted.
+                # Only files of this writer: a reader may be recording its deletions.
                 for leftover in self.folder.glob(f"*{SUFFIX}{PART}"):
                     leftover.unlink()
                 self.failure.unlink(missing_ok=True)
@@ -197,25 +197,25 @@ class Spool:
                 raise SettingError(
                     "engine.spool",
                     f"is the spool of another source: its {name} is `{stored.get(name)}`, not `{value}`. "
-                    f"Take another folder, and begin a new lake or pipeline for it: {self.folder}",
+                    f"Choose another folder, and begin a new lake or pipeline for it: {self.folder}",
                 )
 
 
 class SpoolWriter:
-    """Writes events into a spool, a whole file for each batch."""
+    """Writes events to a spool, one file per batch."""
 
     def __init__(self, spool: Spool, identity: Mapping[str, str], next_offset: int) -> None:
         self._spool, self._identity, self.next_offset = spool, identity, next_offset
 
     def write(self, events: Sequence[str], timestamp_millis: int) -> Path:
-        """Write a batch of events as one file, and return it once the disk has it.
+        """Write a batch of events as one file, and return its path once it is on disk.
 
         Args:
-            events: members of each event's JSON object, without braces, but for offset and timestamp.
+            events: members of each event's JSON object, without braces, offset and timestamp.
             timestamp_millis: when the events were captured.
 
         Raises:
-            DiskFull: there is no room.
+            DiskFull: there is no space left.
             SpoolUnusable: the folder is gone.
         """
         path = self._spool.folder / f"{self.next_offset:0{DIGITS}d}{SUFFIX}"
@@ -230,20 +230,20 @@ class SpoolWriter:
         return path
 
     def _keep_identity(self) -> None:
-        """Write down where the events come from, once there are any: a first start may be a mistake."""
+        """Store the origin of the events once there are any, because a first start may be a mistake."""
         path = self._spool.folder / "spool.json"
         if not path.exists():
             write_whole(path, json.dumps({"format_version": FORMAT_VERSION, **self._identity}))
 
     def keep_offsets(self) -> None:
-        """Copy the engine's file of offsets, which it has just written."""
+        """Copy the engine's file of offsets after the engine has written it."""
         with reported_as_unusable(self._spool.folder):
             if self._spool.offsets.exists():
                 write_whole(self._spool.offsets_copy, self._spool.offsets.read_bytes())
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file that is there whole or not at all, also when the power fails."""
+    """Write a file atomically, even if the power fails."""
     part = path.with_name(path.name + PART)
     with open_private(part, "wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
@@ -259,7 +259,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def reported_as_unusable(folder: Path) -> Iterator[None]:
-    """Turn what the file system refuses into the platform's error."""
+    """Translate errors of the file system into the platform's error."""
     try:
         yield
     except OSError as error:
@@ -267,5 +267,5 @@ def reported_as_unusable(folder: Path) -> Iterator[None]:
             raise DiskFull(f"{error.strerror}: {folder}") from error
         raise SpoolUnusable(
             f"The spool cannot be written ({error.strerror or error}). No event is lost: the source keeps "
-            f"them. Give the right to write, and start again: {folder}"
+            f"them. Grant write permission, and start again: {folder}"
         ) from error

@@ -1,4 +1,4 @@
-"""The platform's own client of Kafka, librdkafka: topics, the ends of their partitions, and few messages.
+"""Kafka client of the platform itself, librdkafka: topics, the ends of their partitions, and few messages.
 
 Spark reads what is too much for one process.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LOGGER: Final = logging.getLogger(__name__)
 GROUP: Final = "cdc_platform"
-"""No offsets are committed under it: the lake has them."""
+"""Consumer group without committed offsets, which only the lake stores."""
 _DENIED: Final = frozenset(
     {
         *("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"),
@@ -34,32 +34,32 @@ _MOVING: Final = frozenset(
         *("OFFSET_NOT_AVAILABLE", "KAFKA_STORAGE_ERROR", "UNKNOWN_TOPIC_OR_PART"),
     }
 )
-"""Partitions have another broker for leader than was known; they are asked again."""
+"""Errors of partitions with a new leader, for which the client tries again."""
 MOVED_S: Final = 0.2
 _LOST: Final = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION"})
-"""Errors of a partition that no longer has the offset that comes next."""
+"""Errors of a partition that no longer has the next offset."""
 _CONSUMER: Final = {
     "group.id": GROUP,
     "enable.auto.commit": False,
-    # What is gone is an error, never skipped.
+    # Missing messages are an error and never skipped.
     "auto.offset.reset": "error",
-    # A range may end with markers of transactions or with offsets that compaction removed.
+    # A range may end with transaction markers or with offsets that compaction removed.
     "enable.partition.eof": True,
-    # All that is read exists already: a broker that has no more need not wait for more.
+    # All requested messages exist, so a broker need not wait for more.
     "fetch.wait.max.ms": 10,
-    # Our errors say what goes wrong; its log would repeat it with every try.
+    # The platform's errors report problems; librdkafka's log would repeat them with every try.
     "log_level": 2,
-    # Bounds what is fetched ahead of this process.
+    # Limits the data that is fetched ahead of this process.
     "queued.max.messages.kbytes": 16 * 1024,
 }
 
 
 class KafkaClient:
-    """Looks at the topics of a setting, and reads few of their messages.
+    """Client that inspects the topics of a setting and reads few of their messages.
 
     Raises:
         LibraryMissing: the client's library is not installed.
-        SettingError: the library refuses a property.
+        SettingError: the library rejects a property.
     """
 
     def __init__(self, settings: KafkaInput) -> None:
@@ -72,7 +72,7 @@ class KafkaClient:
 
         Raises:
             SourceUnreachable: no broker answers.
-            AccessDenied: they do not let us in, or not to a topic.
+            AccessDenied: the brokers deny access, or access to a topic.
         """
         from confluent_kafka import KafkaException
 
@@ -101,7 +101,7 @@ class KafkaClient:
     def _with_offsets(self, places: list[tuple[str, int, str]]) -> list[TopicPartition]:
         from confluent_kafka.admin import OffsetSpec
 
-        # The ends first: a message that is deleted meanwhile must not make a partition end before it begins.
+        # Ends first: if messages are deleted in between, a partition must not end before it begins.
         ends = self._offsets(places, OffsetSpec.latest())
         beginnings = self._offsets(places, OffsetSpec.earliest())
         return [
@@ -123,11 +123,11 @@ class KafkaClient:
         }
 
     def beginnings(self, most: int) -> Generator[RawMessage, None, None]:
-        """Yield the first messages of each partition, about so many of all together.
+        """Yield the first messages of each partition, about ``most`` in total.
 
         Raises:
             SourceUnreachable: no broker answers.
-            AccessDenied: they do not let us in, or not to a topic.
+            AccessDenied: the brokers deny access, or access to a topic.
         """
         partitions = [
             partition for partition in self.partitions() if partition.end_exclusive > partition.earliest
@@ -136,12 +136,12 @@ class KafkaClient:
         yield from self.messages(partition.first(share) for partition in partitions)
 
     def messages(self, ranges: Iterable[TopicRange]) -> Generator[RawMessage, None, None]:
-        """Yield the messages of ranges: those of one partition by offset, partitions in any order.
+        """Yield the messages of ranges, ordered by offset within a partition, in any order of partitions.
 
         Raises:
             OffsetsLost: messages of a range are gone.
             SourceUnreachable: no broker sends a message in time.
-            AccessDenied: they do not let us in, or not to a topic.
+            AccessDenied: the brokers deny access, or access to a topic.
         """
         from confluent_kafka import TopicPartition as Place
 
@@ -168,7 +168,7 @@ class KafkaClient:
                     consumer.incremental_unassign([Place(*place)])
 
     def _next(self, consumer: Any, remaining: Mapping[tuple[str, int], TopicRange]) -> Any:
-        """Return the next message, or end of a partition, of ranges."""
+        """Return the next message, or end of a partition, within the ranges."""
         from confluent_kafka import KafkaException
 
         give_up_at = time.monotonic() + self._timeout_s
@@ -177,7 +177,7 @@ class KafkaClient:
             if message is None:
                 raise self._meaning(TimeoutError("no message came"))
             error, topic_range = message.error(), remaining.get((message.topic(), message.partition()))
-            # The group, which brokers may refuse, is not needed: only what concerns these ranges counts.
+            # The consumer group, which brokers may reject, is not needed: only errors of these ranges matter.
             if topic_range is None:
                 continue
             if error is None or error.name() == "_PARTITION_EOF":
@@ -189,7 +189,7 @@ class KafkaClient:
                 raise self._meaning(KafkaException(error))
 
     def _check_lost(self, consumer: Any, topic_range: TopicRange) -> None:
-        """Raise OffsetsLost where a partition lacks what comes next of a range."""
+        """Raise OffsetsLost if a partition lacks the next message of a range."""
         from confluent_kafka import KafkaException
         from confluent_kafka import TopicPartition as Place
 
@@ -215,17 +215,17 @@ class KafkaClient:
             ) from error
         client_properties = {**self._settings.client_properties(), **properties, "error_cb": self._remember}
         try:
-            # Its own log goes to the error output; what matters of it, our errors say.
+            # Its own log goes to the error output; the platform's errors report what matters.
             made = {"AdminClient": admin.AdminClient, "Consumer": confluent_kafka.Consumer}[kind]
             return made(client_properties, logger=LOGGER)
         except confluent_kafka.KafkaException as error:
             raise SettingError(
                 "input.kafka.client",
-                f"has what librdkafka refuses; it names some properties otherwise than Java: {error}",
+                f"has properties that librdkafka rejects; some of its names differ from Java's: {error}",
             ) from error
 
     def _remember(self, error: Any) -> None:
-        # While a broker is away librdkafka tries on; what it met says more than that time was up.
+        # While a broker is down, librdkafka keeps trying; its last problem says more than the timeout.
         self._last_problem = error.name(), error.str()
 
     def _meaning(self, error: Exception) -> SourceError:
@@ -236,13 +236,13 @@ class KafkaClient:
 
 
 def _name_of(error: Exception) -> str:
-    """Return what Kafka calls an error; empty for others."""
+    """Return Kafka's name of an error; empty for other errors."""
     kafka_error: Any = error.args[0] if error.args else None
     return str(kafka_error.name()) if hasattr(kafka_error, "name") else ""
 
 
 def _id_of(topic: Any) -> str:
-    """Return the topic's id; brokers before 2.8 have none, and give the same for all."""
+    """Return the topic's id; brokers before 2.8 have none and return the same for all topics."""
     topic_id = topic.topic_id
     most, least = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
     return f"{most % 2**64:016x}{least % 2**64:016x}"

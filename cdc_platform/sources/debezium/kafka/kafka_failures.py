@@ -1,4 +1,4 @@
-"""Failures of brokers as our own errors: of our client, and within the tasks of Spark's source."""
+"""Failures of brokers as the platform's errors, in its own client and in the tasks of Spark's source."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _NO_RECORD: Final = re.compile(r"Cannot fetch record for offset [^\n]*")
 _LOST: Final = re.compile(
     r"KafkaIllegalStateException: .*?\bReason:\s+(.+?)\s+with consumer group", re.DOTALL
 )
-"""Texts by which Spark's source reports that messages are gone (`failOnDataLoss`)."""
+"""Texts with which Spark's source reports lost messages (`failOnDataLoss`)."""
 _DENIED: Final = re.compile(r"Authentication|Authorization", re.ASCII)
 _AWAY: Final = frozenset(
     {
@@ -21,11 +21,11 @@ _AWAY: Final = frozenset(
         *("UnknownTopicOrPartition", "ListenerNotFound", "ReplicaNotAvailable"),
     }
 )
-"""Exceptions of Kafka's that report brokers which do not answer now, or have just changed places."""
+"""Kafka exceptions of brokers that do not answer now, or whose leader has just changed."""
 
 
 def refusal(servers: str, said: str) -> SourceError:
-    """Return the error of brokers that do not let us in."""
+    """Return the error of brokers that deny access."""
     return AccessDenied(
         "The brokers refuse: check the login in `input.kafka.options` and that it may describe "
         f"and read the topics. Brokers: {servers}: {said}"
@@ -42,11 +42,11 @@ def silence(servers: str, said: str) -> SourceError:
 
 @contextmanager
 def broker_failures(servers: str) -> Iterator[None]:
-    """Raise our own error where Spark's source of Kafka fails of the brokers, in whatever wrapping.
+    """Translate broker failures in Spark's Kafka source into the platform's errors, however they are wrapped.
 
     Raises:
-        SourceUnreachable: they do not answer.
-        AccessDenied: they do not let us in, or not to a topic.
+        SourceUnreachable: the brokers do not answer.
+        AccessDenied: the brokers deny access, or access to a topic.
         OffsetsLost: messages were deleted after the cycle was planned.
     """
     try:
@@ -62,8 +62,8 @@ def _meaning(servers: str, text: str) -> SourceError | None:
     lost = _LOST.search(text)
     if lost is not None:
         return OffsetsLost(
-            "Messages were deleted before they were read; look at the retention of the topic. Nothing was "
-            "skipped. Run another cycle: it names the first offset that is left, and how to go on. "
+            "Messages were deleted before they were read; check the retention of the topic. Nothing was "
+            "skipped. Run another cycle: it names the first available offset, and the remedy. "
             f"Brokers: {servers}: {' '.join(lost[1].split())}"
         )
     for match in _SAID.finditer(text):

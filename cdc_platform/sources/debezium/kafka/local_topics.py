@@ -1,4 +1,4 @@
-"""Few messages of topics, polled by the process that runs the cycle and put into the order of arrival."""
+"""Small numbers of messages, polled by the process that runs the cycle and ordered by arrival."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -13,18 +13,18 @@ from cdc_platform.sources.debezium.kafka.topic_ranges import TopicRange
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 
 MOST_OFFSETS: Final = 20_000
-"""Ranges that cover more are left to Spark."""
+"""Maximum number of offsets; Spark reads larger ranges."""
 MOST_BYTES: Final = 16 * 1024**2
-"""Most bytes of keys, values and headers that this process holds; beyond them Spark reads."""
+"""Maximum bytes of keys, values and headers in this process; Spark reads more."""
 
 
 def poll_messages(client: KafkaClient, ranges: Sequence[TopicRange]) -> pa.Table | None:
-    """Return the messages of ranges as `read_messages` of `topics_frame` orders them; None if they are large.
+    """Return the messages of ranges in the order of `topics_frame.read_messages`; None if they are large.
 
     Raises:
         OffsetsLost: messages of a range are gone.
         SourceUnreachable: no broker sends a message in time.
-        AccessDenied: they do not let us in, or not to a topic.
+        AccessDenied: the brokers deny access, or access to a topic.
     """
     if sum(topic_range.end_exclusive - topic_range.start for topic_range in ranges) > MOST_OFFSETS:
         return None
@@ -46,7 +46,7 @@ def _bytes_of(message: RawMessage) -> int:
 
 
 def _in_order(messages: Iterable[RawMessage]) -> list[dict[str, Any]]:
-    """Return messages in about the order in which they were sent; those of a partition keep their order."""
+    """Return messages in about the order of sending; each partition keeps its order."""
     rows: list[tuple[tuple[int, str, int, int], dict[str, Any]]] = []
     latest: dict[tuple[str, int], int] = {}
     for message in messages:

@@ -1,4 +1,4 @@
-"""Messages of topics, and which of them belong into one split."""
+"""Messages of topics, and their assignment to splits."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ MESSAGES: Final = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
-"""Columns that are read of each message, in the order of arrival."""
+"""Columns of each message, in the order of arrival."""
 
 
 ARRIVED: Final = "arrived"
-"""Newest moment at which a message was sent, of those of a partition up to this one."""
+"""Latest send time of a partition's messages up to this one."""
 ROUTE: Final = "route"
-"""Text that messages share which must be in one split."""
+"""Text shared by messages that must be in one split."""
 ROUTED: Final = pa.schema([*MESSAGES, (ARRIVED, pa.int64()), (ROUTE, pa.string())])
 _TRANSACTION: Final = (
     r'"source":\{[^{}]*"txId":(?P<change>[0-9]+)'
@@ -35,26 +35,26 @@ _TRANSACTION: Final = (
 )
 _SNAPSHOT_ROW: Final = r'"snapshot":"(?:true|first|last|first_in_data_collection|last_in_data_collection)"'
 _TOGETHER: Final = 5_000
-"""Offsets of a partition whose snapshot rows go to one split."""
+"""Offsets of a partition whose snapshot rows go to the same split."""
 
 
 @dataclass(frozen=True)
 class MessageRouter:
-    """Takes batches of a partition's messages in their order, and says which must be in one split.
+    """Assigns batches of a partition's messages, which are in order, to splits.
 
-    The messages of a transaction belong together, as far as their texts show; a split that turns out to have
-    a part of one is decoded again with the others.
+    The messages of a transaction belong together, as far as their texts show; a split with only a part of a
+    transaction is decoded again together with the others.
 
     Args:
-        splits: how many splits there are at most.
-        spreads_snapshots: whether the rows of a snapshot need not be in one split.
+        splits: maximum number of splits.
+        spreads_snapshots: whether the rows of a snapshot may be in several splits.
     """
 
     splits: int = 1
     spreads_snapshots: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the messages with their routes, and with the newest moment at which any was sent so far."""
+        """Yield the messages with their routes, and with the latest send time so far."""
         prepare_worker()
         newest: dict[tuple[str, int], int] = {}
         for batch in batches:

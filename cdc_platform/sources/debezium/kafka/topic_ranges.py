@@ -1,4 +1,4 @@
-"""Ranges of messages that a cycle reads, and how far they have been read, as in the read progress."""
+"""Ranges of messages that a cycle reads, and their progress as in the read progress."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 
 _OTHER_WAY: Final = (
-    "Nothing was skipped. To get the rows back, let the connector take a new snapshot of its tables; to read "
-    "on without what is lost, say from where on in `input.kafka.start_offsets`"
+    "Nothing was skipped. To get the rows back, let the connector take a new snapshot of its tables; to "
+    "continue without the lost messages, specify the next offset in `input.kafka.start_offsets`"
 )
 
 
@@ -40,7 +40,7 @@ class TopicPartition:
         return f"{self.topic}/{self.partition}"
 
     def first(self, most: int) -> "TopicRange":
-        """Return the range of its first messages, at most so many."""
+        """Return the range of its first messages, at most ``most``."""
         end_exclusive = min(self.end_exclusive, self.earliest + most)
         identity = self.topic, self.partition, self.topic_id
         return TopicRange(*identity, self.earliest, self.earliest, end_exclusive)
@@ -51,10 +51,10 @@ class TopicProgress:
     """Read progress of a partition.
 
     Args:
-        topic_id: of the topic that was read.
+        topic_id: id of the topic that was read.
         next_offset: messages before it have entered the log.
-        seen_exclusive: messages before it have been read; those from `next_offset` on belong to transactions
-            that were not whole yet, and are read again with what is new.
+        seen_exclusive: messages before it have been read; those from `next_offset` on belong to incomplete
+            transactions, and are read again with the new messages.
     """
 
     topic_id: str
@@ -63,10 +63,10 @@ class TopicProgress:
 
     @classmethod
     def of(cls, text: str) -> "TopicProgress":
-        """Return the progress of a text of the read_progress.
+        """Parse the progress from a text of the read progress.
 
         Raises:
-            ValueError: the text is none that `to_text` makes.
+            ValueError: the text has another form than that of `to_text`.
         """
         topic_id, next_offset, newest = text.rsplit("#", 2)
         return cls(topic_id, position_number(next_offset), position_number(newest))
@@ -78,7 +78,7 @@ class TopicProgress:
 
 @dataclass(frozen=True)
 class TopicRange:
-    """Messages of a partition, from `start` on, those before `seen` for another time."""
+    """Messages of a partition, from `start` on; those before `seen` are read again."""
 
     topic: str
     partition: int
@@ -94,7 +94,7 @@ class TopicRange:
 
     @property
     def has_news(self) -> bool:
-        """Whether some of them have not been read yet."""
+        """Whether the range has unread messages."""
         return self.end_exclusive > self.seen
 
     @property
@@ -106,13 +106,13 @@ class TopicRange:
 def plan_ranges(
     partitions: Sequence[TopicPartition], read_progress: Mapping[str, str], settings: KafkaInput
 ) -> tuple[TopicRange, ...]:
-    """Return what the next cycle reads; without news that is nothing.
+    """Return the ranges of the next cycle; none without new messages.
 
-    Each partition advances by a share of what is new in it, so that all reach their ends with the same cycle.
+    Each partition advances by the same share of its new messages, so all reach their ends in one cycle.
 
     Raises:
-        SourceNotFound: no topic is called as the settings say.
-        OffsetsLost: messages that come next are gone, or a topic is.
+        SourceNotFound: no topic matches the settings.
+        OffsetsLost: the next messages are gone, or a topic is.
     """
     progress = _stored_progress(read_progress, settings)
     _check_topics(partitions, progress, settings)
@@ -132,7 +132,7 @@ def plan_ranges(
 
 
 def _stored_progress(read_progress: Mapping[str, str], settings: KafkaInput) -> dict[str, TopicProgress]:
-    """Return the progress of the partitions among what the read progress has."""
+    """Return the progress of the topics' partitions within the read progress."""
     places = {origin: origin.rpartition("/") for origin in read_progress}
     return {
         origin: read_stored(TopicProgress.of, read_progress[origin], READ_PROGRESS_TABLE, f"row `{origin}`")
@@ -145,7 +145,7 @@ def _check_topics(partitions: Iterable[TopicPartition], origins: Iterable[str], 
     there = {tp.origin for tp in partitions}
     if not there:
         raise SourceNotFound(
-            "No topic is called as the setting `input.kafka.topics_pattern` says, which has to match whole "
+            "No topic matches the setting `input.kafka.topics_pattern`, which has to match whole "
             f"names: {settings.topics_pattern}"
         )
     missing = sorted(set(origins) - there)
@@ -160,14 +160,14 @@ def _check_topics(partitions: Iterable[TopicPartition], origins: Iterable[str], 
 def _begin(
     tp: TopicPartition, progress: TopicProgress | None, settings: KafkaInput, is_topic_known: bool
 ) -> TopicRange:
-    """Return all that there is to read of a partition.
+    """Return the range of all messages of a partition that are to be read.
 
     Raises:
-        OffsetsLost: what comes next is gone.
+        OffsetsLost: the next messages are gone.
     """
     start_offset = settings.start_offsets.get(tp.origin)
     if progress is None:
-        # Of a topic that is being read, a partition that is new has to be read from its beginning.
+        # A new partition of a known topic must be read from its beginning.
         start = newest = 0 if is_topic_known else tp.earliest
     elif start_offset is not None and (
         progress.topic_id != tp.topic_id or start_offset <= tp.end_exclusive < progress.next_offset
@@ -175,7 +175,7 @@ def _begin(
         start = newest = start_offset
     elif progress.topic_id != tp.topic_id:
         raise OffsetsLost(
-            f"The topic {tp.topic} is another one than before: it was deleted and recreated. The lake has "
+            f"The topic {tp.topic} is not the same as before: it was deleted and recreated. The lake has "
             f"the old one's messages before offset {progress.next_offset} of partition {tp.partition}; the "
             f"new one's begin at {tp.earliest}. {_OTHER_WAY}, such as `{tp.origin}: {tp.earliest}`."
         )
@@ -187,7 +187,7 @@ def _begin(
 
 
 def check_offsets(tp: TopicPartition, start: int) -> None:
-    """Check that a partition has what comes next of it.
+    """Check that a partition still has the next messages.
 
     Raises:
         OffsetsLost: messages from `start` on are gone.
@@ -195,8 +195,8 @@ def check_offsets(tp: TopicPartition, start: int) -> None:
     if start < tp.earliest:
         raise OffsetsLost(
             f"Messages of the topic {tp.topic}, partition {tp.partition}, were deleted before they were "
-            f"read: the next one has offset {start}, the first that is left {tp.earliest}, so that "
-            f"{tp.earliest - start} offsets are lost; look at the topic's retention. {_OTHER_WAY}, such as "
+            f"read: the next one has offset {start}, the first available one {tp.earliest}, so "
+            f"{tp.earliest - start} offsets are lost; check the topic's retention. {_OTHER_WAY}, such as "
             f"`{tp.origin}: {tp.earliest}`."
         )
     if start > tp.end_exclusive:

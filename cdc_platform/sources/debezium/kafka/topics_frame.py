@@ -1,4 +1,4 @@
-"""Messages of topics as a data frame, by Spark's own source of Kafka, dealt out to splits."""
+"""Messages of topics as a data frame from Spark's own Kafka source, divided into splits."""
 
 import json
 from collections.abc import Sequence
@@ -19,23 +19,23 @@ def read_messages(
     ranges: Sequence[TopicRange],
     router: MessageRouter,
 ) -> DataFrame:
-    """Return the messages of partitions, a split in each task, in about the order in which they were sent.
+    """Return the messages of partitions, one split per task, in about the order of sending.
 
-    Those of a partition keep their order, whatever their senders' clocks said.
+    The messages of a partition keep their order, regardless of their senders' clocks.
 
     Args:
-        spark: session that reads.
-        settings: of the topics.
+        spark: Spark session.
+        settings: settings of the topics.
         ranges: the partitions, at least one.
-        router: says which messages must be in one split.
+        router: assigns messages to splits.
 
     Returns:
-        `MESSAGES`, and the number of each one's split.
+        `MESSAGES`, and the number of each message's split.
     """
     source = spark.read.format("kafka").options(**settings.spark_options())
     for name, offsets in _places(ranges).items():
         source = source.option(name, json.dumps(offsets))
-    # A task of Spark's source has one partition of a topic.
+    # A task of Spark's source reads one partition of a topic.
     messages = source.load().withColumn("micros", F.unix_micros("timestamp")).select(*MESSAGES.names)
     routed = messages.mapInArrow(router, from_arrow_schema(ROUTED))
     dealt = routed.repartition(router.splits, ROUTE).sortWithinPartitions(
@@ -45,7 +45,7 @@ def read_messages(
 
 
 def _places(ranges: Sequence[TopicRange]) -> dict[str, dict[str, object]]:
-    """Return the options of Spark's source that say what is read."""
+    """Return the options of Spark's source that define the ranges."""
     places: dict[str, dict[str, object]] = {"assign": {}, "startingOffsets": {}, "endingOffsets": {}}
     for topic in sorted({topic_range.topic for topic_range in ranges}):
         own = [topic_range for topic_range in ranges if topic_range.topic == topic]

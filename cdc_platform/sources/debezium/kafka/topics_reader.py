@@ -1,4 +1,4 @@
-"""Raw records from messages of topics, polled by the pipeline's process or read by Spark's tasks."""
+"""Raw records of messages in topics, polled by the pipeline's process or read by Spark's tasks."""
 
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -28,18 +28,18 @@ from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.workers import prepare_worker
 
 LEAST_SPLIT_MESSAGES: Final = 2_000
-"""Messages of a split: a task takes longer to begin than to decode fewer."""
+"""Fewest messages per split: a task takes longer to start than to decode fewer."""
 Rows = TypeVar("Rows")
 
 
 @dataclass(frozen=True)
 class TopicSplitDecoder:
-    """Takes the messages of one split, with its number, and returns their `SPLIT_BLOCKS`.
+    """Decodes the messages of one split, with its number, into `SPLIT_BLOCKS`.
 
     Args:
-        context: of the cycle.
-        state: what earlier cycles have shown, as text.
-        ranges: the partitions that are read.
+        context: context of the cycle.
+        state: findings of earlier cycles, as text.
+        ranges: the partitions to read.
     """
 
     context: SplitContext
@@ -58,7 +58,7 @@ class TopicSplitDecoder:
             yield from reader.blocks(number)
 
     def reader(self) -> SplitReader:
-        """Return a reader that has taken no message yet."""
+        """Return a reader without messages."""
         return SplitReader(self.context, self.state, {item.origin: item.as_file for item in self.ranges})
 
 
@@ -66,10 +66,10 @@ class TopicsReading:
     """Reading of the messages of a plan.
 
     Args:
-        settings: of the stream.
-        kafka: of its topics.
+        settings: settings of the stream.
+        kafka: settings of its topics.
         cycle: the cycle.
-        plan: what it reads.
+        plan: the plan of the cycle.
     """
 
     def __init__(self, settings: DebeziumSettings, kafka: KafkaInput, cycle: int, plan: ReadPlan) -> None:
@@ -88,18 +88,18 @@ class TopicsReading:
 
     @property
     def decoder(self) -> TopicSplitDecoder:
-        """Reader that decodes splits of the messages."""
+        """Decoder of splits of the messages."""
         return TopicSplitDecoder(self._context, self._state, self.ranges)
 
     def most_splits(self, most_tasks: int) -> int:
-        """Return in how many splits the messages are worth to be decoded."""
-        # Of a flattened stream, a tombstone belongs to the delete before it.
+        """Return the number of splits that are worth decoding in separate tasks."""
+        # In a flattened stream, a tombstone belongs to the delete before it.
         is_flattened = bool(self._start.flat_deletes)
         messages = sum(item.end_exclusive - item.start for item in self.ranges)
         return 1 if is_flattened else max(1, min(most_tasks, messages // LEAST_SPLIT_MESSAGES))
 
     def router(self, splits: int) -> MessageRouter:
-        """Return what deals the messages out to splits; a snapshot that replaces tables is a transaction."""
+        """Return the router of messages to splits; a snapshot that replaces tables is one transaction."""
         return MessageRouter(splits, spreads_snapshots=not self._start.snapshots.seen)
 
     @cached_property
@@ -107,7 +107,7 @@ class TopicsReading:
         return DecoderState.from_json(self._state)
 
     def locally(self, batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the raw records of messages, which are in the order of arrival, decoded by this process."""
+        """Yield the raw records of messages in the order of arrival, decoded by this process."""
         reader = self.decoder.reader()
         for batch in batches:
             take_messages(reader, batch)
@@ -121,9 +121,9 @@ class TopicsReading:
         """Read the messages.
 
         Args:
-            decode: decodes the messages, dealt out to so many splits; those without messages are left out.
-            splits: how many splits are tried; nearly always they are independent of each other, and if not,
-                there is but one, decoded in another round.
+            decode: decodes the messages, divided into this many splits; splits without messages are omitted.
+            splits: number of splits to try; if they are not independent of each other, which is rare, a
+                second round decodes a single one.
         """
         decoded = decode(splits)
         outcome = joined_outcome(decoded.outcomes, self._state)
@@ -146,7 +146,7 @@ class TopicsReading:
 
 
 def take_messages(reader: SplitReader, batch: pa.RecordBatch) -> None:
-    """Let a reader take messages."""
+    """Pass messages to a reader."""
     for message in _messages_of(batch):
         origin = f"{message.topic}/{message.partition}"
         micros = message.timestamp_micros or 0

@@ -113,11 +113,11 @@ class TopicsSource(DebeziumSource):
 
     @contextmanager
     def _kept_frames(self) -> Iterator[None]:
-        """Keep decoded events, and raise what brokers do to Spark's tasks as errors of the source."""
+        """Keep decoded events, and translate broker failures in Spark's tasks into errors of the source."""
         with broker_failures(self.kafka.bootstrap_servers), super()._kept_frames():
             yield
 
     def close(self) -> None:
-        """Forget the connection."""
+        """Drop the connection."""
         self.__dict__.pop("client", None)
         super().close()

@@ -1,4 +1,4 @@
-"""Settings of a connector, as far as its events do not show them."""
+"""Settings of a connector that its events do not show."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class DecimalMode(StrEnum):
     """The connector's `decimal.handling.mode`."""
 
     PRECISE = "precise"
-    """Unscaled numbers in base64, the scale in the schema block or in the declared type."""
+    """Unscaled numbers in base64, with the scale in the schema block or the declared type."""
     STRING = "string"
     """Texts."""
     DOUBLE = "double"
@@ -27,28 +27,28 @@ class TimeMode(StrEnum):
     """The connector's `time.precision.mode`."""
 
     ADAPTIVE = "adaptive"
-    """Milliseconds for a precision up to 3, else microseconds."""
+    """Milliseconds for a precision up to 3, otherwise microseconds."""
     ADAPTIVE_TIME_MICROSECONDS = "adaptive_time_microseconds"
     """The same, but times of day always in microseconds."""
     CONNECT = "connect"
-    """All in milliseconds: microseconds are lost."""
+    """Always milliseconds: microseconds are lost."""
     ISOSTRING = "isostring"
-    """Texts of ISO 8601."""
+    """ISO 8601 texts."""
     MICROSECONDS = "microseconds"
-    """All in microseconds."""
+    """Always microseconds."""
     NANOSECONDS = "nanoseconds"
-    """All in nanoseconds."""
+    """Always nanoseconds."""
 
 
 class BinaryMode(StrEnum):
     """The connector's `binary.handling.mode`."""
 
     BYTES = "bytes"
-    """Base64, made by the JSON converter."""
+    """Base64, written by the JSON converter."""
     BASE64 = "base64"
-    """Base64, made by the connector: an unavailable value arrives as null."""
+    """Base64, written by the connector: an unavailable value arrives as null."""
     BASE64_URL_SAFE = "base64-url-safe"
-    """The same with the alphabet of addresses."""
+    """The same with the URL alphabet."""
     HEX = "hex"
     """Hexadecimal digits; the marker of an unavailable value is not in hex."""
 
@@ -57,16 +57,16 @@ class IntervalMode(StrEnum):
     """The connector's `interval.handling.mode`."""
 
     NUMERIC = "numeric"
-    """Microseconds, a month being 30.4375 days."""
+    """Microseconds; a month counts as 30.4375 days."""
     STRING = "string"
-    """A text of ISO 8601, exact."""
+    """An exact ISO 8601 text."""
 
 
 class HstoreMode(StrEnum):
     """The connector's `hstore.handling.mode`."""
 
     JSON = "json"
-    """A text that is a JSON object."""
+    """A text with a JSON object."""
     MAP = "map"
     """A JSON object."""
 
@@ -93,7 +93,7 @@ class ConnectorModes:
         check_members(self, "connector.")
         if not self.placeholder:
             raise SettingError(
-                "connector.placeholder", "is empty; write the text that the connector is configured with"
+                "connector.placeholder", "is empty; write the text that is configured in the connector"
             )
         if self.placeholder.startswith("hex:"):
             try:
@@ -118,16 +118,16 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "hstore": "hstore.handling.mode",
     "placeholder": "unavailable.value.placeholder",
 }
-"""The connector's own name for each of its modes."""
+"""The connector's property for each of its modes."""
 
 
 def modes_of(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the modes that a connector's own properties set, by the names of `ConnectorModes`."""
+    """Return the modes in a connector's properties, by the names of `ConnectorModes`."""
     return {name: properties[key] for name, key in PROPERTIES.items() if key in properties}
 
 
 def properties_of(modes: ConnectorModes) -> dict[str, str]:
-    """Return the connector's own properties for all modes that are not its defaults."""
+    """Return the connector's properties for all modes that differ from its defaults."""
     usual = ConnectorModes()
     return {
         key: str(getattr(modes, name))

@@ -36,7 +36,7 @@ _TEMPLATE_NAMES: Final = frozenset({"database", "schema", "table"})
 
 @dataclass(frozen=True)
 class FilesInput:
-    """Files of JSON lines, gzip or not, a message a line, in the order of arrival."""
+    """Files of JSON lines, optionally gzip, one message per line, in the order of arrival."""
 
     path: Annotated[
         str,
@@ -65,25 +65,25 @@ class FilesInput:
 Input = FilesInput | KafkaInput | EngineInput
 INPUTS: Final[Mapping[str, type[Input]]] = {"files": FilesInput, "kafka": KafkaInput, "engine": EngineInput}
 PerColumn = Mapping[str, Mapping[str, str]]
-"""Of a table, of a column."""
+"""Values by table and column."""
 
 
 @dataclass(frozen=True)
 class DebeziumSettings:
-    """Origin of events, and facts that the events do not state.
+    """Origin of events, and facts that the events do not contain.
 
-    Tables are named as they are in the lake, by `table_name`, after `partitions` has sent the partitions of
-    a table to it.
+    Tables have their names in the lake, from `table_name`, after `partitions` has mapped a table's partitions
+    to it.
     """
 
     input: Annotated[Input, Described("Where the events are: exactly one of the three.", choices=INPUTS)]
     connector: Annotated[
         ConnectorModes,
-        Described("How the connector was set up, as far as it differs from its defaults."),
+        Described("Settings of the connector that differ from its defaults."),
     ] = field(default_factory=ConnectorModes)
     columns: Annotated[
         PerColumn,
-        Described("PostgreSQL types per table and column, where events carry no schema block."),
+        Described("PostgreSQL types per table and column, if events have no schema block."),
     ] = field(default_factory=dict)
     keys: Annotated[
         Mapping[str, tuple[str, ...]],
@@ -98,7 +98,7 @@ class DebeziumSettings:
     column_placeholders: Annotated[
         PerColumn,
         Described(
-            "What an unavailable value looks like where the connector masks the column: the text itself, "
+            "Form of an unavailable value if the connector masks the column: the text itself, "
             "`truncate:LENGTH`, or `hash:ALGORITHM:SALT[:LENGTH]`."
         ),
     ] = field(default_factory=dict)
@@ -131,8 +131,8 @@ class DebeziumSettings:
     snapshots: Annotated[
         SnapshotPolicy,
         Described(
-            "What a repeated snapshot does to rows that it lacks: they stay and are reported "
-            "(`merge`), or go (`replace`)."
+            "Effect of a repeated snapshot on rows that it lacks: they stay and are reported "
+            "(`merge`), or are removed (`replace`)."
         ),
     ] = SnapshotPolicy.MERGE
     table_name: Annotated[
@@ -152,7 +152,7 @@ class DebeziumSettings:
         float, Described("Seconds for which an event may be sent again; at most 31 days.")
     ] = DAY_S
     captures: bool = True
-    """Whether an engine is started where one is asked for; one that only reads the lake does without."""
+    """Whether to start a configured engine; a process that only reads the lake needs none."""
 
     def __post_init__(self) -> None:
         check_members(self)
@@ -171,7 +171,7 @@ class DebeziumSettings:
     def capabilities(self) -> SourceCapabilities:
         """Guarantees of the connector: one order, and whole transactions if it sends their metadata."""
         return SourceCapabilities(
-            hands_out_events=True,
+            delivers_events=True,
             keeps_transactions=self.has_transaction_metadata,
             comes_in_order=True,
             trusts_inserts=False,
@@ -185,7 +185,7 @@ class DebeziumSettings:
 
     @property
     def has_transaction_metadata(self) -> bool:
-        """Whether messages show which transactions are whole, as those of the embedded engine always do."""
+        """Whether messages show which transactions are complete; those of the embedded engine always do."""
         return self.has_transaction_topic or isinstance(self.input, EngineInput)
 
     @property
@@ -200,23 +200,23 @@ class DebeziumSettings:
 
     @property
     def title(self) -> str:
-        """Name of the source as messages say it."""
+        """Name of the source in messages."""
         return f"Debezium events of {_title(self.input)}"
 
     @property
     def begins_at_present(self) -> bool:
-        """Whether only a copy brings older rows; False, because the connector's snapshot brings them."""
+        """Whether only a copy reads older rows; False, because the connector's snapshot does."""
         return False
 
     def impatient(self, deadline_s: float) -> "DebeziumSettings":
-        """Return the same without an engine of its own, and with brokers that have so long to answer."""
+        """Return the same settings without an engine, and with a deadline for brokers."""
         own_input = self.input
         if isinstance(own_input, KafkaInput):
             own_input = replace(own_input, timeout_s=min(deadline_s, own_input.timeout_s))
         return replace(self, captures=False, input=own_input)
 
     def without_password(self) -> "DebeziumSettings":
-        """Return what tasks need to know."""
+        """Return the settings that tasks need."""
         if isinstance(self.input, EngineInput):
             return replace(self, input=replace(self.input, password=""))
         if isinstance(self.input, KafkaInput):
@@ -229,17 +229,17 @@ class DebeziumSettings:
 
     @classmethod
     def from_options(cls, text: str) -> "DebeziumSettings":
-        """Return the settings of a JSON text that `to_options` made."""
+        """Parse the settings of a JSON text of `to_options`."""
         return cls.from_fields(json.loads(text))
 
     @classmethod
     def from_fields(cls, entries: Mapping[str, Any], folder: Path | None = None) -> "DebeziumSettings":
-        """Return the settings from what YAML or JSON has of them, as `read_settings` does.
+        """Return the settings from values of YAML or JSON, as `read_settings` does.
 
-        An engine and the decoder of its events use the same modes, set by its properties or as a connector's.
+        An engine and the decoder of its events use the same modes, from its properties or from `connector`.
 
         Raises:
-            SettingError: a name is unknown or missing, a value cannot be used, or a mode is set twice.
+            SettingError: a name is unknown or missing, a value is invalid, or a mode is set twice.
         """
         read = read_settings(cls, entries, folder)
         if not isinstance(read.input, EngineInput):
@@ -258,10 +258,10 @@ def _title(event_input: Input) -> str:
 
 
 def _agreed(own: Mapping[str, Any], properties: Mapping[str, str]) -> ConnectorModes:
-    """Return the modes of an engine, set by its properties or as a connector's.
+    """Return the modes of an engine, from its properties or from `connector`.
 
     Raises:
-        SettingError: both set one, and they differ.
+        SettingError: both set a mode, and they differ.
     """
     modes = modes_of(properties)
     for name in modes.keys() & own.keys():
@@ -269,7 +269,7 @@ def _agreed(own: Mapping[str, Any], properties: Mapping[str, str]) -> ConnectorM
             raise SettingError(
                 f"connector.{name}",
                 f"is {own[name]!r}, and `{PROPERTIES[name]}` of the engine's properties is {modes[name]!r}: "
-                "leave one of them out",
+                "remove one of them",
             )
     return read_settings(ConnectorModes, {**own, **modes}, place="connector.")
 
@@ -290,6 +290,6 @@ def _check_partition(pattern: str, target: str) -> None:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise SettingError("partitions", f"has what is no regular expression: {pattern!r}") from error
+        raise SettingError("partitions", f"has an invalid regular expression: {pattern!r}") from error
     if not all(target.partition(".")):
         raise SettingError("partitions", f"must lead to SCHEMA.TABLE, but leads to: {target!r}")

@@ -1,4 +1,4 @@
-"""Settings of the embedded engine: the database that it reads, and the spool that it writes."""
+"""Settings of the embedded engine: its database and its spool."""
 
 import math
 import re
@@ -18,7 +18,7 @@ MARKER_PREFIX: Final = "cdc_platform.caught_up"
 CONNECTOR: Final = "io.debezium.connector.postgresql.PostgresConnector"
 OFFSET_STORE: Final = "org.apache.kafka.connect.storage.FileOffsetBackingStore"
 OWNED: Final = ("offset.", "converter.", "key.converter.", "value.converter.", "header.converter.")
-"""Beginnings of the properties that are set here alone: the spool's promises rest on them."""
+"""Prefixes of properties that only the platform may set: the spool's guarantees depend on them."""
 MOST_PORT: Final = 65_535
 _SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
 _TOPIC_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -26,21 +26,21 @@ POST_PROCESSORS: Final = "post.processors"
 
 
 class Snapshot(StrEnum):
-    """Rows that the engine reads before it follows the changes; values are Debezium's `snapshot.mode`."""
+    """Rows that the engine reads before it follows changes; values are Debezium's `snapshot.mode`."""
 
     INITIAL = "initial"
-    """All rows, when the spool is new."""
+    """All rows if the spool is new."""
     WHEN_NEEDED = "when_needed"
-    """All rows, when the spool is new or the slot no longer has what comes next."""
+    """All rows if the spool is new or the slot no longer has the next changes."""
     ALWAYS = "always"
-    """All rows, at every start."""
+    """All rows at every start."""
     NEVER = "no_data"
-    """No rows: what did not change since the slot was made stays unknown."""
+    """No rows: rows that have not changed since the slot was created stay unknown."""
 
 
 @dataclass(frozen=True)
 class EngineInput:
-    """Debezium's engine, which reads PostgreSQL in a process of its own; needs the extra `debezium`."""
+    """Debezium's engine, which reads PostgreSQL in its own process; needs the extra `debezium`."""
 
     host: Annotated[str, Described("Database server.")]
     database: Annotated[str, Described("Database whose changes are captured.")]
@@ -48,9 +48,8 @@ class EngineInput:
     spool: Annotated[
         str,
         Described(
-            "Folder into which the engine writes what it captures, until the lake has it; one for each "
-            "pipeline, and kept: it knows the position in the database's log. Relative to the folder of "
-            "this file.",
+            "Folder for captured events until the lake has them; one for each pipeline. Keep it: it"
+            " stores the position in the database's log. Relative to the folder of this file.",
             is_path=True,
         ),
     ]
@@ -59,33 +58,35 @@ class EngineInput:
     )
     port: Annotated[int, Described("Port of the server.")] = 5432
     tables: Annotated[
-        tuple[str, ...], Described("Regular expressions of SCHEMA.TABLE; without it all tables.")
+        tuple[str, ...], Described("Regular expressions of SCHEMA.TABLE; by default all tables.")
     ] = ()
-    slot: Annotated[
-        str, Described("Replication slot, made where it is missing; one spool alone reads it.")
-    ] = "cdc_platform"
-    publication: Annotated[str, Described("Publication, made where it is missing.")] = "cdc_platform"
+    slot: Annotated[str, Described("Replication slot, created if missing; only one spool may read it.")] = (
+        "cdc_platform"
+    )
+    publication: Annotated[str, Described("Publication, created if missing.")] = "cdc_platform"
     topic_prefix: Annotated[str, Described("First part of every topic's name.")] = "cdc"
     snapshot: Annotated[
         Snapshot,
         Described(
-            "What is read before the changes: all rows when the spool is new (`initial`), also when the slot "
-            "no longer has what comes next (`when_needed`), at every start (`always`), or none (`no_data`)."
+            "Rows to read before the changes: all if the spool is new (`initial`), also if the slot"
+            " no longer has the next changes (`when_needed`), at every start (`always`), or none "
+            "(`no_data`)."
         ),
     ] = Snapshot.INITIAL
     properties: Annotated[
         Mapping[str, str], Described("Further properties of the connector, as Debezium documents them.")
     ] = field(default_factory=dict)
     keep_spool_s: Annotated[
-        float, Described("Seconds after which files of the spool are deleted that the lake has whole.")
+        float,
+        Described("Seconds after which spool files are deleted, once the lake has all of their events."),
     ] = DAY_S
     with_schemas: bool = True
-    """Whether each key and value carries its schema block, by which it is decoded."""
+    """Whether each key and value includes its schema block, which is used for decoding."""
     java_memory: str = "512m"
     """Heap of the engine's JVM."""
 
     def __post_init__(self) -> None:
-        """Refuse properties that would break the spool's promises, or give events values of later moments."""
+        """Reject properties that would break the spool's guarantees, or give events values of later times."""
         check_filled(self, "input.engine.")
         check_members(self, "input.engine.")
         if not 0 <= self.keep_spool_s < math.inf:
@@ -123,13 +124,13 @@ class EngineInput:
         return Path(self.spool)
 
     def identity(self) -> dict[str, str]:
-        """Return what must stay the same while a spool lives."""
+        """Return the properties that must not change during the life of a spool."""
         return {"database": self.database, "slot": self.slot, "topic_prefix": self.topic_prefix}
 
     def connector_properties(self, offsets: Path) -> dict[str, str]:
-        """Return the properties of engine and connector.
+        """Return the properties of the engine and the connector.
 
-        Offsets are flushed with every batch, and messages that cannot be written stop the engine.
+        The engine flushes offsets with every batch, and stops at messages that cannot be written.
         """
         notified = {"notification.sink.topic.name": f"{self.topic_prefix}.notifications"}
         return _DEFAULTS | notified | dict(self.properties) | self._owned(offsets)
@@ -153,13 +154,13 @@ class EngineInput:
             "offset.storage": OFFSET_STORE,
             "offset.storage.file.filename": str(offsets),
             "offset.flush.interval.ms": "0",
-            # A slot that was recreated is noticed, instead of a gap that nobody sees.
+            # Detect a recreated slot instead of silently skipping a gap.
             "offset.mismatch.strategy": "trust_offset",
             "offset.flush.timeout.ms": "60000",
             "key.converter.schemas.enable": schemas,
             "value.converter.schemas.enable": schemas,
             "header.converter.schemas.enable": "false",
-            # A null in a column with a default would arrive as the default.
+            # Otherwise a null in a column with a default would arrive as the default.
             "value.converter.replace.null.with.default": "false",
         }
         if self.tables:
@@ -171,18 +172,18 @@ class EngineInput:
 
 
 _DEFAULTS: Final = {
-    # Truncates are silent by default, and then rows stay that the source no longer has.
+    # By default truncates are not sent, so rows would stay that the source no longer has.
     "skipped.operations": "none",
-    # Without heartbeats a slot stands still, and the server keeps its log, while other tables are busy.
+    # Without heartbeats, a slot stands still while only other tables change, and the server keeps its log.
     "heartbeat.interval.ms": "10000",
     "publication.autocreate.mode": "filtered",
-    # A snapshot has no event of a table without rows; its notifications show that it has looked at it.
+    # A snapshot has no event for an empty table; notifications show that it has covered the table.
     "notification.enabled.channels": "sink",
-    # Without PostgreSQL's types an array of texts does not state whether null is NULL or a value not sent.
+    # Without PostgreSQL's types, null in an array of texts may mean NULL or a value that was not sent.
     "column.propagate.source.type": ".*",
     "max.batch.size": "8192",
     "max.queue.size": "16384",
-    # By default the engine tries for ever, and nobody hears why.
+    # By default the engine retries forever without reporting the reason.
     "errors.max.retries": "3",
     "retriable.restart.connector.wait.ms": "2000",
     "slot.max.retries": "2",

@@ -1,4 +1,4 @@
-"""Settings of topics of Kafka, and of the two clients that read them."""
+"""Settings of Kafka topics, and of the two clients that read them."""
 
 import math
 import re
@@ -10,7 +10,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import Described, check_filled, check_host
 
 TIMEOUT_S: Final = 30.0
-"""The time that brokers may take to answer a request."""
+"""Timeout of requests to brokers."""
 SPARK_PREFIX: Final = "kafka."
 """Prefix of options that Spark's source passes on to Kafka's client."""
 OURS: Final = frozenset(
@@ -20,14 +20,14 @@ OURS: Final = frozenset(
         *("kafka.auto.offset.reset", "kafka.enable.auto.commit", "kafka.bootstrap.servers"),
     }
 )
-"""Options of Spark's source that are set here, or that it refuses."""
+"""Options of Spark's source that the platform sets, or that the source rejects."""
 _SHARED: Final = frozenset(
     {
         *("security.protocol", "sasl.mechanism", "sasl.kerberos.service.name", "client.id"),
         *("ssl.endpoint.identification.algorithm", "isolation.level", "client.dns.lookup"),
     }
 )
-"""Properties that Java's client and librdkafka call and mean alike."""
+"""Properties with the same name and meaning in Java's client and librdkafka."""
 _JAAS: Final = "sasl.jaas.config"
 _LOGIN: Final = re.compile(r"\b(username|password)\s*=\s*\"((?:[^\"\\]|\\.)*)\"")
 
@@ -40,11 +40,11 @@ class KafkaInput:
     topics_pattern: Annotated[
         str,
         Described(
-            "Regular expression that whole names of topics match, such as `shop[.].*`: of all tables of the "
-            "connector, and of its transactions."
+            "Regular expression for full names of topics, such as `shop[.].*`: the topics of all "
+            "tables of the connector, and of its transactions."
         ),
     ]
-    # Without a representation: they may hold credentials, and settings may end up in a traceback.
+    # Without a representation, because they may hold credentials and settings may appear in a traceback.
     options: Annotated[
         Mapping[str, str],
         Described(
@@ -56,9 +56,10 @@ class KafkaInput:
     client: Annotated[
         Mapping[str, str],
         Described(
-            "Properties of librdkafka, which lists topics and offsets and reads few messages, where "
-            "its names are not those of Java's client, such as `ssl.ca.location`. Protocol, "
-            "mechanism, and name and password of `kafka.sasl.jaas.config` come from `options`."
+            "Properties of librdkafka, which lists topics and offsets and reads small numbers of "
+            "messages, if its names differ from those of Java's client, such as `ssl.ca.location`. "
+            "Protocol, mechanism, and name and password of `kafka.sasl.jaas.config` come from "
+            "`options`."
         ),
     ] = field(default_factory=dict, repr=False)
     most_messages: Annotated[
@@ -71,13 +72,13 @@ class KafkaInput:
     transaction_patience_s: Annotated[
         float,
         Described(
-            "Seconds, by the messages' own times, after which a transaction that is still not whole goes to "
-            "quarantine, so that others pass."
+            "Seconds, by the messages' own times, after which an incomplete transaction goes to "
+            "quarantine, so that later ones can pass."
         ),
     ] = 600.0
     start_offsets: Annotated[
         Mapping[str, int],
-        Described("Per TOPIC/PARTITION the offset to begin at: messages before it are given up."),
+        Described("Offset to begin at, per TOPIC/PARTITION; earlier messages are skipped."),
     ] = field(default_factory=dict)
     timeout_s: float = TIMEOUT_S
 
@@ -105,29 +106,29 @@ class KafkaInput:
     def _check_options(self) -> None:
         reserved = sorted(OURS & self.options.keys())
         if reserved:
-            raise SettingError(f"input.kafka.options.{reserved[0]}", "is the platform's own; leave it out")
+            raise SettingError(f"input.kafka.options.{reserved[0]}", "is set by the platform; remove it")
         for name in self.options:
-            # Spark ignores options that it does not know; its own have capital letters.
+            # Spark ignores unknown options; its own options have capital letters.
             if "." in name and name == name.lower() and not name.startswith(SPARK_PREFIX):
                 problem = f"is an option of Kafka's client: write `{SPARK_PREFIX}{name}`"
                 raise SettingError(f"input.kafka.options.{name}", problem)
 
     def matches(self, topic: str) -> bool:
-        """Return whether a topic is one of these."""
+        """Return whether a topic matches the pattern."""
         return re.fullmatch(self.topics_pattern, topic) is not None
 
     @property
     def brokers(self) -> str:
-        """The brokers without spaces, and without the empty places that some of Kafka's clients refuse."""
+        """The brokers without spaces and without empty entries, which some of Kafka's clients reject."""
         return ",".join(broker.strip() for broker in self.bootstrap_servers.split(",") if broker.strip())
 
     @property
     def isolation(self) -> str:
-        """Kafka's isolation level; messages of aborted transactions do not count."""
+        """Kafka's isolation level; by default messages of aborted transactions are ignored."""
         return self.options.get(f"{SPARK_PREFIX}isolation.level", "read_committed")
 
     def spark_options(self) -> dict[str, str]:
-        """Return the options of Spark's source, but for topics and offsets."""
+        """Return the options of Spark's source, except topics and offsets."""
         return {
             **self.options,
             f"{SPARK_PREFIX}bootstrap.servers": self.brokers,
@@ -138,7 +139,7 @@ class KafkaInput:
         }
 
     def client_properties(self) -> dict[str, str]:
-        """Return the properties of librdkafka; a login comes from Java's, where that is name and password."""
+        """Return the properties of librdkafka, with the name and password of a login from Java's."""
         properties = {
             name.removeprefix(SPARK_PREFIX): value
             for name, value in self.options.items()

@@ -1,4 +1,4 @@
-"""Policies for what events leave open."""
+"""Policies for cases that events leave open."""
 
 from enum import StrEnum
 
@@ -7,7 +7,7 @@ class Strategy(StrEnum):
     """Treatment of a value that the source did not send."""
 
     OMIT = "omit"
-    """The merge leaves the column out: the stored value stays. The log keeps the column unavailable."""
+    """The merge omits the column: the stored value stays. The log keeps the column unavailable."""
     VETO = "veto"
     """The change names the column, marked as unavailable, and the table vetoes the change of this value."""
     ENRICH = "enrich"
@@ -18,9 +18,9 @@ class SnapshotPolicy(StrEnum):
     """Effect of a repeated snapshot on rows that it does not have."""
 
     MERGE = "merge"
-    """They stay, and are reported."""
+    """The rows stay and are reported."""
     REPLACE = "replace"
-    """They go: the snapshot is the whole table."""
+    """The rows are removed: the snapshot is the whole table."""
 
 
 class NullPolicy(StrEnum):
@@ -31,4 +31,4 @@ class NullPolicy(StrEnum):
     NULL = "null"
     """The value is NULL: a value that was not sent is lost."""
     ERROR = "error"
-    """The event goes to quarantine until somebody chooses."""
+    """The event goes to quarantine until the meaning is configured."""

@@ -1,4 +1,4 @@
-"""Decoded splits: their rows are in the memory of this process, or are kept by Spark."""
+"""Decoded splits, with their rows in this process or in Spark's storage."""
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,16 +21,16 @@ class LocalSplits:
 
     @cached_property
     def outcomes(self) -> Sequence[SplitOutcome]:
-        """Outcome of each split, in their order."""
+        """Outcome of each split, in order."""
         return _outcomes(self.table.filter(pc.is_valid(self.table[OUTCOME])))
 
     def blocks(self, numbers: Sequence[int] | None = None) -> list[pa.RecordBatch]:
-        """Return the blocks of the splits of some numbers, or of all."""
+        """Return the blocks of the splits with these numbers, or of all splits."""
         batches: list[pa.RecordBatch] = self._of(numbers).to_batches()
         return batches
 
     def free_rows(self, numbers: Sequence[int] | None = None) -> Iterator[FreeRow]:
-        """Yield the places of the rows of these splits, or of all, that have no transaction."""
+        """Yield the places of rows without a transaction, of these splits or of all."""
         return _free_rows(self._of(numbers)[FREE].drop_null().to_pylist())
 
     def _of(self, numbers: Sequence[int] | None) -> pa.Table:
@@ -41,23 +41,23 @@ class LocalSplits:
 
 @dataclass(frozen=True)
 class SparkSplits:
-    """Splits that tasks of Spark have decoded; ``frame``, which is persisted, has their `SPLIT_BLOCKS`."""
+    """Splits decoded by Spark's tasks; ``frame``, which is persisted, has their `SPLIT_BLOCKS`."""
 
     frame: DataFrame
 
     @cached_property
     def outcomes(self) -> Sequence[SplitOutcome]:
-        """Outcome of each split, in their order; asking for them lets the tasks begin."""
+        """Outcome of each split, in order; this call starts the tasks."""
         return _outcomes(self.frame.where(F.col(OUTCOME).isNotNull()).select(SPLIT, OUTCOME).toArrow())
 
     def blocks(self, numbers: Sequence[int] | None = None) -> DataFrame:
-        """Return the blocks of the splits of some numbers, or of all."""
+        """Return the blocks of the splits with these numbers, or of all splits."""
         if numbers is None:
             return self.frame
         return self.frame.where(F.col(SPLIT).isin(list(numbers)))
 
     def free_rows(self, numbers: Sequence[int] | None = None) -> Iterator[FreeRow]:
-        """Yield the places of the rows of these splits, or of all, that have no transaction."""
+        """Yield the places of rows without a transaction, of these splits or of all."""
         of_splits = self.blocks(numbers).where(F.col(FREE).isNotNull()).select(FREE)
         return _free_rows(of_splits.toArrow()[FREE].to_pylist())
 

@@ -1,4 +1,4 @@
-"""Raw records, each with what the transaction buffer knows it by."""
+"""Raw records with their identities in the transaction buffer."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -8,7 +8,7 @@ import pyarrow as pa
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 
 TRANSACTION: Final = "split_transaction"
-"""Transaction that the transaction buffer knows a row by; empty for rows that it knows one by one."""
+"""Transaction of a row in the transaction buffer; empty for rows that the buffer handles one by one."""
 ORDER: Final = "split_order"
 """Ordering key of such a row; null if the row may always pass."""
 MARKED_ROWS: Final = pa.schema([*RAW_EVENT_RECORDS, (TRANSACTION, pa.string()), (ORDER, pa.string())])
@@ -28,7 +28,7 @@ def marked_rows(
 
 
 def to_octets(batch: pa.RecordBatch) -> bytes:
-    """Return a batch as octets, for `from_octets`."""
+    """Return a batch as octets for `from_octets`."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_COMPRESSED) as writer:
         writer.write_batch(batch)
@@ -37,6 +37,6 @@ def to_octets(batch: pa.RecordBatch) -> bytes:
 
 
 def from_octets(octets: pa.Buffer) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of octets that `to_octets` made."""
+    """Yield the batches of octets from `to_octets`."""
     with pa.ipc.open_stream(octets) as reader:
         yield from reader

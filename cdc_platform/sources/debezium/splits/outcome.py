@@ -1,4 +1,4 @@
-"""Report of a task on the split that it has decoded."""
+"""Report of a task on its decoded split."""
 
 import pickle
 from array import array
@@ -28,24 +28,24 @@ SPLIT_BLOCKS: Final = pa.schema(
 )
 """Blocks of a split's rows, and one more with its outcome and the places of rows without a transaction.
 
-Spark keeps the rows until it is decided which of them pass: as octets that is cheap, by column it is not.
+Spark keeps the rows as octets until the transaction buffer decides; by column this would be expensive.
 """
 
 FreeRow = tuple[str | None, str, int, bool]
 """Ordering key, origin and position of a row without a transaction, and whether it is a fault."""
 Counts = Mapping[str, Mapping[str, FileCounts]]
-"""Rows by transaction and origin; those without a transaction have an empty name."""
+"""Rows by transaction and origin; the name is empty for rows without a transaction."""
 
 
 @dataclass(frozen=True)
 class LinesTaken:
-    """Lines of a file that a split has.
+    """Lines of a file in a split.
 
     Args:
-        begun: how many lines of the file come before them.
-        read_bytes: how many bytes of the file come before them; 0 in a gzip.
+        begun: number of lines of the file before them.
+        read_bytes: number of bytes of the file before them; 0 in a gzip.
         ends: bytes of the file up to the end of each line.
-        is_cut: whether the file has more lines, for another split.
+        is_cut: whether the file has more lines, in another split.
     """
 
     begun: int
@@ -56,19 +56,19 @@ class LinesTaken:
 
 @dataclass(frozen=True)
 class SplitOutcome:
-    """Outcome of one split, or of several that follow each other.
+    """Outcome of one split, or of several consecutive splits.
 
     Args:
-        transactions: what is known of each transaction, by name.
-        names: of all transactions, also where their ends are not known.
+        transactions: state of each transaction, by name.
+        names: names of all transactions, even if their ends are unknown.
         counts: distinct rows of each transaction.
         truncates: transaction, table and ordering key of truncates.
         notes: logical messages of each transaction, with origins and positions; "" has all others.
-        taken: how many messages the split has.
-        newest_micros: when the newest of them was sent.
-        resume: positions of what waits for its other half.
-        state: what the decoder knows in the end.
-        use: what it has used of the state that it began with.
+        taken: number of messages in the split.
+        newest_micros: send time of the newest message.
+        resume: positions of first halves that wait for their other half.
+        state: final state of the decoder.
+        use: parts of the initial state that the decoder has used.
         lines: lines that were read, by file.
     """
 
@@ -86,27 +86,27 @@ class SplitOutcome:
 
     @property
     def end(self) -> DecoderState:
-        """Final state of the decoder, with what it has used."""
+        """Final state of the decoder, with the parts that it has used."""
         state = DecoderState.from_json(self.state)
         state.use = self.use
         return state
 
     def shift_places(self, taken: int) -> None:
-        """Count so many messages of earlier splits before those of this one."""
+        """Shift the places of this split by the number of messages in earlier splits."""
         for transaction in self.transactions.values():
             transaction.shift_places(taken)
 
     def to_bytes(self) -> bytes:
-        """Return the octets that `from_bytes` reads; they live no longer than the cycle."""
+        """Return the octets for `from_bytes`, which are valid only within the cycle."""
         return pickle.dumps(self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "SplitOutcome":
-        """Return the outcome of octets that a task of this cycle has made."""
+        """Return the outcome of octets from a task of this cycle."""
         return cast("SplitOutcome", pickle.loads(data))  # noqa: S301  written by our own task, never stored
 
     def opened(self, buffer: TransactionBuffer, *, has_metadata: bool) -> Opening:
-        """Return what may pass, without transaction metadata each event by itself."""
+        """Return what may pass; without transaction metadata, each event passes by itself."""
         if not has_metadata:
             return Opening(buffer.passed_until, resume=self.resume)
         opening = buffer.open_up(self.transactions, self.newest_micros)
@@ -116,7 +116,7 @@ class SplitOutcome:
         )
 
     def without_waiting(self, opening: Opening, free: Iterable[FreeRow]) -> tuple["SplitOutcome", Opening]:
-        """Return the outcome without the rows that wait one by one, and where these are read again."""
+        """Return the outcome without rows that wait one by one, and where to read these again."""
         left: defaultdict[str, FileCounts] = defaultdict(FileCounts)
         places: list[Mapping[str, int]] = []
         for order, origin, position, is_fault in free:
@@ -128,7 +128,7 @@ class SplitOutcome:
 
 
 def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
-    """Return the outcome of several splits, none of which has a transaction of another."""
+    """Return the outcome of several splits that do not share transactions."""
     transactions: dict[str, Transaction] = {}
     counts: dict[str, dict[str, FileCounts]] = {}
     notes: defaultdict[str, list[tuple[SourceMessage, str, int]]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Raw records of the rows of splits: those that may enter the log, with why some must not."""
+"""Release of split rows as raw records: those that may enter the log, with the faults of the others."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,20 +21,19 @@ GONE: Final = "Its table was truncated after it, and the truncate was read first
 
 @dataclass(frozen=True)
 class Release:
-    """Takes `SPLIT_BLOCKS`, and returns raw records.
+    """Turns `SPLIT_BLOCKS` into raw records.
 
     Args:
-        opening: what may pass.
-        truncated: ordering key of the last truncate of each table that former cycles have passed: rows of
-            a snapshot belong to no transaction, so that none of them keeps a truncate in another partition
-            waiting.
+        opening: the transactions that may pass.
+        truncated: ordering key of each table's last truncate that earlier cycles have passed. Snapshot rows
+            belong to no transaction, so they do not make a truncate in another partition wait.
     """
 
     opening: Opening
     truncated: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the raw records of each block that has rows."""
+        """Yield the raw records of each block with rows."""
         for batch in blocks:
             for octets in batch.column(ROWS).drop_null():
                 for rows in from_octets(octets.as_buffer()):
@@ -84,7 +83,7 @@ class Release:
 
 @dataclass(frozen=True)
 class CycleRows(Generic[Rows]):
-    """Rows of one cycle: those of splits, of which some are released, and the reports."""
+    """Rows of one cycle: the splits, the release of their rows, and the reports."""
 
     splits: Sequence[Rows]
     release: Release
@@ -93,17 +92,17 @@ class CycleRows(Generic[Rows]):
 
 @dataclass(frozen=True)
 class _Texts:
-    """Texts by name, as Arrow looks them up."""
+    """Texts by name, in a form for Arrow's lookups."""
 
     names: pa.Array
     texts: pa.Array
 
     @classmethod
     def by_name(cls, texts: Mapping[str, str]) -> "_Texts":
-        """Return texts by the names that rows have."""
+        """Return texts by the names used in rows."""
         names, values = (pa.array(map(escaped, part), pa.string()) for part in (texts.keys(), texts.values()))
         return cls(names, values)
 
     def of(self, names: pa.Array) -> pa.Array:
-        """Return the text of each name, null where there is none."""
+        """Return the text of each name; null if it has none."""
         return self.texts.take(pc.index_in(names, value_set=self.names))

@@ -1,4 +1,4 @@
-"""Reports of a cycle on the files or partitions that it has read, on the stream and on its window."""
+"""Reports of a cycle on its files or partitions, on the stream and on its window."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -18,12 +18,12 @@ from cdc_platform.sources.event_batches import EventBatches, FileCounts
 
 @dataclass(frozen=True)
 class Reading:
-    """Messages that have been read.
+    """Messages that were read.
 
     Args:
         files: files or partitions, by origin.
-        progress: text for the read progress, of each that was read.
-        failed: why, of each that could not be read.
+        progress: text for the read progress, for each file or partition that was read.
+        failed: error of each one that could not be read.
     """
 
     files: Mapping[str, SourceFile]
@@ -34,14 +34,14 @@ class Reading:
 def report_batches(
     reading: Reading, outcome: SplitOutcome, opening: Opening, batches: EventBatches, window: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the reports, and the logical messages that pass.
+    """Yield the reports and the logical messages that pass.
 
     Args:
-        reading: what was read.
-        outcome: of all splits.
-        opening: what passes of them.
-        batches: takes the rows.
-        window: the window of the stream.
+        reading: messages that were read.
+        outcome: outcome of all splits.
+        opening: transactions that may pass.
+        batches: receives the rows.
+        window: window of the stream.
     """
     files, counts = reading.files, _counts(outcome.counts, opening)
     for name, notes in outcome.notes.items():
@@ -69,7 +69,7 @@ def report_batches(
 
 
 def _counts(counts: Counts, opening: Opening) -> defaultdict[str, FileCounts]:
-    """Return how many rows of each file pass."""
+    """Return the number of rows of each file that pass."""
     passing: defaultdict[str, FileCounts] = defaultdict(FileCounts)
     for name, by_origin in counts.items():
         for origin, count in by_origin.items() if name not in opening.excluded else ():
@@ -78,7 +78,7 @@ def _counts(counts: Counts, opening: Opening) -> defaultdict[str, FileCounts]:
 
 
 def _with_truncates(opening: Opening, outcome: SplitOutcome) -> PassedUntil:
-    """Return how far transactions have passed, with truncates that enter the log."""
+    """Return how far transactions have passed, including truncates that enter the log."""
     truncated = dict(opening.until.truncated)
     for name, table, ordering_key in outcome.truncates:
         if _enters(name, ordering_key, opening, outcome.counts):

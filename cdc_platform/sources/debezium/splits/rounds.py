@@ -1,4 +1,4 @@
-"""Decoding of splits in parallel, repeated for those that depend on what another one shows."""
+"""Parallel decoding of splits, repeated for splits that depend on another one."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,32 +10,32 @@ from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.splits.outcome import FreeRow, SplitOutcome, combined_outcome
 
 MOST_ROUNDS: Final = 4
-"""Rounds in which splits are decoded in parallel; each decodes again what depends on the one before."""
+"""Most rounds of parallel decoding; each decodes the splits again that depend on the previous round."""
 Split = TypeVar("Split")
 Rows = TypeVar("Rows")
 Rows_co = TypeVar("Rows_co", covariant=True)
 
 
 class DecodedSplits(Protocol[Rows_co]):
-    """Splits that tasks have decoded, and keep the rows of."""
+    """Decoded splits with their rows."""
 
     @property
     def outcomes(self) -> Sequence[SplitOutcome]:
-        """Outcome of each split, in their order."""
+        """Outcome of each split, in order."""
         ...
 
     def blocks(self, numbers: Sequence[int] | None = None) -> Rows_co:
-        """Return the blocks of the splits of some numbers, or of all."""
+        """Return the blocks of the splits with these numbers, or of all splits."""
         ...
 
     def free_rows(self, numbers: Sequence[int] | None = None) -> Iterator[FreeRow]:
-        """Yield the places of the rows of these splits, or of all, that have no transaction."""
+        """Yield the places of rows without a transaction, of these splits or of all."""
         ...
 
 
 @dataclass(frozen=True)
 class _Entry(Generic[Split, Rows]):
-    """A split that counts: where its rows are, and what is known behind it."""
+    """A valid split: the place of its rows, and the decoder's state after it."""
 
     split: Split
     decoded: DecodedSplits[Rows]
@@ -45,16 +45,16 @@ class _Entry(Generic[Split, Rows]):
 
 
 class SplitRounds(Generic[Split, Rows]):
-    """Splits of one reading, in their order.
+    """Splits of one read, in order.
 
-    All splits of a round begin with what is known before its first one. Nearly always none of them uses what
-    another one shows; a split that does is decoded again, with all behind it, in another round. Splits that
-    turn out to share a transaction become one. After a few rounds, what is left is decoded as one split.
+    All splits of a round begin with the decoder's state before the first one. Usually no split needs state
+    from another one. A split that does is decoded again in another round, together with all later splits.
+    Splits that share a transaction are merged. After a few rounds, the rest is decoded as one split.
 
     Args:
         decode: decodes splits in parallel, each from the same state, as text.
         merge: returns consecutive splits as one.
-        state: what earlier readings have shown, as text; None at the beginning of a stream.
+        state: decoder state after earlier reads, as text; None at the beginning of a stream.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class SplitRounds(Generic[Split, Rows]):
         self._place_by_name: dict[str, int] = {}
 
     def take(self, splits: Sequence[Split]) -> None:
-        """Decode the splits that follow next."""
+        """Decode the next splits."""
         pending = list(splits)
         for rounds in count(1):
             if not pending:
@@ -84,7 +84,7 @@ class SplitRounds(Generic[Split, Rows]):
     def _take(
         self, splits: Sequence[Split], decoded: DecodedSplits[Rows], start: DecoderState
     ) -> list[Split]:
-        """Take the splits of a round as far as they count, and return those of the next round."""
+        """Add the valid splits of a round, and return the splits of the next round."""
         outcomes = decoded.outcomes
         shared = self._shared(outcomes)
         if shared is not None:
@@ -104,7 +104,7 @@ class SplitRounds(Generic[Split, Rows]):
         return []
 
     def _shared(self, outcomes: Sequence[SplitOutcome]) -> tuple[int, int] | None:
-        """Return the places of the first and the last split that have transactions of each other."""
+        """Return the places of the first and the last split that share transactions."""
         place_by_name, sharing = dict(self._place_by_name), set[int]()
         for place, outcome in enumerate(outcomes, start=len(self._entries)):
             known = outcome.names & place_by_name.keys()
@@ -113,7 +113,7 @@ class SplitRounds(Generic[Split, Rows]):
         return (min(sharing), max(sharing)) if sharing else None
 
     def _drop(self, first: int) -> None:
-        """Forget the splits from a place on."""
+        """Drop the splits from a place on."""
         del self._entries[first:]
         self._place_by_name = {name: place for name, place in self._place_by_name.items() if place < first}
 
@@ -123,11 +123,11 @@ class SplitRounds(Generic[Split, Rows]):
         return replace(combined, state=self._entries[-1].state.to_json())
 
     def blocks(self) -> Iterator[Rows]:
-        """Yield the blocks of the splits, of each round in which some count."""
+        """Yield the blocks of the splits, for each round with valid splits."""
         return (decoded.blocks(numbers) for decoded, numbers in self._by_round())
 
     def free_rows(self) -> Iterator[FreeRow]:
-        """Yield the places of the rows that have no transaction."""
+        """Yield the places of rows without a transaction."""
         return (row for decoded, numbers in self._by_round() for row in decoded.free_rows(numbers))
 
     def _by_round(self) -> Iterable[tuple[DecodedSplits[Rows], list[int]]]:
@@ -138,10 +138,10 @@ class SplitRounds(Generic[Split, Rows]):
 
 
 def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> SplitOutcome | None:
-    """Return the outcome of splits among which there is no order; None where there are no independent ones.
+    """Return the outcome of splits without an order; None if they are not independent of each other.
 
     Args:
-        outcomes: of splits that were decoded from one state.
+        outcomes: outcomes of splits that were decoded from the same state.
         state: that state, as text.
     """
     start, ends = DecoderState.from_json(state), [outcome.end for outcome in outcomes]
@@ -151,7 +151,7 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
     is_sharing = names > len(frozenset().union(*(outcome.names for outcome in outcomes)))
     if not outcomes or is_flattened or is_sharing:
         return None
-    # Either of two may have come before the other.
+    # Any of them may have come before any other.
     if any(joined_state(before, start, end) is None for before, end in permutations(ends, 2)):
         return None
     known = ends[0]

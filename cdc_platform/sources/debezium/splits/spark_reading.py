@@ -1,4 +1,4 @@
-"""Splits that tasks of Spark decode in parallel, and the raw records that they become."""
+"""Parallel decoding of splits by Spark's tasks, and their raw records."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ Batches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def decoded_by_tasks(messages: DataFrame, decoder: Batches, frames: ExitStack) -> SparkSplits:
-    """Return what a decoder makes of messages, which Spark keeps until the end of the stack."""
+    """Return the decoded splits of messages, which Spark keeps until the end of the stack."""
     frame = messages.mapInArrow(decoder, from_arrow_schema(SPLIT_BLOCKS)).persist()
     frames.callback(frame.unpersist)
     return SparkSplits(frame)

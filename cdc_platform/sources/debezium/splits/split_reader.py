@@ -1,4 +1,4 @@
-"""Decoding of one split of a stream: consecutive messages, in which all transactions are whole."""
+"""Decoding of one split of a stream: consecutive messages with whole transactions."""
 
 import pickle
 from collections import defaultdict
@@ -38,13 +38,13 @@ Event = SourceEvent | FaultyEvent
 
 @dataclass(frozen=True)
 class SplitContext:
-    """Facts that all splits of a cycle share, in a form that tasks get.
+    """Facts for all splits of a cycle, in a form for tasks.
 
     Args:
-        settings: of the stream, as `DebeziumSettings.to_options` makes them.
+        settings: settings of the stream, from `DebeziumSettings.to_options`.
         cycle: the cycle.
         window: the window of the stream.
-        is_one_stream: whether everything comes in the order in which the connector emitted it.
+        is_one_stream: whether all messages arrive in the order in which the connector emitted them.
     """
 
     settings: str
@@ -54,7 +54,7 @@ class SplitContext:
 
 
 class _Placed(msgspec.Struct, frozen=True, gc=False):
-    """An event as it becomes a row; ``name`` and ``order`` are as `TRANSACTION` and `ORDER`."""
+    """An event that becomes a row; ``name`` and ``order`` are as in `TRANSACTION` and `ORDER`."""
 
     released: Released
     origin: str
@@ -87,7 +87,7 @@ class SplitReader:
         self._free: list[FreeRow] = []
 
     def blocks(self, split: int = 0) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all that was taken, as `SPLIT_BLOCKS`; the last block has the outcome."""
+        """Yield the rows of all messages, as `SPLIT_BLOCKS`; the last block has the outcome."""
         batches, marks = EventBatches(self._context.cycle), list[tuple[str, str | None]]()
         for placed in self._settled():
             batches.add_whole(placed.released, self._context.window, self._files[placed.origin])
@@ -146,7 +146,7 @@ class SplitReader:
         self._counts[placed.name][placed.origin].add(is_fault=is_fault)
 
     def _truncates(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the truncates that rows of other partitions may come behind."""
+        """Yield the truncates that may precede rows of other partitions."""
         if self._context.is_one_stream:
             return
         members = ((name, event) for name, members in self.collector.members.items() for event, _ in members)
@@ -155,7 +155,7 @@ class SplitReader:
                 yield name, event.table, event.ordering_key
 
     def outcome(self) -> SplitOutcome:
-        """Return the outcome of all messages so far, with the counts of the rows that were yielded."""
+        """Return the outcome of all messages so far, with the counts of the yielded rows."""
         collector, half = self.collector, self.collector.first_half
         is_kept = half is not None and not self.settings.has_transaction_metadata
         return SplitOutcome(

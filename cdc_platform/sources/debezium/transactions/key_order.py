@@ -1,7 +1,7 @@
-"""Rows that change keys which another row has taken meanwhile, in one transaction: they come before it.
+"""Order of rows in one transaction if one row takes the key of another before that one leaves it.
 
-PostgreSQL does so where a key is DEFERRABLE: the halves of `id = id + 1` come row by row, so that the delete
-of a key may follow the insert of the row that has it from then on.
+This occurs in PostgreSQL if a key is DEFERRABLE: the halves of `id = id + 1` come row by row, so the delete
+of a key may follow the insert of the row that then has the key.
 """
 
 import json
@@ -22,17 +22,17 @@ KeyOfTable = tuple[str, str, str]
 def ordering_keys(
     events: Sequence[SourceEvent | FaultyEvent], befores: Mapping[str, str]
 ) -> Iterator[tuple[SourceEvent, str]]:
-    """Yield events with the ordering keys by which each key is the row's that has it in the end.
+    """Yield events with new ordering keys, so that each key ends with the row that has it last.
 
     Args:
-        events: events, of which transactions may have only a part.
-        befores: JSON of what is known of rows before a change, by events that do not have it themselves.
+        events: events, possibly only a part of their transactions.
+        befores: JSON of the known values of rows before a change, for events that lack them.
     """
     old_keys = _keys(events, ModType.DELETE)
     shared = old_keys and old_keys & _keys(events, ModType.INSERT)
     if not shared:
         return
-    # What has come twice is one event, which neither takes a key from itself nor leaves it twice.
+    # A repeated event is one event, which neither takes a key from itself nor leaves it twice.
     distinct = {
         event.event_id: event for event in events if isinstance(event, SourceEvent) and event.transaction_id
     }
@@ -56,7 +56,7 @@ def _key_of(event: SourceEvent) -> KeyOfTable:
 def _uses(
     events: Sequence[SourceEvent], shared: Collection[KeyOfTable], befores: Mapping[str, str]
 ) -> Iterator[KeyUse]:
-    """Yield what is done to keys that are left and taken in one transaction, and truncates among it."""
+    """Yield the uses of keys that are left and taken in one transaction, with the truncates among them."""
     transactions = {transaction for transaction, _, _ in shared}
     theirs = [event for event in events if event.transaction_id in transactions]
     orders: defaultdict[str, list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Progress in the read progress: in files of events, and in the order of commits."""
+"""Entries of the read progress: progress in files of events, and in the order of commits."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,10 +10,10 @@ from cdc_platform.model.base.stored_texts import READ_PROGRESS_TABLE, parse_stor
 from cdc_platform.model.stream.files import SourceFile
 
 STATE: Final = "decoder state"
-"""Entry of the read progress besides files: the decoder's state, as its version."""
+"""Entry of the read progress for the decoder's state, with the state as its version."""
 
 PASSED: Final = "transactions passed"
-"""The same for the transaction buffer: up to which place in the order of commits transactions have passed."""
+"""The same for the transaction buffer: the place in the order of commits up to which it has passed."""
 
 
 _BYTES: Final = "@"
@@ -22,15 +22,15 @@ Kept = TypeVar("Kept")
 
 
 def read_progress_of(progress: Mapping[str, str], name: str, parse: Callable[[str | None], Kept]) -> Kept:
-    """Return what the read progress has of a file or partition, or of a state.
+    """Return the parsed entry of a file, partition or state from the read progress.
 
     Args:
         progress: the read progress.
-        name: what is asked for.
-        parse: makes something of a text, and of None where there is none.
+        name: name of the entry.
+        parse: parses the text of an entry, or None without an entry.
 
     Raises:
-        LakeDamaged: the text is none that a cycle writes.
+        LakeDamaged: the text has another form than those that cycles write.
     """
     if name not in progress:
         return parse(None)
@@ -39,13 +39,13 @@ def read_progress_of(progress: Mapping[str, str], name: str, parse: Callable[[st
 
 @dataclass(frozen=True)
 class FileProgress:
-    """Progress in a version of a file, which may grow, but not shrink.
+    """Progress in a version of a file, which may grow but not shrink.
 
     Args:
-        version: of the file when it was read; empty where a cycle has stopped within it.
-        lines: so many have entered the log.
-        read_bytes: the byte after the end of the last of them; 0 for a gzip, which appears whole.
-        is_waiting: whether there are more lines, which wait for messages that are still to come.
+        version: version of the file when it was read; empty if a cycle stopped within it.
+        lines: number of lines that have entered the log.
+        read_bytes: offset after the last of them; 0 for a gzip, which appears as a whole.
+        is_waiting: whether more lines wait for later messages.
     """
 
     version: str | None = None
@@ -55,10 +55,10 @@ class FileProgress:
 
     @classmethod
     def of(cls, text: str | None) -> "FileProgress":
-        """Return the progress of a text of the read progress; None is that of a file that nobody has read.
+        """Parse the progress from a text of the read progress; None means an unread file.
 
         Raises:
-            ValueError: the text is none that `to_text` makes.
+            ValueError: the text has another form than that of `to_text`.
         """
         if text is None:
             return cls()
@@ -72,7 +72,7 @@ class FileProgress:
         return f"{self.version}#{self.lines}{_BYTES}{self.read_bytes}{waiting}"
 
     def lacks(self, file: SourceFile) -> bool:
-        """Return whether the file has been written since."""
+        """Return whether the file has changed since."""
         return self.version != file.version
 
 
@@ -80,8 +80,8 @@ class FileProgress:
 class PassedUntil:
     """The last transaction that has passed: ordering key of its last event, and position of its commit.
 
-    ``truncated`` has the ordering key of the last truncate that has passed of each table that has had one.
-    ``committed_ms`` is when the newest of those that have passed was committed; 0 where nothing shows.
+    ``truncated`` has, for each table, the ordering key of the last truncate that has passed.
+    ``committed_ms`` is the commit time of the newest transaction that has passed; 0 if unknown.
     """
 
     ordering_key: str = ""
@@ -96,10 +96,10 @@ class PassedUntil:
 
     @classmethod
     def of(cls, text: str | None) -> "PassedUntil":
-        """Return what `to_text` made a text of; None is the beginning.
+        """Parse a text of `to_text`; None means the beginning.
 
         Raises:
-            ValueError, RecursionError: the text is none.
+            ValueError, RecursionError: the text has another form.
         """
         if text is None:
             return cls()

@@ -1,4 +1,4 @@
-"""Decision which transactions may enter the log: whole ones, and all that was committed before the others."""
+"""Decision on which transactions may enter the log: whole ones that were committed before all others."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,14 +18,13 @@ class Opening:
     """Arrived transactions that may enter the log.
 
     Args:
-        until: how far transactions have passed, ever.
-        excluded: transactions that wait, and those that were committed after one that does.
-        limit: ordering key of what must wait without a transaction, with all that comes after it.
-        faults: why transactions must not enter the log, by name.
-        resume: from which position on each origin has to be read again; the others have been read.
-        waiting: the transactions that hold back what comes after them.
-        again_since_micros: when the first was committed of those that, by their positions, have passed
-            before; None where there are none.
+        until: the last transaction that has passed so far.
+        excluded: transactions that wait, and those that were committed after one of them.
+        limit: ordering key from which on events without a transaction must wait.
+        faults: reasons why transactions must not enter the log, by name.
+        resume: position from which each origin must be read again; all others have been read.
+        waiting: the transactions that hold back later ones.
+        again_since_micros: commit time of the first transaction that seems to have passed before, or None.
     """
 
     until: PassedUntil
@@ -41,28 +40,28 @@ class Opening:
         return ordering_key is not None and self.limit is not None and ordering_key >= self.limit
 
     def with_resume(self, places: Iterable[Mapping[str, int]]) -> "Opening":
-        """Return the same, with further places from which origins have to be read again."""
+        """Return the same with additional positions from which origins must be read again."""
         return replace(self, resume=earliest([self.resume, *places]))
 
 
 @dataclass(frozen=True)
 class TransactionBuffer:
-    """The transaction buffer: it lets whole transactions pass, and everything before the first that is not.
+    """Transaction buffer: lets whole transactions pass, up to the first incomplete one.
 
-    A connector emits transactions one after the other, in the order of their commits. So when one is not
-    whole yet, what was committed before it may pass, and the rest is read again by the next cycle.
+    A connector emits transactions one after the other, in commit order. If one is incomplete, earlier ones
+    may pass, and the next cycle reads the rest again.
 
-    Partitions of topics are read side by side, so that the end of a transaction may be read before its events
-    are: there it waits for these. It does so until it is plain that they will not come.
+    Partitions of topics are read independently, so the end of a transaction may be read before its events.
+    The buffer then waits for these until it is certain that they will not come.
 
     Args:
-        is_one_stream: whether everything comes in the order in which the connector emitted it, so that what
-            a transaction lacks at its end will not come any more.
-        passed_until: what `Opening.until` was last; a transaction that is not behind it has passed before,
-            and was sent again, perhaps without its beginning.
-        patience_micros: a transaction that is not whole is given up once something was sent so long after
-            its last message; None means never.
-        read_micros: when the cycle reads; None where that is not known.
+        is_one_stream: whether all messages arrive in the order in which the connector emitted them, so an
+            incomplete transaction that has ended stays incomplete.
+        passed_until: the last `Opening.until`; a transaction that is not after it has passed before and was
+            sent again, maybe without its beginning.
+        patience_micros: an incomplete transaction is given up once a message was sent this long after its
+            last one; None means never.
+        read_micros: time of the cycle's read; None if unknown.
     """
 
     is_one_stream: bool
@@ -71,11 +70,11 @@ class TransactionBuffer:
     read_micros: int | None = None
 
     def open_up(self, transactions: Mapping[str, Transaction], newest_micros: int = 0) -> Opening:
-        """Return what may pass, and from where on the rest is to be read again.
+        """Return the transactions that may pass, and the positions from which to read the rest again.
 
         Args:
-            transactions: what has arrived of each.
-            newest_micros: when the newest message of all was sent.
+            transactions: the arrived part of each transaction.
+            newest_micros: send time of the newest message.
         """
         boundaries = Boundaries.of(transactions.values())
         waiting = {
@@ -108,10 +107,10 @@ class TransactionBuffer:
         )
 
     def _later(self, until: PassedUntil, name: str, transaction: Transaction) -> PassedUntil:
-        """Return how far transactions have passed, one more included.
+        """Return the last transaction that has passed, after one more.
 
-        A transaction whose events are all faulty, or that was committed after it was read, does not count:
-        its place would make all later transactions look repeated.
+        A transaction with only faulty events, or committed after it was read, does not count, since its
+        position would make all later transactions look repeated.
         """
         committed_ms = 0 if is_buffered_snapshot(name) else transaction.committed_ms
         latest_ms = None if self.read_micros is None else self.read_micros // 1000 + _CLOCKS_DIFFER_MS
@@ -128,7 +127,7 @@ class TransactionBuffer:
     def _again_since_micros(
         self, transactions: Mapping[str, Transaction], waiting: Mapping[str, Transaction]
     ) -> int | None:
-        """Return when the first was committed of the transactions that seem to have passed before."""
+        """Return the commit time of the first transaction that seems to have passed before."""
         repeated = (
             _moment(transaction.since_micros) or 0
             for name, transaction in transactions.items()
@@ -146,9 +145,9 @@ class TransactionBuffer:
         return not self._is_repeated(name, transaction) and not transaction.is_whole
 
     def _is_repeated(self, name: str, transaction: Transaction) -> bool:
-        """Return whether a transaction has passed before: it is not behind the last one, nor committed later.
+        """Return whether a transaction has passed before: it is not after the last one, nor committed later.
 
-        One that is committed later and stands before it is of a server whose positions have started over.
+        One that is before it but was committed later is from a server that restarted its positions.
         """
         newest_ms = self.passed_until.committed_ms
         if newest_ms and not is_buffered_snapshot(name) and transaction.committed_ms > newest_ms:
@@ -158,7 +157,7 @@ class TransactionBuffer:
         return "" < transaction.last_order <= self.passed_until.ordering_key
 
     def _fault(self, name: str, transaction: Transaction) -> str | None:
-        """Return why a transaction that is not whole must not enter the log; None where it may or has."""
+        """Return why an incomplete transaction must not enter the log; None if it may, or already has."""
         if transaction.is_whole or not transaction.has_metadata:
             return None
         is_repeated = self._is_repeated(name, transaction)
@@ -166,7 +165,7 @@ class TransactionBuffer:
             return None  # rows that lag behind its end
         announced = "an unknown number of" if transaction.expected is None else str(transaction.expected)
         if is_repeated and (transaction.begun_at is None or not self.is_one_stream):
-            # What the log has of these is left out there; the rest came too late to be recognised, or lies
+            # The log omits the events that it has already; the others came too late to be recognised, or are
             # in quarantine with the transaction.
             return (
                 f"It comes again with a part of its transaction {name}, which has passed before: "
@@ -201,7 +200,7 @@ def _beginnings(waiting: Iterable[Transaction]) -> list[tuple[str, int]]:
 def _is_behind(transaction: Transaction, opening: Opening, begun: Mapping[str, int]) -> bool:
     """Return whether a transaction was committed after one that waits.
 
-    One without a readable event, such as an empty one, has no ordering key; its BEGIN shows it.
+    A transaction without a readable event, such as an empty one, has no ordering key, but a BEGIN.
     """
     if opening.holds_back(transaction.first_order):
         return True

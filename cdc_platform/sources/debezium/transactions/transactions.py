@@ -1,4 +1,4 @@
-"""A transaction as far as its events have arrived, and whether it is whole."""
+"""The arrived part of a transaction, and whether it is complete."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
@@ -13,9 +13,9 @@ from cdc_platform.sources.debezium.wire.positions import commit_of, has_total_or
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """Content of one message, and its place: which file or partition, and how far in it.
+    """Content of one message, and its place: its file or partition, and its position there.
 
-    ``micros`` is when it was sent, where messages of several partitions come in one stream.
+    ``micros`` is its send time, if messages of several partitions come in one stream.
     """
 
     event: Decoded
@@ -28,8 +28,8 @@ class Arrival(msgspec.Struct, frozen=True):
 class Transaction:
     """Messages of a transaction that have arrived.
 
-    ``last_taken`` and ``bounded_at`` say how many messages had arrived with the last of its own, and
-    with the last of its boundaries; 0 for none. ``messages`` counts each of its messages once.
+    ``last_taken`` and ``bounded_at`` are the numbers of messages that had arrived with its last message and
+    with its last boundary; 0 for none. ``messages`` counts each of its messages once.
     """
 
     messages: int = 0
@@ -46,41 +46,41 @@ class Transaction:
     has_events: bool = False
     has_sound_events: bool = False
     has_metadata: bool = False
-    """Whether its boundaries, or its events' orders in it, were sent: from some moment on, or never."""
+    """Whether its boundaries, or the orders of its events in it, have been sent."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it has arrived."""
+        """Whether the whole transaction has arrived."""
         return self.expected is not None and self.messages >= self.expected
 
     @property
     def committed_ms(self) -> int:
-        """When it was committed, by its beginning or its first event; 0 where nothing shows."""
+        """Commit time, from its beginning or its first event; 0 if unknown."""
         return (self.since_micros or 0) // 1000
 
     @property
     def committed(self) -> int:
-        """A position up to which all that was committed before has come; -1 where nothing shows one."""
+        """A position up to which all earlier commits have arrived; -1 if unknown."""
         if self.commit_lsn is not None:
             return self.commit_lsn
         return -1 if self.first_order is None else commit_of(self.first_order)
 
     def shift_places(self, taken: int) -> None:
-        """Count so many messages before the first of those that had arrived."""
+        """Shift its places by the number of messages in earlier splits."""
         self.last_taken += taken
         self.bounded_at += taken if self.bounded_at else 0
 
     def take_place(self, arrival: Arrival, taken: int) -> None:
-        """Take note of where a message of it lies, and of how many had arrived with it."""
+        """Record the position of one of its messages, and the number of messages that have arrived."""
         first_position = self.places.setdefault(arrival.origin, arrival.position)
         self.places[arrival.origin] = min(first_position, arrival.position)
         self.last_taken = taken
         self.last_micros = max(self.last_micros, arrival.micros)
 
     def take_order(self, ordering_key: str) -> None:
-        """Take note of where one of its events stands."""
+        """Record the ordering key of one of its events."""
         self.has_metadata = self.has_metadata or has_total_order(ordering_key)
-        # The place of the message, which comes last, is another one when it is sent again.
+        # The position of the message, which comes last, changes when it is sent again.
         place = ordering_key.rpartition(SEPARATOR)[0]
         self.first_order = place if self.first_order is None else min(self.first_order, place)
         self.last_order = max(self.last_order, place)
@@ -88,10 +88,10 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
-    """The boundaries that have come in one stream, in which each transaction ends before the next begins.
+    """Boundaries in one stream, in which each transaction ends before the next begins.
 
-    ``reached`` is the highest position up to which all is known to have been committed by each of them, or by
-    one that came later.
+    ``reached`` is, for each boundary, the highest position up to which all commits are known, from it or
+    from a later one.
     """
 
     places: Sequence[int]
@@ -99,7 +99,7 @@ class Boundaries:
 
     @classmethod
     def of(cls, transactions: Collection[Transaction]) -> "Boundaries":
-        """Return those of transactions."""
+        """Return the boundaries of transactions."""
         bounded = sorted(
             (transaction.bounded_at, transaction.committed)
             for transaction in transactions
@@ -109,10 +109,10 @@ class Boundaries:
         return cls([place for place, _ in bounded], list(reached)[::-1])
 
     def show_end_of(self, transaction: Transaction) -> bool:
-        """Return whether nothing more comes of a transaction, since a later one has come after it.
+        """Return whether a transaction is over because a later one has arrived after it.
 
-        One that was committed before it and is sent again shows nothing; nor does it matter where there is
-        nothing to lose.
+        A repeated transaction that was committed earlier proves nothing; and if there is nothing to lose, the
+        commit order does not matter.
         """
         after = bisect_right(self.places, transaction.last_taken)
         if after == len(self.places):

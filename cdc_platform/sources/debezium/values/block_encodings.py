@@ -1,4 +1,4 @@
-"""Encodings of values from the schema blocks of events."""
+"""Encodings of values, from the schema blocks of events."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -19,7 +19,7 @@ from cdc_platform.sources.debezium.values.encodings import (
 from cdc_platform.sources.debezium.values.postgres_types import STRING_ARRAY, TEXT, PostgresType
 
 _MOST_BITS: Final = 83_886_080
-"""Most bits that PostgreSQL's `bit(n)` can be declared with."""
+"""Most bits that PostgreSQL's `bit(n)` can declare."""
 _SOURCE_TYPE: Final = "__debezium.source.column.type"
 _SOURCE_LENGTH: Final = "__debezium.source.column.length"
 _SOURCE_SCALE: Final = "__debezium.source.column.scale"
@@ -90,7 +90,7 @@ def block_encoding(field: Mapping[str, Any]) -> Encoding:
 
 
 def _check_dimensions(field: Mapping[str, Any]) -> None:
-    """Refuse an array of more dimensions than PostgreSQL has, of which no table can be made."""
+    """Reject an array with more dimensions than PostgreSQL allows, from which no table can be built."""
     dimensions, inner = 0, field
     while inner["type"] == "array":
         dimensions, inner = dimensions + 1, inner["items"]
@@ -100,7 +100,7 @@ def _check_dimensions(field: Mapping[str, Any]) -> None:
 
 def _block_array(field: Mapping[str, Any]) -> Encoding:
     element = block_encoding(field["items"])
-    # Addresses, ranges and others arrive as texts, too, but are unavailable in another shape.
+    # Addresses, ranges and other types also arrive as texts, but their unavailable values have another shape.
     source = STRING_ARRAY if element.source == TEXT else f"{element.source}[]"
     return Encoding(EncodingKind.LIST, ColumnType(ARRAY, element.column_type), source, element=element)
 
@@ -127,7 +127,7 @@ _PARAMETRISED: Final[Mapping[str, Callable[[Mapping[str, Any]], Encoding]]] = {
 
 
 def block_type(field: Mapping[str, Any]) -> PostgresType | None:
-    """Return the type that the connector's `column.propagate.source.type` has put into a schema block."""
+    """Return the type that the connector's `column.propagate.source.type` has added to a schema block."""
     parameters = field.get("parameters") or {}
     name = parameters.get(_SOURCE_TYPE)
     if not name:

@@ -1,4 +1,4 @@
-"""Encodings of the values of a column in events, and their types in the lake."""
+"""Encodings of a column's values in events, and their types in the lake."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,14 +20,14 @@ MILLIS: Final = 3
 MICROS: Final = 6
 NANOS: Final = 9
 UNBOUNDED: Final = 2**31 - 1
-"""Length of a `bit varying`: each value has its own."""
+"""Length of a `bit varying`, whose values have different lengths."""
 _SHORT_BITS: Final = 152
-"""Most bits that, with a header of 5 bytes, take at most 24 bytes: PostgreSQL moves only longer values out of
-their row."""
+"""Most bits that take at most 24 bytes with a header of 5 bytes; PostgreSQL moves only longer values out
+of their row."""
 
 
 class EncodingKind(StrEnum):
-    """The JSON that a value arrives as."""
+    """JSON form of a value."""
 
     BOOL = "bool"
     """A boolean."""
@@ -36,11 +36,11 @@ class EncodingKind(StrEnum):
     FLOAT = "float"
     """A number, or one of the texts `NaN`, `Infinity`, `-Infinity`."""
     TEXT = "text"
-    """A text that stays as it is."""
+    """A text that is kept unchanged."""
     BASE64 = "base64"
     """Octets in base64."""
     BASE64_URL = "base64_url"
-    """Octets in base64, with the alphabet of addresses."""
+    """Octets in base64 with the URL alphabet."""
     HEX = "hex"
     """Octets in hexadecimal digits."""
     UNSCALED = "unscaled"
@@ -50,7 +50,7 @@ class EncodingKind(StrEnum):
     DECIMAL_TEXT = "decimal_text"
     """A decimal as a text or a number."""
     BITS = "bits"
-    """Bits from the last one on, in base64."""
+    """Bits in base64, last bit first."""
     DAYS = "days"
     """Days since 1970."""
     ISO_DATE = "iso_date"
@@ -60,17 +60,17 @@ class EncodingKind(StrEnum):
     ISO_TIME = "iso_time"
     """`12:34:56.789012Z`, or with an offset."""
     LOCAL = "local"
-    """Units since 1970, of a clock on the wall."""
+    """Units since 1970 of a local time, without a zone."""
     ISO_LOCAL = "iso_local"
-    """`2024-02-29T07:04:56.789012Z`, of a clock on the wall."""
+    """`2024-02-29T07:04:56.789012Z`, a local time without a zone."""
     ZONED = "zoned"
     """`2024-02-29T07:04:56.789012Z`."""
     DURATION = "duration"
     """Units."""
     JSON = "json"
-    """An object that the lake keeps as the text of a JSON document."""
+    """An object that the lake stores as JSON text."""
     LIST = "list"
-    """An array of elements that have an encoding of their own."""
+    """An array of elements with their own encoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class Encoding:
     """Encoding of one column's values.
 
     Args:
-        kind: the JSON that they arrive as.
+        kind: their JSON form.
         column_type: the type in the lake.
-        source: name of the PostgreSQL type, as far as it is known.
-        digits: scale of an unscaled decimal, digits of a second of times and durations, length of bits.
+        source: name of the PostgreSQL type, as far as known.
+        digits: scale of an unscaled decimal, digits of a second of times and durations, or length of bits.
         element: encoding of the elements of an array.
-        is_lenient: whether values are kept as texts, those too that the lake's own type could not say.
+        is_lenient: whether values are kept as texts, even if the lake's own type cannot represent them.
     """
 
     kind: EncodingKind
@@ -95,7 +95,7 @@ class Encoding:
 
 
 _MAX_SCALE: Final = 1000
-"""PostgreSQL's greatest; a negative one arrives as about 2046."""
+"""PostgreSQL's maximum; a negative scale arrives as about 2046."""
 MAX_DIGITS: Final = 38
 
 
@@ -106,7 +106,7 @@ def bits_encoding(source: str, limit: int, length: int) -> Encoding:
 
 
 def decimal_type(precision: int, scale: int) -> ColumnType:
-    """Return the type of decimals of a size; a text where the lake has none of it."""
+    """Return the type of decimals of a size; text if the lake has no such decimal."""
     if precision > MAX_DIGITS or not 0 <= scale <= precision:
         return ColumnType("NUMERIC", annotation=PG_NUMERIC)
     return ColumnType(DECIMAL, annotation=f"{precision},{scale}")
@@ -197,7 +197,7 @@ def _clock_digits(declared: PostgresType, mode: TimeMode) -> int:
 def _declared_interval(_declared: PostgresType, modes: ConnectorModes) -> Encoding:
     if modes.intervals is IntervalMode.STRING:
         return Encoding(EncodingKind.TEXT, ColumnType("INTERVAL"), "interval")
-    # Microseconds in every mode of times, also in that of nanoseconds.
+    # Microseconds in every time mode, even for nanoseconds.
     return Encoding(EncodingKind.DURATION, ColumnType("INTERVAL"), "interval", MICROS)
 
 
@@ -254,7 +254,7 @@ _DECIMALS: Final = (EncodingKind.UNSCALED, EncodingKind.SCALED, EncodingKind.DEC
 
 
 def _texts_read_as(declared: Encoding) -> Encoding:
-    """Return how a plain text is read as the declared type."""
+    """Return the encoding that reads a plain text as the declared type."""
     if declared.kind in _DECIMALS:
         return replace(declared, kind=EncodingKind.DECIMAL_TEXT)
     if declared.kind is EncodingKind.DURATION or declared.source == "hstore":
@@ -263,7 +263,7 @@ def _texts_read_as(declared: Encoding) -> Encoding:
 
 
 def scale_fault(encoding: Encoding) -> str | None:
-    """Return why a column's decimals cannot be read: a negative scale arrives as a great one."""
+    """Return the reason why a column's decimals cannot be read: a negative scale arrives as a large one."""
     if encoding.kind is EncodingKind.UNSCALED and not 0 <= encoding.digits <= _MAX_SCALE:
         return (
             f"its scale is {encoding.digits}, which PostgreSQL does not have: it is likely negative. "

@@ -30,7 +30,7 @@ class Evidence:
 
     Args:
         source: the type that determines them, by its name or from a schema block.
-        shapes: the shapes; empty for a type with values that are always sent.
+        shapes: the shapes; empty for a type whose values are always sent.
     """
 
     source: str
@@ -40,13 +40,13 @@ class Evidence:
 def evidence_of(
     field: Mapping[str, Any] | None, declared: Encoding | None, version: Version, modes: ConnectorModes
 ) -> Evidence:
-    """Return what is known of a column.
+    """Return the evidence about a column.
 
     Args:
-        field: of the schema block.
-        declared: encoding of the type that is declared or propagated.
-        version: of the connector.
-        modes: of the connector, as the settings have them.
+        field: field of the schema block.
+        declared: encoding of the declared or propagated type.
+        version: version of the connector.
+        modes: modes of the connector in the settings.
     """
     if field is None:
         source = declared.source if declared is not None else ""
@@ -60,7 +60,7 @@ def evidence_of(
 
 
 def _is_of(encoding: Encoding, declared: Encoding) -> bool:
-    """Return whether the declared type is the column's own, not a text that keeps another type's values."""
+    """Return whether the declared type is the column's own, not a text that holds values of another type."""
     return is_known(declared.source) and (
         declared.kind is not EncodingKind.TEXT or encoding.kind is EncodingKind.TEXT
     )

@@ -1,4 +1,4 @@
-"""Texts of days, times and moments, as the change log writes them; and of what it cannot write."""
+"""Texts of days, times and timestamps in the form of the change log, and errors for other values."""
 
 import json
 import math
@@ -30,7 +30,7 @@ _JAVA_OBJECT: Final = re.compile(r"\[*\[L[\w.$]+;@[0-9a-f]+", re.ASCII)
 
 
 class ValueRefused(ValueError):
-    """A value is not what its column's type says, or cannot be kept in the lake; says what to do."""
+    """A value that does not fit its column's type, or that the lake cannot store; the text has the remedy."""
 
 
 def finite(value: Any) -> float:
@@ -42,7 +42,7 @@ def finite(value: Any) -> float:
 
 
 def plain_text(value: Any) -> str:
-    """Return a text, and nothing else."""
+    """Return a text; reject other values."""
     if not isinstance(value, str):
         raise TypeError(value)
     if value.startswith("[") and _JAVA_OBJECT.fullmatch(value):
@@ -53,7 +53,7 @@ def plain_text(value: Any) -> str:
 
 
 def days_text(value: int, *, is_lenient: bool) -> str:
-    """Return the day that is counted from 1970."""
+    """Return the text of a day counted from 1970."""
     ordinal = _int_of(value) + _EPOCH_ORDINAL
     if ordinal in _ORDINALS:
         return date.fromordinal(ordinal).isoformat()
@@ -61,7 +61,7 @@ def days_text(value: int, *, is_lenient: bool) -> str:
 
 
 def iso_date_text(value: str, *, is_lenient: bool) -> str:
-    """Return the day of an ISO 8601 text."""
+    """Return the text of an ISO 8601 day."""
     match = _ISO_DAY.fullmatch(value)
     if match is None:
         return _beyond(value, is_lenient=is_lenient)
@@ -69,7 +69,7 @@ def iso_date_text(value: str, *, is_lenient: bool) -> str:
 
 
 def units_to_micros(value: int, digits: int) -> int:
-    """Return the microseconds; what is finer is cut off, which PostgreSQL does not have."""
+    """Return the microseconds; finer digits, which PostgreSQL does not have, are truncated."""
     number = _int_of(value)
     return number // 1000 if digits > _MICRO_DIGITS else number * 10 ** (_MICRO_DIGITS - digits)
 
@@ -86,18 +86,18 @@ def clock_text(micros: int) -> str:
 
 
 def iso_time_text(value: str) -> str:
-    """Return the time of day of an ISO 8601 text."""
+    """Return the text of an ISO 8601 time of day."""
     match = _ISO_CLOCK.fullmatch(value)
     if match is None:
         raise ValueError(value)
-    # PostgreSQL's day ends with a 24:00:00.
+    # In PostgreSQL a day may end with 24:00:00.
     if match.group(1) != _END_OF_DAY:
         time.fromisoformat(match.group(1))
     return f"{match.group(1)}.{_six(match.group(2))}"
 
 
 def local_text(value: int, digits: int, *, is_lenient: bool) -> str:
-    """Return the moment of a clock on the wall, counted from 1970."""
+    """Return the text of a local time counted from 1970."""
     endless = _INFINITIES.get(value)
     if endless is not None:
         return _beyond(endless, is_lenient=is_lenient)
@@ -108,7 +108,7 @@ def local_text(value: int, digits: int, *, is_lenient: bool) -> str:
 
 
 def iso_local_text(value: str, *, is_lenient: bool) -> str:
-    """Return the same of an ISO 8601 text."""
+    """Return the text of an ISO 8601 local time."""
     match = _ISO_MOMENT.fullmatch(value)
     if match is None:
         return _beyond(value, is_lenient=is_lenient)
@@ -117,7 +117,7 @@ def iso_local_text(value: str, *, is_lenient: bool) -> str:
 
 
 def zoned_text(value: str, *, is_lenient: bool) -> str:
-    """Return a moment in UTC."""
+    """Return the text of a timestamp in UTC."""
     try:
         return to_rfc3339(from_rfc3339(value))
     except (ValueError, OverflowError):
@@ -125,7 +125,7 @@ def zoned_text(value: str, *, is_lenient: bool) -> str:
 
 
 def duration_text(value: int, digits: int) -> str:
-    """Return an ISO 8601 text in seconds: months and days are gone before the value arrives."""
+    """Return an ISO 8601 text in seconds, since months and days are lost before the value arrives."""
     seconds = Decimal(_int_of(value)).scaleb(-digits)
     shown = plain_digits(seconds)
     return f"PT{shown.rstrip('0').rstrip('.') if '.' in shown else shown}S"
@@ -147,7 +147,7 @@ def _six(fraction: str | None) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as it is if it is a text, else as JSON."""
+    """Return a text unchanged, and any other value as JSON."""
     return value if isinstance(value, str) else json_text(value)
 
 
@@ -166,5 +166,5 @@ def refuse(problem: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value as messages show it."""
+    """Return a value in the form for messages."""
     return json_text(value)[:200]

@@ -1,4 +1,4 @@
-"""Placeholders in a NOT NULL column of the row before a change: zeros, by encoding."""
+"""Placeholders for NOT NULL columns of the row before a change: zeros, by encoding."""
 
 import base64
 import re
@@ -29,7 +29,7 @@ _EMPTY_SHAPES: Final = frozenset(
 
 
 def is_zero(encoding: Encoding, value: Any) -> bool:
-    """Return whether the connector may have put a value, which is not null, in the place of none."""
+    """Return whether the connector may have sent a value, which is not null, in place of a missing one."""
     try:
         return _JUDGES[encoding.kind](encoding, value)
     except (ValueError, TypeError, KeyError, AttributeError, InvalidOperation):
@@ -50,7 +50,7 @@ def _is_text(encoding: Encoding, value: Any) -> bool:
     plain = _FRACTION.sub("", value)
     if is_known(encoding.source):
         return bool(plain == _TEXTS.get(encoding.source))
-    return plain in _TEXTS.values()  # a domain has the zero of what it is made of
+    return plain in _TEXTS.values()  # a domain has the zero of its base type
 
 
 def _is_octets(_encoding: Encoding, value: Any) -> bool:

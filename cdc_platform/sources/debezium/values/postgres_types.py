@@ -1,4 +1,4 @@
-"""Names of PostgreSQL's types, in the one form that the tables of encodings and shapes have them."""
+"""Names of PostgreSQL's types, in the form that the tables of encodings and shapes use."""
 
 import re
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ _ALIASES: Final = {
 }
 _SIZES: Final = re.compile(r"\(\s*(-?\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
 _MOST_CHARACTERS: Final = 1_000
-"""Of a type with its schema; PostgreSQL has 63 for a name."""
+"""Most characters of a type with its schema; PostgreSQL allows 63 per name."""
 _AS_TEXT: Final = " as text"
 _SPACES: Final = re.compile(r"\s+")
 _ARRAY: Final = re.compile(r"(.*?)\s*(?:\[\d*\])+", re.DOTALL)
@@ -45,7 +45,7 @@ _ARRAY: Final = re.compile(r"(.*?)\s*(?:\[\d*\])+", re.DOTALL)
 class PostgresType:
     """A type by its short name, such as `varchar` or `integer[]`, and the sizes in its parentheses.
 
-    ``is_kept_as_text`` means that somebody wants the values as texts, such as dates that have no end.
+    ``is_kept_as_text`` means that a setting requires the values as texts, such as infinite dates.
     """
 
     name: str
@@ -57,11 +57,11 @@ class PostgresType:
     def parse(cls, text: str, sizes: tuple[int, ...] = ()) -> "PostgresType":
         """Return the type of a text such as `numeric(10,2)`, `timestamp(3)`, `_int4` or `date as text`.
 
-        A type that is not known keeps its name: its values are texts.
+        An unknown type keeps its name: its values are texts.
 
         Args:
             text: the type as PostgreSQL or Debezium writes it.
-            sizes: precision and scale, or length, where the text does not have them.
+            sizes: precision and scale, or length, if the text lacks them.
         """
         if len(text) > _MOST_CHARACTERS:
             return cls(text)
@@ -83,7 +83,7 @@ class PostgresType:
         return cls(_ALIASES.get(name, name), sizes)
 
     def kept_as_text(self) -> "PostgresType":
-        """Return the type kept as text; of an array each element is."""
+        """Return the type kept as text; in an array, this applies to each element."""
         if self.element is None:
             return replace(self, is_kept_as_text=True)
         return replace(self, element=self.element.kept_as_text())

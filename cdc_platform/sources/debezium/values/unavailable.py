@@ -1,4 +1,4 @@
-"""The shapes of a value that was not sent: which one a column's type, connector and settings give."""
+"""Shapes of values that were not sent, which depend on the column's type, the connector and its settings."""
 
 import base64
 import hashlib
@@ -25,12 +25,12 @@ Version = tuple[int, ...]
 NEWEST: Final[Version] = (9999,)
 _NUMBERS: Final = re.compile(r"\d+")
 _SHORTEST_CUT: Final = 6
-"""So many characters of the placeholder are no accident."""
+"""Characters of the placeholder that cannot be a coincidence."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{32,128}", re.ASCII)
 
 
 class Shape(StrEnum):
-    """The JSON that stands for a value which was not sent."""
+    """JSON form of a value that was not sent."""
 
     TEXT = "text"
     """The placeholder."""
@@ -45,18 +45,18 @@ class Shape(StrEnum):
     UUID_LIST = "uuid_list"
     """An array of the UUID whose name is the placeholder."""
     HSTORE_TEXT = "hstore_text"
-    """The text of an object whose only member and its value are the placeholder."""
+    """The text of an object whose only key and value are the placeholder."""
     HSTORE_MAP = "hstore_map"
-    """That object."""
+    """The same as an object."""
     NULL = "null"
     """Null, as if the value were NULL."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeRule:
-    """Shapes of some types, from a version of the connector on, under some of its modes.
+    """Shapes of some types, from a version of the connector on and under some of its modes.
 
-    A mode of None means any.
+    A mode of None matches any mode.
     """
 
     types: frozenset[str]
@@ -68,7 +68,7 @@ class ShapeRule:
     hstore: frozenset[HstoreMode] | None = None
 
     def holds(self, source: str, version: Version, modes: ConnectorModes) -> bool:
-        """Return whether the rule is one for the type."""
+        """Return whether the rule applies to the type."""
         return (
             source in self.types
             and version >= self.since
@@ -84,14 +84,14 @@ def _types(*names: str) -> frozenset[str]:
 
 
 IN_LINE: Final = _types(
-    # These are too short to be stored apart from their row, so they are always sent.
+    # These are too short for out-of-row storage, so they are always sent.
     *("boolean", "smallint", "integer", "bigint", "oid", "real", "double precision", "small numeric"),
     *("date", "time", "timetz", "timestamp", "timestamptz", "interval", "uuid", "enum", "money"),
     *("point", "line", "lseg", "box", "circle", "inet", "cidr", "macaddr", "macaddr8", "pg_lsn"),
     *("short bits", "isbn", "isbn13", "ismn", "ismn13", "issn", "issn13", "upc", "ean13"),
 )
 RULES: Final[tuple[ShapeRule, ...]] = (
-    # The first rule that holds counts. Versions are those of the connector's changelog.
+    # The first matching rule applies. Versions are those of the connector's changelog.
     ShapeRule(_types("bytea"), (Shape.BASE64,), (0, 10), binary=frozenset({BinaryMode.BYTES})),
     ShapeRule(_types("bytea"), (Shape.TEXT,), (2, 6), binary=frozenset({BinaryMode.HEX})),
     ShapeRule(_types("bytea[]"), (Shape.BASE64_LIST,), (2, 3), binary=frozenset({BinaryMode.BYTES})),
@@ -109,7 +109,7 @@ RULES: Final[tuple[ShapeRule, ...]] = (
     ShapeRule(_types("hstore"), (Shape.HSTORE_TEXT,), (2, 6), hstore=frozenset({HstoreMode.JSON})),
     ShapeRule(_types("hstore"), (Shape.HSTORE_MAP,), (2, 3), hstore=frozenset({HstoreMode.MAP})),
     ShapeRule(_types("numeric"), (Shape.TEXT,), (0, 10), decimals=frozenset({DecimalMode.STRING})),
-    # A schema block says the same of json and of hstore.
+    # A schema block is the same for json and hstore.
     ShapeRule(_types("json"), (Shape.TEXT, Shape.HSTORE_TEXT), (0, 10)),
     ShapeRule(
         _types("numeric", "bit", "varbit", "bytea", "hstore", "struct", "geometry", "geography"),
@@ -118,19 +118,19 @@ RULES: Final[tuple[ShapeRule, ...]] = (
     ),
 )
 _FIRST: Final[Version] = (0, 10)
-"""Before, there was no placeholder."""
+"""Older versions had no placeholder."""
 _PLAIN_TEXTS: Final = _types(
     *("text", "varchar", "bpchar", "citext", "xml", "json", "jsonb", "ltree", "tsvector", "name"),
 )
 _TEXTS: Final = (Shape.TEXT,)
 _RANGES: Final = _types("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange")
 _UNKNOWN: Final = (Shape.TEXT, Shape.BASE64, Shape.NULL)
-"""Of domains, which are what they are made of, and of types that the connector does not know: composites."""
+"""Shapes of domains, which depend on their base type, and of types unknown to the connector: composites."""
 _NULLS: Final = (Shape.NULL,)
 
 
 def version_of(text: str) -> Version:
-    """Return the numbers of a version such as `3.6.3.Final`; a missing one counts as the newest."""
+    """Return the numbers of a version such as `3.6.3.Final`; a missing version counts as the newest."""
     numbers = tuple(int(number) for number in _NUMBERS.findall(text)[:3])
     return numbers or NEWEST
 
@@ -153,7 +153,7 @@ _NAMED: Final = frozenset(IN_LINE.union(_PLAIN_TEXTS, _RANGES, *(rule.types for 
 
 
 def is_known(source: str) -> bool:
-    """Return whether the name of a type says how it arrives, as that of a domain or a composite does not."""
+    """Return whether the name of a type determines its form, unlike that of a domain or a composite."""
     return source in _NAMED or source.endswith("[]")
 
 
@@ -174,20 +174,20 @@ def marker_of(shape: Shape, placeholder: bytes) -> Any:
 
 
 def _named_uuid(name: bytes) -> UUID:
-    """Return what Java calls the UUID of a name, which has no name space."""
+    """Return Java's UUID of a name, which has no namespace."""
     return UUID(bytes=hashlib.md5(name, usedforsecurity=False).digest(), version=3)
 
 
 def masked_markers(setting: str, mask: str, placeholder: bytes) -> tuple[str, ...]:
-    """Return the marker as a masking of the connector makes it.
+    """Return the marker after masking by the connector.
 
     Args:
-        setting: for the error.
+        setting: name of the setting, for the error.
         mask: the marker itself, `truncate:LENGTH`, or `hash:ALGORITHM:SALT[:LENGTH]`.
-        placeholder: the marker before the masking.
+        placeholder: the marker before masking.
 
     Raises:
-        SettingError: the mask is none of these.
+        SettingError: the mask has another form.
     """
     kind, _, rest = mask.partition(":")
     text = placeholder.decode(errors="replace")
@@ -198,12 +198,12 @@ def masked_markers(setting: str, mask: str, placeholder: bytes) -> tuple[str, ..
     algorithm, _, salted = rest.partition(":")
     salt, _, length = salted.rpartition(":") if salted.rpartition(":")[2].isdigit() else (salted, "", "")
     end = int(length) if length else None
-    # The second version hashes the text, the first one what Java makes of it when it is written out.
+    # The second version hashes the text, the first one Java's serialised form of it.
     java = b"\xac\xed\x00\x05t" + len(placeholder).to_bytes(2, "big") + placeholder
     try:
         return tuple(_digest(algorithm, salt, octets)[:end] for octets in (placeholder, java))
     except ValueError as error:
-        raise SettingError(setting, f"names an algorithm that is not known here: {algorithm!r}") from error
+        raise SettingError(setting, f"names an unknown algorithm: {algorithm!r}") from error
 
 
 def _digest(algorithm: str, salt: str, octets: bytes) -> str:
@@ -218,14 +218,14 @@ class ValueState(StrEnum):
     VALUE = "value"
     """A value, or NULL."""
     UNAVAILABLE = "unavailable"
-    """It was not sent."""
+    """The value was not sent."""
     UNDECIDED = "undecided"
-    """Null, of which nobody has said what it means in such a column."""
+    """Null, whose meaning in such a column is not configured."""
     MASKED = "masked"
-    """It looks like a marker that the connector has masked."""
+    """A value that looks like a marker masked by the connector."""
 
 
-# Python 3.11 takes ten times as long to find a member in its enum.
+# Python 3.11 takes ten times as long to look a member up in its enum.
 VALUE, UNAVAILABLE, UNDECIDED, MASKED = ValueState
 
 
@@ -242,7 +242,7 @@ class Detector:
     is_masked: bool = False
 
     def judge(self, value: Any) -> ValueState:
-        """Return what a value of an update is."""
+        """Return the state of a value of an update."""
         if value is None:
             return _OF_NULL[self.null_policy]
         if value in self.markers:
@@ -251,11 +251,11 @@ class Detector:
 
     @property
     def is_needed(self) -> bool:
-        """Whether something may be no value of an update."""
+        """Whether an update may contain something other than values."""
         return bool(self.markers or self.placeholder) or self.null_policy is not None
 
     def is_marker(self, value: Any) -> bool:
-        """Return whether a value equals a marker, whatever it is."""
+        """Return whether a value equals a marker, regardless of its state."""
         return value is not None and value in self.markers
 
     def _is_suspicious(self, value: Any) -> bool:
@@ -285,11 +285,11 @@ def detector_of(
     """Return the detector of a column.
 
     Args:
-        shapes: of its type.
-        placeholder: of the connector.
-        null_policy: what null means where it is one of the shapes.
-        masks: what the marker looks like after the connector has masked the column.
-        is_masked: whether the connector hashes the column, and nobody has said how.
+        shapes: shapes of its type.
+        placeholder: placeholder of the connector.
+        null_policy: meaning of null if it is one of the shapes.
+        masks: forms of the marker after the connector has masked the column.
+        is_masked: whether the connector hashes the column in an unspecified way.
     """
     markers = [marker_of(shape, placeholder) for shape in shapes if shape is not Shape.NULL]
     has_text = Shape.TEXT in shapes

@@ -1,4 +1,4 @@
-"""Values of events, from every encoding that Debezium has, as the change log writes them."""
+"""Values of events, from all of Debezium's encodings to the form of the change log."""
 
 import base64
 from collections.abc import Callable, Container, Mapping
@@ -29,22 +29,22 @@ from cdc_platform.sources.debezium.values.moments import (
 )
 
 Read = Callable[[Any], Any]
-"""From a JSON value that is not null to the change log's."""
+"""Converts a JSON value that is not null to the change log's form."""
 
 _EXACT: Final = 2**53
 _INT64_BITS: Final = 63
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _ENDLESS: Final = {"POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
-"""Decimals without end, as the connector spells them."""
+"""Infinite decimals, in the connector's notation."""
 _WIDE: Final = Context(prec=20_000)
 _MOST_LIST_CHARACTERS: Final = 50_000_000
-"""As many as Spark reads of a text. Exponents let few bytes stand for many digits."""
+"""Limit of Spark for a text. With exponents, few bytes can stand for many digits."""
 _MOST_DIGITS: Final = 150_000
-"""PostgreSQL's numbers have up to 147,455 digits in all; the connector's far fewer."""
+"""PostgreSQL's numbers have up to 147,455 digits in total; the connector's far fewer."""
 
 
 def reader_of(encoding: Encoding) -> Read:
-    """Return what reads values of an encoding; it raises `ValueRefused` where it cannot."""
+    """Return a reader for values of an encoding, which raises `ValueRefused` for other values."""
     fault = scale_fault(encoding)
     if fault is not None:
         return lambda _value: refuse(fault)
@@ -85,7 +85,7 @@ _FITTING: Final[Mapping[str, Container[EncodingKind]]] = {
     "DATETIME": (EncodingKind.LOCAL, EncodingKind.ISO_LOCAL),
     "TIMESTAMP": (EncodingKind.ZONED,),
 }
-"""Kinds whose values are of a type, by its code."""
+"""Kinds whose values have a type, by its code."""
 
 
 def _reader(encoding: Encoding) -> Read:
@@ -100,7 +100,7 @@ def _reader(encoding: Encoding) -> Read:
 
 
 def _fitting(read: Read, sizes: str | None) -> Read:
-    """Return a reader that refuses a decimal with more digits than its column's type has."""
+    """Return a reader that rejects a decimal with more digits than its column's type."""
     precision, scale = map(int, (sizes or "").split(","))
 
     def fitting(value: Any) -> str:
@@ -151,7 +151,7 @@ def _list_reader(encoding: Encoding) -> Read:
 
 
 _BEYOND_SINGLE: Final = 2.0**128 * (1 - 2.0**-25)
-"""The least number that a float of 32 bits rounds to infinity."""
+"""The smallest number that rounds to infinity as a 32-bit float."""
 
 
 def _bool(value: Any) -> bool:
@@ -232,13 +232,13 @@ def _bits(value: str, length: int) -> str:
     if length < _EXACT_BITS and length > 8 * len(octets) + _MOST_PADDED_BITS:
         raise ValueError("far fewer bits than the column's type has")
     number = int.from_bytes(octets, "little")
-    # Nobody says how many leading zeros a value of a varying length has.
+    # The number of leading zeros of a value of varying length is unknown.
     return f"{number:b}".zfill(length) if length < _EXACT_BITS else (f"{number:b}" if number else "")
 
 
 _EXACT_BITS: Final = 2**31 - 1
 _MOST_PADDED_BITS: Final = 2**20
-"""Zeros that no bytes of a value stand for; an event of few bytes must not become a text of many."""
+"""Zeros not backed by bytes of a value; an event of few bytes must not become a long text."""
 
 
 _SIMPLE: Final[dict[EncodingKind, Read]] = {

@@ -1,4 +1,4 @@
-"""Rows of a streaming query, put together from the messages that carry them."""
+"""Rows of a streaming query, assembled from the chunks in its messages."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -7,10 +7,10 @@ from cdc_platform.errors import RecordUnreadable
 
 
 class RowAssembler:
-    """Turns partial result sets into rows of values as bytes; a value may go on in the next message.
+    """Turns partial result sets into rows of values as bytes; a value may continue in the next message.
 
-    ``fields`` has the names and types of the columns after the first message. ``resume_token`` goes on
-    after the last row of the newest message that carried one: it covers all rows given before it changed.
+    ``fields`` has the names and types of the columns after the first message. ``resume_token`` resumes after
+    the last row of the newest message with a token: it covers all rows returned before it changed.
     """
 
     def __init__(self) -> None:
@@ -20,10 +20,10 @@ class RowAssembler:
         self._pending: bytes | None = None
 
     def rows(self, messages: Iterable[Any]) -> Iterator[list[bytes]]:
-        """Yield each row as soon as its last value is there; the values are not decoded.
+        """Yield each row once it has its last value; the values are not decoded.
 
         Raises:
-            RecordUnreadable: The stream ended inside a row.
+            RecordUnreadable: the stream ended within a row.
         """
         for message in messages:
             if self.fields is None and message.metadata:
@@ -50,10 +50,10 @@ class RowAssembler:
 
 
 def merge_chunks(left: bytes, right: bytes) -> bytes:
-    """Return the value that two chunks make: texts are joined, lists too, and so are the items that meet.
+    """Return the value of two chunks: texts and lists are joined, and so are the adjacent items of lists.
 
     Raises:
-        RecordUnreadable: A chunk is no value.
+        RecordUnreadable: a chunk is no value.
     """
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # ships no types
     from google.protobuf.struct_pb2 import Value  # type: ignore[import-untyped] # ships no types

@@ -1,4 +1,4 @@
-"""The client of a change stream: the connection to its database, and what is to be known of the stream."""
+"""Client of a change stream: the connection to its database, and the stream's properties."""
 
 import gc
 from dataclasses import replace
@@ -29,7 +29,7 @@ _DIALECTS: Final = {"GOOGLE_STANDARD_SQL": Dialect.GOOGLESQL, "POSTGRESQL": Dial
 
 
 class SpannerClient(SpannerConnection):
-    """Reads one change stream and its database; safe to use from several threads, not across a fork."""
+    """Client of one change stream and its database; safe to use from several threads, not across a fork."""
 
     def __init__(self, settings: SpannerSettings) -> None:
         super().__init__(settings)
@@ -38,22 +38,22 @@ class SpannerClient(SpannerConnection):
 
     @property
     def dialect(self) -> Dialect:
-        """The dialect that the setting names, else the one that the database speaks.
+        """The dialect of the setting, or else of the database.
 
         Raises:
-            DialectMismatch: The database speaks one that this version does not know.
-            SourceError: The database was asked, and did not answer.
+            DialectMismatch: this version does not support the database's dialect.
+            SourceError: the database was queried, and did not answer.
         """
         if self.settings.dialect is not None:
             return Dialect(self.settings.dialect)
         return self._dialect or self.fetch_dialect()
 
     def fetch_dialect(self) -> Dialect:
-        """Return the dialect that the database speaks, whatever the setting says.
+        """Return the dialect of the database, regardless of the setting.
 
         Raises:
-            DialectMismatch: It is none that this version knows.
-            SourceError: The database did not answer.
+            DialectMismatch: this version does not support it.
+            SourceError: the database did not answer.
         """
         rows = self.fetch_texts(Query(DIALECT_QUERY))
         spoken = str(rows[0][0]) if rows else "no dialect"
@@ -67,10 +67,10 @@ class SpannerClient(SpannerConnection):
 
     @property
     def partition_mode(self) -> PartitionMode:
-        """The partition mode that the setting names, else the one among the options of the stream.
+        """The partition mode of the setting, or else of the stream's options.
 
         Raises:
-            SourceError: The database was asked, and did not answer.
+            SourceError: the database was queried, and did not answer.
         """
         if self.settings.partition_mode is not None:
             return PartitionMode(self.settings.partition_mode)
@@ -83,7 +83,7 @@ class SpannerClient(SpannerConnection):
         """The read function of the change stream.
 
         Raises:
-            SourceError: The database was asked for its dialect or the mode of the stream, and did not answer.
+            SourceError: the database was queried for its dialect or the stream's mode, and did not answer.
         """
         if self.dialect is Dialect.GOOGLESQL:
             return ReadFunction.OF_GOOGLESQL
@@ -93,15 +93,15 @@ class SpannerClient(SpannerConnection):
 
     @property
     def whole_function(self) -> str:
-        """The name of the read function, which those of placements begin with."""
+        """The name of the read function, which is also the prefix of those of placements."""
         return f"{self.read_function}{self.settings.change_stream}"
 
     def fetch_placement_tokens(self) -> list[str]:
-        """Return the tokens of the queries that list the partitions of each placement; none without them.
+        """Return the tokens of the queries that list each placement's partitions; none without placements.
 
         Raises:
-            SourceNotFound: The stream has placements, and none of their read functions can be seen.
-            SourceError: The database was asked for them, and did not answer.
+            SourceNotFound: the stream has placements, but none of their read functions is visible.
+            SourceError: the database was queried for them, and did not answer.
         """
         is_mutable = self.partition_mode is PartitionMode.MUTABLE_KEY_RANGE
         if not is_mutable or not has_placements(self._known_options()):
@@ -127,7 +127,7 @@ class SpannerClient(SpannerConnection):
         return [placed_token(function, ROOT_TOKEN) for function in functions]
 
     def _known_options(self) -> dict[str, str]:
-        # Those that are asked for are fixed when the stream is created.
+        # The options that the client uses are fixed when the stream is created.
         return self.fetch_options() if self._options is None else self._options
 
     def fetch_options(self, read_micros: int | None = None) -> dict[str, str]:
@@ -140,8 +140,8 @@ class SpannerClient(SpannerConnection):
 
 @lru_cache(maxsize=8)
 def client_of(settings_json: str) -> SpannerClient:
-    """Return the client of this worker of Spark for the settings; it outlives the tasks."""
+    """Return the client for the settings in this Spark worker; later tasks reuse it."""
     client = SpannerClient(SpannerSettings.from_options(settings_json))
-    # A worker keeps its modules for ever: the collector need not go through them while records arrive.
+    # A worker never unloads its modules: the garbage collector need not scan them while records arrive.
     gc.freeze()
     return client

@@ -1,7 +1,7 @@
-"""The connection: one channel and one session, with deadlines and retries of its own.
+"""Connection to Spanner: one channel and one session, with its own deadlines and retries.
 
-The stock `Client` retries an unreachable server for ever, holds its calls for an hour, sets a global
-metrics exporter and decodes every value; the generated client below it does none of this.
+The stock `Client` retries an unreachable server forever, lets calls take an hour, sets a global metrics
+exporter and decodes every value; the generated client below it does none of this.
 """
 
 import threading
@@ -29,15 +29,15 @@ from cdc_platform.sources.workers import keep_out_of_forks
 _LOCAL_CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    # An emulator is on this machine or near it; a proxy of the environment is not meant for it.
+    # An emulator is on this machine or near it, so proxy settings of the environment do not apply.
     ("grpc.enable_http_proxy", 0),
-    # One channel a client: shared ones keep the back-off of a server that was down before.
+    # One channel per client: shared ones keep the back-off of a server that was down before.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
 
 class SpannerConnection:
-    """Asks one database; safe to use from several threads, not across a fork."""
+    """Connection to one database; safe to use from several threads, not across a fork."""
 
     def __init__(self, settings: SpannerSettings) -> None:
         self.settings = settings.with_environment()
@@ -50,18 +50,18 @@ class SpannerConnection:
         """Yield the rows of one attempt as protobuf values in bytes.
 
         Raises:
-            SourceError: The call failed; `retryable` says whether another attempt makes sense.
+            SourceError: the call failed; `retryable` states whether another attempt makes sense.
         """
         return self.stream_request(
             lambda session: to_request(query, self.settings, session), RowAssembler(), deadline_s
         )
 
     def stream(self, query: Query, assembler: RowAssembler) -> Iterator[list[bytes]]:
-        """Yield the rows of one attempt at a change stream query; the assembler knows their fields.
+        """Yield the rows of one attempt at a change stream query; the assembler stores their fields.
 
         Raises:
-            PartitionStuck: Nothing came for longer than an idle partition is silent.
-            SourceError: The call failed otherwise.
+            PartitionStuck: the stream was silent for longer than an idle partition.
+            SourceError: the call failed otherwise.
         """
         silence_s = self.settings.longest_silence_s
         return self.stream_request(
@@ -75,7 +75,7 @@ class SpannerConnection:
         deadline_s: float | None = None,
         silence_s: float | None = None,
     ) -> Iterator[list[bytes]]:
-        """Yield the rows of one attempt at a request that is made for the client's session."""
+        """Yield the rows of one attempt at a request, which is built for the client's session."""
         messages: Any = None
         try:
             with self._translating():
@@ -88,12 +88,12 @@ class SpannerConnection:
                 messages.cancel()
 
     def begin_transaction(self, at_micros: int) -> tuple[str, bytes]:
-        """Return a new session, and in it the id of a new transaction that reads at one timestamp.
+        """Return a new session, and the id of a new transaction in it that reads at one timestamp.
 
-        Partition tokens end when their session begins another transaction, so it has a session of its own.
+        Partition tokens expire when their session begins another transaction, so it has its own session.
 
         Raises:
-            SourceError: It failed, or went on failing.
+            SourceError: it failed, with bounded retries.
         """
         session = self._retried(lambda: (self._connected(), self._new_session())[1])
         options = {"read_only": {"read_timestamp": to_rfc3339(at_micros)}}
@@ -108,7 +108,7 @@ class SpannerConnection:
         """Return the partition tokens of a query, with bounded retries.
 
         Raises:
-            SourceError: It failed, or went on failing.
+            SourceError: it failed, with bounded retries.
         """
         request = {"session": session, "transaction": {"id": transaction}, "sql": sql}
         answer = self._retried(lambda: self._api.partition_query(request=request, **self._unary(session)))
@@ -129,7 +129,7 @@ class SpannerConnection:
 
     @contextmanager
     def _translating(self) -> Iterator[None]:
-        """Raise what Google's libraries raise as an error of the source."""
+        """Translate exceptions of Google's libraries into errors of the source."""
         try:
             yield
         except SourceError:
@@ -141,7 +141,7 @@ class SpannerConnection:
         """Return all rows of a small query, with bounded retries.
 
         Raises:
-            SourceError: It failed, or went on failing.
+            SourceError: it failed, with bounded retries.
         """
         rows: list[list[bytes]] = self._retried(lambda: list(self.rows(query)))
         return rows
@@ -208,7 +208,7 @@ class SpannerConnection:
             return SourceError(f"Cannot read {self.settings.title}: {type(error).__name__}: {error}")
         code = error.grpc_status_code.name if error.grpc_status_code else "UNKNOWN"
         if code in ("NOT_FOUND", "UNAUTHENTICATED"):
-            # It may be the session that is gone; the next call makes a new one.
+            # The session may have expired; the next call creates a new one.
             self._session = None
         return to_source_error(self.settings, code, str(error.message))
 
@@ -227,7 +227,7 @@ def _generated_client(settings: SpannerSettings) -> Any:
 
 
 def _streaming_call(transport: Any) -> Any:
-    """Return the call of the generated client, but with values left as bytes: see wire.py."""
+    """Return the call of the generated client, with values left as bytes; see wire.py."""
     from google.api_core.grpc_helpers import wrap_errors
     from google.cloud.spanner_v1.types import ExecuteSqlRequest
 

@@ -1,4 +1,4 @@
-"""Errors of Spanner: which may pass by themselves, and what to do about the others."""
+"""Errors of Spanner: which are transient, and what to do about the others."""
 
 import re
 from typing import Final
@@ -50,7 +50,7 @@ _ACCESS_ADVICE: Final = (
     "the change stream and EXECUTE on its read function"
 )
 _UNREACHABLE_ADVICE: Final = (
-    "Check the network, and `emulator_host` if one is set; the next cycle goes on where this one stopped"
+    "Check the network, and `emulator_host` if one is set; the next cycle resumes where this one stopped"
 )
 
 _DROPPED_ADVICE: Final = f"The stream was dropped, and its records with it. {_LOST_ADVICE}"
@@ -61,15 +61,13 @@ _CASE_ADVICE: Final = (
     f"information_schema.change_stream_options? Or was the stream dropped? {_LOST_ADVICE}"
 )
 _HEARTBEAT_ADVICE: Final = "Set `heartbeat_ms` to a number within the limits that Spanner names"
-_OURS_ADVICE: Final = (
-    "The platform wrote a query that Spanner does not take: update the platform, or report it"
-)
+_OURS_ADVICE: Final = "The platform wrote a query that Spanner rejects: update the platform, or report it"
 
 _REFUSED_ADVICE: Final = "Spanner refused the read"
 
 _EARLIEST: Final = re.compile(r"earliest read timestamp: ([0-9T:.+-]+Z?)")
 _CLOCK_SLACK_S: Final = 60
-"""Distance between the earliest start in Spanner's error and the one that the retention period implies."""
+"""Tolerance between the earliest start in Spanner's error and the one implied by the retention period."""
 
 MEANINGS: Final = (
     StatusMeaning("OUT_OF_RANGE", "too far in the past", RetentionExpired, _RETENTION_ADVICE),
@@ -124,7 +122,7 @@ MEANINGS: Final = (
         "Alter the change stream so that it no longer names the table or column, and drop it then; the "
         "lake keeps what it has",
     ),
-    # A session may expire; the client makes another one for the next attempt.
+    # A session may expire; the client creates a new one for the next attempt.
     StatusMeaning("NOT_FOUND", "Session not found", SourceUnreachable, _UNREACHABLE_ADVICE),
     StatusMeaning("NOT_FOUND", "Change Stream not found", SourceNotFound, _DROPPED_ADVICE),
     StatusMeaning("NOT_FOUND", "function spanner.read_json_", SourceNotFound, _CASE_ADVICE),
@@ -133,11 +131,11 @@ MEANINGS: Final = (
     StatusMeaning("PERMISSION_DENIED", "", AccessDenied, _ACCESS_ADVICE),
     StatusMeaning("UNAUTHENTICATED", "", AccessDenied, _ACCESS_ADVICE),
 )
-"""The first row that fits counts; texts are short since they are no contract of Spanner."""
+"""The first matching row applies; the texts are short because Spanner does not guarantee them."""
 
 
 def to_source_error(settings: SpannerSettings, code: str, text: str) -> SourceError:
-    """Return the platform's error for a gRPC status; its message names the stream and what to do."""
+    """Return the platform's error for a gRPC status; its message names the stream and the remedy."""
     meaning = find_meaning(MEANINGS, code, text, passing=_UNREACHABLE_ADVICE, refused=_REFUSED_ADVICE)
     said = f"Spanner said {code}: {text}"
     return meaning.error(f"Cannot read {settings.title}. {meaning.advice}. {said}")
@@ -153,7 +151,7 @@ def refused_start(
         refusal: Spanner's error for the start.
         start_micros: the start.
         now_micros: the time of the source.
-        retention_s: how long the stream keeps records.
+        retention_s: time for which the stream keeps records.
     """
     kept_micros = now_micros - retention_s * 1_000_000
     begins_micros = _earliest_micros(str(refusal))
@@ -176,7 +174,7 @@ def refused_start(
 
 
 def _earliest_micros(said: str) -> int | None:
-    """Return the earliest start that Spanner names; None if its text names none."""
+    """Return the earliest start that Spanner's text names, else None."""
     match = _EARLIEST.search(said)
     try:
         return from_rfc3339(match.group(1).rstrip(".")) if match else None

@@ -1,7 +1,7 @@
-"""Placements: a stream with `per_placement_tvf` has a read function for each, with tokens of its own.
+"""Placements: a stream with `per_placement_tvf` has a read function for each placement, with its own tokens.
 
-A partition of such a stream has a token here that names its function, too: `READ_bank_changes_asia#TOKEN`.
-Without a token of its own, that is the query which lists the partitions of the placement.
+The platform's token of such a partition also names its function: `READ_bank_changes_asia#TOKEN`. Without the
+partition's own token, it stands for the query that lists the partitions of the placement.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,12 +20,12 @@ def has_placements(options: Mapping[str, str]) -> bool:
 def placement_functions(
     routines: Iterable[str], whole: str, others: Iterable[str], placed_others: Iterable[str]
 ) -> list[str]:
-    """Return the read functions of a stream's placements, by name: nothing else identifies them.
+    """Return the read functions of a stream's placements, identified only by their names.
 
     Args:
         routines: names of all functions of the database.
-        whole: what the read function of the stream would be called if it had no placements.
-        others: the same of the other streams, whose functions may begin with the name of this one.
+        whole: name of the stream's read function if it had no placements.
+        others: these names of the other streams, whose functions may begin with this stream's name.
         placed_others: those of `others` whose streams have placements.
     """
     names = {other.lower() for other in others}
@@ -39,20 +39,20 @@ def placement_functions(
 
 
 def placed_token(function: str, token: str) -> str:
-    """Return the token by which the platform knows a partition of a placement."""
+    """Return the platform's token of a partition of a placement."""
     return f"{function}{_MARK}{token}"
 
 
 def lists_partitions(token: str) -> bool:
-    """Return whether a token is of a query that lists the partitions, of the stream or of a placement."""
+    """Return whether a token stands for a query that lists the partitions of the stream or of a placement."""
     return token == ROOT_TOKEN or token.endswith(_MARK)
 
 
 def split_token(token: str, whole: str) -> tuple[str, str]:
-    """Return the read function for a partition of a stream, and the token by which that knows it.
+    """Return the read function of a partition, and the partition's token for that function.
 
     Args:
-        token: the platform's own.
+        token: the platform's token.
         whole: the read function of the stream if it has no placements.
     """
     function, mark, own = token.partition(_MARK)

@@ -1,4 +1,4 @@
-"""Queries as text, typed parameters and request; none of it touches the network."""
+"""Queries as text, typed parameters and requests, without network access."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,23 +27,23 @@ POSTGRESQL_RECORD_QUERY: Final = 'SELECT * FROM "spanner".{function}($1,$2,$3,$4
 DIALECT_QUERY: Final = (
     "SELECT option_value FROM information_schema.database_options WHERE option_name = 'database_dialect'"
 )
-"""Understood in both dialects, and so the query that says which one it is."""
+"""Valid in both dialects, so it can find out which one applies."""
 
 
 class ReadFunction(StrEnum):
-    """Read function of a change stream, by the beginning of its name; the stream's name ends it."""
+    """Read function of a change stream: the prefix of its name, which the stream's name follows."""
 
     OF_GOOGLESQL = "READ_"
-    """Returns structs, or messages where the partition mode is MUTABLE_KEY_RANGE."""
+    """Returns structs, or messages if the partition mode is MUTABLE_KEY_RANGE."""
     OF_POSTGRESQL = "read_json_"
     """Returns JSON objects."""
     OF_POSTGRESQL_MESSAGES = "read_proto_bytes_"
-    """Returns messages: it is there in place of the other one where the mode is MUTABLE_KEY_RANGE."""
+    """Returns messages; replaces the other function if the mode is MUTABLE_KEY_RANGE."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A bound value: its type, and its text on the wire (Spanner sends INT64 and TIMESTAMP as text)."""
+    """A bound value: its type, and its text on the wire (INT64 and TIMESTAMP are texts)."""
 
     type_name: str
     text: str | None
@@ -51,7 +51,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Query:
-    """SQL text with its parameters; read at one exact timestamp, or strongly if there is none."""
+    """SQL text with its parameters; a read at one exact timestamp, or a strong read without one."""
 
     sql: str
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
@@ -66,10 +66,10 @@ def change_stream_query(
     heartbeat_ms: int,
     read_function: ReadFunction = ReadFunction.OF_GOOGLESQL,
 ) -> Query:
-    """Return the query for the records of one partition, of its placement's function; both ends count in.
+    """Return the query for one partition's records, with its placement's function; both ends are inclusive.
 
-    All five arguments are bound, in GoogleSQL by name: functions without defaults have been seen.
-    PostgreSQL knows them by position only, as `p1` to `p5`.
+    All five arguments are bound, in GoogleSQL by name, because some functions have no defaults.
+    PostgreSQL knows them only by position, as `p1` to `p5`.
     """
     function, token = split_token(token, f"{read_function}{change_stream}")
     parameters = {
@@ -90,7 +90,7 @@ def change_stream_query(
 
 
 def quote_name(identifier: str, dialect: Dialect) -> str:
-    """Return an identifier quoted for the dialect, part by part where it has a schema."""
+    """Return an identifier quoted for the dialect; a schema is quoted separately."""
     return quote_spanner(identifier) if dialect is Dialect.GOOGLESQL else quote_postgresql(identifier)
 
 

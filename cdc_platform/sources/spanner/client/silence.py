@@ -1,4 +1,4 @@
-"""Ends a call that has gone silent: nothing came for longer than an idle partition says nothing."""
+"""Cancellation of silent calls, which send nothing for longer than an idle partition."""
 
 import threading
 import time
@@ -9,12 +9,12 @@ from cdc_platform.errors import PartitionStuck
 
 
 def unless_silent(messages: Any, limit_s: float, error: Callable[[], PartitionStuck]) -> Iterator[Any]:
-    """Yield the messages of a call, and cancel it when none comes for so long.
+    """Yield the messages of a call, and cancel it if none arrives within the limit.
 
     Only the source's silence counts, not the time that the caller takes for a message.
 
     Raises:
-        PartitionStuck: It was cancelled.
+        PartitionStuck: the call was cancelled.
     """
     watch = _Watch(messages.cancel, limit_s)
     try:
@@ -29,12 +29,12 @@ def unless_silent(messages: Any, limit_s: float, error: Callable[[], PartitionSt
     finally:
         watch.stop()
     if watch.has_fired:
-        # The call may have ended by itself in the same moment; it is not known whether anything is missing.
+        # The call may have ended by itself at the same time, so records may or may not be missing.
         raise error()
 
 
 class _Watch:
-    """Calls back once when it has waited for too long."""
+    """Timer that calls back once if a wait takes too long."""
 
     def __init__(self, on_silence: Callable[[], object], limit_s: float) -> None:
         self._on_silence, self._limit_s = on_silence, limit_s
@@ -44,15 +44,15 @@ class _Watch:
         threading.Thread(target=self._run, name="silence", daemon=True).start()
 
     def wait(self) -> None:
-        """Begin to wait for the next message."""
+        """Start waiting for the next message."""
         self._since = time.monotonic()
 
     def rest(self) -> None:
-        """Stop waiting: a message has come."""
+        """Stop waiting, because a message has arrived."""
         self._since = None
 
     def stop(self) -> None:
-        """End for good."""
+        """Stop the timer for good."""
         self._is_over.set()
 
     def _run(self) -> None:

@@ -1,8 +1,8 @@
-"""Protobuf values read from their bytes, without a protobuf object for each of them.
+"""Protobuf values decoded from their bytes, without a protobuf object for each value.
 
 A `google.protobuf.Value` costs almost a microsecond as a Python object, and a change record consists of
-dozens. Its wire format is simple: a tag, and for texts and lists a length and that many bytes; and a list
-is a row of such values, each behind the tag of the list's only field and its length.
+dozens. Its wire format is simple: a tag, and for texts and lists a length and that many bytes. A list is a
+sequence of such values, each after the tag of the list's only field and its length.
 """
 
 import struct
@@ -19,7 +19,7 @@ STRING_TAG: Final = 0x1A
 BOOL_TAG: Final = 0x20
 LIST_TAG: Final = 0x32
 CONTINUES: Final = 0x80
-"""A byte of an integer from here on is not its last one."""
+"""A byte of an integer with this bit set is not its last one."""
 
 MISSHAPEN: Final = (*MALFORMED, SyntaxError, MemoryError, struct.error)
 """Errors that decoders, including Arrow's, raise for a value of an undocumented shape."""
@@ -32,7 +32,7 @@ def text(value: bytes) -> str | None:
     """Return the text of a value, or None for NULL.
 
     Raises:
-        ValueError: The value is neither.
+        ValueError: the value is neither.
     """
     if value[0] == STRING_TAG:
         return value[_payload_start(value) :].decode()
@@ -45,7 +45,7 @@ def required_text(value: bytes) -> str:
     """Return the text of a value.
 
     Raises:
-        ValueError: The value is not a text.
+        ValueError: the value is not a text.
     """
     content = text(value)
     if content is None:
@@ -54,10 +54,10 @@ def required_text(value: bytes) -> str:
 
 
 def boolean(value: bytes) -> bool:
-    """Return the truth of a value.
+    """Return a boolean value.
 
     Raises:
-        ValueError: The value is not a boolean.
+        ValueError: the value is not a boolean.
     """
     if value[0] != BOOL_TAG:
         raise _unexpected("a boolean", value)
@@ -68,7 +68,7 @@ def number(value: bytes) -> float:
     """Return a number; NaN and the infinities come as text.
 
     Raises:
-        ValueError: The value is not a number.
+        ValueError: the value is not a number.
     """
     if value[0] == NUMBER_TAG:
         return float(_DOUBLE.unpack_from(value, 1)[0])
@@ -79,7 +79,7 @@ def plain_value(value: bytes) -> Any:
     """Return a value of any kind: a text, a number, a boolean, None, or a list of these.
 
     Raises:
-        ValueError: The value is of no kind that results of queries have.
+        ValueError: query results do not have values of this kind.
     """
     if value[0] == LIST_TAG:
         return [plain_value(item) for item in items(value)]
@@ -89,10 +89,10 @@ def plain_value(value: bytes) -> Any:
 
 
 def moment_of(timestamp: str) -> int:
-    """Return the microseconds of a timestamp, which a datetime can be.
+    """Return the microseconds of a timestamp that Python's datetime can represent.
 
     Raises:
-        ValueError: The text is no such timestamp.
+        ValueError: the text is no such timestamp.
     """
     micros = from_rfc3339(timestamp)
     if not is_moment(micros):
@@ -109,7 +109,7 @@ def items(value: bytes) -> list[bytes]:
     """Return the values in a list; none for NULL.
 
     Raises:
-        ValueError: The value is not a list, or not a whole one.
+        ValueError: the value is not a list, or is incomplete.
     """
     if value[0] != LIST_TAG:
         if value[0] == NULL_TAG:
@@ -130,11 +130,11 @@ def items(value: bytes) -> list[bytes]:
 
 
 def integer(value: bytes, position: int) -> tuple[int, int]:
-    """Return the integer that begins at the position, seven bits a byte, and the position after it.
+    """Return the integer at the position, seven bits per byte, and the position after it.
 
     Raises:
-        ValueError: It is longer than an integer can be.
-        IndexError: It does not end.
+        ValueError: the integer is too long.
+        IndexError: the integer does not end.
     """
     byte = value[position]
     position += 1
@@ -153,7 +153,7 @@ def integer(value: bytes, position: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=1)
 def rows_parser() -> Callable[[bytes], Any]:
-    """Return the parser of `PartialResultSet` as a message whose metadata and values stay bytes."""
+    """Return a parser of `PartialResultSet` whose metadata and values stay bytes."""
     from google.protobuf import (  # type: ignore[import-untyped] # ships no types
         descriptor_pb2,
         descriptor_pool,

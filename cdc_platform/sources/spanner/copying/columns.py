@@ -1,4 +1,4 @@
-"""Values of ordinary query results as Arrow columns of the types that the lake's tables have."""
+"""Values of ordinary query results as Arrow columns with the types of the lake's tables."""
 
 import json
 import re
@@ -27,7 +27,7 @@ from cdc_platform.sources.spanner.client.wire import (
 
 _SHOWN: Final = 100
 _NUMERIC: Final = re.compile(r"-?\d{1,29}(?:\.\d{1,9})?", re.ASCII)
-"""A NUMERIC of GoogleSQL. Arrow ends the process at a decimal with a large negative exponent."""
+"""A NUMERIC of GoogleSQL. Arrow crashes the process for a decimal with a large negative exponent."""
 
 Reader = tuple[pa.DataType, Callable[[bytes], Any]]
 
@@ -66,7 +66,7 @@ _ANNOTATED: Final[dict[str | None, Reader]] = {
 
 
 def arrow_type(column_type: ColumnType) -> pa.DataType:
-    """Return the Arrow type of a column; types without an equal, or unknown, are text."""
+    """Return the Arrow type of a column; types that are unknown or have no equivalent are text."""
     if column_type.code == ARRAY and column_type.element is not None:
         return pa.list_(arrow_type(column_type.element))
     return _reader(column_type)[0]
@@ -76,13 +76,13 @@ def to_arrow(column_type: ColumnType, values: Sequence[bytes]) -> pa.Array:
     """Return the values of one column, which are protobuf values in bytes, as an Arrow array.
 
     Raises:
-        ValueError, ArithmeticError, ...: one of `MISSHAPEN`, where a value is none of the type.
+        ValueError, ArithmeticError, ...: one of `MISSHAPEN`, if a value does not have the type.
     """
     return pa.array(_decoded(column_type, values), arrow_type(column_type))
 
 
 def is_readable(column_type: ColumnType, value: bytes) -> bool:
-    """Return whether `to_arrow` takes a value."""
+    """Return whether `to_arrow` accepts a value."""
     try:
         to_arrow(column_type, [value])
     except MISSHAPEN:
@@ -91,7 +91,7 @@ def is_readable(column_type: ColumnType, value: bytes) -> bool:
 
 
 def shown_value(value: bytes) -> Any:
-    """Return a value as messages show it, whatever it is."""
+    """Return a value in the form for messages, even if it is malformed."""
     try:
         return plain_value(value)
     except MISSHAPEN:
@@ -99,9 +99,9 @@ def shown_value(value: bytes) -> Any:
 
 
 def find_unfit_moment(values: Iterable[bytes]) -> str | None:
-    """Return the first timestamp of a column that `to_arrow` would cut off; None where there is none.
+    """Return the first timestamp of a column that `to_arrow` would truncate, else None.
 
-    What is no timestamp is left to `to_arrow`.
+    Values that are no timestamps are left to `to_arrow`.
     """
     for value in values:
         text = shown_value(value)
@@ -124,7 +124,7 @@ def _reader(column_type: ColumnType) -> Reader:
 
 
 def _any_text(value: bytes) -> str:
-    """Return a value of an unknown type as change records have it: a text as it is, anything else as JSON."""
+    """Return a value of an unknown type as change records have it: a text unchanged, others as JSON."""
     plain = plain_value(value)
     if isinstance(plain, float) and plain.is_integer():
         plain = int(plain)

@@ -9,15 +9,15 @@ from cdc_platform.model.schema.table_schema import Column
 from cdc_platform.sources.spanner.client.query import Parameter
 
 TEXT_TYPES: Final = frozenset({"INT64", "STRING", "BYTES", "DATE", "TIMESTAMP", "NUMERIC", "UUID"})
-"""Types whose values are texts on the wire, so that a value which was read can be bound as it is."""
+"""Types whose values are texts on the wire, so that values can be bound exactly as they were read."""
 
 Bound = Sequence[str | None]
-"""Values of the first key columns, as texts of the wire."""
+"""Values of the first key columns, as texts on the wire."""
 
 
 @dataclass(frozen=True)
 class OrderedKeyColumn:
-    """A column of the primary key; NULL comes first, and last where the order is descending."""
+    """A column of the primary key; NULL sorts first, or last in descending order."""
 
     column: Column
     is_descending: bool = False
@@ -35,13 +35,13 @@ class OrderedKeyColumn:
 
 @dataclass(frozen=True)
 class KeyRange:
-    """Rows whose first key columns lie in `(after_exclusive, until_inclusive]`; None is no bound."""
+    """Rows whose first key columns are in `(after_exclusive, until_inclusive]`; None means no bound."""
 
     after_exclusive: Bound | None = None
     until_inclusive: Bound | None = None
 
     def condition(self, columns: Sequence[OrderedKeyColumn]) -> str:
-        """Return what comes after WHERE; empty for all rows."""
+        """Return the condition for WHERE; empty for all rows."""
         parts: list[str] = []
         if self.after_exclusive is not None:
             parts.append(_after(columns, self.after_exclusive, "a", 0))
@@ -50,7 +50,7 @@ class KeyRange:
         return " AND ".join(f"({part})" for part in [*self._seek(columns), *parts])
 
     def parameters(self, columns: Sequence[OrderedKeyColumn]) -> Mapping[str, Parameter]:
-        """Return the values that the condition names."""
+        """Return the parameters of the condition."""
         return {
             f"{name}{place}": Parameter(key.column.type.code, text)
             for name, bound in (("a", self.after_exclusive), ("u", self.until_inclusive))
@@ -59,20 +59,20 @@ class KeyRange:
         }
 
     def _seek(self, columns: Sequence[OrderedKeyColumn]) -> list[str]:
-        """Return a plain range of the first column, which Spanner seeks; the exact condition follows it."""
+        """Return a plain range of the first column, which Spanner can seek before the exact condition."""
         key = columns[0]
         after = "@a0" if self.after_exclusive and self.after_exclusive[0] is not None else None
         until = "@u0" if self.until_inclusive and self.until_inclusive[0] is not None else None
         low, high = (until, after) if key.is_descending else (after, until)
         parts = [f"{key.sql} >= {low}"] if low else []
         if high:
-            # NULL lies at the low end, which a lower bound closes.
+            # NULL sorts at the low end, which a lower bound excludes.
             parts.append(f"{key.sql} <= {high}" + ("" if low else f" OR {key.sql} IS NULL"))
         return parts
 
 
 def splittable(columns: Sequence[OrderedKeyColumn]) -> tuple[OrderedKeyColumn, ...]:
-    """Return the first key columns whose values can be bound again as they were read."""
+    """Return the leading key columns whose values can be bound exactly as they were read."""
     leading: list[OrderedKeyColumn] = []
     for key in columns:
         if key.column.type.code not in TEXT_TYPES:
@@ -82,7 +82,7 @@ def splittable(columns: Sequence[OrderedKeyColumn]) -> tuple[OrderedKeyColumn, .
 
 
 def _after(columns: Sequence[OrderedKeyColumn], bound: Bound, name: str, place: int) -> str:
-    """Return the condition that a row comes after a bound in the key's order; never NULL itself."""
+    """Return the condition that a row follows a bound in the order of the key; it is never NULL."""
     key, text = columns[place], bound[place]
     strictly = _strictly_after(key, text, f"@{name}{place}")
     if place + 1 == len(bound):

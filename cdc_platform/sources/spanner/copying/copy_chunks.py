@@ -1,4 +1,4 @@
-"""Chunks of a table's copy, as text that is kept in the lake and read by any worker."""
+"""Chunks of a table's copy, as text that the lake stores and any worker can read."""
 
 import json
 from base64 import b64decode, b64encode
@@ -14,7 +14,7 @@ from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 @dataclass(frozen=True)
 class PartitionToken:
-    """A part of a query's result as Spanner cuts it; it counts in one session and transaction only."""
+    """A part of a query's result as divided by Spanner; it is valid only in its session and transaction."""
 
     session: str
     transaction: bytes
@@ -23,13 +23,13 @@ class PartitionToken:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of a table at one moment: those of a query, or of one partition token of it."""
+    """Some rows of a table at one time: those of a query, or of one partition token of it."""
 
     query: Query
     partition: PartitionToken | None = None
 
     def to_text(self) -> str:
-        """Return the chunk as JSON text, without its moment."""
+        """Return the chunk as JSON text, without its time."""
         parameters = {name: [value.type_name, value.text] for name, value in self.query.parameters.items()}
         fields: dict[str, Any] = {"sql": self.query.sql, "parameters": parameters}
         if self.partition is not None:
@@ -40,10 +40,10 @@ class Chunk:
 
     @classmethod
     def from_text(cls, text: str, at_micros: int) -> "Chunk":
-        """Return the chunk of a text that `to_text` made, at its moment.
+        """Parse a chunk from a text of `to_text`, with its time.
 
         Raises:
-            ValueError, RecursionError: the text is none.
+            ValueError, RecursionError: the text has another form.
         """
         stored = parse_stored(text, _StoredChunk)
         parameters = {name: Parameter(*value) for name, value in stored.parameters.items()}
@@ -52,7 +52,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class _StoredChunk:
-    """A chunk as its text has it; those of a query have no token, and neither session nor transaction."""
+    """The stored form of a chunk; a plain query has no token, session and transaction."""
 
     sql: str
     parameters: dict[str, tuple[str, str | None]]
@@ -71,7 +71,7 @@ class _StoredChunk:
 
 
 def chunk_request(chunk: Chunk, settings: SpannerSettings, session: str, resume_token: bytes) -> Any:
-    """Return the request that reads a chunk, from its beginning or from where a resume token goes on."""
+    """Return the request that reads a chunk from its beginning or from a resume token."""
     from google.cloud.spanner_v1.types import TransactionSelector
 
     partition = chunk.partition
@@ -80,16 +80,16 @@ def chunk_request(chunk: Chunk, settings: SpannerSettings, session: str, resume_
     if partition is not None:
         request.transaction = TransactionSelector(id=partition.transaction)
         request.partition_token = partition.token
-        # Spanner takes it for partition tokens only.
+        # Spanner accepts it only with partition tokens.
         request.data_boost_enabled = settings.data_boost
     return request
 
 
 def require_sound(columns: str, chunks: Sequence[str]) -> None:
-    """Check that what a plan of a copy has in the lake can be read: a task that met it could not name it.
+    """Check that a stored plan of a copy can be read, since a task could not name the bad part.
 
     Raises:
-        LakeDamaged: something in it is none that a planner writes.
+        LakeDamaged: a part of the plan was not written by a planner.
     """
     table = read_stored(columns_from_text, columns, COPIES_TABLE, "the columns of a table").name
     for text in chunks:
@@ -104,9 +104,9 @@ def columns_to_text(table: TableSchema) -> str:
 
 
 def columns_from_text(text: str) -> TableSchema:
-    """Return the table of a text that `columns_to_text` made.
+    """Parse the table of a text of `columns_to_text`.
 
     Raises:
-        ValueError, RecursionError: the text is none.
+        ValueError, RecursionError: the text has another form.
     """
     return parse_stored(text, TableSchema)

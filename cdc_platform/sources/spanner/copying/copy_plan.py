@@ -1,4 +1,4 @@
-"""Cutting a table, as it is at one moment, into chunks that workers copy independently."""
+"""Division of a table at one time into chunks that workers copy independently."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, PartitionTok
 from cdc_platform.sources.spanner.spanner_settings import Dialect
 
 ENOUGH_TOKENS: Final = 8
-"""Spanner cuts large tables by itself; one that it cuts into fewer parts is cut by its key."""
+"""Spanner divides large tables; a table with fewer partition tokens is divided by its key instead."""
 
 _KEY_ORDER_SQL: Final = (
     "SELECT column_name, column_ordering FROM information_schema.index_columns "
@@ -22,7 +22,7 @@ _KEY_ORDER_SQL: Final = (
 
 
 class CopyPlanner:
-    """Cuts tables as they are at one moment; all partition tokens are of one transaction.
+    """Divides tables at one time into chunks; all partition tokens belong to one transaction.
 
     Safe to use from several threads.
     """
@@ -33,14 +33,14 @@ class CopyPlanner:
         self._transaction: tuple[str, bytes] | None = None
 
     def chunks(self, table: TableSchema, chunk_rows: int) -> tuple[str, ...]:
-        """Return the texts of chunks that together are the table at the moment; none for an empty table.
+        """Return the texts of chunks that together are the table at that time; none for an empty table.
 
-        A large table is cut by Spanner into partition tokens. Others, of which Spanner makes few, are cut
-        by key into chunks of about `chunk_rows` rows, for which Spanner goes once through the keys.
+        Spanner divides a large table into partition tokens. Smaller tables are divided by key into chunks of
+        about `chunk_rows` rows, for which Spanner scans the keys once.
 
         Raises:
-            RetentionExpired: The source no longer keeps that version.
-            SourceError: The source could not be read.
+            RetentionExpired: the source no longer keeps that version.
+            SourceError: the source could not be read.
         """
         return tuple(chunk.to_text() for chunk in self._chunks(table, chunk_rows))
 
@@ -51,7 +51,7 @@ class CopyPlanner:
         if not client.fetch(any_row):
             return []
         tokens = self._partition_tokens(table)
-        # Keys are compared as GoogleSQL does; a PostgreSQL database is cut by Spanner alone.
+        # Keys are compared in GoogleSQL's way; PostgreSQL databases are divided only by Spanner.
         is_cut = client.settings.data_boost or len(tokens) >= ENOUGH_TOKENS
         if is_cut or dialect is Dialect.POSTGRESQL:
             return [Chunk(_rows_query(table, at_micros, dialect), token) for token in tokens]
@@ -100,7 +100,7 @@ def _bounds(
     at_micros: int,
     chunk_rows: int,
 ) -> Iterator[Bound]:
-    """Yield the key of every `chunk_rows`-th row, in the order of the key."""
+    """Yield every `chunk_rows`-th key, in the order of the key."""
     names = ", ".join(key.sql for key in columns)
     order = ", ".join(key.order_sql for key in columns)
     bound: Bound | None = None

@@ -1,4 +1,4 @@
-"""Reads one chunk of a copy to its end; what broke off goes on where it was."""
+"""Reader of one chunk of a copy, which resumes after interruptions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,17 +23,17 @@ from cdc_platform.sources.spanner.copying.snapshot import ROWS_PER_BATCH, rows_t
 
 BYTES_PER_BATCH: Final = 16 * 1024 * 1024
 BUFFERED_BATCHES: Final = 4
-"""Number of batches of rows that wait for a resume token that covers them; an emulator sends none."""
+"""Number of batches of rows that wait for a resume token that covers them; emulators send none."""
 CALL_S: Final = 600.0
-"""Longest single call; a chunk that takes longer goes on with another one."""
+"""Longest single call; a chunk that takes longer continues in another call."""
 
 _TOKEN_SIGNS: Final = ("session", "transaction", "partition_token", "partition token")
-"""Texts in the error of a partition token whose session, transaction or token is gone."""
+"""Parts of error messages for a partition token whose session, transaction or token has expired."""
 
 
 @dataclass
 class _Rows:
-    """Rows that were read and not yet given out; the first ``safe`` of them need not be read again."""
+    """Rows that were read but not yet returned; the first ``safe`` of them need not be read again."""
 
     fields: Any = None
     rows: list[list[bytes]] = field(default_factory=list)
@@ -41,25 +41,25 @@ class _Rows:
     buffered_bytes: int = 0
     token: bytes = b""
     is_ahead: bool = False
-    """Rows were given out that the token does not cover: another call would bring them again."""
+    """Whether rows were returned that the token does not cover, so that another call would repeat them."""
 
     def add(self, row: list[bytes], token: bytes) -> None:
-        """Take a row, and the token of the rows before it."""
+        """Add a row, and the token of the rows before it."""
         self.cover(token)
         self.rows.append(row)
         self.buffered_bytes += sum(map(len, row))
 
     def cover(self, token: bytes) -> None:
-        """Note the token that goes on after all rows that are there."""
+        """Store the token that resumes after all current rows."""
         if token != self.token:
             self.token, self.safe, self.is_ahead = token, len(self.rows), False
 
     def is_full(self, batches: int) -> bool:
-        """Return whether so many batches are there."""
+        """Return whether the rows fill this many batches."""
         return len(self.rows) >= batches * ROWS_PER_BATCH or self.buffered_bytes >= batches * BYTES_PER_BATCH
 
     def take(self) -> list[list[bytes]]:
-        """Give out rows: those that are safe, or all when they become too many."""
+        """Return rows: the safe ones, or all if there are too many."""
         if self.is_full(1) and self.safe:
             return self._pop_rows(self.safe)
         if self.is_full(BUFFERED_BATCHES):
@@ -68,11 +68,11 @@ class _Rows:
         return []
 
     def take_all(self) -> list[list[bytes]]:
-        """Give out the rest: the read came to its end."""
+        """Return the remaining rows, after the read has ended."""
         return self._pop_rows(len(self.rows))
 
     def forget_unsafe(self) -> None:
-        """Drop the rows that the next call brings again."""
+        """Drop the rows that the next call repeats."""
         del self.rows[self.safe :]
         self.buffered_bytes = sum(sum(map(len, row)) for row in self.rows)
 
@@ -87,9 +87,9 @@ def read_chunk(client: SpannerClient, table: TableSchema, chunk: Chunk) -> Itera
     """Yield the rows of a chunk, each once, in no order.
 
     Raises:
-        CopyExpired: The source no longer keeps the version that the copy reads, or its partition tokens.
-        KeyUnfit: A key is a timestamp that would be cut off.
-        SourceError: The read failed otherwise; with `SourceUnreachable` the chunk may be read again.
+        CopyExpired: the source no longer keeps the version that the copy reads, or its partition tokens.
+        KeyUnfit: a key is a timestamp that would be truncated.
+        SourceError: the read failed otherwise; after `SourceUnreachable` the chunk may be read again.
     """
     attempts, buffer = client.attempts(), _Rows()
     while True:
@@ -128,7 +128,7 @@ def _check_keys(table: TableSchema, rows: list[list[bytes]]) -> None:
 def _read_on(client: SpannerClient, chunk: Chunk, buffer: _Rows) -> Iterator[list[list[bytes]]]:
     resume_token = buffer.token
     assembler = RowAssembler()
-    # An answer that goes on need not name its columns again.
+    # A resumed answer may omit its columns.
     assembler.fields, assembler.resume_token = buffer.fields, resume_token
     deadline_s = max(CALL_S, client.settings.deadline_s)
     rows = client.stream_request(
@@ -147,7 +147,7 @@ def _read_on(client: SpannerClient, chunk: Chunk, buffer: _Rows) -> Iterator[lis
 
 
 def _translated(error: SourceError, chunk: Chunk) -> SourceError:
-    """Return an expiry for what says that the copy's version, session or tokens are gone."""
+    """Return an expiry error if the copy's version, session or tokens are gone, else the same error."""
     is_token_gone = chunk.partition is not None and (
         isinstance(error, SourceNotFound)
         or (isinstance(error, SourceUnreachable) and "Session not found" in str(error))

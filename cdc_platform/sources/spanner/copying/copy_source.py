@@ -1,4 +1,4 @@
-"""Chunks of a table's copy as a data source of Spark: one task per chunk, typed Arrow batches."""
+"""Spark data source of a table's copy: one task per chunk, typed Arrow batches."""
 
 import json
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class TableCopyDataSource(DataSource):
         return from_arrow_schema(table_arrow_schema(columns_from_text(self.options[COLUMNS_OPTION])))
 
     def reader(self, schema: StructType) -> TaskReader:  # noqa: ARG002 - Spark's signature
-        """Return the reader of the chunks that the options name."""
+        """Return the reader of the chunks in the options."""
         settings, columns = self.options[SETTINGS_OPTION], self.options[COLUMNS_OPTION]
         read = partial(_read_chunk, settings, columns, int(self.options[MICROS_OPTION]))
         return TaskReader(read, json.loads(self.options[CHUNKS_OPTION]))
@@ -43,9 +43,9 @@ class TableCopyDataSource(DataSource):
 
 def _read_chunk(settings_json: str, columns: str, at_micros: int, chunk: str) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one chunk."""
-    # Imported here: only workers that read load Google's libraries, and after they were forked.
+    # Imported here: only workers that read load Google's libraries, and only after the fork.
     from cdc_platform.sources.spanner.client.client import client_of
     from cdc_platform.sources.spanner.copying.copy_reader import read_chunk
 
-    # The client of a worker process outlives its tasks.
+    # The client of a worker process is reused by later tasks.
     return read_chunk(client_of(settings_json), columns_from_text(columns), Chunk.from_text(chunk, at_micros))

@@ -17,7 +17,7 @@ from cdc_platform.sources.spanner.spanner_settings import Dialect
 ROWS_PER_BATCH: Final = 10_000
 EXCERPT_BYTES: Final = 500
 TABLE_DEADLINE_S: Final = 3600.0
-"""Longest read of one table; Spanner keeps old versions for an hour unless configured otherwise."""
+"""Longest read of one table; by default Spanner keeps old versions for an hour."""
 
 _CLOCK_SQL: Final = "SELECT UNIX_MICROS(CURRENT_TIMESTAMP())"
 # PostgreSQL has no function for microseconds.
@@ -25,18 +25,18 @@ _POSTGRESQL_CLOCK_SQL: Final = "SELECT CURRENT_TIMESTAMP"
 
 
 def clock_micros(client: SpannerClient) -> int:
-    """Return the time of the source, by a strong read."""
+    """Return the time of the source, from a strong read."""
     if client.dialect is Dialect.POSTGRESQL:
         return from_rfc3339(str(client.fetch_texts(Query(_POSTGRESQL_CLOCK_SQL))[0][0]))
     return int(str(client.fetch_texts(Query(_CLOCK_SQL))[0][0]))
 
 
 def rows_at(client: SpannerClient, table: TableSchema, at_micros: int) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of a table as they were at the timestamp, in the order of the primary key.
+    """Yield all rows of a table at a timestamp, in the order of the primary key.
 
     Raises:
-        RetentionExpired: The source no longer keeps that version.
-        SourceError: The read failed otherwise.
+        RetentionExpired: the source no longer keeps that version.
+        SourceError: the read failed otherwise.
     """
     attempts = client.attempts()
     query = Query(_table_sql(table, client.dialect), read_micros=at_micros)
@@ -59,7 +59,7 @@ def table_arrow_schema(table: TableSchema) -> pa.Schema:
 
 
 def _table_sql(table: TableSchema, dialect: Dialect) -> str:
-    # The order lets an interrupted read go on after the rows that it has given.
+    # The order lets an interrupted read resume after the rows that it has returned.
     order = ", ".join(quote_name(column.name, dialect) for column in table.key_columns)
     names = ", ".join(quote_name(column.name, dialect) for column in table.columns)
     ordered = f" ORDER BY {order}" if order else ""
@@ -80,10 +80,10 @@ def _batches(client: SpannerClient, query: Query, table: TableSchema, skip: int)
 
 
 def rows_to_batch(table: TableSchema, rows: list[list[bytes]]) -> pa.RecordBatch:
-    """Return rows of a table, which has the columns in this order, as one batch.
+    """Return rows of a table, with its columns in order, as one batch.
 
     Raises:
-        RecordUnreadable: A row has another number of values, or a value is none of its column's type.
+        RecordUnreadable: a row has a wrong number of values, or a value does not have its column's type.
     """
     width = len(table.columns)
     if any(len(row) != width for row in rows):
@@ -109,7 +109,7 @@ def _unreadable(table: TableSchema, column: Column, rows: list[list[bytes]], err
     place = table.columns.index(column)
     row = next((row for row in rows if not is_readable(column.type, row[place])), None)
     if row is None:
-        # Each value is one, and together they are more than an Arrow array takes.
+        # Each single value is valid, but together they exceed the size of an Arrow array.
         return RecordUnreadable(f"Values of `{table.name}`.`{column.name}` cannot be read: {error}")
     key = {name: shown_value(row[at]) for at, name in _key_places(table)}
     return RecordUnreadable(

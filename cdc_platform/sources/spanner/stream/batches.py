@@ -31,11 +31,11 @@ _NESTED: Final = ("mods", "child_partitions")
 
 
 class RecordBatchBuilder:
-    """Collects the records of one window and gives them out as batches.
+    """Collects the records of one window and returns them as batches.
 
-    Records of a partition come in the order of their timestamps. So when one arrives, everything before
-    its timestamp is complete, and at a heartbeat everything up to it: `complete_micros` says how far.
-    `starts_later` says whether partitions start after the end of the window.
+    Records of a partition are ordered by timestamp. When one arrives, everything before its timestamp is
+    complete, and at a heartbeat everything up to its timestamp: `complete_micros` is that limit.
+    `starts_later` is whether partitions start after the end of the window.
     """
 
     def __init__(self, cycle: int, window: ReadWindow) -> None:
@@ -55,24 +55,24 @@ class RecordBatchBuilder:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """Progress of the read: it grows with every new record."""
+        """Progress of the read, which grows with every new record."""
         return self.complete_micros, self.counts.total() + len(self._rows)
 
     @property
     def is_closed(self) -> bool:
-        """Whether a record has shown that none can follow in this window; children do not: others may."""
+        """Whether no more records can follow in this window; after children, more of them may follow."""
         return self.end_micros is not None or self.complete_micros >= self._window.end_inclusive_micros
 
     @property
     def children(self) -> tuple[ChildAnnouncement, ...]:
-        """The children that the partition has announced so far."""
+        """Children that the partition has announced so far."""
         return tuple(self._children.values())
 
     def add(self, rows: Iterable[RecordRow]) -> None:
-        """Take records; those after the end of the window are left out, for the next window brings them.
+        """Add records, without those after the end of the window, which the next window reads.
 
         Raises:
-            RecordUnreadable: The initial query returned data, which belongs to a partition.
+            RecordUnreadable: the initial query returned data, which belongs to a partition.
         """
         end_micros = self._window.end_inclusive_micros
         for row in rows:
@@ -97,24 +97,24 @@ class RecordBatchBuilder:
                 self.end_micros = micros
 
     def announce_itself(self) -> pa.RecordBatch:
-        """Return the record by which a placement announces itself, as no partition does it."""
+        """Return the announcement of a placement, which no partition announces."""
         token = self._window.token
         start_micros = self._window.start_exclusive_micros + 1
         row = RecordRow(START, start_micros, child_partitions=[(token, [token])])
         return self._pop_batch([tuple(row)])
 
     def take_complete(self) -> pa.RecordBatch:
-        """Give out the records up to `complete_micros`; the others stay."""
+        """Return the records up to `complete_micros` and keep the others."""
         rows, self._rows = self._rows[: self._complete_rows], self._rows[self._complete_rows :]
         return self._pop_batch(rows)
 
     def take_all(self) -> pa.RecordBatch:
-        """Give out all records: the read came to its end, so they are complete."""
+        """Return all records, which are complete because the read has ended."""
         rows, self._rows = self._rows, []
         return self._pop_batch(rows)
 
     def forget_incomplete(self) -> None:
-        """Drop the records after `complete_micros`, which the next read brings again."""
+        """Drop the records after `complete_micros`, which the next read returns again."""
         self._rows = [row for row in self._rows if row[_MICROS] <= self.complete_micros]
         self._complete_rows = len(self._rows)
         if self.child_micros is not None and self.child_micros > self.complete_micros:
@@ -158,14 +158,14 @@ def _data_in_root(row: RecordRow) -> RecordUnreadable:
 
 
 def to_batch(cycle: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Return records as one batch; the log refuses one that Arrow cannot hold, and its transaction."""
+    """Return records as one batch; the log rejects a record that Arrow cannot hold, with its transaction."""
     return pa.concat_batches(sound_batches(lambda some: _batch(cycle, token, some), rows, _fault))
 
 
 def _fault(row: tuple[Any, ...], _error: Exception) -> tuple[Any, ...]:
     """Return the record with safe values, and without the count that the log requires.
 
-    The columns are left out, because parsing them would undo their escapes.
+    The columns are omitted, because parsing them would undo their escapes.
     """
     record = RecordRow(*map(safe_value, row))
     mods = (
@@ -194,7 +194,7 @@ def _batch(cycle: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.Record
 
 
 def window_batch(cycle: int, report: WindowReport, counts: Counter[str]) -> pa.RecordBatch:
-    """Return the one row that reports on a window."""
+    """Return the row that reports on a window."""
     about = {
         "start_exclusive": report.start_exclusive_micros,
         "end_inclusive": report.end_inclusive_micros,
@@ -230,7 +230,7 @@ def _children(lists: Sequence[Any]) -> pa.Array:
 
 
 def _list_array(lists: Sequence[Any], values: pa.Array, parts: int) -> pa.Array:
-    """Return the values cut into lists; each has a value per so many parts, and None becomes NULL."""
+    """Return the values grouped into lists, one value per ``parts`` items; None becomes NULL."""
     ends = accumulate((len(items) // parts if items else 0 for items in lists), initial=0)
     offsets = pa.array(ends, pa.int32())
     mask = pa.array([items is None for items in lists], pa.bool_())

@@ -1,7 +1,7 @@
-"""Change records of a GoogleSQL database as rows of plain values, taken by hand from the bytes of values.
+"""Decoder of GoogleSQL change records, from the bytes of their values to rows of plain values.
 
-The stock client decodes every timestamp and every JSON text of a row into Python objects, which costs
-several times as much as all the rest of the read. Here texts stay texts: nothing looks into a mod.
+The stock client decodes every timestamp and JSON text of a row into Python objects, which costs several times
+as much as the rest of the read. This decoder keeps texts as they are and does not parse mods.
 """
 
 import json
@@ -53,7 +53,7 @@ def decode_change_record(change_record: bytes) -> list[RecordRow]:
     A malformed data change record goes to quarantine if it names its transaction.
 
     Raises:
-        RecordUnreadable: The value has not the documented shape.
+        RecordUnreadable: the value does not have the documented shape.
     """
     rows: list[RecordRow] = []
     try:
@@ -68,12 +68,12 @@ def decode_change_record(change_record: bytes) -> list[RecordRow]:
 
 
 def check_layout(fields: Any) -> None:
-    """Check that the fields of a change record are where this module looks for them.
+    """Check that the fields of a change record are where this module expects them.
 
-    Fields that Spanner appends to the documented ones do no harm.
+    Additional fields after the documented ones are harmless.
 
     Raises:
-        RecordUnreadable: They are not there.
+        RecordUnreadable: a field is missing.
     """
     kinds = _struct_fields(fields[0]) if fields else ()
     names = tuple(kind.name for kind in kinds)
@@ -95,7 +95,7 @@ def _data_row_or_fault(record: bytes) -> RecordRow:
     except MISSHAPEN as error:
         commit, _sequence, transaction, _is_last, *rest = items(record)
         table = next((_text_or_none(value) for value in rest[:1]), None)
-        # This encoding can be reversed for any bytes.
+        # Latin-1 can be reversed for any bytes.
         shown = record.decode("latin-1")
         return malformed_row(_micros(commit), required_text(transaction), table, shown, error)
 
@@ -111,7 +111,7 @@ def data_row(record: bytes) -> RecordRow:
     """Return the row of a data change record.
 
     Raises:
-        One of `MISSHAPEN`: The record has not the documented shape.
+        One of `MISSHAPEN`: the record does not have the documented shape.
     """
     (
         commit, sequence, transaction, is_last, table, types, mods, mod_type, capture_type,
@@ -153,7 +153,7 @@ def _children_row(record: bytes) -> RecordRow:
 
 def _child(child: bytes) -> Child:
     token, parents = items(child)[:2]
-    # The children of the query without a token may have NULL for their parent: the query's own token.
+    # Children of the initial query may have a NULL parent, which stands for that query's token.
     return check_token(required_text(token)), [text(parent) or ROOT_TOKEN for parent in items(parents)]
 
 
@@ -164,8 +164,8 @@ def _mods(mods: bytes) -> ModTexts:
     return tuple([text(part) for mod in parts for part in mod])
 
 
-# Records of a transaction follow each other and share their timestamp and counts, those of a table its
-# columns. All are looked up by the bytes of their value.
+# Records of a transaction are adjacent and share their timestamp and counts, those of a table its columns.
+# All are cached by the bytes of their value.
 
 
 @lru_cache(maxsize=1024)

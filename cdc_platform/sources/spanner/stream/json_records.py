@@ -1,4 +1,4 @@
-"""Change records of a PostgreSQL database: one JSON object a row, with exactly one key for its kind."""
+"""Decoder of PostgreSQL change records: one JSON object per row, with exactly one key for its kind."""
 
 import ast
 import json
@@ -28,18 +28,18 @@ from cdc_platform.sources.spanner.stream.record_rows import (
 DATA_FIELD, HEARTBEAT_FIELD, CHILDREN_FIELD = KIND_FIELDS
 MOD_FIELDS: Final = ("keys", "new_values", "old_values")
 
-# Made once: `json.dumps` with arguments makes an encoder for each call.
+# Created once: `json.dumps` with arguments creates an encoder for each call.
 _to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def decode_json_record(change_record: bytes) -> list[RecordRow]:
     """Return the record of one row of a change stream query, which is a protobuf value as bytes.
 
-    Mods become JSON texts again: numbers keep their value, though perhaps not their spelling.
+    Mods are written as JSON texts again: numbers keep their value, but maybe not their notation.
     A malformed data change record goes to quarantine if it names its transaction.
 
     Raises:
-        RecordUnreadable: The value has not the documented shape.
+        RecordUnreadable: the value does not have the documented shape.
     """
     try:
         ((kind, record),) = json.loads(required_text(change_record)).items()
@@ -58,7 +58,7 @@ def check_json_layout(fields: Any) -> None:
     """Check that a row has one column of JSON.
 
     Raises:
-        RecordUnreadable: It has other columns.
+        RecordUnreadable: the row has other columns.
     """
     codes = [getattr(field.type_.code, "name", str(field.type_.code)) for field in fields or ()]
     if codes not in (["JSON"], ["STRING"]):
@@ -83,7 +83,7 @@ def data_row(record: Mapping[str, Any]) -> RecordRow:
     """Return the row of a data change record.
 
     Raises:
-        One of `MISSHAPEN`: The record has not the documented shape.
+        One of `MISSHAPEN`: the record does not have the documented shape.
     """
     sequence = _text(record["record_sequence"])
     return RecordRow(
@@ -123,7 +123,7 @@ def _child(child: Mapping[str, Any]) -> Child:
 
 
 def _token(value: Any) -> str:
-    """Return a token, with which the source will be asked: no other text is one."""
+    """Return a token that is valid UTF-8, since the source is queried with it."""
     _text(value).encode()
     return _text(value)
 
@@ -135,7 +135,7 @@ def _json_text(part: Any) -> str | None:
 
 
 def _column_types(columns: list[Mapping[str, Any]]) -> str:
-    # Records of a table share their columns, and Python's own text of them is the cheapest key.
+    # Records of a table share their columns, and Python's own text of them is the cheapest cache key.
     return _column_types_of(repr(columns))
 
 

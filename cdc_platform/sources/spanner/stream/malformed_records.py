@@ -1,4 +1,4 @@
-"""Malformed records that are decoded again, by a version that may know their shape."""
+"""Second decoding of malformed records, by a version that may know their shape."""
 
 import json
 
@@ -13,13 +13,13 @@ from cdc_platform.sources.spanner.stream.record_rows import RecordRow
 
 
 def decode_again(cycle: int, token: str, sequence: str, record_text: str) -> pa.RecordBatch | None:
-    """Return the raw record that the text of a malformed one gives; None if it still gives none.
+    """Return the raw record of a malformed record's text; None if it is still malformed.
 
     Args:
         cycle: the cycle that read it.
-        token: the partition that it came by.
-        sequence: its `record_sequence` in the lake, by which it stays the same record.
-        record_text: the record, as `malformed_row` has kept it.
+        token: the partition that delivered it.
+        sequence: its `record_sequence` in the lake, which keeps its identity.
+        record_text: the record as stored by `malformed_row`.
     """
     try:
         row = _decoded(record_text)

@@ -1,4 +1,4 @@
-"""Mods of messages as JSON texts, taken from their bytes."""
+"""Mods of messages as JSON texts, decoded from their bytes."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,23 +21,23 @@ from cdc_platform.sources.spanner.stream.record_rows import (
 )
 
 _KEYS, _OLD_VALUES, _NEW_VALUES = 0x0A, 0x12, 0x1A
-"""Tags of a mod's fields, each of which is a value with its column."""
+"""Tags of a mod's fields; each field is a value with its column."""
 _INDEX_TAG, _VALUE_TAG = 0x08, 0x12
-"""Tags of these: the index of the column, which is left out where it is 0, and the value."""
+"""Tags within these fields: the index of the column, which is omitted if 0, and the value."""
 quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def mod_texts(mods: Sequence[bytes], names: Mapping[int, str]) -> ModTexts:
-    """Return keys, new values and old values of mods, one after the other."""
+    """Return the keys, new values and old values of mods, one after the other."""
     return tuple([part for mod in mods for part in _mod(mod, names)])
 
 
 def _mod(content: bytes, names: Mapping[int, str]) -> Iterator[str]:
-    """Return keys, new values and old values of a mod as JSON objects.
+    """Return the keys, new values and old values of a mod as JSON objects.
 
     Raises:
-        ValueError: A value has another form.
-        LookupError: A field is none of a mod's, or an index none of a column's.
+        ValueError: a value has another form.
+        LookupError: the mod has an unknown field, or an index without a column.
     """
     parts: dict[int, dict[str, str]] = {_KEYS: {}, _NEW_VALUES: {}, _OLD_VALUES: {}}
     position, end = 0, len(content)
@@ -64,13 +64,13 @@ def _object(members: Mapping[str, str]) -> str:
     return "{" + ",".join([f"{name}:{value}" for name, value in members.items()]) + "}"
 
 
-# A JSON encoder would take as long as all the rest of a record.
+# A JSON encoder would take as long as the rest of a record.
 def _json(value: bytes) -> str:
     """Return a value as JSON text.
 
     Raises:
-        ValueError: It is a number that JSON does not have, or of no kind that change records have.
-        IndexError: It is empty.
+        ValueError: the value is a number that JSON lacks, or of a kind that change records do not have.
+        IndexError: the value is empty.
     """
     kind = value[0]
     if kind == NUMBER_TAG:
@@ -84,7 +84,7 @@ def _json(value: bytes) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number as texts of the other mode have it: a whole one without a fraction."""
+    """Return a number as the texts of the other mode have it: whole numbers without a fraction."""
     if not isfinite(value):
         raise ValueError(f"JSON has no number {value}")
     shown = repr(value)

@@ -1,8 +1,8 @@
 """Change records that are messages, `google.spanner.v1.ChangeStreamRecord`, in both dialects.
 
 Streams with partition_mode = MUTABLE_KEY_RANGE return them, as a column PROTO in GoogleSQL and as bytes in
-PostgreSQL. In this mode keys move between partitions that go on. A move needs nothing of the reader: the log
-is in commit order, and no cut passes the partition that is furthest behind.
+PostgreSQL. In this mode keys move between partitions that continue. A move needs no action by the reader: the
+log is in commit order, and no cut passes the partition that is furthest behind.
 """
 
 import json
@@ -34,13 +34,13 @@ from cdc_platform.sources.spanner.stream.record_rows import (
 )
 
 MESSAGE_PREFIX: Final = "message "
-"""Begins the text of a malformed data change record that came as a message; base64 follows."""
+"""Prefix of the text of a malformed data change record from a message; base64 follows."""
 
 _MESSAGE_CODES: Final = (["PROTO"], ["BYTES"])
 
 
 def has_messages(fields: Any) -> bool:
-    """Return whether the only column of a query's result has messages."""
+    """Return whether the only column of a query's result contains messages."""
     return [getattr(field.type_.code, "name", "") for field in fields or ()] in _MESSAGE_CODES
 
 
@@ -72,10 +72,10 @@ def decode_message(change_record: bytes, token: str) -> list[RecordRow]:
 
 
 def data_row_of_text(record_text: str) -> RecordRow:
-    """Return the row of a data change record of the text in which a malformed one is kept.
+    """Return the row of a data change record from the stored text of a malformed one.
 
     Raises:
-        One of `MISSHAPEN`: The record has not the documented shape.
+        One of `MISSHAPEN`: the record does not have the documented shape.
     """
     message = _message_class()()
     message.data_change_record.MergeFromString(b64decode(record_text.removeprefix(MESSAGE_PREFIX)))
@@ -84,7 +84,7 @@ def data_row_of_text(record_text: str) -> RecordRow:
 
 @lru_cache(maxsize=1)
 def _message_class() -> Any:
-    """Return the class of the messages, in which columns and mods stay bytes: see wire.py."""
+    """Return the class of the messages, whose columns and mods stay bytes; see wire.py."""
     from google.protobuf import (  # type: ignore[import-untyped] # ships no types
         descriptor_pb2,
         descriptor_pool,
@@ -198,7 +198,7 @@ def _order(sequence: str) -> str:
 
 
 def _enum_name(record: Any, name: str) -> str:
-    """Return the name of a field's value; the number of one that this version of the API does not have."""
+    """Return the name of a field's value, or its number if this version of the API does not have it."""
     return _name_of(record.DESCRIPTOR.fields_by_name[name].enum_type, getattr(record, name))
 
 
@@ -228,7 +228,7 @@ def _columns(metadata: tuple[bytes, ...]) -> tuple[str, Mapping[int, str]]:
 
 
 def _type_fields(of_type: Any) -> dict[str, Any]:
-    """Return a type as the records of the other mode describe it."""
+    """Return a type in the form of the records of the other mode."""
     fields: dict[str, Any] = {"code": _enum_name(of_type, "code")}
     if of_type.HasField("array_element_type"):
         fields["array_element_type"] = _type_fields(of_type.array_element_type)

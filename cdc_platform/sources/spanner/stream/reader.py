@@ -1,4 +1,4 @@
-"""A change stream as a data source of Spark: a few tasks of many windows, Arrow batches, no JVM code."""
+"""Spark data source of a change stream: few tasks with many windows each, Arrow batches, no JVM code."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -31,14 +31,14 @@ def windows_to_json(windows: Sequence[ReadWindow]) -> str:
 
 
 def windows_from_json(text: str) -> tuple[ReadWindow, ...]:
-    """Return the windows of a text that `windows_to_json` made."""
+    """Parse the windows of a text of `windows_to_json`."""
     return tuple(ReadWindow(**fields) for fields in json.loads(text))
 
 
 def deal_out(windows: Sequence[ReadWindow], most_tasks: int) -> list[tuple[ReadWindow, ...]]:
-    """Return what each task reads: as many windows as any other, or one more.
+    """Return the windows of each task; their numbers differ by at most one.
 
-    The windows come with those first that reach furthest back, so every task gets some of these.
+    The windows are ordered by how far back they reach, so every task gets some of the oldest.
     """
     return [tuple(windows[number::most_tasks]) for number in range(min(most_tasks, len(windows)))]
 
@@ -60,7 +60,7 @@ class ChangeStreamDataSource(DataSource):
         return from_arrow_schema(RAW_CHANGE_RECORDS)
 
     def reader(self, schema: StructType) -> TaskReader:  # noqa: ARG002 - Spark's signature
-        """Return the reader of the windows that the options name."""
+        """Return the reader of the windows in the options."""
         prepare_worker()
         settings, cycle = self.options[SETTINGS_OPTION], int(self.options[CYCLE_OPTION])
         read = partial(_read_windows, settings, cycle, json.loads(self.options[PARENTS_OPTION]))
@@ -73,13 +73,13 @@ def _read_windows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of the windows of a task, and for each window the row that reports on it.
 
-    So it does for children of partitions that end, if all their parents have ended before or in the task.
+    The same applies to children of ending partitions if all their parents have ended before or in the task.
     """
-    # Imported here: only workers that read load Google's libraries, and after they were forked.
+    # Imported here: only workers that read load Google's libraries, and only after the fork.
     from cdc_platform.sources.spanner.client.client import client_of
     from cdc_platform.sources.spanner.stream.window_pool import read_together
     from cdc_platform.sources.spanner.stream.window_reader import read_window
 
     generations = None if parents is None else Generations(first_end_micros(windows), parents)
-    # The client of a worker process outlives its tasks.
+    # The client of a worker process is reused by later tasks.
     return read_together(partial(read_window, client_of(settings_json), cycle), windows, generations)

@@ -1,4 +1,4 @@
-"""Row of a record: what every form of change records becomes, malformed ones included."""
+"""Row of a record: the common form of all change records, including malformed ones."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -22,7 +22,7 @@ EVENT: Final = RecordKind.PARTITION_EVENT.value
 ModTexts: TypeAlias = tuple[str | None, ...]
 """Keys, new values and old values of each mod, as the source wrote them, all in one row.
 
-One flat tuple of texts costs Python's garbage collector nothing, and a window has many.
+One flat tuple of texts costs Python's garbage collector nothing, and a window has many tuples.
 """
 MOD_PARTS: Final = 3
 Child: TypeAlias = tuple[str, list[str]]
@@ -51,11 +51,11 @@ class RecordRow(NamedTuple):
 
 
 def check_columns(columns: Sequence[Mapping[str, Any]]) -> None:
-    """Check the columns that a record declares, of which a schema of its table may be made.
+    """Check the columns that a record declares, from which its table's schema may be built.
 
     Raises:
-        ValueError: A position is beyond 64 bits, or a column of the key has no name.
-        LookupError, TypeError, AttributeError, RecursionError: A column has no type or position.
+        ValueError: a position exceeds 64 bits, or a key column has no name.
+        LookupError, TypeError, AttributeError, RecursionError: a column has no type or position.
     """
     for column in columns:
         ColumnType.from_json(column["type"])
@@ -69,7 +69,7 @@ def check_table(name: str | None) -> str | None:
     """Return the name of a record's table.
 
     Raises:
-        ValueError: It is empty.
+        ValueError: the name is empty.
     """
     if name == "":
         raise ValueError("a table has no name")
@@ -80,7 +80,7 @@ def check_token(token: str) -> str:
     """Return the token of a child partition.
 
     Raises:
-        ValueError: It is empty, as that of the query without a token is called here.
+        ValueError: the token is empty, which is the platform's token of the initial query.
     """
     if token == ROOT_TOKEN:
         raise ValueError("a child partition has no token")
@@ -115,7 +115,7 @@ def malformed_row(
 
 
 def unreadable(change_record: bytes, problem: Exception) -> RecordUnreadable:
-    """Return the error of a record that has not the documented shape."""
+    """Return the error of a record that does not have the documented shape."""
     return RecordUnreadable(
         f"A change record has an undocumented shape ({_shown(problem)}). Its window stays unread; "
         f"report it with this record: {change_record[:_EXCERPT_BYTES]!r}",

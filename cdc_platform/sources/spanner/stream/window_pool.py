@@ -1,6 +1,6 @@
-"""Reads the windows of one task, several at a time: most of them only wait for the source.
+"""Concurrent reads of the windows of one task, most of which only wait for the source.
 
-If a partition announces others within its window, these are read with it, generation by generation.
+If a partition announces others within its window, they are read with it, generation by generation.
 """
 
 import threading
@@ -16,11 +16,11 @@ from cdc_platform.model.stream.generations import Generations, PartitionEnd
 from cdc_platform.model.stream.read_windows import ReadWindow
 
 AT_ONCE: Final = 8
-"""More would wait for this process, not for the source."""
+"""With more, windows would wait for this process instead of the source."""
 WAITING_BATCHES: Final = 2
-"""Bounds the memory: each reader holds one batch, and so many lie ready."""
+"""Limit on memory: each reader holds one batch, and at most this many are queued."""
 LOOK_S: Final = 0.2
-"""Interval at which a reader that cannot hand over its batch checks whether it is still wanted."""
+"""Interval at which a reader with a full queue checks whether its batch is still needed."""
 
 ReadOneWindow: TypeAlias = Callable[[ReadWindow], Generator[pa.RecordBatch, None, PartitionEnd | None]]
 
@@ -28,18 +28,18 @@ ReadOneWindow: TypeAlias = Callable[[ReadWindow], Generator[pa.RecordBatch, None
 def read_together(
     read: ReadOneWindow, windows: Sequence[ReadWindow], generations: Generations | None = None
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the batches of all windows as they come; those of one window are in its order.
+    """Yield the batches of all windows as they arrive; those of one window stay in order.
 
-    A caller that stops early ends the reads: no further window is begun, and what is being read of one is
-    dropped with its next batch.
+    A caller that stops early ends the reads: no further window begins, and a running read stops at its next
+    batch.
 
     Args:
         read: reads one window.
-        windows: what to read.
+        windows: windows to read.
         generations: finds the children of partitions that end, to read them, too; None for no children.
 
     Raises:
-        Exception: whatever a read raises; what the other windows have not given yet is dropped.
+        Exception: the exception of a read; outstanding batches of the other windows are dropped.
     """
     if len(windows) == 1 and generations is None:
         yield from read(windows[0])
@@ -81,13 +81,13 @@ class _Pool:
                 with closing(self._read(window)) as batches:
                     end = self._hand_over(batches)
                 self._go_on(end)
-        except Exception as error:  # noqa: BLE001  whatever it is, the task raises it
+        except Exception as error:  # noqa: BLE001  the task raises every error
             self._give(error)
         else:
             self._give(None)
 
     def _next(self) -> ReadWindow | None:
-        """Return the next window; waits for children while others are read, and returns None at the end."""
+        """Return the next window; wait for children while others are read, and return None at the end."""
         with self._change:
             while not self._is_over.is_set():
                 if self._left:
@@ -101,7 +101,7 @@ class _Pool:
     def _hand_over(
         self, batches: Generator[pa.RecordBatch, None, PartitionEnd | None]
     ) -> PartitionEnd | None:
-        """Hand over the batches of a window, and return what its read returned; None if it was stopped."""
+        """Hand over the batches of a window and return the result of its read; None if it was stopped."""
         while True:
             try:
                 batch = next(batches)
@@ -119,7 +119,7 @@ class _Pool:
             self._change.notify_all()
 
     def _give(self, item: pa.RecordBatch | Exception | None) -> bool:
-        """Hand over what was found; False when nobody wants it any more."""
+        """Hand over an item; return False if nobody needs it any more."""
         while not self._is_over.is_set():
             try:
                 self._found.put(item, timeout=LOOK_S)

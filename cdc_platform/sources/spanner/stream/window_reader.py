@@ -1,4 +1,4 @@
-"""Reads one window to its end, or as far as the source lets it."""
+"""Reader of one window, to its end or as far as the source allows."""
 
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
@@ -23,12 +23,12 @@ from cdc_platform.sources.spanner.stream.record_rows import START, RecordRow
 
 RECORDS_PER_BATCH: Final = 8192
 TEXT_BYTES_PER_BATCH: Final = 4 * 1024 * 1024
-"""A task reads several windows at a time, and each has a batch of its own."""
+"""A task reads several windows at a time, each with its own batch."""
 
 Decode = Callable[[bytes], list[RecordRow]]
-"""Takes the records from a row."""
+"""Returns the records of a row."""
 RecordForm = tuple[Callable[[Any], None], Decode]
-"""Functions that check the columns of a query's result, and that take the records from a row."""
+"""Functions that check the columns of a query's result, and that return the records of a row."""
 RECORD_FORMS: Final[dict[Dialect, RecordForm]] = {
     Dialect.GOOGLESQL: (check_layout, decode_change_record),
     Dialect.POSTGRESQL: (check_json_layout, decode_json_record),
@@ -40,20 +40,20 @@ def read_window(
 ) -> Generator[pa.RecordBatch, None, PartitionEnd | None]:
     """Yield the records of a window, each once, and then the row that reports on it.
 
-    Returns how far the partition was read, unless the read was interrupted.
+    Return how far the partition was read, unless the read was interrupted.
 
-    A failure of the source does not raise: the report says `interrupted`, with the error, and ends at the
-    last timestamp up to which nothing is missing; records after it are not given out.
+    A failure of the source raises no exception: the report says `interrupted`, with the error, and ends at
+    the last timestamp up to which nothing is missing; later records are not returned.
     """
     builder = RecordBatchBuilder(cycle, window)
     error: SourceError | None = None
     if window.token != ROOT_TOKEN and lists_partitions(window.token):
-        # Nothing else announces a placement that was added, and the report needs it however the read ends.
+        # Only this announces an added placement, and the report needs it even if the read fails.
         yield builder.announce_itself()
     try:
         yield from _read_to_end(client, builder, window)
     except SourceError as failure:
-        # What fails after the partition's last record takes nothing away.
+        # A failure after the partition's last record loses nothing.
         error = failure if builder.end_micros is None else None
         builder.forget_incomplete()
     last = builder.take_all()
@@ -70,7 +70,7 @@ def _report(builder: RecordBatchBuilder, window: ReadWindow, error: SourceError 
     if error is not None:
         outcome, end_micros = WindowOutcome.INTERRUPTED, builder.complete_micros
     elif builder.child_micros is not None:
-        # The children begin at this timestamp, so the partition is complete right before it.
+        # The children begin at this timestamp, so the partition is complete up to the microsecond before.
         outcome, end_micros = WindowOutcome.FINISHED, builder.child_micros - 1
     elif builder.end_micros is not None:
         outcome, end_micros = WindowOutcome.ENDED, builder.end_micros
@@ -83,12 +83,12 @@ def _report(builder: RecordBatchBuilder, window: ReadWindow, error: SourceError 
 def _read_to_end(
     client: SpannerClient, builder: RecordBatchBuilder, window: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
-    """Query until a record shows that the window is whole, or until a query brings nothing new.
+    """Query until a record shows that the window is complete, or until a query returns nothing new.
 
-    A stream may end with OK before its time, which looks like a partition that has been quiet since.
+    A stream may end early with OK, which looks like a partition that has been idle since.
 
     Raises:
-        SourceUnreachable: every answer breaks off earlier than one before it.
+        SourceUnreachable: every answer ends earlier than one before it.
     """
     attempts = client.attempts()
     most = (0, 0)
@@ -148,7 +148,7 @@ def _read_query(
         client.settings.change_stream,
         window.token,
         builder.complete_micros + 1,
-        # Asked for one microsecond more than needed: records exactly at a query's end are never relied on.
+        # One microsecond more than needed: records exactly at a query's end are unreliable.
         window.end_inclusive_micros + 1,
         client.settings.heartbeat_ms,
         client.read_function,
@@ -166,7 +166,7 @@ def _read_query(
 
 
 def _decoder(client: SpannerClient, fields: Any, token: str) -> Decode:
-    """Return what takes the records from a row of a result with these columns."""
+    """Return the function that decodes the rows of a result with these columns."""
     function, own_token = split_token(token, client.whole_function)
     if not has_messages(fields):
         check, decode = RECORD_FORMS[client.dialect]
@@ -177,7 +177,7 @@ def _decoder(client: SpannerClient, fields: Any, token: str) -> Decode:
 
 
 def _decode_placed(decode: Decode, function: str, change_record: bytes) -> list[RecordRow]:
-    """Return records of a placement, in which partitions that start are the platform's."""
+    """Return records of a placement, whose started partitions get the platform's tokens."""
     return [
         row._replace(
             child_partitions=[

@@ -51,7 +51,7 @@ def test_what_happens_before_while_and_after_a_run_is_captured_once(
         play(capturing, name, ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)"])
         with EngineProcess(settings) as engine:
             wait_until(lambda: len(rows_in(spool)) == 2, engine)
-            with pytest.raises(SlotInUse, match="Another engine writes into the spool"):
+            with pytest.raises(SlotInUse, match="Another engine is writing to the spool"):
                 capture_until_caught_up(settings, WITHIN_S)
             play(capturing, name, ["INSERT INTO t VALUES (3)"])
             wait_until(lambda: ("c", 3, None) in rows_in(spool), engine)

@@ -63,7 +63,7 @@ def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
     """A partition that comes up later begins at 0, and what it has lost before is told."""
     progress = read_progress((FIRST, 40, 40))
     assert plan_ranges([FIRST, SECOND], progress, SETTINGS) == (span(SECOND, 0, 0, 10),)
-    with pytest.raises(OffsetsLost, match="next one has offset 0, the first that is left 2"):
+    with pytest.raises(OffsetsLost, match="next one has offset 0, the first available one 2"):
         plan_ranges([FIRST, replace(SECOND, earliest=2)], progress, SETTINGS)
 
 
@@ -72,9 +72,9 @@ def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
     [
         (
             [replace(FIRST, earliest=31)],
-            "partition 0, were deleted .* offset 30, .* left 31, so that 1 offsets",
+            "partition 0, were deleted .* offset 30, .* available one 31, so 1 offsets",
         ),
-        ([replace(FIRST, topic_id="NEW")], "is another one than before"),
+        ([replace(FIRST, topic_id="NEW")], "is not the same as before"),
         ([replace(FIRST, end_exclusive=20)], "ends at offset 20, before the next message to read, 30"),
         ([SECOND], "The partition shop.public.a/b/0 is gone"),
     ],
