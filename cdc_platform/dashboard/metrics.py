@@ -1,4 +1,4 @@
-"""The metrics of pipelines for Prometheus; docs/dashboard.md lists their names."""
+"""The metrics of pipelines for Prometheus; docs/metrics.md lists their names."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
