@@ -47,6 +47,7 @@ class Shot:
         expected: a text that the page shows once it is there.
         click: what is clicked then, as a selector of Playwright.
         is_dagster: whether it is a page of Dagster's UI, and not the status page.
+        settled_ms: how long what the click opens needs to be complete.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Shot:
     expected: str
     click: str | None = None
     is_dagster: bool = True
+    settled_ms: int = SETTLED_MS
 
 
 SYSTEM: Final = "/assets/bank__cdc"
@@ -75,7 +77,14 @@ SHOTS: Final = (
         "Partitions Selected",
         r"text=/^\d{8}T\d{6}Z-\w+$/",
     ),
-    Shot("lineage", f"{SYSTEM}/partition_lineage", (1500, 900), "partition_token", "text=Show Markdown"),
+    Shot(
+        "lineage",
+        f"{SYSTEM}/partition_lineage",
+        (1500, 900),
+        "partition_token",
+        "text=Show Markdown",
+        settled_ms=1500,  # the next materialisation closes it
+    ),
 )
 
 
@@ -148,7 +157,7 @@ def take(page: Any, pages: Pages, shot: Shot, folder: Path) -> Path:
     page.wait_for_timeout(SETTLED_MS)
     if shot.click is not None:
         page.locator(shot.click).first.click(timeout=SHOWN_WITHIN_MS)
-    page.wait_for_timeout(SETTLED_MS)
+    page.wait_for_timeout(shot.settled_ms)
     file = folder / f"{shot.name}.png"
     page.screenshot(path=file)
     return file
