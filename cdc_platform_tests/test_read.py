@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +29,12 @@ from cdc_platform.lake.state.cut_states import cut_states
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.lake.state.pins import pin_cut, unpin_cut
 from cdc_platform.model.base.libraries import optional_library
+from cdc_platform.model.base.progress_lines import report_lines
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
+from cdc_platform.printing import progress_display
 from cdc_platform.read import TablesAtCut, open_tables
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.docs.code_blocks import BANK, Block, blocks_in
@@ -204,6 +207,29 @@ def test_sql_that_cannot_be_run_is_an_error(bank: Pipeline, tmp_path: Path, sql:
     code, _, errors = run("query", write_defs(tmp_path, attributes), sql)
     assert code == 1
     assert re.search(message, errors)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("command", "arguments", "step"),
+    [
+        ("query", ("SELECT sum(range) FROM range(200_000_000)",), "query"),
+        ("explain", ("accounts", "1"), "search"),
+    ],
+)
+def test_what_takes_long_says_that_it_runs(
+    bank: Pipeline,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    arguments: tuple[str, ...],
+    step: str,
+) -> None:
+    """Nothing is silent for seconds; here it is for hundredths of one."""
+    monkeypatch.setattr(progress_display, "report_lines", partial(report_lines, every_s=0.02))
+    attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
+    code, _, errors = run(command, write_defs(tmp_path, attributes), *arguments)
+    assert (code, f"\n{step}" in f"\n{errors}") == (0, True), errors
 
 
 def test_a_terminal_gets_no_parquet(tmp_path: Path) -> None:

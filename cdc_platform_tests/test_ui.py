@@ -44,6 +44,7 @@ STATUS_PAGE: Final = (
     "passed",
     "holds the watermark",
 )
+CHECKS: Final = ("equals_log", "equals_source", "fresh", "keys_unique", "Passed")
 COLUMNS: Final = ("account_id", "owner", "balance", "opened_on", "labels", "primary key", "array<string>")
 
 
@@ -89,6 +90,8 @@ def test_the_demo_in_the_browser(page: Any, tmp_path: Path) -> None:
         demo.wait_for_match(r"  cut ([2-9]|\d\d)", WITHIN_S)
         table = text_of(page, f"{address}/assets/bank/accounts", COLUMNS)
         assert [part for part in COLUMNS if part not in table] == [], table
+        checks = text_of(page, f"{address}/assets/bank/accounts?view=checks", CHECKS)
+        assert [part for part in CHECKS if part not in checks] == [], checks
         cut = text_of(page, f"{address}/assets/bank__cdc/cut", (f"{status_page}/#bank",))
         assert f"{status_page}/#bank" in cut, cut
         text = text_of(page, status_page, STATUS_PAGE)

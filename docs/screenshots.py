@@ -1,4 +1,4 @@
-"""Take the pictures of docs/ from a demo: `python docs/screenshots.py` runs one, `--url` uses a running one.
+"""Take all pictures of docs/ from a demo: `python docs/screenshots.py` runs one, `--url` uses a running one.
 
 It needs Chromium on the PATH, and the extra `test`. Look at the pictures before you commit them.
 """
@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cdc_platform.demo.next_steps import graph_address
+from cdc_platform.demo.next_steps import Pages, graph_address
 
 FOLDER: Final = Path(__file__).parent
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
-ADDRESS: Final = re.compile(r"Dagster's UI: (http://\S+)")
+STATUS_PAGE: Final = re.compile(r"Status page: (http://\S+)")
+DAGSTER: Final = re.compile(r"Dagster's UI: (http://\S+)")
 CUT: Final = re.compile(r"\bcut (\d+)\b")
 OPTIONS: Final = ("--rate", "50")
 """Enough for pictures, and little enough for a busy machine."""
@@ -45,6 +46,8 @@ class Shot:
         size: width and height of the window, in pixels.
         expected: a text that the page shows once it is there.
         click: what is clicked then, as a selector of Playwright.
+        is_dagster: whether it is a page of Dagster's UI, and not the status page.
+        settled_ms: how long what the click opens needs to be complete.
     """
 
     name: str
@@ -52,6 +55,8 @@ class Shot:
     size: tuple[int, int]
     expected: str
     click: str | None = None
+    is_dagster: bool = True
+    settled_ms: int = SETTLED_MS
 
 
 SYSTEM: Final = "/assets/bank__cdc"
@@ -60,9 +65,11 @@ PANEL: Final = "[aria-label=panel_show_right]"
 NARROW: Final = "localStorage.setItem('dagster-nav-collapsed', 'true')"
 """Leaves only the symbols of Dagster's navigation."""
 SHOTS: Final = (
+    Shot("dashboard", "/?refresh=0", (1280, 900), "Freshness", is_dagster=False),
     Shot("asset-graph", graph_address("", "bank"), (1660, 760), "change_log", f"button:has({PANEL})"),
     Shot("table", "/assets/bank/accounts", (1200, 1260), "account_id", "text=/^Plots$/"),
-    Shot("checks", f"{SYSTEM}/change_log?view=checks", (1500, 1000), "Passed", "text=/^exactly_once$/"),
+    Shot("lag", f"{SYSTEM}/cut", (1200, 1260), "published_at", "text=/^Plots$/"),
+    Shot("checks", "/assets/bank/accounts?view=checks", (1500, 900), "Passed", "text=/^equals_log$/"),
     Shot(
         "partitions",
         f"{SYSTEM}/raw_change_records?view=partitions",
@@ -70,13 +77,20 @@ SHOTS: Final = (
         "Partitions Selected",
         r"text=/^\d{8}T\d{6}Z-\w+$/",
     ),
-    Shot("lineage", f"{SYSTEM}/partition_lineage", (1500, 1800), "partition_token"),
+    Shot(
+        "lineage",
+        f"{SYSTEM}/partition_lineage",
+        (1500, 900),
+        "partition_token",
+        "text=Show Markdown",
+        settled_ms=1500,  # the next materialisation closes it
+    ),
 )
 
 
 @contextmanager
-def running_demo(port: int) -> Iterator[str]:
-    """Run a demo in a folder of its own until it has published some cuts, and give the address of its UI."""
+def running_demo(port: int) -> Iterator[Pages]:
+    """Run a demo in a folder of its own until it has published some cuts, and give its addresses."""
     program = shutil.which("cdc-platform")
     if program is None:
         sys.exit("`cdc-platform` is not on the PATH: pip install -e '.[test]'")
@@ -94,24 +108,24 @@ def running_demo(port: int) -> Iterator[str]:
         late = threading.Timer(DEMO_WITHIN_S, os.killpg, (demo.pid, signal.SIGKILL))
         late.start()
         try:
-            yield find_address(iter(demo.stdout or ()))
+            yield find_pages(iter(demo.stdout or ()))
         finally:
             late.cancel()
             demo.send_signal(signal.SIGINT)
             demo.communicate(timeout=ENDS_WITHIN_S)
 
 
-def find_address(lines: Iterator[str]) -> str:
-    """Return the address of the UI once the demo prints a late enough cut; what it prints goes on."""
-    address = None
+def find_pages(lines: Iterator[str]) -> Pages:
+    """Return the addresses of a demo once it prints a late enough cut; what it prints goes on."""
+    status_page = dagster = None
     for line in lines:
         print(line, end="", file=sys.stderr)
-        found, cut = ADDRESS.search(line), CUT.search(line)
-        address = found[1] if found else address
-        if address is not None and cut is not None and int(cut[1]) >= CUTS:
+        status_page, dagster = STATUS_PAGE.search(line) or status_page, DAGSTER.search(line) or dagster
+        cut = CUT.search(line)
+        if status_page and dagster and cut is not None and int(cut[1]) >= CUTS:
             # Somebody has to read what the demo goes on to say.
             threading.Thread(target=list, args=(lines,), daemon=True).start()
-            return address
+            return Pages(status_page[1], dagster[1])
     sys.exit("The demo has ended, or has not published enough cuts in time; see above")
 
 
@@ -133,16 +147,17 @@ def browser_page() -> Iterator[Any]:
         opened.close()
 
 
-def take(page: Any, address: str, shot: Shot, folder: Path) -> Path:
+def take(page: Any, pages: Pages, shot: Shot, folder: Path) -> Path:
     """Take a picture and return its file."""
     width, height = shot.size
+    address = (pages.dagster if shot.is_dagster else pages.status_page).rstrip("/")
     page.set_viewport_size({"width": width, "height": height})
     page.goto(f"{address}{shot.path}", wait_until="domcontentloaded")
     page.get_by_text(shot.expected).first.wait_for(timeout=SHOWN_WITHIN_MS)
     page.wait_for_timeout(SETTLED_MS)
     if shot.click is not None:
         page.locator(shot.click).first.click(timeout=SHOWN_WITHIN_MS)
-    page.wait_for_timeout(SETTLED_MS)
+    page.wait_for_timeout(shot.settled_ms)
     file = folder / f"{shot.name}.png"
     page.screenshot(path=file)
     return file
@@ -151,17 +166,21 @@ def take(page: Any, address: str, shot: Shot, folder: Path) -> Path:
 def main() -> None:
     """Take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", help="address of the UI of a demo that runs already")
+    parser.add_argument("--url", help="address of Dagster's UI of a demo that runs already")
+    parser.add_argument("--status-page", default="http://127.0.0.1:3030", help="its status page")
     parser.add_argument("--port", type=int, default=3000, help="port of the UI of the demo that is run")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="folder of the pictures")
     parser.add_argument("--only", choices=[shot.name for shot in SHOTS], help="take this picture alone")
     options = parser.parse_args()
     with ExitStack() as stack:
-        address = (options.url or stack.enter_context(running_demo(options.port))).rstrip("/")
+        if options.url is not None:
+            pages = Pages(options.status_page, options.url)
+        else:
+            pages = stack.enter_context(running_demo(options.port))
         page = stack.enter_context(browser_page())
         for shot in SHOTS:
             if options.only in {None, shot.name}:
-                print(take(page, address, shot, options.folder))
+                print(take(page, pages, shot, options.folder))
 
 
 if __name__ == "__main__":

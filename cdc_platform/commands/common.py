@@ -22,9 +22,8 @@ import click
 from cdc_platform.components.places import PLACE_VARIABLE
 from cdc_platform.errors import CdcError, SettingError
 from cdc_platform.lake.catalog.damage import find_damage, find_full
-from cdc_platform.model.base.progress import Progress
 from cdc_platform.printing.lines import print_line, print_text
-from cdc_platform.printing.progress_display import show_progress
+from cdc_platform.printing.progress_display import shown_step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,14 +84,14 @@ def start_spark(settings: "PipelineSettings") -> "SparkSession":
     """Start the session, and report slow steps: the first start downloads Spark's packages."""
     from cdc_platform.resources import spark_session
 
-    begun, progress = time.monotonic(), Progress()
+    begun = time.monotonic()
     print_line(f"Starting Spark ({settings.spark.address}) ...", err=True)
 
     def report(line: str) -> None:
         if "downloading http" in line.lower():
             print_line(f"  {line.strip()}", err=True)
 
-    with show_progress(progress), progress.step("start of Spark"):
+    with shown_step("start of Spark"):
         session = spark_session(settings, report)
     print_line(f"Spark is ready after {time.monotonic() - begun:.1f} s.", err=True)
     return session

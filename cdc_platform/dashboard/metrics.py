@@ -1,4 +1,4 @@
-"""Prometheus metrics of pipelines; docs/dashboard.md lists their names."""
+"""Prometheus metrics of pipelines; docs/metrics.md lists their names."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,14 +35,10 @@ class PipelineCollector(Collector):
             up.add_metric([name], float(name in readable))
             healthy.add_metric([name], float(facts.health.is_healthy))
         yield from (up, healthy)
-        for name, described, read in _GAUGES:
-            yield _filled(
-                GaugeMetricFamily(PREFIX + name, described, labels=["pipeline"]), readable, _once(read)
-            )
-        for name, described, read in _COUNTERS:
-            yield _filled(
-                CounterMetricFamily(PREFIX + name, described, labels=["pipeline"]), readable, _once(read)
-            )
+        kind: type[GaugeMetricFamily | CounterMetricFamily]
+        for kind, numbers in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
+            for name, described, read in numbers:
+                yield _filled(kind(PREFIX + name, described, labels=["pipeline"]), readable, _once(read))
         for name, described, labels, samples in _LABELLED:
             family = GaugeMetricFamily(PREFIX + name, described, labels=["pipeline", *labels])
             yield _filled(family, readable, samples)

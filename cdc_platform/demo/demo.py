@@ -11,7 +11,7 @@ from cdc_platform.demo.bank import open_bank, sum_of_balances
 from cdc_platform.demo.home import open_home, prepare_home
 from cdc_platform.demo.live import balances_at_all_cuts, live_view
 from cdc_platform.demo.next_steps import Pages, print_next_steps
-from cdc_platform.demo.pages import DemoOptions, DemoTools, Stage, shown_step, start_pages
+from cdc_platform.demo.pages import DemoOptions, DemoTools, Stage, start_pages
 from cdc_platform.demo.processes import LOOPBACK, Children, free_port
 from cdc_platform.errors import SetupError
 from cdc_platform.lake.state.cuts import newest_cut
@@ -21,7 +21,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.schema.evolve import find_exclusions
 from cdc_platform.printing.lines import print_line, print_text
-from cdc_platform.printing.progress_display import show_progress
+from cdc_platform.printing.progress_display import show_progress, shown_step
 from cdc_platform.spark.session.connect_server import start_connect_server, wait_until_ready
 from cdc_platform.spark.session.connect_token import choose_token
 from cdc_platform.spark.session.running_tasks import watch_tasks

@@ -2,8 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,11 +13,10 @@ from cdc_platform.demo.home import REMOTE_VARIABLE, DemoHome
 from cdc_platform.demo.next_steps import Pages
 from cdc_platform.demo.processes import LOOPBACK, Children, answers, free_port
 from cdc_platform.errors import SetupError
-from cdc_platform.model.base.progress import Progress
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.printing.lines import print_line
-from cdc_platform.printing.progress_display import show_progress
+from cdc_platform.printing.progress_display import shown_step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,14 +59,6 @@ class Stage:
     wants_more: Callable[[], bool]
 
 
-@contextmanager
-def shown_step(step: str) -> Iterator[None]:
-    """Show a step that may take seconds."""
-    progress = Progress()
-    with show_progress(progress), progress.step(step):
-        yield
-
-
 def start_pages(stage: Stage, remote: str) -> Pages:
     """Start Dagster and the status page, and return their addresses once they answer."""
     port, page_port = _choose_port(stage.options.port), _choose_port(DASHBOARD_PORT)
@@ -85,8 +75,7 @@ def start_pages(stage: Stage, remote: str) -> Pages:
     page = [sys.executable, "-m", "cdc_platform.cli", "dashboard", str(stage.home.defs)]
     stage.children.start("dashboard", [*page, "--host", LOOPBACK, "--port", str(page_port)], environment)
     print_line("Starting Dagster and the status page ...")
-    progress = Progress()
-    with show_progress(progress), progress.step("start of Dagster"):
+    with shown_step("start of Dagster"):
         _wait_for(stage, "dashboard", f"{page_address}/metrics")
         _wait_for(stage, "dagster", f"{address}/server_info")
     if stage.wants_more():

@@ -35,6 +35,14 @@ def show_progress(progress: Progress) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def shown_step(step: str) -> Iterator[None]:
+    """Show a step that may take seconds."""
+    progress = Progress()
+    with show_progress(progress), progress.step(step):
+        yield
+
+
 class _Bars:
     """The bars of the running steps, below the last line of a terminal."""
 

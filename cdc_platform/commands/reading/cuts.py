@@ -23,6 +23,7 @@ from cdc_platform.commands.common import (
 from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
+from cdc_platform.printing.progress_display import shown_step
 from cdc_platform.printing.tables import Cell, make_line, make_table, print_rendered
 from cdc_platform.stopping import stop_signals
 
@@ -141,7 +142,9 @@ def _quiet_spark(settings: "PipelineSettings") -> "Iterator[SparkSession]":
     from cdc_platform.resources import SPARK_IS_QUIET
 
     with stop_signals(SPARK_IS_QUIET.set), reaching(settings.lake):
-        yield start_spark(settings)
+        session = start_spark(settings)
+        with shown_step("change of the tables' tags"):
+            yield session
 
 
 def as_dict(state: "CutState", markers: "MarkersOfCuts" = NO_MARKERS) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from cdc_platform.commands.common import DEFS, NAME, CommandOnDefs, examples
 from cdc_platform.model.base.quantities import as_count
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
+from cdc_platform.printing.progress_display import shown_step
 from cdc_platform.printing.tables import make_grid, make_line, print_rendered
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -
     from cdc_platform.pipeline.on_demand.explain import explain_row
     from cdc_platform.pipeline.opened.pipeline import open_existing
 
-    explanation = explain_row(open_existing(load_settings(defs, name)), table, key)
+    with shown_step("search of the log"):
+        explanation = explain_row(open_existing(load_settings(defs, name)), table, key)
     if as_json:
         print_text(json.dumps(explanation.to_dict(), indent=2))
     else:

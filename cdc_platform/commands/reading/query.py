@@ -13,6 +13,7 @@ from cdc_platform.commands.common import DEFS, NAME, CommandOnDefs, examples
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_line, print_text
+from cdc_platform.printing.progress_display import shown_step
 
 if TYPE_CHECKING:
     import duckdb
@@ -59,7 +60,9 @@ def query(defs: Path, sql: str, name: str | None, cut: int | None, moment: str |
         raise click.UsageError("A terminal cannot show Parquet: write it to a file, `> rows.parquet`.")
     tables = open_tables(defs, name).at(cut, moment=moment)
     print_line(f"cut {tables.cut.cut} at {to_rfc3339(tables.cut.position_micros)}", err=True)
-    _run(tables.duckdb(), sql, form)
+    with shown_step("tables of the cut"):
+        connection = tables.duckdb()
+    _run(connection, sql, form)
 
 
 def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
@@ -72,17 +75,20 @@ def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
     import duckdb
 
     try:
-        rows: Any = connection.sql(sql)
-        if rows is None:
-            raise SettingError("SQL", "must be a query, such as `SELECT count(*) FROM accounts`")
-        if form == TABLE:
-            print_text(str(rows))
-            return
-        rows_of_the_query = rows  # noqa: F841  found by SQL; a view would show up in the list of tables
         with TemporaryDirectory() as folder:
             # DuckDB would truncate a file to which the standard output is appended.
             file = Path(folder) / "rows"
-            connection.execute(f"COPY (FROM rows_of_the_query) TO '{file}' ({_COPIES[form]})")
+            with shown_step("query"):
+                rows_of_the_query: Any = connection.sql(sql)
+                if rows_of_the_query is None:
+                    raise SettingError("SQL", "must be a query, such as `SELECT count(*) FROM accounts`")
+                table = str(rows_of_the_query) if form == TABLE else None
+                if table is None:
+                    # SQL finds the variable; a view would be among the tables that SQL lists.
+                    connection.execute(f"COPY (FROM rows_of_the_query) TO '{file}' ({_COPIES[form]})")
+            if table is not None:
+                print_text(table)
+                return
             with file.open("rb") as copied:
                 if form == JSON:
                     sys.stdout.buffer.writelines(map(_valid_json, copied))

@@ -10,9 +10,8 @@ import click
 
 from cdc_platform.commands.common import DEFS, NAME, CommandOnDefs, examples, interruption
 from cdc_platform.errors import SettingError, SparkUnreachable
-from cdc_platform.model.base.progress import Progress
 from cdc_platform.printing.lines import print_line
-from cdc_platform.printing.progress_display import show_progress
+from cdc_platform.printing.progress_display import shown_step
 
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 EXAMPLE: Final = "sc://127.0.0.1:15002"
@@ -49,9 +48,8 @@ def spark_server(defs: Path, name: str | None, log: Path) -> None:
     token = choose_token(settings.spark.remote)
     server = start_connect_server(replace(settings.spark, remote=None), settings.lake, port, log, token)
     file = write_token(port, token)
-    progress = Progress()
     try:
-        with show_progress(progress), progress.step("start of the server"):
+        with shown_step("start of the server"):
             wait_until_ready(server)
         print_line(f"The runs of `{settings.name}` find Spark at {settings.spark.address}")
         while server.process.poll() is None and not is_over.wait(LOOK_EVERY_S):

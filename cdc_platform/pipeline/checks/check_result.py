@@ -29,8 +29,8 @@ Fact = int | float | str
 class CheckResult:
     """Result of a check.
 
-    ``facts`` are numbers and names for the record. ``tables`` are the results of single tables, by the names
-    of the tables or histories in a cut, for checks that examine tables one by one.
+    ``facts`` are for the record: Dagster plots numbers, so one that only grows is a text. ``tables`` are the
+    results of single tables, by their names in a cut, for checks that examine tables one by one.
     """
 
     passed: bool

@@ -55,5 +55,5 @@ def check_watermark(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> 
         back == 0 and not passed_it,
         f"watermarks: {len(history)}, cuts: {len(positions)}, positions that went back: {back}"
         + (", and the log is ahead of an unread partition" if passed_it else ""),
-        {"watermarks": len(history), "cuts": len(positions), "went_back": back},
+        {"watermarks": str(len(history)), "cuts": str(len(positions)), "went_back": back},
     )

@@ -22,7 +22,7 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Chec
     if cut is None:
         return without_cut(pipeline)
     reconciliations, unwatched = reconcile_tables(pipeline, cut, scope.covers)
-    facts: dict[str, Fact] = {"cut": cut.cut}
+    facts: dict[str, Fact] = {"cut": str(cut.cut)}
     for reconciliation in reconciliations:
         facts[f"{reconciliation.table}_source_rows"] = reconciliation.source.rows
         facts[f"{reconciliation.table}_lake_rows"] = reconciliation.lake.rows
