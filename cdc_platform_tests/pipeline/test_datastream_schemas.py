@@ -242,7 +242,7 @@ def test_bytes_are_no_key_of_texts(settled: Pipeline) -> None:
     """A text in base64 may be that of another row: events with texts are held, and rows stay as they are."""
     assert [(row["id"], row["note"]) for row in rows_of(settled, "binary")] == [(b"\x00\xff", "old")]
     (quarantined,) = quarantined_rows(settled)
-    assert "`id` is bytes, and in the event it is no float, bytes or array:" in quarantined["reason"]
+    assert "`id` is bytes, but in the event it is no float, bytes or array:" in quarantined["reason"]
 
 
 def test_columns_that_differ_in_case_only_have_their_own_values(settled: Pipeline) -> None:
@@ -319,11 +319,11 @@ def test_events_of_another_key_are_quarantined(
     reasons = [row["reason"].partition(";")[0] for row in quarantined_rows(pipeline)]
     of_keys = [reason for reason in reasons if "`keyed`" in reason]
     assert sorted(of_keys) == [
-        *["The key of `keyed` is id, and of the event it is ID"] * 3,
-        "The key of `keyed` is id, and of the event it is uid",
+        *["The key of `keyed` is id, but the event's key is ID"] * 3,
+        "The key of `keyed` is id, but the event's key is uid",
     ]
     (of_type,) = set(reasons) - set(of_keys)
-    assert "`id` is no float, bytes or array, and in the event it is a float:" in of_type
+    assert "`id` is no float, bytes or array, but in the event it is a float:" in of_type
     source = pipeline.settings.source
     assert isinstance(source, DatastreamSettings)
     columns = {"shop.floating": {"id": "INT64"}}

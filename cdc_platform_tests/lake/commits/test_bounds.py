@@ -35,7 +35,7 @@ def test_one_false_value_is_enough(tmp_path: Path) -> None:
 
 def test_no_access_to_the_storage_is_kept(tmp_path: Path) -> None:
     """Each version of a table comes with a client of its storage, which goes with it."""
-    lake = Lake(LakeSettings(str(tmp_path)), "bounds", hands_out_events=True)
+    lake = Lake(LakeSettings(str(tmp_path)), "bounds", delivers_events=True)
     schema, clients = lake.system_table(LOG).schema().as_arrow(), []
     for cycle in range(1, 5):
         log = lake.system_table(LOG)

@@ -72,7 +72,7 @@ def test_of_two_names_that_differ_in_case_one_is_left_out(
     logged = pipeline.lake.system_table(LOG).scan().to_arrow()["table_name"].to_pylist()
     for absent, present in (("users", "Users"), ("notes", "Notes")):
         assert logged.count(absent) == 2
-        text = f"`{absent}` is not in the lake: the lake has `{present}` under that name"
+        text = f"`{absent}` is not in the lake: `{present}` has that name in the lake"
         assert [line for line in read_status(pipeline).findings if line.startswith(text)]
         assert text in check_schema(pipeline, spark, EVERYTHING).summary
     assert failed_checks(pipeline, spark) == {}
@@ -152,6 +152,6 @@ def test_a_table_that_takes_the_name_of_a_dropped_one(
     assert live_rows(pipeline, notes, now) == notes.typed_rows_at(now)
     assert [row["a"] for row in rows_of(pipeline, "Tags")] == ["v1", "v2"]
     text = " ".join(read_status(pipeline).findings)
-    assert "`tags` is not in the lake: the lake has `Tags` under that name" in text
+    assert "`tags` is not in the lake: `Tags` has that name in the lake" in text
     assert "`Tags` was dropped" in text
     assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
