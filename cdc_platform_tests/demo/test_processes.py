@@ -120,6 +120,19 @@ def test_a_dead_child_is_an_error_with_its_last_words(tmp_path: Path) -> None:
             check_for_a_while(children)
 
 
+def test_children_obey_a_signal_that_the_demo_ignores(tmp_path: Path) -> None:
+    """A child does not inherit that its parent ignores SIGTERM, so it ends at once and need not be killed."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with Children(tmp_path, tmp_path) as children:
+            children.start("sleeper", SLEEP)
+            wait_for("up", tmp_path / "sleeper.log")
+            child = children._processes["sleeper"]  # noqa: SLF001  how it ends is seen nowhere else
+        assert child.returncode == -signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_what_the_demo_itself_has_started_ends_by_itself(tmp_path: Path) -> None:
     """A process that is no named child, such as a session's Java, may finish what it does at its end."""
