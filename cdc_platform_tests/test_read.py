@@ -199,14 +199,19 @@ def test_a_large_text_beside_such_a_number_takes_little_memory(bank: Pipeline, t
         ("SELECT balanse FROM accounts", 'Setting `SQL` cannot be run: .*"balanse" not found'),
         ("FROM account", "Did you mean .*accounts"),
         ("CREATE TABLE t (id INT)", "Setting `SQL` must be a query"),
+        ("COPY accounts TO 'accounts.csv'", "Setting `SQL` must be a query"),
     ],
 )
-def test_sql_that_cannot_be_run_is_an_error(bank: Pipeline, tmp_path: Path, sql: str, message: str) -> None:
-    """What is wrong is told in DuckDB's words, without a traceback."""
+def test_sql_that_cannot_be_run_is_an_error(
+    bank: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, message: str
+) -> None:
+    """DuckDB's words say what is wrong, without a traceback; SQL that gives no rows is not begun."""
+    monkeypatch.chdir(tmp_path)
     attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
     code, _, errors = run("query", write_defs(tmp_path, attributes), sql)
     assert code == 1
     assert re.search(message, errors)
+    assert not (tmp_path / "accounts.csv").exists()
 
 
 @pytest.mark.integration

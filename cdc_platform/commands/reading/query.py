@@ -73,15 +73,18 @@ def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
         KeyboardInterrupt: Ctrl-C has interrupted the query.
     """
     import duckdb
+    from duckdb import ExpectedResultType
 
     try:
         with TemporaryDirectory() as folder:
             # DuckDB would truncate a file to which the standard output is appended.
             file = Path(folder) / "rows"
             with shown_step("query"):
-                rows_of_the_query: Any = connection.sql(sql)
-                if rows_of_the_query is None:
+                statements = connection.extract_statements(sql)
+                # A pivot is several statements. DuckDB runs those that give no rows at once.
+                if not statements or statements[-1].expected_result_type != [ExpectedResultType.QUERY_RESULT]:
                     raise SettingError("SQL", "must be a query, such as `SELECT count(*) FROM accounts`")
+                rows_of_the_query: Any = connection.sql(sql)
                 table = str(rows_of_the_query) if form == TABLE else None
                 if table is None:
                     # SQL finds the variable; a view would be among the tables that SQL lists.
