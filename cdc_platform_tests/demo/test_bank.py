@@ -39,7 +39,7 @@ def transfers(home: DemoHome) -> int:
 
 
 def test_an_expired_bank_gives_way_to_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Started again when the stream no longer keeps its history, the demo begins anew instead of failing."""
+    """A demo whose change stream no longer keeps the history begins another bank and does not fail."""
     monkeypatch.setenv(HOME_VARIABLE, "")
     with running(tmp_path) as (bank, home):
         prepare_home(home, bank)

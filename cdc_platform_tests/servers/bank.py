@@ -31,14 +31,15 @@ from cdc_platform_tests.servers.bookings import (
 
 # Timestamps are written with whole seconds and arrays without NULL: the emulator's change streams
 # falsify others.
-DDL: Final = (
-    """CREATE TABLE accounts (
+ACCOUNTS_DDL: Final = """CREATE TABLE accounts (
   account_id INT64 NOT NULL,
   owner STRING(MAX) NOT NULL,
   balance INT64 NOT NULL,
   opened_on DATE,
   labels ARRAY<STRING(MAX)>,
-) PRIMARY KEY (account_id)""",
+) PRIMARY KEY (account_id)"""
+DDL: Final = (
+    ACCOUNTS_DDL,
     """CREATE TABLE transfers (
   transfer_id STRING(36) NOT NULL,
   from_account INT64 NOT NULL,

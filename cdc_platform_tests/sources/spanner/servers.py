@@ -19,7 +19,7 @@ from cdc_platform.simulator.wire.simulator_settings import (
     SimulatorSettings,
 )
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
-from cdc_platform_tests.servers.bank import BankSettings, create_instance, open_client
+from cdc_platform_tests.servers.bank import ACCOUNTS_DDL, BankSettings, create_instance, open_client
 from cdc_platform_tests.sources.spanner.messages import message_record
 
 SIMULATOR: Final = "simulator"
@@ -36,13 +36,7 @@ LONGEST_QUERY: Final = timedelta(minutes=20)
 """Of a stream with mutable key ranges, whose queries need an end."""
 
 GOOGLESQL_DDL: Final = (
-    """CREATE TABLE accounts (
-  account_id INT64 NOT NULL,
-  owner STRING(MAX) NOT NULL,
-  balance INT64 NOT NULL,
-  opened_on DATE,
-  labels ARRAY<STRING(MAX)>,
-) PRIMARY KEY (account_id)""",
+    ACCOUNTS_DDL,
     f"CREATE CHANGE STREAM {CHANGE_STREAM} FOR ALL OPTIONS (value_capture_type = 'NEW_ROW')",
 )
 POSTGRESQL_DDL: Final = (
