@@ -24,6 +24,7 @@ from cdc_platform.lake.state.read_progress import load_read_progress, save_poll,
 from cdc_platform.model.base.declared_settings import Described
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadRequest
+from cdc_platform.old_runs import delete_old_runs
 from cdc_platform.partitions import change_stream_partitions, compare_keys
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -87,12 +88,19 @@ class Running:
         float | None,
         Described("Lag in seconds above which `fresh` fails. In both, empty means no limit."),
     ] = 3600.0
+    keep_runs_s: Annotated[
+        float | None,
+        Described(
+            "Seconds for which the sensor's finished runs are kept in Dagster, with their events, logs and "
+            "check results; the newest of each asset always stay. Empty means for ever."
+        ),
+    ] = 604_800.0
     owners: Annotated[
         tuple[str, ...], Described("Owners of the assets: e-mail addresses, or `team:NAME`.")
     ] = ()
 
     def __post_init__(self) -> None:
-        for name in ("fresh_warn_s", "fresh_fail_s"):
+        for name in ("fresh_warn_s", "fresh_fail_s", "keep_runs_s"):
             if (bound := getattr(self, name)) is not None and not 0 < bound < math.inf:
                 raise SettingError(f"runs.{name}", f"must be a positive number of seconds: {bound}")
         if self.fresh_warn_s and self.fresh_fail_s and self.fresh_warn_s > self.fresh_fail_s:
@@ -145,6 +153,11 @@ def default_status(running: Running) -> dg.DefaultSensorStatus:
     return dg.DefaultSensorStatus.RUNNING if running.sensor else dg.DefaultSensorStatus.STOPPED
 
 
+def sensor_name(pipeline: str) -> str:
+    """Return the name of the sensor that keeps a pipeline going."""
+    return f"{pipeline}_sync_sensor"
+
+
 def build_schedule(
     settings: PipelineSettings, cron: str, job: UnresolvedAssetJobDefinition
 ) -> dg.ScheduleDefinition:
@@ -164,7 +177,7 @@ def build_sensor(
     """Return the sensor that keeps a pipeline going."""
 
     @dg.sensor(
-        name=f"{settings.name}_sync_sensor",
+        name=sensor_name(settings.name),
         job=job,
         minimum_interval_seconds=running.poll_s,
         default_status=default_status(running),
@@ -198,6 +211,8 @@ def evaluate_pipeline(
         return dg.SkipReason(f"{type(error).__name__}: {error}")
     finally:
         pipeline.source.close()
+    if running.keep_runs_s is not None:
+        delete_old_runs(instance, selection.assets, sensor_name(settings.name), running.keep_runs_s)
     return _request(instance, running, selection, lineage)
 
 

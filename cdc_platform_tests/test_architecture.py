@@ -18,7 +18,7 @@ STEPS: Final = ENGINES | {"pipeline"}
 DAGSTER_FILES: Final = frozenset(
     {
         *("assets", "checks", "claims", "components", "definitions", "downstream", "metadata", "partitions"),
-        *("resources", "sensors"),
+        *("old_runs", "resources", "sensors"),
     },
 )
 COMMAND_LINE: Final = frozenset({"cli", "commands"})

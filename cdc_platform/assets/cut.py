@@ -1,7 +1,7 @@
 """The cut: one published version of every table, at one source position."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,10 +11,10 @@ from pydantic import Field
 from cdc_platform import metadata
 from cdc_platform.assets.check_results import check_log, evaluate, run_full_checks
 from cdc_platform.assets.data_versions import DataVersions, cut_version
-from cdc_platform.assets.events import cycle_events, merge_event
+from cdc_platform.assets.events import LoggedStates, cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.table_columns import own_schema
-from cdc_platform.checks.freshness import Freshness, judge
+from cdc_platform.checks.freshness import REPORT_EVERY_S, Freshness, judge, results_of
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import CUT
@@ -29,10 +29,8 @@ from cdc_platform.resources import PipelineRun, find_run
 from cdc_platform.sensors import Running
 from cdc_platform.visible import visible_text
 
-FRESHNESS_EVERY_S: Final = 60.0
-"""Interval between freshness reports in a run."""
 RESULTS_A_REPORT: Final = 100
-"""With more tables, the interval grows in proportion: Dagster keeps each result as an event."""
+"""With more tables, the interval between reports grows in proportion: Dagster keeps each result."""
 
 
 class CutConfig(dg.Config):
@@ -62,8 +60,9 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         "Materialising it publishes all tables at that position. A failed upstream check blocks "
         "publication; a run without the upstream layers runs their checks first. "
         "With `follow_s` the run continues with whole cycles, and logs each of them as a materialisation of "
-        "every asset that it changed. Every `check_every_s` seconds, checks examine the new part of the log; "
-        "a failed check ends the run. The data version is the number of the cut.",
+        "every asset whose content it changed; states of partitions are logged when they change. "
+        "Every `check_every_s` seconds, checks examine the new part of the log; a failed check ends the run. "
+        "The data version is the number of the cut.",
     )
     def cut(
         context: dg.AssetExecutionContext, config: CutConfig
@@ -77,9 +76,7 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         yield from judge(assets, running, Freshness.after_cycle(published, assets.capabilities))
         yield from run_full_checks(context, assets, run)
         if config.follow_s > 0:
-            yield from _follow(
-                context, assets, run, _Following(config.follow_s, running, len(assets.all_tables))
-            )
+            yield from _follow(context, assets, run, running, config.follow_s)
 
     return cut
 
@@ -103,26 +100,31 @@ def _merge_newcomers(
 
 
 @dataclass
-class _Following:
-    """Duration of a run, and the time of its last report on the freshness of its tables."""
+class _FreshnessReports:
+    """Freshness that a run has reported: it is reported when a result changes, or else at an interval."""
 
-    follow_s: float
-    running: Running
-    results: int = 0
+    tables: int
+    results: str = ""
     reported_at: float = field(default_factory=time.monotonic)
 
-    def is_freshness_due(self) -> bool:
-        every_s = FRESHNESS_EVERY_S * max(1.0, self.results / RESULTS_A_REPORT)
-        is_due = time.monotonic() - self.reported_at >= every_s
-        if is_due:
-            self.reported_at = time.monotonic()
-        return is_due
+    def choose(self, evaluations: Sequence[dg.AssetCheckEvaluation]) -> Sequence[dg.AssetCheckEvaluation]:
+        """Return the results of all tables if a report is due, or else none."""
+        results, now = results_of(evaluations), time.monotonic()
+        every_s = REPORT_EVERY_S * max(1.0, self.tables / RESULTS_A_REPORT)
+        if results == self.results and now - self.reported_at < every_s:
+            return ()
+        self.results, self.reported_at = results, now
+        return evaluations
 
 
 def _follow(
-    context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun, following: _Following
+    context: dg.AssetExecutionContext,
+    assets: PipelineAssets,
+    run: PipelineRun,
+    running: Running,
+    follow_s: float,
 ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-    wants_more = _until(context, assets.pipeline, following.follow_s)
+    wants_more = _until(context, assets.pipeline, follow_s)
     pause(run.pipeline.settings.idle_interval_s, wants_more)
     evaluations: list[dg.AssetCheckEvaluation] = []
     outcomes = follow_source(
@@ -132,17 +134,17 @@ def _follow(
         error_listener=lambda error: context.log.warning(visible_text(str(error))),
         check_listener=lambda *result: evaluations.extend(evaluate(assets, *result)),
     )
-    versions = DataVersions(assets, context.instance)
+    versions, logged = DataVersions(assets, context.instance), LoggedStates()
+    reports = _FreshnessReports(len(assets.all_tables))
     try:
         for outcome in outcomes:
             yield from evaluations
             evaluations.clear()
             lineage = trace_lineage(run.pipeline)
             level_partitions(context.instance, assets.pipeline, lineage)
-            yield from cycle_events(versions, run.pipeline, outcome, lineage)
-            if following.is_freshness_due():
-                freshness = Freshness.after_cycle(outcome.cut, assets.capabilities)
-                yield from judge(assets, following.running, freshness)
+            yield from cycle_events(versions, run.pipeline, outcome, lineage, logged)
+            freshness = Freshness.after_cycle(outcome.cut, assets.capabilities)
+            yield from reports.choose(list(judge(assets, running, freshness)))
     except CheckFailed:
         yield from evaluations
         raise

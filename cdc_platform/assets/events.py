@@ -1,6 +1,8 @@
 """Materialisations that a run logs for each whole cycle after its first one."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import dagster as dg
@@ -11,24 +13,72 @@ from cdc_platform.assets.tables import count_merged_rows
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import count_rows, head
 from cdc_platform.model.base.turns import choose_by_turns
-from cdc_platform.model.stream.lineage import Lineage
+from cdc_platform.model.stream.lineage import Lineage, PartitionState
+from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport
 from cdc_platform.pipeline.cycle import CycleOutcome
 from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.publishing.maintain import MaintenanceOutcome
 
 MOST_PARTITIONS: Final = 200
 """Most partitions with a materialisation per cycle; if there are more, they take turns."""
+STATES_EVERY_S: Final = 60.0
+"""Interval between materialisations that report a state which has not changed."""
+
+
+@dataclass
+class LoggedStates:
+    """States of partitions that a run has logged: each is logged when it changes, or else once a minute.
+
+    Dagster keeps every materialisation. A picture of the lineage and hundreds of windows for every cycle
+    would be gigabytes a day.
+    """
+
+    every_s: float = STATES_EVERY_S
+    logged_at: float = field(default_factory=time.monotonic)
+    """When every state was last logged, by the monotonic clock."""
+    is_due: bool = False
+    """Whether the cycle logs every state."""
+    _turn: int = 0
+    _windows: dict[str, WindowOutcome] = field(default_factory=dict)
+    _partitions: dict[str, PartitionState] = field(default_factory=dict)
+
+    def begin_cycle(self) -> None:
+        """Decide whether the cycle logs every state."""
+        now = time.monotonic()
+        self.is_due = now - self.logged_at >= self.every_s
+        if self.is_due:
+            self.logged_at = now
+            self._turn += 1
+
+    def choose_windows(self, windows: Sequence[WindowReport], lineage: Lineage) -> Sequence[WindowReport]:
+        """Return the windows to log: all that are due, or those whose outcome has changed."""
+        changed = [window for window in windows if self._windows.get(window.token) is not window.outcome]
+        self._windows.update((window.token, window.outcome) for window in changed)
+        for token in self._windows.keys() - lineage.partitions.keys():
+            del self._windows[token]
+        return choose_by_turns(windows if self.is_due else changed, MOST_PARTITIONS, self._turn)
+
+    def is_lineage_wanted(self, lineage: Lineage) -> bool:
+        """Return whether the cycle logs the lineage: it is due, or a partition has another state."""
+        before, self._partitions = (
+            self._partitions,
+            {token: partition.state for token, partition in lineage.partitions.items()},
+        )
+        return self.is_due or self._partitions != before
 
 
 def cycle_events(
-    versions: DataVersions, pipeline: Pipeline, outcome: CycleOutcome, lineage: Lineage
+    versions: DataVersions, pipeline: Pipeline, outcome: CycleOutcome, lineage: Lineage, logged: LoggedStates
 ) -> Iterator[dg.AssetMaterialization]:
-    """Yield one materialisation for each asset, and for each partition, that a cycle advanced."""
+    """Yield one materialisation for each asset that a cycle advanced, and for each state to be logged."""
     if not outcome.read.committed:
         return
+    logged.begin_cycle()
     assets = versions.assets
-    yield from _raw_events(versions, outcome, lineage)
-    yield versions.materialise(assets.lineage, metadata.describe_lineage(lineage))
+    yield from _raw_events(versions, outcome, lineage, logged)
+    if logged.is_lineage_wanted(lineage):
+        yield versions.materialise(assets.lineage, metadata.describe_lineage(lineage))
     rows = count_rows(head(pipeline.lake.system_table(LOG)))
     yield versions.materialise(assets.log, metadata.describe_order(outcome.order, rows))
     if outcome.copy.copies:
@@ -39,7 +89,8 @@ def cycle_events(
     described = metadata.describe_cut(outcome.cut, assets.capabilities)
     seconds = metadata.describe_seconds(outcome.seconds)
     yield versions.materialise(assets.cut, {**described, **seconds}, cut_version(outcome.cut))
-    yield versions.materialise(assets.maintenance, metadata.describe_maintenance(outcome.maintenance))
+    if logged.is_due or outcome.maintenance != MaintenanceOutcome():
+        yield versions.materialise(assets.maintenance, metadata.describe_maintenance(outcome.maintenance))
 
 
 def merge_event(versions: DataVersions, pipeline: Pipeline, merge: MergeOutcome) -> dg.AssetMaterialization:
@@ -53,9 +104,9 @@ def merge_event(versions: DataVersions, pipeline: Pipeline, merge: MergeOutcome)
 
 
 def _raw_events(
-    versions: DataVersions, outcome: CycleOutcome, lineage: Lineage
+    versions: DataVersions, outcome: CycleOutcome, lineage: Lineage, logged: LoggedStates
 ) -> Iterator[dg.AssetMaterialization]:
     keys = {partition.token: partition.key for partition in lineage.partitions.values()}
-    for report in choose_by_turns(outcome.read.windows, MOST_PARTITIONS, outcome.cycle):
+    for report in logged.choose_windows(outcome.read.windows, lineage):
         own = metadata.describe_window(report, outcome.read.clock_micros)
         yield versions.materialise(versions.assets.raw, own, partition=keys.get(report.token))

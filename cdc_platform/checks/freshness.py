@@ -6,7 +6,7 @@ nothing changes stays fresh.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -125,7 +125,7 @@ def report(
         reason = visible_text(f"{type(error).__name__}: {error}")
         freshness = Freshness(None, 0.0, memory.news_since_micros, reason)
     evaluations = list(judge(assets, running, freshness))
-    results = ",".join("01"[evaluation.passed] + evaluation.severity.value for evaluation in evaluations)
+    results = results_of(evaluations)
     is_due = results != memory.results or now_micros / 1e6 - memory.reported_s >= REPORT_EVERY_S
     is_due &= not (before.is_running and all(evaluation.passed for evaluation in evaluations))
     reported_s = now_micros / 1e6 if is_due else memory.reported_s
@@ -133,6 +133,11 @@ def report(
     return dg.SensorResult(
         asset_events=evaluations if is_due else [], cursor=msgspec.json.encode(after).decode()
     )
+
+
+def results_of(evaluations: Iterable[dg.AssetCheckEvaluation]) -> str:
+    """Return the results of all tables without their lags, as a text that changes when one of them does."""
+    return ",".join("01"[evaluation.passed] + evaluation.severity.value for evaluation in evaluations)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,130 @@
+"""What Dagster keeps of a pipeline's runs does not grow for as long as the pipeline runs."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import dagster as dg
+import pytest
+from dagster._core.storage.tags import SENSOR_NAME_TAG
+
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.old_runs import MOST_AT_ONCE, delete_old_runs
+from cdc_platform.partitions import change_stream_partitions
+
+ASSETS: Final = PipelineAssets("bank", ("accounts", "transfers"))
+SENSOR: Final = "bank_sync_sensor"
+DAY_S: Final = 86_400.0
+PARTITIONS: Final = change_stream_partitions("bank")
+
+
+@dg.asset(key=ASSETS.raw, partitions_def=PARTITIONS)
+def raw() -> None:
+    """The raw records of a partition."""
+
+
+@dg.asset(key=ASSETS.table("accounts"))
+def accounts() -> None:
+    """A table."""
+
+
+@dg.asset(key=ASSETS.table("transfers"))
+def transfers() -> None:
+    """A table that seldom changes."""
+
+
+@dg.asset_check(asset=accounts)
+def keys_unique() -> dg.AssetCheckResult:
+    """A check of a table."""
+    return dg.AssetCheckResult(passed=True)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The folder of an instance whose storage is Dagster's default, in files."""
+    return tmp_path
+
+
+@pytest.fixture
+def instance(home: Path) -> Iterator[dg.DagsterInstance]:
+    """The instance, with two live partitions."""
+    with dg.DagsterInstance.local_temp(str(home)) as dagster:
+        dagster.add_dynamic_partitions(str(PARTITIONS.name), ["p0", "p1"])
+        yield dagster
+
+
+def run(
+    instance: dg.DagsterInstance,
+    *assets: dg.AssetsDefinition,
+    sensor: str = SENSOR,
+    partition: str | None = None,
+) -> str:
+    """Materialise assets in a run that a sensor has requested, and return its id."""
+    checks = [keys_unique] if accounts in assets else []
+    outcome = dg.materialize(
+        [*assets, *checks], instance=instance, tags={SENSOR_NAME_TAG: sensor}, partition_key=partition
+    )
+    assert outcome.success
+    return outcome.run_id
+
+
+def kept_runs(instance: dg.DagsterInstance) -> set[str]:
+    """Return the runs that Dagster has."""
+    return set(instance.get_run_ids())
+
+
+def test_old_runs_are_deleted_with_all_that_belongs_to_them(instance: dg.DagsterInstance, home: Path) -> None:
+    """Events, check results, logs and the file of an old run go; the newest run keeps its own."""
+    old, new = run(instance, accounts), run(instance, accounts)
+    assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 1
+    assert {new} == kept_runs(instance)
+    assert [new] == [path.stem for path in home.rglob("*.db") if path.stem in (old, new)]
+    assert list(home.rglob(f"{old}*")) == []
+    with closing(sqlite3.connect(next(home.rglob("index.db")))) as index:
+        for table in ("event_logs", "asset_check_executions"):
+            assert [(new,)] == index.execute(f"SELECT DISTINCT run_id FROM {table}").fetchall()
+    assert instance.get_latest_materialization_event(accounts.key) is not None
+
+
+def test_a_run_within_the_retention_stays(instance: dg.DagsterInstance) -> None:
+    """The retention counts from the end of a run."""
+    runs = {run(instance, accounts), run(instance, accounts)}
+    assert delete_old_runs(instance, ASSETS, SENSOR, DAY_S) == 0
+    assert runs == kept_runs(instance)
+
+
+def test_the_newest_materialisations_stay(instance: dg.DagsterInstance) -> None:
+    """A run stays while a table, or a live partition, was last materialised in it."""
+    rare, first, second = (
+        run(instance, transfers),
+        run(instance, raw, partition="p0"),
+        run(instance, raw, partition="p1"),
+    )
+    outdated, newest = run(instance, accounts), run(instance, accounts)
+    assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 1
+    assert {rare, first, second, newest} == kept_runs(instance)
+    instance.delete_dynamic_partition(str(PARTITIONS.name), "p0")
+    assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 1
+    assert {rare, second, newest} == kept_runs(instance)
+    assert outdated not in kept_runs(instance)
+
+
+def test_runs_of_others_stay(instance: dg.DagsterInstance) -> None:
+    """Runs that people or another sensor started are not the platform's to delete."""
+    others = {run(instance, accounts, sensor="another_sensor"), run(instance, accounts, sensor="")}
+    newest = run(instance, accounts)
+    assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 0
+    assert {*others, newest} == kept_runs(instance)
+
+
+def test_many_old_runs_are_deleted_in_parts(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An evaluation of the sensor deletes a bounded number of runs, the oldest first."""
+    monkeypatch.setattr("cdc_platform.old_runs.MOST_AT_ONCE", 2)
+    assert MOST_AT_ONCE > 2
+    runs = [run(instance, accounts) for _ in range(4)]
+    assert [delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) for _ in range(3)] == [2, 1, 0]
+    assert {runs[-1]} == kept_runs(instance)
