@@ -70,11 +70,12 @@ def start_pages(stage: Stage, remote: str) -> Pages:
         "CDC_PLATFORM_DASHBOARD_URL": page_address,
         REMOTE_VARIABLE: remote,
     }
+    print_line("Starting Dagster and the status page ...")
+    create_storage(stage.home.dagster)
     command = [sys.executable, "-m", "dagster", "dev", "-w", str(stage.home.workspace)]
     stage.children.start("dagster", [*command, "-h", LOOPBACK, "-p", str(port)], environment)
     page = [sys.executable, "-m", "cdc_platform.cli", "dashboard", str(stage.home.defs)]
     stage.children.start("dashboard", [*page, "--host", LOOPBACK, "--port", str(page_port)], environment)
-    print_line("Starting Dagster and the status page ...")
     with shown_step("start of Dagster"):
         _wait_for(stage, "dashboard", f"{page_address}/metrics")
         _wait_for(stage, "dagster", f"{address}/server_info")
@@ -82,6 +83,20 @@ def start_pages(stage: Stage, remote: str) -> Pages:
         print_line((f"Status page: {page_address}", "bold"))
         print_line((f"Dagster's UI: {address}   (logs: {stage.home.logs})", "bold"))
     return Pages(page_address, address)
+
+
+def create_storage(dagster_home: Path) -> None:
+    """Create the databases of a Dagster instance before several processes do so at the same time.
+
+    A process that finds the tables of another one before their version is stamped stamps a second version,
+    and from then on no process can open the database.
+    """
+    from dagster import DagsterInstance
+
+    with DagsterInstance.from_config(str(dagster_home)) as instance:
+        instance.get_run_ids(limit=1)
+        instance.get_asset_keys(limit=1)
+        instance.all_instigator_state()
 
 
 def _choose_port(wanted: int) -> int:
