@@ -3,10 +3,8 @@
 import base64
 import json
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -20,6 +18,7 @@ from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, settings_with
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
+from cdc_platform_tests.support.footprints.driver_bytes import DriverBytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,29 +32,6 @@ MOST_BYTES: Final = 400_000
 """Lowered bound; the rows have 1.2 million bytes."""
 UPDATE_BYTES: Final = 10_000
 """More than an update without its large value takes in all that the driver gets of it."""
-
-
-class DriverBytes:
-    """Bytes that tasks have sent to the driver."""
-
-    def __init__(self, spark: "SparkSession") -> None:
-        context: Any = spark.sparkContext
-        self._context = context._jsc.sc()  # noqa: SLF001
-        self._no_quantiles = context._gateway.new_array(context._jvm.double, 0)  # noqa: SLF001
-        self.counted = 0
-
-    @contextmanager
-    def count(self) -> Iterator[None]:
-        """Count what the stages send that begin within the context."""
-        before = self._sizes()
-        yield
-        self.counted = sum(size for stage, size in self._sizes().items() if stage not in before)
-
-    def _sizes(self) -> dict[tuple[int, int], int]:
-        self._context.listenerBus().waitUntilEmpty()
-        stages = self._context.statusStore().stageList(None, False, False, self._no_quantiles, None)
-        listed = (stages.apply(place) for place in range(stages.size()))
-        return {(stage.stageId(), stage.attemptId()): stage.resultSize() for stage in listed}
 
 
 def large(number: int) -> str:
