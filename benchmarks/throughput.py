@@ -36,6 +36,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.opened.source import SourceSettings
 from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.pipeline.reading import read as reading
 from cdc_platform.simulator.history.bank import OPENING_BALANCE
@@ -234,6 +235,9 @@ def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter, end_micros
         meter.end("merge")
         cut = publish_cut(pipeline)
         meter.end("publish")
+        maintain_lake(pipeline, spark)
+        meter.end("maintain")
+        print(f"  {changes:,} changes so far", flush=True)
         is_done = end_micros is not None and cut is not None and cut.position_micros >= end_micros - 1
     return changes
 

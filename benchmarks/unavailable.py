@@ -10,6 +10,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +36,7 @@ NAMES: Final = ("id", "n", "big")
 TYPES: Final = {"id": "bigint", "n": "bigint", "big": "text"}
 LETTERS: Final = 200
 FIRST_LSN: Final = 1_000_000
+FIRST_MS: Final = 1_700_000_000_000
 MESSAGE: Final = "struct<value:struct<after:struct<id:bigint,n:bigint,big:string>,source:struct<lsn:bigint>>>"
 
 Rows = dict[int, tuple[int, str]]
@@ -79,10 +81,8 @@ class Changes:
             kept = self.truth[key][1] if text is None else text
             self.truth[key] = (number, kept)
             lsn = FIRST_LSN + number * 100
-            yield (
-                _line("u", key, number, kept, lsn),
-                _line("u", key, number, text or DEFAULT_PLACEHOLDER, lsn),
-            )
+            whole = _line("u", key, number, kept, lsn)
+            yield whole, _line("u", key, number, DEFAULT_PLACEHOLDER, lsn) if text is None else whole
 
     def _updates(self, dice: random.Random) -> Iterator[tuple[int, str | None]]:
         for _ in range(self.events):
@@ -95,8 +95,20 @@ def _text(dice: random.Random) -> str:
 
 
 def _line(op: str, key: int, n: int, big: str, lsn: int) -> str:
-    after = {"id": key, "n": n, "big": big}
-    return json.dumps(change_message(op, "items", {"id": key}, after, lsn, 1_700_000_000_000 + lsn)) + "\n"
+    sent_ms = FIRST_MS + lsn
+    return _template(op) % {"key": key, "n": n, "big": big, "lsn": lsn, "before": lsn - 10, "sent": sent_ms}
+
+
+@cache
+def _template(op: str) -> str:
+    """Return a line with places for what differs: tens of millions of lines are made of it."""
+    lsn, key, n = 987_654_321, 876_543_210, 765_432_109
+    after = {"id": key, "n": n, "big": "%(big)s"}
+    line = json.dumps(change_message(op, "items", {"id": key}, after, lsn, FIRST_MS + lsn)) + "\n"
+    places = {FIRST_MS + lsn: "sent", lsn: "lsn", lsn - 10: "before", key: "key", n: "n"}
+    for value, name in places.items():
+        line = line.replace(str(value), f"%({name})d")
+    return line
 
 
 @dataclass(frozen=True)

@@ -289,13 +289,20 @@ def test_a_run_that_is_held_up_moves_no_table_back(
     assert newest.tables == {name: found.snapshot_id for name, found in heads.items() if found is not None}
 
 
+@pytest.mark.parametrize("cuts", [1, 2])
 def test_a_lost_cut_that_tables_have_moved_to_is_published_again(
-    spark: "SparkSession", bank: Pipeline
+    spark: "SparkSession", session_lake: LakeSettings, cuts: int
 ) -> None:
-    """Tables go back to the cut before, and the next cycle publishes what was merged, under one number."""
-    feed_next(bank)
-    run_steps(bank, spark)
+    """Tables go back to the cut before, or to nothing, and the next cycle publishes what was merged.
+
+    The cut has the same number again.
+    """
+    bank = bank_pipeline(session_lake)
+    for number in range(1, cuts + 1):
+        feed_cycle(bank, number)
+        run_steps(bank, spark)
     expected, lost = balances(bank), list_cuts(bank.lake)[-1]
+    assert lost.cut == cuts
     newest = head(bank.lake.system_table(CUT))
     assert newest is not None
     Path(urlsplit(newest.manifest_list).path).unlink()

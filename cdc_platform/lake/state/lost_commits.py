@@ -161,9 +161,10 @@ def _is_compaction(snapshot: Snapshot) -> bool:
 
 
 def _places_before(lake: Lake, cuts: Table, lost: Snapshot) -> Mapping[str, int] | None:
-    """Return the former snapshots of tables that moved to a lost cut, by name; None if one had none.
+    """Return the former snapshots of tables that moved to a lost cut, by name; None if one has none.
 
-    The content of the cut is still on their branches, so the next cycle publishes it again.
+    A table that no cut named before began with an empty snapshot. The content of the cut is still on the
+    branches, so the next cycle publishes it again.
     """
     cycle = number_of(lost, CYCLE)
     if cycle is None:
@@ -171,9 +172,15 @@ def _places_before(lake: Lake, cuts: Table, lost: Snapshot) -> Mapping[str, int]
     moved = {name: table for name, table in _merged(lake) if read_mark(table).cycle >= cycle}
     former = cut_before(cuts, lost) if moved else None
     named = former.tables if former is not None else {}
-    places = {name: named[name] for name in moved if name in named}
+    places = {name: named.get(name) or _empty_beginning(table) for name, table in moved.items()}
     is_kept = all(moved[name].metadata.snapshot_by_id(place) for name, place in places.items())
-    return places if is_kept and len(places) == len(moved) else None
+    return places if is_kept else None
+
+
+def _empty_beginning(table: Table) -> int:
+    """Return the snapshot with which a table began, -1 if it had rows or has expired."""
+    first = table.metadata.snapshots[0]
+    return first.snapshot_id if number_of(first, "total-records") == 0 else -1
 
 
 def _move_back(lake: Lake, cuts: Table, lost: Snapshot) -> None:

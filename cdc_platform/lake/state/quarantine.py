@@ -1,7 +1,7 @@
 """The quarantine: records that could not enter the log, with their whole transactions."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -176,10 +176,9 @@ def load_replays(lake: Lake) -> Replays:
 @lru_cache(maxsize=4)
 @understanding(QUARANTINED)
 def _read_replays(version: Version) -> Replays:
-    rows = version.table.scan(Not(_OPEN), snapshot_id=version.snapshot_id).to_arrow().to_pylist()
     files: dict[str, int] = {}
     texts: dict[int, list[QuarantinedRecord]] = {}
-    for record in map(_as_record, rows):
+    for record in _without_texts(version, Not(_OPEN)):
         if record.replayed_from is ReplaySource.FILE and record.origin is not None:
             files[record.origin] = max(record.replayed_cycle or 0, files.get(record.origin, 0))
         elif record.replayed_from is ReplaySource.TEXT and record.replayed_micros is not None:
@@ -231,9 +230,15 @@ def untaken_records(lake: Lake, quarantine: Table, taken_id: int | None) -> tupl
 @lru_cache(maxsize=8)
 @understanding(QUARANTINED)
 def _read_records(version: Version) -> Mapping[tuple[int, str, int | None], QuarantinedRecord]:
-    of_records = equals("replayed_from", ReplaySource.RECORDS.value)
-    rows = version.table.scan(of_records, snapshot_id=version.snapshot_id).to_arrow().to_pylist()
-    return {(*record.identity, record.replayed_micros): record for record in map(_as_record, rows)}
+    records = _without_texts(version, equals("replayed_from", ReplaySource.RECORDS.value))
+    return {(*record.identity, record.replayed_micros): record for record in records}
+
+
+def _without_texts(version: Version, condition: BooleanExpression) -> Iterator[QuarantinedRecord]:
+    """Yield records without what the source sent: of all replays ever, these texts would fill the memory."""
+    fields = [name for name in QUARANTINE.names if name != "record"]
+    rows = version.table.scan(condition, selected_fields=tuple(fields), snapshot_id=version.snapshot_id)
+    return (_as_record({**row, "record": None}) for row in rows.to_arrow().to_pylist())
 
 
 def replayed_records(lake: Lake) -> pa.Table:

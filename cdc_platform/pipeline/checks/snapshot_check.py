@@ -1,10 +1,9 @@
 """Check for rows that are missing from a repeated snapshot of their table."""
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.rows.changes import ChangeKind
@@ -29,18 +28,18 @@ def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> C
     stale, doubtful = _unseen(log, repeated), _unseen(log, passed_by)
     sure = {snapshot.table for snapshot in snapshots if snapshot.is_initial}
     sentences = [
-        f"{len(keys)} rows of `{name}` are not in its newest snapshot, such as {', '.join(keys[:SHOWN])}"
-        for name, keys in stale.items()
+        f"{row['rows']} rows of `{name}` are not in its newest snapshot, such as {', '.join(row['shown'])}"
+        for name, row in stale.items()
     ] + [
-        f"{len(keys)} rows of `{name}` may be gone, such as {', '.join(keys[:SHOWN])}: the newest "
+        f"{row['rows']} rows of `{name}` may be gone, such as {', '.join(row['shown'])}: the newest "
         "snapshot has no row of the table, which was empty or left out; notifications would show which"
-        for name, keys in doubtful.items()
+        for name, row in doubtful.items()
     ]
     advice = [". With `snapshots: replace` they go"] if sentences else []
     return CheckResult(
         not stale and not sure & doubtful.keys(),
         "; ".join(sentences) + "".join(advice) or "every row is in the snapshot or changed since",
-        {"rows": sum(map(len, stale.values())), "repeated_snapshots": len(repeated)},
+        {"rows": sum(row["rows"] for row in stale.values()), "repeated_snapshots": len(repeated)},
     )
 
 
@@ -108,8 +107,8 @@ def _is_before(row: Row, newest: Mapping[str | None, str], runs: Mapping[str | N
     return bool(row["run"] == runs.get(row["server"]) and first < newest_of_server)
 
 
-def _unseen(log: DataFrame, begun: Mapping[str, str]) -> Mapping[str, list[str]]:
-    """Return, by table, the keys of rows that have not changed since their table's position."""
+def _unseen(log: DataFrame, begun: Mapping[str, str]) -> Mapping[str, Row]:
+    """Return, by table, the number of rows that have not changed since its position, and their first keys."""
     if not begun:
         return {}
     own = log.where(F.col("table_name").isin([*begun]))
@@ -124,7 +123,10 @@ def _unseen(log: DataFrame, begun: Mapping[str, str]) -> Mapping[str, list[str]]
     starts = F.create_map(*(F.lit(part) for pair in begun.items() for part in pair))
     is_living = f"kind <> '{ChangeKind.DELETE.value}' and changed_at > coalesce(emptied_at, -1)"
     living = newest.join(F.broadcast(emptied), "table_name", "left").where(is_living)
-    keys: defaultdict[str, list[str]] = defaultdict(list)
-    for row in living.where(F.col("newest") < starts[F.col("table_name")]).orderBy("keys").collect():
-        keys[row["table_name"]].append(row["keys"])
-    return dict(sorted(keys.items()))
+    stale = living.where(F.col("newest") < starts[F.col("table_name")])
+    numbered = stale.withColumn(
+        "number", F.row_number().over(Window.partitionBy("table_name").orderBy("keys"))
+    )
+    shown = F.sort_array(F.collect_list(F.when(F.col("number") <= SHOWN, F.col("keys")))).alias("shown")
+    counted = numbered.groupBy("table_name").agg(F.count("*").alias("rows"), shown).orderBy("table_name")
+    return {row["table_name"]: row for row in counted.collect()}

@@ -1,6 +1,6 @@
 """Checks that read whole tables at the newest cut."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -118,25 +118,26 @@ def check_keys(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckRe
         table.name: _repeated_keys(_version(pipeline, spark, table, cut.tables[table.name]), table)
         for table in _tables_at(pipeline, cut, scope)
     }
-    duplicates = {name: [str(row[0]) for row in keys.collect()] for name, keys in repeated.items()}
-    tables = {name: _judge_keys(name, keys, cut) for name, keys in duplicates.items()}
+    tables = {name: _judge_keys(name, count, first, cut) for name, (count, first) in repeated.items()}
     summary = "; ".join(result.summary for result in tables.values() if not result.passed)
-    facts = {name: len(keys) for name, keys in duplicates.items()}
-    alright = f"cut {cut.cut}: no key occurs twice in {len(duplicates)} tables"
+    facts = {name: count for name, (count, _) in repeated.items()}
+    alright = f"cut {cut.cut}: no key occurs twice in {len(repeated)} tables"
     return CheckResult(not summary, summary or alright, facts, tables)
 
 
-def _judge_keys(name: str, repeated: Sequence[str], cut: Cut) -> CheckResult:
+def _judge_keys(name: str, repeated: int, first: str | None, cut: Cut) -> CheckResult:
     summary = f"cut {cut.cut}: no key occurs twice"
     if repeated:
-        summary = f"duplicate keys in `{name}`: {len(repeated)}, such as {repeated[0]}"
-    return CheckResult(not repeated, summary, {"repeated_keys": len(repeated)})
+        summary = f"duplicate keys in `{name}`: {repeated}, such as {first}"
+    return CheckResult(not repeated, summary, {"repeated_keys": repeated})
 
 
-def _repeated_keys(rows: DataFrame, table: TableSchema) -> DataFrame:
-    """Return the keys of several rows each, as JSON."""
+def _repeated_keys(rows: DataFrame, table: TableSchema) -> tuple[int, str | None]:
+    """Return the number of keys of several rows each, and one of them as JSON."""
     names = [F.col(quote_spark(column.name)) for column in table.key_columns]
-    return rows.groupBy(*names).count().where(F.col("count") > 1).select(F.to_json(F.struct(*names)))
+    repeated = rows.groupBy(*names).count().where(F.col("count") > 1)
+    ((count, first),) = repeated.agg(F.count("*"), F.min(F.to_json(F.struct(*names)))).collect()
+    return count, first
 
 
 def check_histories(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:

@@ -48,28 +48,30 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Chec
     if pipeline.capabilities.comes_in_order:  # Datastream refuses this identity
         lacking = {*in_tables, *(name for name, counts in by_table.items() if counts["lossy_nulls"])}
         parts += _advice(_updates(pipeline, spark), lacking)
-    lone = _lone_halves(pipeline, spark)
+    lone, shown_lone = _lone_halves(pipeline, spark)
     if lone:
-        shown_rows = "; ".join(f"`{row[0]}` {row[1]} became {row[2]}" for row in lone[:SHOWN])
+        shown_rows = "; ".join(f"`{row[0]}` {row[1]} became {row[2]}" for row in shown_lone)
         parts.append(
-            f"rows missing from the lake: {len(lone)}, whose keys changed and whose events with the new keys "
+            f"rows missing from the lake: {lone}, whose keys changed and whose events with the new keys "
             f"never arrived: {shown_rows}. Replay the events if quarantine has them, or take a new snapshot"
         )
     return CheckResult(
         passed=not (total or doubts["lossy_nulls"] or doubts["in_snapshot"] or lone),
         summary=". ".join(parts),
-        facts={"unresolved": total, "lone_halves": len(lone), **{name: doubts[name] for name in FINDINGS}},
+        facts={"unresolved": total, "lone_halves": lone, **{name: doubts[name] for name in FINDINGS}},
     )
 
 
-def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> list[Row]:
-    """Return table, key and new key of rows that the log lacks because it has only half of a key change.
+def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> tuple[int, list[Row]]:
+    """Return the number of rows that the log lacks because it has only half of a key change, and the first.
+
+    Each of these is its table, key and new key.
 
     With transaction metadata the log always has both halves. It does not count halves of the newest cycle,
     whose other half may follow, nor rows that a later change or snapshot has restored.
     """
     if pipeline.capabilities.keeps_transactions or not pipeline.capabilities.comes_in_order:
-        return []
+        return 0, []
     events = read_data_changes(pipeline, spark).withColumn("keys", F.expr("mods[0].keys"))
     newest = read_mark(pipeline.lake.system_table(RAW)).cycle
     deletes = events.where((F.col("cycle") < newest) & F.expr("contains(event.metadata, '\"new_keys\"')"))
@@ -80,14 +82,16 @@ def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> list[Row]:
         inserts.select(*halves), halves, "left_anti"
     )
     if lone.isEmpty():
-        return []
+        return 0, []
     log = read_log(pipeline, spark)
     is_delete = F.col("change_kind") == ChangeKind.DELETE.value
     deleted = log.where(is_delete).withColumnRenamed("transaction_id", "server_transaction_id")
     writes = log.where(~is_delete).selectExpr("table_name as named", "keys as known", "ordering_key")
     is_back = "named = table_name and known = new_keys and ordering_key > record_order"
     lost = lone.join(deleted.select(*halves), halves, "left_semi").join(writes, F.expr(is_back), "left_anti")
-    return lost.select("table_name", "keys", "new_keys").distinct().collect()
+    lost = lost.select("table_name", "keys", "new_keys").distinct()
+    shown = lost.limit(SHOWN).collect()
+    return (lost.count() if len(shown) == SHOWN else len(shown)), shown
 
 
 def _findings(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, Counter[str]]:

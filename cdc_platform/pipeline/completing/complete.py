@@ -86,20 +86,23 @@ def complete_changes(
     return completion.complete(asked_ids).unionByName(unsound)
 
 
-def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cycle: int) -> pa.Table:
+def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cycle: int) -> pa.Table | None:
     """Return the same as `complete_changes` for a small batch, in the order of the log.
 
-    Most small batches lack nothing and need no query. Most others need one.
+    Most small batches lack nothing and need no query. Most others need one. None if only tasks can complete
+    it, since the values may be too large for this process.
     """
     asked = frozenset(ids_of(lacking_rows(ordered, completes_log=pipeline.capabilities.completes_log)))
     if not asked:
         return ordered
+    if _has_replays(pipeline, cycle):
+        # Late rows are followed from the whole log.
+        return None
     # A null struct has no values, not even in its non-nullable fields.
     nullable = pa.schema([field.with_nullable(True) for field in ordered.schema])
     sound = ordered.filter(pc.invert(ordered[UNSOUND])).cast(nullable)
     lacked = by_table(sound.filter(lack_values(sound)), "unavailable_columns")
     truncates = sound.filter(pc.equal(sound["change_kind"], ChangeKind.TRUNCATE.value)).sort_by("ordinal")
-    has_replays = _has_replays(pipeline, cycle)
     lookup = Lookup(pipeline, spark, cycle, {table: frozenset(chain(*lacked[table])) for table, _ in asked})
     completion = DistributedCompletion(
         lookup,
@@ -107,12 +110,13 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cyc
         spark.createDataFrame(sound),
         by_table(truncates, "ordinal"),
         is_few=True,
-        has_replays=has_replays,
+        has_replays=False,
     )
     _ = lookup.versions  # one task would take too long to build a table that is behind from all of the log
-    # Late rows are looked up in the whole log.
-    with changed_settings(spark, {} if has_replays else ONE_TASK):
+    with changed_settings(spark, ONE_TASK):
         completed = completion.complete_few(asked)
+    if completed is None:
+        return None
     unchanged = ordered.filter(pc.invert(pc.is_in(ordered["ordinal"], completed["ordinal"])))
     return pa.concat_tables([unchanged, completed.cast(unchanged.schema)]).sort_by("ordinal")
 

@@ -21,15 +21,18 @@ from cdc_platform.pipeline.completing.key_chains import (
     LOGGED_MICROS,
     REST,
     SOURCE_PLACE,
+    STORED,
     ChainCompleter,
 )
 from cdc_platform.pipeline.completing.logged_rows import ids_in, late_rows, links_in, logged_lines
 from cdc_platform.pipeline.completing.stored_rows import Lookup
 from cdc_platform.pipeline.versions.lake_frames import read_log
 from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID, ids_frame, key_chains_frame
-from cdc_platform.spark.log.ordered_rows import ids_of, lack_values
+from cdc_platform.spark.log.ordered_rows import lack_values
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
 
+MOST_STORED_BYTES: Final = 64 * 1024**2
+"""Most bytes of stored values that this process gets; each row may have an equal share of them."""
 _IS_LACKING: Final = f"({LACKS_VALUES} AND table_name IS NOT NULL AND keys IS NOT NULL)"
 _IS_LOST: Final = f"previous_keys IS NOT NULL AND {LACKS_VALUES}"
 
@@ -75,17 +78,23 @@ class DistributedCompletion:
             unchanged = unchanged.unionByName(lacking.join(ids, list(ROW_ID), "left_anti"))
         return unchanged.unionByName(completed)
 
-    def complete_few(self, asked: frozenset[RowId]) -> pa.Table:
-        """Return only the completed changes of rows with known ids; this process gets their lines."""
+    def complete_few(self, asked: frozenset[RowId]) -> pa.Table | None:
+        """Return only the completed changes of rows with known ids; this process gets their lines.
+
+        None if only tasks can complete them: stored values are too large for one process, or rows must be
+        followed from the log, which may have any number of changes of each.
+        """
         chains = self._key_chains(asked)
-        ids = ids_frame(self.lookup.spark, asked | chains.names.keys())
-        completed = self._followed_here(ids, chains)
+        ids = asked | chains.names.keys()
+        lines = self._lines(ids_frame(self.lookup.spark, ids), chains, MOST_STORED_BYTES // len(ids))
+        # Few rows need no shuffle and no Python workers, which would take longer.
+        in_order = lines.toArrow().sort_by([(name, "ascending") for name in LINE_ORDER])
+        is_cut = pc.and_(pc.equal(in_order["change_kind"], STORED), pc.is_null(in_order["new_values"]))
+        if pc.any(is_cut).as_py():
+            return None
+        completed = pa.Table.from_batches(self._completer(chains)(in_order.to_batches()))
         is_lost = pc.and_(lack_values(completed), pc.is_valid(completed["previous_keys"]))
-        lost = frozenset(ids_of(completed.filter(is_lost))) - chains.logged
-        if not lost:
-            return completed
-        logged = chains.logged | _chains_with(lost, chains.names).keys()
-        return self._followed_here(ids, _KeyChains(chains.names, logged))
+        return None if pc.any(is_lost).as_py() else completed
 
     def _key_chains(self, asked: DataFrame | frozenset[RowId]) -> "_KeyChains":
         links = links_in(self.changes)
@@ -120,22 +129,20 @@ class DistributedCompletion:
         completed = in_order.mapInArrow(self._completer(chains), self.changes.schema)
         return self.keep(completed.sortWithinPartitions("ordinal"))
 
-    def _followed_here(self, ids: DataFrame, chains: "_KeyChains") -> pa.Table:
-        """Return the same for few rows without a shuffle and Python workers, which would take longer."""
-        in_order = self._lines(ids, chains).toArrow().sort_by([(name, "ascending") for name in LINE_ORDER])
-        return pa.Table.from_batches(self._completer(chains)(in_order.to_batches()))
-
     def _completer(self, chains: "_KeyChains") -> ChainCompleter:
         valid_since = self.lookup.valid_since if chains.logged else {}
         return ChainCompleter(tuple(self.changes.columns), self.truncates, valid_since)
 
-    def _lines(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
-        """Return the lines of rows: their changes, and their lines from the tables and the log."""
+    def _lines(self, ids: DataFrame, chains: "_KeyChains", most_row_bytes: int | None = None) -> DataFrame:
+        """Return the lines of rows: their changes, and their lines from the tables and the log.
+
+        Stored values of a row are NULL if they have more than `most_row_bytes`.
+        """
         rest = ", ".join(name for name in self.changes.columns if name not in CHANGE_COLUMNS)
         changes = self.changes.where(f"NOT {IS_TRUNCATE}").join(ids, list(ROW_ID), "left_semi")
         lines = changes.selectExpr("*", f"if({LACKS_VALUES}, struct({rest}), NULL) AS {REST}")
         chains_frame = key_chains_frame(self.lookup.spark, chains.names, chains.logged)
-        for stored in self._stored_lines(ids, chains):
+        for stored in self._stored_lines(ids, chains, most_row_bytes):
             lines = lines.unionByName(stored, allowMissingColumns=True)
         lines = lines.join(chains_frame, list(ROW_ID), "left").selectExpr(
             f"coalesce({KEY_CHAIN}, keys) AS {KEY_CHAIN}",
@@ -148,7 +155,9 @@ class DistributedCompletion:
             lines = lines.unionByName(of_log, allowMissingColumns=True)
         return lines
 
-    def _stored_lines(self, ids: DataFrame, chains: "_KeyChains") -> list[DataFrame]:
+    def _stored_lines(
+        self, ids: DataFrame, chains: "_KeyChains", most_row_bytes: int | None
+    ) -> list[DataFrame]:
         """Return the lines of rows from the tables, except rows that are followed from the log."""
         if chains.logged:
             ids = self._hinted(
@@ -157,6 +166,9 @@ class DistributedCompletion:
         stored = self.lookup.stored(ids)
         if stored is None:
             return []
+        if most_row_bytes is not None:
+            is_small = F.octet_length("new_values") <= most_row_bytes
+            stored = stored.withColumn("new_values", F.when(is_small, F.col("new_values")))
         if not self.lookup.may_be_unknown:
             return [stored]
         stored = self.keep(stored)

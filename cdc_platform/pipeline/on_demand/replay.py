@@ -7,6 +7,7 @@ ordinal: the affected tables are rebuilt by ordering keys.
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Final
 
 from cdc_platform.lake.catalog.lake import LOG, RAW
@@ -25,6 +26,8 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 TEXTS_OF_A_CYCLE: Final = 20_000
 """Most texts that one cycle replays, except for larger transactions: its own process decodes them."""
+BYTES_OF_A_CYCLE: Final = 64 * 1024**2
+"""The same for their letters."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +123,11 @@ def _marks(
     of_file = ReplayMark(now_micros, cycle, ReplaySource.FILE)
     yield from ((record.identity, of_file) for record in from_files)
     begun: dict[tuple[int, str | None], int] = {}
-    for number, record in enumerate(texts):
-        first = begun.setdefault((record.moment_micros, record.transaction_id), number)
-        micros = now_micros + first // TEXTS_OF_A_CYCLE
-        yield record.identity, replace(of_file, micros=micros, source=ReplaySource.TEXT)
+    letters = accumulate((len(record.record or "") for record in texts), initial=0)
+    for number, (record, before) in enumerate(zip(texts, letters, strict=False)):
+        part = number // TEXTS_OF_A_CYCLE + before // BYTES_OF_A_CYCLE
+        first = begun.setdefault((record.moment_micros, record.transaction_id), part)
+        yield record.identity, replace(of_file, micros=now_micros + first, source=ReplaySource.TEXT)
 
 
 def _now_micros() -> int:

@@ -91,15 +91,16 @@ class Events:
             ordered = complete_changes(self.pipeline, self.spark, ordered, window.mark.cycle, cache)
         return ordered, count_events(ordered).stats
 
-    def settle_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats]:
-        """Return the same for a small batch of changes."""
+    def settle_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats] | None:
+        """Return the same for a small batch of changes; None if its values may be too large."""
         if pc.any(rows[UNSOUND]).as_py():
             rows = self._whole(self.spark.createDataFrame(rows)).toArrow().sort_by("ordinal")
         unnumbered = unnumbered_few(rows)
         if unnumbered:
             rows = number_few(rows, self._equal_rows(window).count_few(unnumbered))
         if self.pipeline.capabilities.leaves_values_out:
-            rows = complete_few(self.pipeline, self.spark, rows, window.mark.cycle)
+            completed = complete_few(self.pipeline, self.spark, rows, window.mark.cycle)
+            return (completed, measure_event_rows(completed)) if completed is not None else None
         return rows, measure_event_rows(rows)
 
     def late_tables(self, window: Window, stats: LogStats) -> tuple[str, ...]:

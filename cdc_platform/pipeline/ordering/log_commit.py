@@ -41,8 +41,8 @@ def commit_nothing(window: Window) -> LogStats:
 
 def commit_changes(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:
     """Commit the changes of a window, in this process if it is small, else in Spark's tasks."""
-    commit = _commit_locally if _fits_locally(window) else _commit_by_tasks
-    return commit(strategy, in_order, window)
+    stats = _commit_locally(strategy, in_order, window) if _fits_locally(window) else None
+    return _commit_by_tasks(strategy, in_order, window) if stats is None else stats
 
 
 def _fits_locally(window: Window) -> bool:
@@ -72,9 +72,15 @@ def _commit_by_tasks(strategy: OrderingStrategy, in_order: DataFrame, window: Wi
     return stats
 
 
-def _commit_locally(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:
-    """Commit a small batch of ordered changes without a writing Spark task and without a cached frame."""
-    rows, counts = strategy.settle_few(in_order.toArrow(), window)
+def _commit_locally(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats | None:
+    """Commit a small batch of ordered changes without a writing Spark task and without a cached frame.
+
+    None if it becomes large once it is completed; nothing was committed.
+    """
+    settled = strategy.settle_few(in_order.toArrow(), window)
+    if settled is None:
+        return None
+    rows, counts = settled
     stats = _checked(counts, window.mark)
     _set_aside(strategy, in_order.sparkSession, rows, window, stats)
     changes = sound_rows(rows, window.cycle, window.log.schema().as_arrow())

@@ -49,8 +49,8 @@ class OrderingStrategy(Protocol):
         """Return ordered, persisted changes as they enter the log or quarantine, and count them."""
         ...
 
-    def settle_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats]:
-        """Return the same for a small batch, without a writing Spark task."""
+    def settle_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats] | None:
+        """Return the same for a small batch, without a writing Spark task; None if it needs tasks."""
         ...
 
     def late_tables(self, window: Window, stats: LogStats) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
@@ -44,15 +45,20 @@ def fixed_shapes(pipeline: Pipeline, window: str) -> list[FixedShape]:
     """
     if not pipeline.capabilities.schema_policies:
         return []
+    first: dict[tuple[str | None, str | None], str] = {}
     scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_SELECTED)
-    writes = scan.to_arrow().filter(pc.field("mod_type") != ModType.DELETE.value)
-    rows = writes.group_by(["table_name", "column_types"]).aggregate([("record_order", "min")])
+    for batch in scan.to_arrow_batch_reader():
+        writes = pa.Table.from_batches([batch]).filter(pc.field("mod_type") != ModType.DELETE.value)
+        rows = writes.group_by(["table_name", "column_types"]).aggregate([("record_order", "min")])
+        for row in rows.to_pylist():
+            shape, order = (row["table_name"], row["column_types"]), row["record_order_min"]
+            first[shape] = min(order, first.get(shape, order))
     shapes: list[FixedShape] = []
-    for row in rows.to_pylist():
-        table, columns = row["table_name"], parse_column_types(row["column_types"])
+    for (table, text), order in first.items():
+        columns = parse_column_types(text)
         is_kept = pipeline.capabilities.schema_policy_of(table or "") is not SchemaPolicy.EVOLVE
         if table is not None and columns and is_kept:
-            shapes.append(FixedShape(table, row["column_types"], columns, row["record_order_min"]))
+            shapes.append(FixedShape(table, text or "", columns, order))
     return sorted(shapes, key=lambda shape: (shape.table, shape.ordering_key, shape.text))
 
 

@@ -225,7 +225,25 @@ def test_a_published_cut_that_is_lost_with_its_commit_is_made_again(lake: Lake) 
     assert table.scan().to_arrow()["id"].to_pylist() == [1]
 
 
-def test_a_first_cut_that_is_lost_is_damage(lake: Lake) -> None:
+def test_a_first_cut_that_is_lost_is_made_again(lake: Lake) -> None:
+    """A table that no cut has named ends as it began, and its branch keeps what the next cut publishes."""
+    table = lake.catalog.create_table("p.t", pa.schema([("id", pa.int64())]))
+    table.append(pa.table({"id": pa.array([], pa.int64())}))
+    began = head(table)
+    assert began is not None
+    move_branch(table, BRANCH, began.snapshot_id)
+    table.refresh().append(pa.table({"id": [1]}), snapshot_properties={CYCLE: "1"}, branch=BRANCH)
+    merged = head(table.refresh(), BRANCH)
+    assert merged is not None
+    append_cut(lake, Cut(1, 7, 1, {"t": merged.snapshot_id}, 8))
+    move_branch(table, MAIN, merged.snapshot_id)
+    lose(lake.system_table(CUT))
+    assert take_back_lost(lake) == (f"p__cdc.{CUT}",)
+    assert [began, merged] == [head(table.refresh(), branch) for branch in (MAIN, BRANCH)]
+    assert not list_cuts(lake)
+
+
+def test_a_first_cut_of_a_table_without_a_beginning_is_damage(lake: Lake) -> None:
     """Only the cut says which commits were published: its file is named, and what a restore needs."""
     table = publish(lake, "t", 1)
     for lost in (lake.system_table(CUT), table):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.quarantine import count_quarantined, load_quarantined
+from cdc_platform.lake.state.quarantine import count_quarantined, load_quarantined, load_replays
 from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter, ReplaySource
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
@@ -236,3 +236,32 @@ def test_a_transaction_is_replayed_whole(
     pipeline = sync(pipeline, spark)
     assert [row["id"] for row in rows_of(pipeline, TABLE)] == [1, 2, 3]
     assert failed_checks(pipeline, spark, "nothing_lost") == {}
+
+
+@pytest.mark.parametrize("bound", ["TEXTS_OF_A_CYCLE", "BYTES_OF_A_CYCLE"])
+def test_a_cycle_replays_a_part_of_the_texts(
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bound: str,
+) -> None:
+    """One process decodes them: neither many nor large ones fill its memory, nor do former ones."""
+    monkeypatch.setattr(f"cdc_platform.pipeline.on_demand.replay.{bound}", 1)
+    connector = Connector()
+    connector.whole(1)
+    for n in (2, 3):
+        connector.begin()
+        connector.update(1, n=n, xs=None)
+        connector.end()
+    append(tmp_path / "events.jsonl", connector.lines)
+    source = settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=True)
+    settings = PipelineSettings(f"parts_{bound.lower()}", source, session_lake)
+    sync(open_pipeline(settings), spark)
+    null_policies = {"*": NullPolicy.UNAVAILABLE}
+    pipeline = open_pipeline(replace(settings, source=replace(source, null_policies=null_policies)))
+    assert len(replay_records(pipeline, QuarantineFilter()).from_texts) == 2
+    parts = load_replays(pipeline.lake).texts.values()
+    assert [[record.record for record in part] for part in parts] == [[None], [None]]
+    assert [row["n"] for row in rows_of(sync(pipeline, spark), TABLE)] == [3]
+    assert count_quarantined(pipeline.lake) == 0

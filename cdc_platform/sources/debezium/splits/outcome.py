@@ -60,7 +60,7 @@ class SplitOutcome:
 
     Args:
         transactions: state of each transaction, by name.
-        names: names of all transactions, even if their ends are unknown.
+        names: digests of the names of all transactions, even if their ends are unknown.
         counts: distinct rows of each transaction.
         truncates: transaction, table and ordering key of truncates.
         notes: logical messages of each transaction, with origins and positions; "" has all others.
@@ -73,7 +73,7 @@ class SplitOutcome:
     """
 
     transactions: Mapping[str, Transaction]
-    names: frozenset[str]
+    names: "array[int]"
     counts: Counts
     truncates: Sequence[tuple[str, str, str]]
     notes: Mapping[str, Sequence[tuple[SourceMessage, str, int]]]
@@ -146,7 +146,7 @@ def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
     last = outcomes[-1]
     return SplitOutcome(
         transactions=transactions,
-        names=frozenset(transactions),
+        names=sum((outcome.names for outcome in outcomes), array("Q")),
         counts=counts,
         truncates=[truncate for outcome in outcomes for truncate in outcome.truncates],
         notes=notes,

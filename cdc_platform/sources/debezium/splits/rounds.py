@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from itertools import count, permutations
 from typing import Final, Generic, Protocol, TypeVar
 
+import numpy as np
+
 from cdc_platform.sources.debezium.rows.joined_states import joined_state
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.splits.outcome import FreeRow, SplitOutcome, combined_outcome
@@ -67,7 +69,6 @@ class SplitRounds(Generic[Split, Rows]):
         self._merge = merge
         self._state = state
         self._entries: list[_Entry[Split, Rows]] = []
-        self._place_by_name: dict[str, int] = {}
 
     def take(self, splits: Sequence[Split]) -> None:
         """Decode the next splits."""
@@ -86,11 +87,11 @@ class SplitRounds(Generic[Split, Rows]):
     ) -> list[Split]:
         """Add the valid splits of a round, and return the splits of the next round."""
         outcomes = decoded.outcomes
-        shared = self._shared(outcomes)
+        shared = _sharing([*(entry.outcome for entry in self._entries), *outcomes])
         if shared is not None:
             first, last = shared
             everything = [*(entry.split for entry in self._entries), *splits]
-            self._drop(first)
+            del self._entries[first:]
             apart = everything[len(self._entries) : first]
             return [*apart, self._merge(everything[first : last + 1]), *everything[last + 1 :]]
         for number, (split, outcome) in enumerate(zip(splits, outcomes, strict=True)):
@@ -99,23 +100,8 @@ class SplitRounds(Generic[Split, Rows]):
             if state is None:
                 return list(splits[number:])
             outcome.shift_places(sum(entry.outcome.taken for entry in self._entries))
-            self._place_by_name |= dict.fromkeys(outcome.names, len(self._entries))
             self._entries.append(_Entry(split, decoded, number, outcome, state))
         return []
-
-    def _shared(self, outcomes: Sequence[SplitOutcome]) -> tuple[int, int] | None:
-        """Return the places of the first and the last split that share transactions."""
-        place_by_name, sharing = dict(self._place_by_name), set[int]()
-        for place, outcome in enumerate(outcomes, start=len(self._entries)):
-            known = outcome.names & place_by_name.keys()
-            sharing |= {place_by_name[name] for name in known} | ({place} if known else set())
-            place_by_name |= dict.fromkeys(outcome.names - known, place)
-        return (min(sharing), max(sharing)) if sharing else None
-
-    def _drop(self, first: int) -> None:
-        """Drop the splits from a place on."""
-        del self._entries[first:]
-        self._place_by_name = {name: place for name, place in self._place_by_name.items() if place < first}
 
     def outcome(self) -> SplitOutcome:
         """Return the outcome of all splits."""
@@ -147,9 +133,7 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
     start, ends = DecoderState.from_json(state), [outcome.end for outcome in outcomes]
     # A flattened stream's tombstones follow their deletes.
     is_flattened = len(outcomes) > 1 and any(end.use.reported_topics for end in ends)
-    names = sum(len(outcome.names) for outcome in outcomes)
-    is_sharing = names > len(frozenset().union(*(outcome.names for outcome in outcomes)))
-    if not outcomes or is_flattened or is_sharing:
+    if not outcomes or is_flattened or _sharing(outcomes) is not None:
         return None
     # Any of them may have come before any other.
     if any(joined_state(before, start, end) is None for before, end in permutations(ends, 2)):
@@ -161,3 +145,15 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
             return None
         known = joined
     return replace(combined_outcome(outcomes), state=known.to_json())
+
+
+def _sharing(outcomes: Sequence[SplitOutcome]) -> tuple[int, int] | None:
+    """Return the places of the first and the last split that share transactions."""
+    names = np.concatenate([np.frombuffer(outcome.names, np.uint64) for outcome in outcomes])
+    places = np.repeat(np.arange(len(outcomes)), [len(outcome.names) for outcome in outcomes])
+    order = np.argsort(names, kind="stable")
+    same = np.flatnonzero(names[order][1:] == names[order][:-1])
+    if not len(same):
+        return None
+    # Equal names are in the order of their splits.
+    return int(places[order][same].min()), int(places[order][same + 1].max())

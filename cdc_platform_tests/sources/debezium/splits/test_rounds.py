@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -14,8 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc_platform.model.stream.read_windows import ReadWindow
+from cdc_platform.sources.debezium.files.decoding import FileSplitDecoder
+from cdc_platform.sources.debezium.files.event_files import event_files
+from cdc_platform.sources.debezium.files.segments import Segment
+from cdc_platform.sources.debezium.files.splits import FileSplit
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.splits.outcome import OUTCOME, SplitOutcome
 from cdc_platform.sources.debezium.splits.rounds import SplitRounds
+from cdc_platform.sources.debezium.splits.split_reader import SplitContext
 from cdc_platform_tests.sources.debezium.captures_read import GOLDEN, settings_for, truth_of
 from cdc_platform_tests.sources.debezium.cycles import Cycles, append
 from cdc_platform_tests.sources.debezium.written_events import settings_with
@@ -161,3 +169,25 @@ def test_splits_that_share_a_transaction_become_one(tmp_path: Path) -> None:
     changes = [json.loads(text) for text in rows[0] if '"data_change"' in text]
     assert {change["number_of_records_in_transaction"] for change in changes} == {1, 3}
     assert len(changes) == 4
+
+
+def test_the_driver_gets_few_bytes_of_a_transaction(tmp_path: Path) -> None:
+    """Without transaction metadata each event may be a transaction, of which names alone would take much."""
+    connector, events = Connector(), 3_000
+    for key in range(events):
+        connector.whole(key)
+    changes = [text for text in connector.lines if '"op"' in text]
+    append(tmp_path / "events.jsonl", changes)
+    stream = settings_with(input=FilesInput(str(tmp_path)))
+    (file,) = event_files(stream).list_files()
+    context = SplitContext(stream.to_options(), 1, ReadWindow("", 1, 2), is_one_stream=True)
+    split = FileSplit((Segment(file, 0, 0, events),))
+    *_, last = FileSplitDecoder(context, None, [split]).blocks(0)
+    octets = last.column(OUTCOME)[0].as_py()
+    tracemalloc.start()
+    outcome = SplitOutcome.from_bytes(octets)
+    used_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(outcome.names) == events
+    # The rest is of the line, and of the whole split.
+    assert used_bytes / events < 2 * 8 + 4
