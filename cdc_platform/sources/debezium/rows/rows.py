@@ -258,11 +258,15 @@ class RowDecoder:
 
         return self._values(event.after, plan, findings, is_left_out)
 
+    @property
+    def keeps_null(self) -> bool:
+        """Whether a value that was not sent becomes null instead of being left out."""
+        return self.settings.strategy == Strategy.VETO
+
     def _values(
         self, row: Mapping[str, Any], plan: TablePlan, findings: Findings, is_left_out: IsUnsent
     ) -> str:
-        keeps_null = self.settings.strategy == Strategy.VETO
-        return sent_values_json(plan, row, findings, is_left_out, keeps_null=keeps_null)
+        return sent_values_json(plan, row, findings, is_left_out, keeps_null=self.keeps_null)
 
     def _without_key(self, event: DataEvent, plan: TablePlan, change: SourceEvent) -> Iterator[SourceEvent]:
         """Yield the removal of a row equal to the one before, and the addition of the one after."""
