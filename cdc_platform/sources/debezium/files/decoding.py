@@ -20,7 +20,7 @@ from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import FileDamaged
 from cdc_platform.sources.workers import prepare_worker
 
-_BATCH_LINES: Final = 2_000
+_BATCH_LINES: Final = 300
 """Lines that are decoded together."""
 NUMBER: Final = "id"
 """Column of the rows that a task takes: the number of a split."""

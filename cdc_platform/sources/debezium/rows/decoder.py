@@ -65,10 +65,15 @@ class Decoder:
     def decode_file_lines(self, lines: Sequence[bytes], first_position: int) -> list[list[Decoded]]:
         """Decode consecutive lines, and return the events of each; an empty line has no events."""
         positions = range(first_position, first_position + len(lines))
-        return self.decode_all(
-            parse_line(line, position) if line.strip() else None
-            for line, position in zip(lines, positions, strict=True)
-        )
+        decoded = [self._line(line, position) for line, position in zip(lines, positions, strict=True)]
+        self._plain.settle()
+        return decoded
+
+    def _line(self, line: bytes, position: int) -> list[Decoded]:
+        plain = self._plain.take_line(line, position)
+        if plain is not None:
+            return plain
+        return self._decode(parse_line(line, position)) if line.strip() else []
 
     def decode_raw(self, messages: Iterable[RawMessage]) -> Iterator[Decoded]:
         """Decode messages of Kafka or of the engine."""
@@ -78,9 +83,9 @@ class Decoder:
         """Decode a message: most contain one event; an update of a row without a key becomes two."""
         return self.decode_all([message])[0]
 
-    def decode_all(self, messages: Iterable[Message | FaultyEvent | None]) -> list[list[Decoded]]:
+    def decode_all(self, messages: Iterable[Message | FaultyEvent]) -> list[list[Decoded]]:
         """Decode consecutive messages, and return the events of each."""
-        decoded = [[] if message is None else self._decode(message) for message in messages]
+        decoded = list(map(self._decode, messages))
         self._plain.settle()
         return decoded
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cdc_platform.sources.debezium.wire.message_contents import CREATE, DELETE, DataEvent
-from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
 _REMEMBERED: Final = 1000
@@ -36,7 +35,7 @@ class Pairer:
         if event.total_order is None and event.op is not DELETE:
             return None
         identity = identity_of(event)
-        if identity is None or has_headers(event.message):
+        if identity is None or has_headers(event.message.headers):
             return None
         if event.total_order is not None:
             self.remember_order(identity[0], identity[2], event.total_order)
@@ -66,7 +65,7 @@ class Pairer:
 
     def is_new(self, event: DataEvent) -> bool:
         """Return whether an inserted row certainly had no other key: the event before is another one."""
-        if has_headers(event.message):
+        if has_headers(event.message.headers):
             return event.old_key is None
         identity, order = identity_of(event), event.total_order
         if identity is None or order is None or self.deleted_at(identity) is not None:
@@ -84,9 +83,8 @@ class Pairer:
         return cls({(server, table, tx_id, lsn): key for server, table, tx_id, lsn, key in fields})
 
 
-def has_headers(message: Message) -> bool:
-    """Return whether the message has the connector's headers, which would show a key change."""
-    headers = message.headers
+def has_headers(headers: Mapping[str, Any] | None) -> bool:
+    """Return whether the connector's headers were kept, which would show a key change."""
     return headers is not None and any(name.startswith(_PREFIX) for name in headers)
 
 

@@ -19,14 +19,17 @@ from cdc_platform.sources.json_codec import write_each
 
 
 class PlainUpdate(NamedTuple):
-    """An update that may be plain.
+    """An update that may be plain, and its message, or the line that this is parsed from.
 
     ``form`` is equal for updates that are decoded in the same way; ``commit`` is the first part of the
-    ordering key, and ``order`` the order in the transaction.
+    ordering key, ``order`` the order in the transaction, and ``place`` offset or position of the message.
     """
 
     form: Hashable
-    message: Message
+    sent: Message | bytes
+    position: int
+    place: int
+    headers: Mapping[str, Any] | None
     envelope: TypedEnvelope
     key: Mapping[str, Any]
     row: Mapping[str, Any]
@@ -44,7 +47,7 @@ def changes_of(
         Unreadable: a value or the key of an update cannot be used.
     """
     sources = [update.envelope.source for update in updates]
-    headers = [update.message.headers for update in updates]
+    headers = [update.headers for update in updates]
     values, findings = sent_values_texts(
         plan, [update.row for update in updates], is_unavailable, keeps_null=keeps_null
     )
@@ -52,7 +55,7 @@ def changes_of(
         repeat(table),
         repeat(ModType.UPDATE),
         [
-            key_of_place(update.commit, update.sequence[1], update.order, update.message)
+            key_of_place(update.commit, update.sequence[1], update.order, update.place)
             for update in updates
         ],
         _event_ids(updates),
@@ -66,7 +69,7 @@ def changes_of(
         repeat(None),
         [tuple(found.unavailable) for found in findings],
         metadata_texts(UPDATE, zip(map(_place, updates), headers, findings, strict=True)),
-        [update.message.position for update in updates],
+        [update.position for update in updates],
     )
     return list(map(SourceEvent._make, zip(*columns, strict=False)))
 

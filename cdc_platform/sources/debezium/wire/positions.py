@@ -13,7 +13,6 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     SourceInfo,
     Unreadable,
 )
-from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform.sources.json_codec import write_each, write_sorted
 
 INCREMENTAL: Final = "incremental"
@@ -52,17 +51,18 @@ def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
         Unreadable: the event has no position.
     """
     rank = _GIVE_UP if isinstance(event, DataEvent) and event.op is DELETE else _OTHERS
-    return key_of_place(*_log_position(event.source, floor), event.total_order, event.message, rank)
+    message = event.message
+    position = message.position if message.offset is None else message.offset
+    return key_of_place(*_log_position(event.source, floor), event.total_order, position, rank)
 
 
 def key_of_place(
-    commit: int, change: int, total_order: int | None, message: Message, rank: int = _OTHERS
+    commit: int, change: int, total_order: int | None, position: int, rank: int = _OTHERS
 ) -> str:
     """Return the ordering key of these parts; see `ordering_key`."""
     order = total_order or 0
     if not 0 <= order < _BEYOND_ORDERS:
         raise Unreadable(f"`transaction.total_order` is no position in a transaction: {order}.")
-    position = message.offset if message.offset is not None else message.position
     return _KEY % (commit & _UNSIGNED, change & _UNSIGNED, order, rank, position)
 
 
