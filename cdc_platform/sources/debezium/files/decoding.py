@@ -67,8 +67,7 @@ def _take(reader: SplitReader, store: FileStore, segment: Segment) -> None:
     planned = (segment.until_exclusive or 0) - segment.begun
     try:
         # A file that could not be read has no line, and is not opened again.
-        with opened_lines(store, segment) if planned else nullcontext(()) as lines:
-            lines = iter(lines)
+        with opened_lines(store, segment) if planned else nullcontext(iter(())) as lines:
             while some := list(islice(lines, _BATCH_LINES)):
                 first_position = segment.begun + len(ends)
                 ends.extend(line.read_bytes for line in some)

@@ -64,14 +64,12 @@ class Decoder:
 
     def decode_file_lines(self, lines: Sequence[bytes], first_position: int) -> list[list[Decoded]]:
         """Decode consecutive lines, and return the events of each; an empty line has no events."""
-        positions = range(first_position, first_position + len(lines))
-        decoded = [self._line(line, position) for line, position in zip(lines, positions, strict=True)]
+        decoded = [self._line(line, position) for position, line in enumerate(lines, first_position)]
         self._plain.settle()
         return decoded
 
     def _line(self, line: bytes, position: int) -> list[Decoded]:
-        plain = self._plain.take_line(line, position)
-        if plain is not None:
+        if (plain := self._plain.take_line(line, position)) is not None:
             return plain
         return self._decode(parse_line(line, position)) if line.strip() else []
 
@@ -90,11 +88,9 @@ class Decoder:
         return decoded
 
     def _decode(self, message: Message | FaultyEvent) -> list[Decoded]:
-        """Return the events of a message, or a list that gets them later."""
         if isinstance(message, FaultyEvent):
             return [message]
-        plain = self._plain.take(message)
-        if plain is not None:
+        if (plain := self._plain.take(message)) is not None:
             return plain
         try:
             envelope = read_content(message)
@@ -129,7 +125,6 @@ class Decoder:
     def _take_note(self, notification: Notification) -> None:
         """Note the table that a snapshot found empty; a partition does not count."""
         self._plain.settle()
-        self._plain.doubt()
         self.state.use.has_notifications = True
         replaces = self.settings.snapshots == SnapshotPolicy.REPLACE
         if (

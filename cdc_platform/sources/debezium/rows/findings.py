@@ -110,9 +110,7 @@ def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = Non
     return write(_metadata(event.op, place, event.message.headers, findings, snapshot, new_keys))
 
 
-def metadata_texts(
-    op: str, events: Iterable[tuple[Place, Mapping[str, Any] | None, Findings]]
-) -> list[str]:
+def metadata_texts(op: str, events: Iterable[tuple[Place, Mapping[str, Any] | None, Findings]]) -> list[str]:
     """Return the same for the places, headers and findings of events outside snapshots."""
     return write_each([_metadata(op, *event) for event in events])
 

@@ -14,7 +14,7 @@ from cdc_platform.sources.debezium.wire.contents import place_of
 from cdc_platform.sources.debezium.wire.message_contents import UPDATE
 from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform.sources.debezium.wire.positions import key_identities, key_of_place
-from cdc_platform.sources.debezium.wire.typed_envelope import TypedEnvelope
+from cdc_platform.sources.debezium.wire.typed_envelope import TypedEnvelope, TypedSource
 from cdc_platform.sources.json_codec import write_each
 
 
@@ -54,11 +54,8 @@ def changes_of(
     columns = (
         repeat(table),
         repeat(ModType.UPDATE),
-        [
-            key_of_place(update.commit, update.sequence[1], update.order, update.place)
-            for update in updates
-        ],
-        _event_ids(updates),
+        [key_of_place(update.commit, update.sequence[1], update.order, update.place) for update in updates],
+        _event_ids(updates, sources),
         [place_of(update.envelope)[0] for update in updates],
         [source.micros for source in sources],
         repeat(plan.column_types),
@@ -68,23 +65,34 @@ def changes_of(
         repeat(True),
         repeat(None),
         [tuple(found.unavailable) for found in findings],
-        metadata_texts(UPDATE, zip(map(_place, updates), headers, findings, strict=True)),
+        metadata_texts(UPDATE, zip(_places(updates, sources), headers, findings, strict=True)),
         [update.position for update in updates],
     )
     return list(map(SourceEvent._make, zip(*columns, strict=False)))
 
 
-def _place(update: PlainUpdate) -> Place:
-    source = update.envelope.source
-    return source.schema or "", source.table or "", source.lsn, update.sequence, update.order
+def _places(updates: Sequence[PlainUpdate], sources: Sequence[TypedSource]) -> list[Place]:
+    _, schema, table = _names(sources[0])
+    return [
+        (schema, table, source.lsn, update.sequence, update.order)
+        for update, source in zip(updates, sources, strict=True)
+    ]
 
 
-def _event_ids(updates: Sequence[PlainUpdate]) -> list[str]:
+def _event_ids(updates: Sequence[PlainUpdate], sources: Sequence[TypedSource]) -> list[str]:
     identities = key_identities([update.key for update in updates])
-    parts = []
-    for update, identity in zip(updates, identities, strict=True):
-        source = update.envelope.source
-        lsn = update.sequence[1] if source.lsn is None else source.lsn
-        place = source.name or "", source.txId, lsn, update.order, source.schema or "", source.table or ""
-        parts.append((*place, identity))
+    server, schema, table = _names(sources[0])
+    lsns = [
+        update.sequence[1] if source.lsn is None else source.lsn
+        for update, source in zip(updates, sources, strict=True)
+    ]
+    parts = [
+        (server, source.txId, lsn, update.order, schema, table, identity)
+        for update, source, lsn, identity in zip(updates, sources, lsns, identities, strict=True)
+    ]
     return write_each(parts, is_sorted=True)
+
+
+def _names(source: TypedSource) -> tuple[str, str, str]:
+    """Return the names that are the same in all sources of one form."""
+    return source.name or "", source.schema or "", source.table or ""

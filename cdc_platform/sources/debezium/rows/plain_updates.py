@@ -79,7 +79,7 @@ class PlainUpdates:
             self._by_head[_head_of(line)] = update.form
 
     def take_line(self, line: bytes, position: int) -> list[Decoded] | None:
-        """Return the same as `take` does of the line's message, which is parsed faster; None for most others."""
+        """Return the same for a line, which is parsed faster; None for most other lines."""
         form = self._by_head.get(_head_of(line))
         if form is None or not (form in self._open or self._is_open(form)):
             return None
@@ -89,7 +89,7 @@ class PlainUpdates:
         headers = parsed.line.headers and headers_of(parsed.line.headers)
         offset = parsed.line.offset
         place = position if offset is None else offset
-        update = _update(form, line, position, place, headers, *parsed[1:])
+        update = _update(form, line, (position, place, headers), *parsed[1:])
         return None if update is None else self._wait(update)
 
     def take(self, message: Message) -> list[Decoded] | None:
@@ -119,16 +119,17 @@ class PlainUpdates:
         return True
 
     def settle(self) -> None:
-        """Decode the updates that have been taken."""
+        """Decode the updates that have been taken; the next message may change what is known."""
+        self._open.clear()
         waiting, self._waiting = self._waiting, {}
         for name, updates in waiting.items():
             form = self._forms[name]
             changes = self._together(form, [update for update, _ in updates])
-            snapshots = self._rows.state.snapshots.seen[form.server]
-            for change, (update, decoded) in zip(changes, updates, strict=True):
+            for change, (_, decoded) in zip(changes, updates, strict=True):
                 decoded.append(change)
-                if isinstance(change, SourceEvent):
-                    snapshots.change(form.table, update.envelope.source.micros)
+            moments = {change.source_micros for change in changes if isinstance(change, SourceEvent)}
+            for micros in moments:
+                self._rows.state.snapshots.seen[form.server].change(form.table, micros)
 
     def _together(self, form: _Form, updates: list[PlainUpdate]) -> list[SourceEvent] | list[Decoded]:
         if len(updates) >= _LEAST:
@@ -174,20 +175,19 @@ def _update_of(message: Message) -> PlainUpdate | None:
     )
     position = message.position
     place = position if message.offset is None else message.offset
-    return _update(form, message, position, place, message.headers, envelope, key, row)
+    return _update(form, message, (position, place, message.headers), envelope, key, row)
 
 
 def _update(
     form: Hashable,
     sent: Message | bytes,
-    position: int,
-    place: int,
-    headers: Mapping[str, Any] | None,
+    arrival: tuple[int, int, Mapping[str, Any] | None],
     envelope: TypedEnvelope,
     key: Mapping[str, Any],
     row: Mapping[str, Any],
 ) -> PlainUpdate | None:
     """Return an update; None if its headers name a key, or its ordering key depends on other messages."""
+    headers = arrival[2]
     if headers and (OLD_KEY in headers or NEW_KEY in headers):
         return None
     source = envelope.source
@@ -198,4 +198,4 @@ def _update(
     if commit is None or sequence is None:
         return None
     order = None if envelope.transaction is None else envelope.transaction.total_order
-    return PlainUpdate(form, sent, position, place, headers, envelope, key, row, commit, sequence, order)
+    return PlainUpdate(form, sent, *arrival, envelope, key, row, commit, sequence, order)

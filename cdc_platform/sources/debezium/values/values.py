@@ -183,7 +183,7 @@ def _keeps_bools(values: Collection[Any]) -> bool:
 
 def _keeps_ints(values: Collection[Any]) -> bool:
     are_ints = set(map(type, values)) <= {int}
-    return are_ints and -_EXACT <= min(values, default=0) and max(values, default=0) <= _EXACT
+    return are_ints and min(values, default=0) >= -_EXACT and max(values, default=0) <= _EXACT
 
 
 def _keeps_texts(values: Collection[Any]) -> bool:
