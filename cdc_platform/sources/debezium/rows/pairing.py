@@ -35,15 +35,19 @@ class Pairer:
         if event.total_order is None and event.op is not DELETE:
             return None
         identity = identity_of(event)
-        if identity is None or _has_headers(event):
+        if identity is None or has_headers(event.message.headers):
             return None
         if event.total_order is not None:
-            self._orders.setdefault((identity[0], identity[2]), set()).add(event.total_order)
+            self.remember_order(identity[0], identity[2], event.total_order)
         if event.op is DELETE and event.key is not None:
             self._deleted.pop(identity, None)
             self._deleted[identity] = event.key
             return identity
         return None
+
+    def remember_order(self, server: str, tx_id: int, order: int) -> None:
+        """Note the order of an event in its transaction."""
+        self._orders.setdefault((server, tx_id), set()).add(order)
 
     def old_key(self, event: DataEvent) -> Mapping[str, Any] | None:
         """Return the former key of an inserted row; None if unknown."""
@@ -61,7 +65,7 @@ class Pairer:
 
     def is_new(self, event: DataEvent) -> bool:
         """Return whether an inserted row certainly had no other key: the event before is another one."""
-        if _has_headers(event):
+        if has_headers(event.message.headers):
             return event.old_key is None
         identity, order = identity_of(event), event.total_order
         if identity is None or order is None or self.deleted_at(identity) is not None:
@@ -79,9 +83,8 @@ class Pairer:
         return cls({(server, table, tx_id, lsn): key for server, table, tx_id, lsn, key in fields})
 
 
-def _has_headers(event: DataEvent) -> bool:
-    """Return whether the message has the connector's headers, which would show a key change."""
-    headers = event.message.headers
+def has_headers(headers: Mapping[str, Any] | None) -> bool:
+    """Return whether the connector's headers were kept, which would show a key change."""
     return headers is not None and any(name.startswith(_PREFIX) for name in headers)
 
 
