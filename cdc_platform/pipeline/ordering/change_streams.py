@@ -58,7 +58,7 @@ class ChangeStreams:
         decoded = pa.Table.from_batches(batches)
         sequences = decoded["record_sequence"].to_pylist()
         others = records.where(~F.col("record_sequence").isin(sequences))
-        return others.unionByName(records.sparkSession.createDataFrame(decoded))
+        return others.unionByName(records.sparkSession.createDataFrame(decoded.select(records.columns)))
 
     def settle(self, ordered: DataFrame, _window: Window, _cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return the changes unchanged, because ordering has already checked whole transactions."""

@@ -1,8 +1,7 @@
 """Ordering of event sources' raw records into changes of the log.
 
-An event contains its own ordering key, and the transactions of its source are complete here, or the source
-has none. So changes are compared with others only to find duplicates, and they are sorted as a few columns of
-text, before their values are parsed.
+An event contains its ordering key and one mod, and its transaction is complete here if its source has any.
+So changes are compared only to find duplicates. They are sorted as rows of the log: raw records are wider.
 """
 
 from collections import defaultdict
@@ -25,8 +24,8 @@ from cdc_platform.spark.log.order import (
     SINGLE_TASK_RECORDS,
     UNSOUND,
     LogStats,
+    changes_of,
     count_changes,
-    explode_mods,
     to_stats,
 )
 from cdc_platform.spark.log.repeats import IDENTITY, once_each
@@ -43,7 +42,7 @@ HALF_FAULT: Final = (
     "it is half of a key change, and the other half is in quarantine: see its reason, and replay both"
 )
 _PLACE: Final = "place"
-_ORDER: Final = ("record_timestamp", "record_order", *IDENTITY)
+_ORDER: Final = ("commit_timestamp", "record_order", "transaction_id", "record_id")
 """Order without equal events, so a recomputation after a lost worker assigns the same numbers."""
 
 
@@ -92,18 +91,18 @@ def order_events(
         it must not enter the log), `record` (as it arrived, for faults) and `origin` (its file or topic).
     """
     records = _with_fitting(records, fitting)
-    if expected_records <= SINGLE_TASK_RECORDS:
-        ordered = _distinct(records.coalesce(1), capabilities).sortWithinPartitions(*_ORDER)
-    else:
-        places = records.select(*_ORDER[:2])
-        once = _once(records, capabilities, range_count(records, expected_records))
-        ordered = sort_in_ranges(once, _ORDER, places, expected_records)
-    ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
+    once = _once(records, capabilities, expected_records)
     fault = F.coalesce("event.fault", F.when(~F.col(FITS), fault_of(tables, capabilities)))
-    exploded = explode_mods(ordered, fault, EVENT_PARTS, f"not {FITS}").withColumn("ordinal", ordinal)
-    return exploded.withColumns(
-        {"ordering_key": F.col("record_order"), UNSOUND: F.col(FAULT).isNotNull()}
-    ).drop("record_order")
+    mods = once.selectExpr("*", "0 as position", "get(mods, 0) as mod")
+    changes = changes_of(mods, fault, EVENT_PARTS, f"not {FITS}")
+    if expected_records <= SINGLE_TASK_RECORDS:
+        ordered = changes.sortWithinPartitions(*_ORDER)
+    else:
+        places = records.select("record_timestamp", "record_order")
+        ordered = sort_in_ranges(changes, _ORDER, places, expected_records)
+    ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
+    columns = {"ordinal": ordinal, "ordering_key": F.col("record_order"), UNSOUND: F.col(FAULT).isNotNull()}
+    return ordered.withColumns(columns).drop("record_order")
 
 
 def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> DataFrame:
@@ -122,21 +121,22 @@ def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> Dat
     )
     is_fitting = f"coalesce(event.fault IS NULL AND {is_short} AND CASE table_name {branches} END, false)"
     marked = records.withColumn(FITS, F.expr(is_fitting))
-    shown = F.when(~F.col(FITS), F.col("event.metadata"))
     return marked.withColumns(
         {
             "column_types": F.when(~F.col(FITS), F.col("column_types")),
-            "event": F.col("event").withField("metadata", shown),
+            "event": F.col("event").withField("metadata", F.when(~F.col(FITS), F.col("event.metadata"))),
         }
     )
 
 
-def _once(records: DataFrame, capabilities: SourceCapabilities, tasks: int) -> DataFrame:
+def _once(records: DataFrame, capabilities: SourceCapabilities, expected: int) -> DataFrame:
     """Return each event once: most windows have no duplicates, and then full records need no shuffle."""
+    if expected <= SINGLE_TASK_RECORDS:
+        return _distinct(records.coalesce(1), capabilities)
     # Digests suffice: a collision only costs the second step. Spark would count so few bytes in one task
     # without an explicit number of tasks.
-    digests = records.select(F.xxhash64(*IDENTITY).alias(_PLACE)).repartition(tasks, _PLACE)
-    counts = digests.groupBy(_PLACE).count()
+    digests = records.select(F.xxhash64(*IDENTITY).alias(_PLACE))
+    counts = digests.repartition(range_count(records, expected), _PLACE).groupBy(_PLACE).count()
     return records if counts.where("count > 1").isEmpty() else _distinct(records, capabilities)
 
 

@@ -30,6 +30,7 @@ UNSOUND = "unsound"
 COMPANY = "another record of its transaction is in quarantine"
 """Reason for a record without a fault of its own."""
 BEGINS = "begins_transaction"
+MOD: Final = ("position", "mod")
 
 _OF_RECORD = (
     *(FAULT, "partition_token", "commit_timestamp", "transaction_id", "table_name", "record", "origin"),
@@ -97,7 +98,8 @@ def order_records(
         `unsound` (whether its transaction has an invalid change), `begins_transaction` (whether it is the
         first one), `record` (as it arrived, for faults) and `origin`, which is null.
     """
-    changes = explode_mods(records, fault_of(tables), RECORD_PARTS)
+    mods = records.select("*", F.posexplode_outer("mods").alias(*MOD))
+    changes = changes_of(mods, fault_of(tables), RECORD_PARTS)
     order: Sequence[str] = COMMIT_ORDER
     if expected_records <= SINGLE_TASK_RECORDS:
         changes = changes.coalesce(1)
@@ -110,20 +112,17 @@ def order_records(
     return ordered.withColumn("ordinal", ordinal).drop("record_order", RANGE)
 
 
-def explode_mods(
-    records: DataFrame, fault: Column, parts: Sequence[str], condition: str = "true"
-) -> DataFrame:
-    """Return one row per mod of records, in order, with its fault.
+def changes_of(mods: DataFrame, fault: Column, parts: Sequence[str], condition: str = "true") -> DataFrame:
+    """Return one change per mod, with its fault.
 
     Args:
-        records: raw data change records.
+        mods: raw data change records, each row with one of its mods in the columns MOD.
         fault: the reason why a mod is invalid.
         parts: SQL of the columns that differ between change streams and events.
         condition: condition of the records whose values are parsed for the fault.
     """
-    exploded = records.select("*", F.posexplode_outer("mods").alias("position", "mod"))
-    judged = exploded.withColumns(parsed_mods(condition)).withColumn(FAULT, fault)
-    own = ", ".join(name for name in records.columns if name != FITS)
+    judged = mods.withColumns(parsed_mods(condition)).withColumn(FAULT, fault)
+    own = ", ".join(name for name in mods.columns if name not in (FITS, *MOD))
     # SQL texts: an expression built here would cost a few calls of Spark's JVM.
     return judged.selectExpr(
         "table_name",
