@@ -60,7 +60,8 @@ def head_of(name: str) -> str:
     kind = KINDS[name]
     return f"""# {name}
 
-On this page you can look up what `{name}` means, whether a retry helps, and what to do. [All errors](../errors.md)
+On this page you can look up what `{name}` means, whether a retry helps, and what to do.
+[All errors](../errors.md) are on one page.
 
 ## What it means
 
