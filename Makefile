@@ -31,7 +31,7 @@ test:  ## Run all tests (Java 17 or later, and the Spanner emulator).
 test-fast:  ## Run the tests that need neither Spark nor the emulator.
 	pytest -m 'not integration'
 
-engines:  ## Read every cut with Trino and Flink, nightly (Maven, 1 GB of jars, TRINO_JAVA_HOME names a JDK 25).
+engines:  ## Read every cut with Trino and Flink (Maven, 0.8 GB of jars, TRINO_JAVA_HOME names a JDK 25).
 	pytest -n0 cdc_platform_tests/test_engines.py
 
 demo:  ## Start the demo with its UI.

@@ -97,7 +97,7 @@ def _server(folder: str, properties: Mapping[str, str]) -> dict[str, str]:
     is_virtual = property_as_bool(dict(properties), "s3.force-virtual-addressing", False)
     return {
         **region,
-        "ENDPOINT": f"{endpoint.netloc}{endpoint.path.rstrip('/')}",
+        "ENDPOINT": f"{endpoint.netloc.rpartition('@')[2]}{endpoint.path.rstrip('/')}",
         "USE_SSL": str(endpoint.scheme == "https").lower(),
         "URL_STYLE": "vhost" if is_virtual else "path",
     }

@@ -10,6 +10,7 @@ import dagster as dg
 
 from cdc_platform.assets.partition_picture import draw_partitions
 from cdc_platform.assets.table_columns import table_schema
+from cdc_platform.dashboard.partition_lanes import holding_watermark
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_schema import TableSchema
@@ -105,7 +106,7 @@ def describe_lineage(lineage: Lineage) -> Metadata:
     )
     counts = Counter(partition.state for partition in partitions)
     watermark = watermark_micros(lineage)
-    picture = draw_partitions(partitions[-DRAWN_PARTITIONS:], watermark)
+    picture = draw_partitions(partitions[-DRAWN_PARTITIONS:], holding_watermark(partitions))
     return {
         **_numbered(lineage.cycle),
         "Partitions being read": counts[PartitionState.RUNNING],

@@ -181,6 +181,16 @@ def test_duckdb_repeats_no_key() -> None:
     assert "secret" not in f"{obstacle}{logged}"
 
 
+def test_the_address_of_a_store_shows_no_password() -> None:
+    """Anyone who runs SQL on a cut may list the secrets, and DuckDB hides those of its own options only."""
+    connection = connect()
+    load_extensions(connection)
+    log_in(connection, "s3://a-bucket/one", {**REGION, **KEYS, "s3.endpoint": "https://me:hush@store:9000/x"})
+    ((listed,),) = connection.sql("SELECT secret_string FROM duckdb_secrets()").fetchall()
+    assert ";endpoint=store:9000/x;" in listed
+    assert "hush" not in listed
+
+
 def test_duckdb_has_tables_under_the_names_of_the_source(tmp_path: Path) -> None:
     """Quoted, a name of any characters is found; that of a table in a named schema needs no quotes."""
     lake = Lake(LakeSettings(str(tmp_path)), "bank")

@@ -38,6 +38,7 @@ from cdc_platform.printing import progress_display
 from cdc_platform.read import TablesAtCut, open_tables
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.docs.code_blocks import BANK, Block, blocks_in
+from cdc_platform_tests.docs.shown_commands import OF_READERS, run_commands
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, expected_balances, feed_cycle
 from cdc_platform_tests.support.pipelines import START, found_table, run_steps
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
@@ -111,26 +112,25 @@ def test_engines_on_their_own_read_the_newest_cut(bank: Pipeline) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("block", blocks_in(BANK), ids=lambda block: block.place)
+@pytest.mark.parametrize("block", [*blocks_in(BANK), *OF_READERS], ids=lambda block: block.place)
 def test_what_pages_show_runs(
-    spark: "SparkSession",
-    bank: Pipeline,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    block: Block,
+    spark: "SparkSession", bank: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: Block
 ) -> None:
-    """The Python and the SQL of pages about reading run as they stand, on other cuts and another name."""
+    """Python, SQL and commands of pages about reading run as they stand, on other cuts and another name."""
     (tmp_path / "examples" / "my_bank").mkdir(parents=True)
     attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
     write_defs(tmp_path / "examples" / "my_bank", attributes)
     monkeypatch.chdir(tmp_path)
-    if block.language == "sql":
-        sql = block.text.replace("bank.", "")
-        open_tables(bank.settings.lake, bank.name).at().duckdb().sql(sql).fetchall()
-        return
-    text = block.text.replace("at(17)", "at(2)").replace('"bank.', f'"{bank.name}.')
-    text = re.sub(r'moment="[^"]+"', f'moment="{to_rfc3339(START + 3 * SECOND)}"', text)
-    exec(text, {"session": spark})  # noqa: S102  the project's own pages
+    monkeypatch.setattr("cdc_platform.commands.reading.cuts.start_spark", lambda _settings: spark)
+    moment = to_rfc3339(START + 3 * SECOND)
+    if block in OF_READERS:
+        run_commands(block, tmp_path, {"17": "2", "2026-01-31T08:00:00Z": moment})
+    elif block.language == "sql":
+        tables = open_tables(bank.settings.lake, bank.name).at()
+        tables.duckdb().sql(block.text.replace("bank.", "")).fetchall()
+    else:
+        text = block.text.replace("at(17)", "at(2)").replace('"bank.', f'"{bank.name}.')
+        exec(text.replace("2026-01-31T08:00:00Z", moment), {"session": spark})  # noqa: S102  our own pages
 
 
 @pytest.mark.integration

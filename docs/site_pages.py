@@ -29,9 +29,20 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         if kind := _KIND.match(line):
             navigation.append({kind[1]: []})
         elif entry := _ENTRY.match(line):
-            next(iter(navigation[-1].values())).append({entry[1]: _in_site(entry[2])})
+            next(iter(navigation[-1].values())).append(_with_pages_below(config, entry[1], entry[2]))
     config.nav = navigation
     return config
+
+
+def _with_pages_below(config: MkDocsConfig, title: str, path: str) -> dict[str, Any]:
+    """Return the entry of a page, with the pages of the folder that has its name.
+
+    The theme shows them all, so such a page is the last of its kind.
+    """
+    place = Path(config.docs_dir, path)
+    below = sorted(place.with_suffix("").glob("*.md")) if path == place.name else []
+    pages = [{page.stem: page.relative_to(config.docs_dir).as_posix()} for page in below]
+    return {title: [{f"All {title.lower()}": path}, *pages] if pages else _in_site(path)}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -40,7 +51,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for group in (config.nav or [])[1:]:
         for entry in next(iter(group.values())):
             (source,) = entry.values()
-            if source.startswith(f"{OUTSIDE}/"):
+            if isinstance(source, str) and source.startswith(f"{OUTSIDE}/"):
                 place = root / source.removeprefix(f"{OUTSIDE}/")
                 files.append(File.generated(config, source, abs_src_path=str(place)))
     return files

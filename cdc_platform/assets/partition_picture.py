@@ -1,7 +1,7 @@
 """The partitions of a source as a picture: time from left to right, one line each, with splits and merges."""
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
@@ -32,25 +32,25 @@ LEGEND: Final = (
 )
 
 
-def draw_partitions(partitions: Sequence[Partition], watermark_micros: int | None) -> str:
+def draw_partitions(partitions: Sequence[Partition], held: Collection[str]) -> str:
     """Return a picture of partitions, as Markdown with the image in it; empty where there are none.
 
     Args:
         partitions: what is drawn, sorted by start.
-        watermark_micros: the watermark; what is unfinished and no further is marked, if others are further.
+        held: tokens of those that hold the watermark.
     """
     if not partitions:
         return ""
-    image = base64.b64encode(_svg(partitions, watermark_micros).encode()).decode()
+    image = base64.b64encode(_svg(partitions, held).encode()).decode()
     return f"![Partitions over time, with splits and merges](data:image/svg+xml;base64,{image})"
 
 
-def _svg(partitions: Sequence[Partition], watermark_micros: int | None) -> str:
+def _svg(partitions: Sequence[Partition], held: Collection[str]) -> str:
     lanes = assign_lanes(partitions)
     height = (max(lanes.values()) + 1) * LANE_HEIGHT + FOOT_HEIGHT + MARGIN
     begin = partitions[0].start_micros
     end = max(begin + 1, *(partition.position_micros for partition in partitions))
-    shapes = "".join(_shapes(partitions, lanes, (begin, end), watermark_micros))
+    shapes = "".join(_shapes(partitions, lanes, (begin, end), held))
     texts = "".join(_texts(height, begin, end))
     style = 'font-family="sans-serif" font-size="11"'
     return (
@@ -60,10 +60,7 @@ def _svg(partitions: Sequence[Partition], watermark_micros: int | None) -> str:
 
 
 def _shapes(
-    partitions: Sequence[Partition],
-    lanes: Mapping[str, int],
-    span: tuple[int, int],
-    watermark_micros: int | None,
+    partitions: Sequence[Partition], lanes: Mapping[str, int], span: tuple[int, int], held: Collection[str]
 ) -> Iterator[str]:
     begin, end = span
 
@@ -74,16 +71,12 @@ def _shapes(
         return MARGIN + (lanes[token] + 0.5) * LANE_HEIGHT
 
     by_token = {partition.token: partition for partition in partitions}
-    unfinished = {partition.position_micros for partition in partitions if not partition.is_finished}
-    # Where all have come equally far, none holds the others.
-    held_at = watermark_micros if len(unfinished) > 1 else None
     for partition in partitions:
         start, stop, height = x(partition.start_micros), x(partition.position_micros), y(partition.token)
         for parent in (by_token[token] for token in partition.parent_tokens if token in by_token):
             left = x(min(parent.position_micros, partition.start_micros))
             yield _line(left, y(parent.token), start, height, "#8a93a2", 1)
-        is_held = partition.position_micros == held_at and not partition.is_finished
-        colour = HOLDS_WATERMARK if is_held else COLOURS[partition.state]
+        colour = HOLDS_WATERMARK if partition.token in held else COLOURS[partition.state]
         yield f"<g><title>{escape(partition.key)}</title>"
         yield f"{_line(start, height, max(stop, start + 3), height, colour, 6)}</g>"
 

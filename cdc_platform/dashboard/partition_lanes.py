@@ -1,6 +1,6 @@
 """Partitions of a change stream as bars over time, in lanes, with lines from parents to children."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,9 +50,8 @@ class PartitionLanes:
 def draw_partitions(lineage: Lineage) -> PartitionLanes:
     """Return the newest partitions in lanes: a child continues its parent's lane if that is free."""
     everything = [part for part in lineage.partitions.values() if part.token != ROOT_TOKEN]
-    unfinished = [part for part in everything if not part.is_finished]
-    holder = min(unfinished, key=lambda part: (part.position_micros, part.token), default=None)
-    shown = _newest(everything, holder)
+    held = holding_watermark(everything)
+    shown = _newest(everything, next((part for part in everything if part.token in held), None))
     # Time without reads would push all bars to the left.
     last_micros = max((part.position_micros for part in shown), default=0)
     first_micros = min((part.start_micros for part in shown), default=0)
@@ -64,12 +63,19 @@ def draw_partitions(lineage: Lineage) -> PartitionLanes:
             lanes[part.token],
             _share(span, part.start_micros),
             _share(span, part.position_micros),
-            part is holder,
+            part.token in held,
         )
         for part in shown
     }
     lane_count = max(lanes.values(), default=-1) + 1
     return PartitionLanes(tuple(bars.values()), tuple(_branches(bars)), lane_count, span, len(everything))
+
+
+def holding_watermark(partitions: Collection[Partition]) -> set[str]:
+    """Return the tokens of the unfinished partitions that are furthest behind, if others are further."""
+    position = min((part.position_micros for part in partitions if not part.is_finished), default=0)
+    behind = (part for part in partitions if not part.is_finished and part.position_micros == position)
+    return {part.token for part in behind if any(other.position_micros > position for other in partitions)}
 
 
 def _newest(partitions: Sequence[Partition], holder: Partition | None) -> list[Partition]:

@@ -4,6 +4,7 @@ import base64
 from xml.etree import ElementTree as ET
 
 from cdc_platform.assets.partition_picture import COLOURS, HOLDS_WATERMARK, LEGEND, draw_partitions
+from cdc_platform.dashboard.partition_lanes import holding_watermark
 from cdc_platform.model.stream.lineage import Partition, PartitionState
 
 SECOND = 1_000_000
@@ -16,15 +17,15 @@ def partition(token: str, start_s: int, position_s: int, state: PartitionState, 
     return Partition(token, parents, state, start_s * SECOND, position_s * SECOND, 1)
 
 
-def picture_of(partitions: list[Partition], watermark_s: int) -> ET.Element:
+def picture_of(partitions: list[Partition]) -> ET.Element:
     """Return the SVG of partitions."""
-    markdown = draw_partitions(partitions, watermark_s * SECOND)
+    markdown = draw_partitions(partitions, holding_watermark(partitions))
     return ET.fromstring(base64.b64decode(markdown.split("base64,")[1].rstrip(")")))  # noqa: S314  our own
 
 
-def drawn(partitions: list[Partition], watermark_s: int) -> tuple[list[str], int]:
+def drawn(partitions: list[Partition]) -> tuple[list[str], int]:
     """Return the colours of the partitions in a picture, and how many lines join them."""
-    picture = picture_of(partitions, watermark_s)
+    picture = picture_of(partitions)
     colours = [line.get("stroke", "") for line in picture.iterfind(f"{SVG}g/{SVG}line")]
     return colours, len(list(picture.iterfind(f"{SVG}line"))) - len(LEGEND)
 
@@ -38,12 +39,12 @@ def test_a_split_and_a_merge_are_lines() -> None:
         partition("d", 12, 20, RUNNING, "b", "c"),
     ]
     running = COLOURS[RUNNING]
-    assert drawn(partitions, 15) == ([COLOURS[FINISHED], running, HOLDS_WATERMARK, running], 4)
+    assert drawn(partitions) == ([COLOURS[FINISHED], running, HOLDS_WATERMARK, running], 4)
 
 
 def test_lines_go_forwards() -> None:
     """A line to a child that starts while its parent goes on begins at that start."""
-    picture = picture_of([partition("a", 0, 20, RUNNING), partition("b", 10, 20, RUNNING, "a")], 20)
+    picture = picture_of([partition("a", 0, 20, RUNNING), partition("b", 10, 20, RUNNING, "a")])
     line = next(picture.iterfind(f"{SVG}line"))
     assert line.get("x1") == line.get("x2")
 
@@ -51,16 +52,16 @@ def test_lines_go_forwards() -> None:
 def test_where_all_are_level_none_holds_the_others() -> None:
     """A stream that is read up to its present has nothing to point at."""
     partitions = [partition("a", 0, 20, RUNNING), partition("b", 0, 20, RUNNING)]
-    assert drawn(partitions, 20) == ([COLOURS[RUNNING]] * 2, 0)
+    assert drawn(partitions) == ([COLOURS[RUNNING]] * 2, 0)
 
 
 def test_without_partitions_there_is_no_picture() -> None:
     """A lineage that knows nothing yet is shown as nothing."""
-    assert draw_partitions([], None) == ""
+    assert draw_partitions([], ()) == ""
 
 
 def test_a_partition_is_drawn_in_every_state() -> None:
     """Every state has a colour, those of both partition modes included."""
     partitions = [partition(state.value, 0, 20, state) for state in PartitionState]
-    colours, _ = drawn(partitions, 20)
+    colours, _ = drawn(partitions)
     assert [COLOURS[state] for state in PartitionState] == colours

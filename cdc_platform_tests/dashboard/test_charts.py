@@ -6,7 +6,7 @@ import pytest
 from cdc_platform.dashboard.charts import draw_chart, nice_seconds, nice_top
 from cdc_platform.dashboard.copy_rates import CopyRate, estimate
 from cdc_platform.dashboard.cut_history import CutHistory, lag_by_column, publication_by_column
-from cdc_platform.dashboard.partition_lanes import SHOWN, draw_partitions
+from cdc_platform.dashboard.partition_lanes import SHOWN, draw_partitions, holding_watermark
 from cdc_platform.dashboard.read_lanes import place_of
 from cdc_platform.dashboard.time_span import COLUMNS, TimeSpan
 from cdc_platform.lake.state.copies import Batch
@@ -118,6 +118,16 @@ def test_a_child_goes_on_in_the_lane_of_its_parent() -> None:
     assert [(branch.start_lane, branch.end_lane) for branch in drawn.branches] == [(0, 2), (2, 0)]
     assert [bar.partition.token for bar in drawn.bars if bar.holds_watermark] == ["f"]
     assert (drawn.lanes, drawn.known) == (3, 6)
+
+
+@pytest.mark.parametrize(("ends", "holders"), [((20, 20), []), ((20, 10), ["b"]), ((10, 10, 20), ["a", "b"])])
+def test_where_all_are_level_none_holds_the_watermark(ends: tuple[int, ...], holders: list[str]) -> None:
+    """All that are furthest behind hold it, if others are further, as in the picture of the asset."""
+    names = "abc"[: len(ends)]
+    parts = [partition(name, ("",), 0, end, ended=False) for name, end in zip(names, ends, strict=True)]
+    drawn = draw_partitions(lineage(*parts))
+    assert [bar.partition.token for bar in drawn.bars if bar.holds_watermark] == holders
+    assert holding_watermark(parts) == set(holders)
 
 
 def test_lines_go_forwards() -> None:

@@ -9,7 +9,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = (
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").glob("*/README.md")),
 )
 
@@ -37,6 +37,8 @@ _BLOCK: Final = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _NOT_RUN: Final = re.compile(r"^ *\*Not run by a test: .+\*$")
+_PARTS_NOT_RUN: Final = re.compile(r"^ *<!-- not run: (.+) -->$")
+"""Commands of a block that no test runs, in backticks, each with the reason."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Block:
         language: what stands after the first fence.
         text: its lines, without their common indentation.
         is_run: whether the line before it does not say otherwise.
+        not_run: beginnings of its commands that are not run all the same, as the line before it says.
     """
 
     page: str
@@ -56,6 +59,7 @@ class Block:
     language: str
     text: str
     is_run: bool
+    not_run: tuple[str, ...]
 
     @property
     def place(self) -> str:
@@ -66,6 +70,12 @@ class Block:
     def kind(self) -> tuple[str, str]:
         """Its page and language."""
         return self.page, self.language
+
+
+def parts_not_run(line: str) -> tuple[str, ...]:
+    """Return the beginnings of commands that a line before a block names."""
+    found = _PARTS_NOT_RUN.match(line)
+    return () if found is None else tuple(re.findall(r"`([^`]+)`:", found[1]))
 
 
 def read_blocks(page: Path) -> list[Block]:
@@ -79,6 +89,7 @@ def read_blocks(page: Path) -> list[Block]:
             block["language"],
             textwrap.dedent(block["text"]),
             _NOT_RUN.match(block["before"]) is None,
+            parts_not_run(block["before"]),
         )
         for block in _BLOCK.finditer(text)
     ]

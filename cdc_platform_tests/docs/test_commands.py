@@ -4,7 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from configparser import ConfigParser
 from contextlib import chdir
 from importlib.util import find_spec
@@ -17,34 +17,13 @@ import pytest
 
 from cdc_platform.cli import main
 from cdc_platform.components.loading import COMPONENTS
-from cdc_platform_tests.docs.code_blocks import ROOT, Block, blocks_of
+from cdc_platform_tests.docs.code_blocks import BLOCKS, ROOT, Block, blocks_of, parts_not_run
+from cdc_platform_tests.docs.shown_commands import commands_of, commands_to_run
 
 PLACEHOLDERS: Final = {"N": "1"}
 """What stands for a value in a synopsis, where the value must be of some form."""
-ASSIGNMENT: Final = re.compile(r"[A-Z_]+=")
 OPTION: Final = re.compile(r"--[a-z-]+")
 EXTRAS: Final = re.compile(r"\[([\w,]+)\]")
-
-
-def lines_of(block: Block) -> Iterator[str]:
-    """Yield the command lines of a block; those of a console have a prompt, and output between them."""
-    for line in block.text.replace("\\\n", " ").splitlines():
-        if block.language == "bash":
-            yield line
-        elif line.startswith("$ "):
-            yield line.removeprefix("$ ")
-
-
-def commands_of(block: Block) -> Iterator[list[str]]:
-    """Yield the words of each command of a block, without comments and variables in front."""
-    for line in lines_of(block):
-        for part in line.split(" && "):
-            is_synopsis = " [--" in part
-            words = shlex.split(re.sub(r"[\[\]]", "", part) if is_synopsis else part, comments=True)
-            while words and ASSIGNMENT.match(words[0]):
-                words.pop(0)
-            if words:
-                yield [PLACEHOLDERS.get(word, word) if is_synopsis else word for word in words]
 
 
 def check_platform(words: Sequence[str]) -> None:
@@ -127,13 +106,15 @@ CHECKS: Final[dict[str, Callable[[Sequence[str]], None]]] = {
     "pre-commit": check_anything,
     "eval": check_anything,
 }
+RUN: Final = frozenset({"cdc-platform", "eval", "export"})
+"""Programs whose commands are run as a page shows them."""
 
 
 @pytest.mark.parametrize("block", blocks_of("bash", "console"), ids=lambda block: block.place)
 def test_commands_parse(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command of a block is one of a program that is known here, with options that it has."""
     monkeypatch.chdir(tmp_path)
-    commands = list(commands_of(block))
+    commands = list(commands_of(block, PLACEHOLDERS))
     assert commands
     for program, *words in commands:
         if program == "export":
@@ -142,6 +123,31 @@ def test_commands_parse(block: Block, tmp_path: Path, monkeypatch: pytest.Monkey
             monkeypatch.setenv(name, value)
         else:
             CHECKS[program](words)
+
+
+@pytest.mark.parametrize("block", blocks_of("bash", "console"), ids=lambda block: block.place)
+def test_commands_are_run_or_say_that_they_are_not(block: Block) -> None:
+    """A comment before a block names each command that no test runs, and no other."""
+    programs = {words[0] for words in commands_to_run(block, PLACEHOLDERS)}
+    assert set() == programs - RUN
+    lines = [" ".join(words) for words in commands_of(block, PLACEHOLDERS)]
+    assert [part for part in block.not_run if not any(line.startswith(part) for line in lines)] == []
+
+
+def test_only_blocks_of_commands_have_commands_that_are_not_run() -> None:
+    """A comment that a test would not look at is at no other block."""
+    assert [
+        block.place for block in BLOCKS if block.not_run and block.language not in {"bash", "console"}
+    ] == []
+
+
+def test_a_comment_names_commands_with_their_reasons() -> None:
+    """Each command in backticks is one that a colon and a reason follow; other names are none."""
+    assert parts_not_run("<!-- not run: `pip`: installed. `dagster dev`: `demo/` starts it. -->") == (
+        "pip",
+        "dagster dev",
+    )
+    assert parts_not_run("*Not run by a test: `pip`: installed.*") == ()
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,13 @@ def test_every_check_is_on_its_page() -> None:
 
 
 def test_every_page_is_linked_from_the_first() -> None:
-    """Anyone who reads the first page of docs/ finds all others, and the README leads there."""
-    first = ROOT / "docs" / "README.md"
-    linked = {(first.parent / link).resolve() for link in LINK.findall(first.read_text(encoding="utf-8"))}
+    """Anyone who reads the first page of docs/ finds all others, those of errors by their index."""
+    first, errors = ROOT / "docs" / "README.md", ROOT / "docs" / "errors.md"
+    linked = {
+        (page.parent / link).resolve()
+        for page in (first, errors)
+        for link in LINK.findall(page.read_text(encoding="utf-8"))
+    }
     assert {ROOT / "README.md", first} == set(PAGES) - linked
     assert "docs/README.md" in LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
 

@@ -9,12 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree as ET
 
 import dagster as dg
@@ -26,7 +23,7 @@ import pytest
 import yaml
 
 from cdc_platform.commands.operating import sync
-from cdc_platform.commands.reading import check
+from cdc_platform.commands.reading import check, cuts
 from cdc_platform.components.loading import find_pipelines, load_each
 from cdc_platform.downstream.cut_io_manager import CutIOManager
 from cdc_platform.errors import SettingError, TableNotFound
@@ -36,6 +33,8 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.read import open_tables
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform_tests.commands.invoking import run
+from cdc_platform_tests.docs.code_blocks import Block
+from cdc_platform_tests.docs.shown_commands import OF_EXAMPLES, run_commands
 from cdc_platform_tests.examples import article, shop
 from cdc_platform_tests.support.pipelines import log_rows, quarantined_rows, rows_of
 
@@ -114,7 +113,7 @@ def examples(
     synced = {}
     with pytest.MonkeyPatch.context() as patch:
         # A process has one session, and the tests share it.
-        for command in (sync, check):
+        for command in (sync, check, cuts):
             patch.setattr(command, "start_spark", lambda _settings: spark)
         for name in ("datastream", "debezium"):
             defs = tmp_path_factory.mktemp(name) / "defs.yaml"
@@ -334,61 +333,18 @@ def test_an_input_has_the_form_of_its_annotation(examples: dict[str, Synced]) ->
         load_orders(defs, "shop/orders", dict)
 
 
-class Webhook(BaseHTTPRequestHandler):
-    """Keeps the messages that it gets."""
-
-    texts: ClassVar[list[str]] = []
-
-    def do_POST(self) -> None:
-        """Take a message."""
-        self.texts.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-
-@pytest.fixture
-def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The messages that a webhook of the example's alerts gets."""
-    monkeypatch.syspath_prepend(str(ON_TOP / "src"))
-    with ThreadingHTTPServer(("127.0.0.1", 0), Webhook) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        monkeypatch.setenv("ALERT_WEBHOOK", f"http://127.0.0.1:{server.server_port}/")
-        Webhook.texts.clear()
-        yield Webhook.texts
-        server.shutdown()
-        thread.join()
-
-
-def test_an_alert_for_each_check_that_begins_to_fail(webhook: list[str]) -> None:
-    """The webhook of the project on top hears of a failure once, and of its end; of warnings not at all."""
-    failed_checks = import_module("on_top.defs.alerts").failed_checks
-    with dg.DagsterInstance.ephemeral() as instance:
-        context = dg.build_sensor_context(instance=instance)
-        _tell(instance, passed=False)  # before anyone listens
-        failed_checks(context)
-        for severity, passed in (("WARN", False), ("ERROR", False), ("ERROR", False), ("ERROR", True)):
-            _tell(instance, passed=passed, severity=dg.AssetCheckSeverity[severity])
-            failed_checks(context)
-    messages = [f"shop/orders: fresh {what}. 400 s behind" for what in ("fails", "holds again")]
-    assert messages == webhook
-
-
-def _tell(
-    instance: dg.DagsterInstance,
-    *,
-    passed: bool,
-    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
+@pytest.mark.integration
+@pytest.mark.parametrize("block", OF_EXAMPLES, ids=lambda block: block.place)
+def test_commands_of_pages_run(
+    examples: dict[str, Synced], block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    evaluation = dg.AssetCheckEvaluation(
-        asset_key=dg.AssetKey(["shop", "orders"]),
-        check_name="fresh",
-        passed=passed,
-        severity=severity,
-        description="400 s behind",
-        metadata={},
-    )
-    instance.report_runless_asset_event(evaluation)
+    """Every command that a page shows on an example ends with 0, as it stands; 17 is a cut that there is."""
+    for name, example in examples.items():
+        place = tmp_path / "examples" / name / "defs.yaml"
+        place.parent.mkdir(parents=True)
+        shutil.copy(example.defs, place)
+    shutil.copy(examples["datastream"].defs, tmp_path / "defs.yaml")
+    monkeypatch.chdir(tmp_path)
+    (record, *_) = json.loads(run("quarantine", "list", "defs.yaml", "--all", "--json")[1])
+    names = {"RECORD": record["record"], "T": record["table"], "TEXT": "JSON", "N": str(record["cycle"])}
+    run_commands(block, tmp_path, {"17": "1", **names})

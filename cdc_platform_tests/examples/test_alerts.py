@@ -1,0 +1,73 @@
+"""The alerts of the project on top."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
+from threading import Thread
+from typing import ClassVar
+
+import dagster as dg
+import pytest
+
+from cdc_platform_tests.docs.code_blocks import ROOT
+
+
+class Webhook(BaseHTTPRequestHandler):
+    """Keeps the messages that it gets."""
+
+    texts: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        """Take a message."""
+        self.texts.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The messages that a webhook of the example's alerts gets."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "on_top" / "src"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Webhook) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("ALERT_WEBHOOK", f"http://127.0.0.1:{server.server_port}/")
+        Webhook.texts.clear()
+        yield Webhook.texts
+        server.shutdown()
+        thread.join()
+
+
+def test_an_alert_for_each_check_that_begins_to_fail(webhook: list[str]) -> None:
+    """The webhook of the project on top hears of a failure once, and of its end; of warnings not at all."""
+    failed_checks = import_module("on_top.defs.alerts").failed_checks
+    with dg.DagsterInstance.ephemeral() as instance:
+        context = dg.build_sensor_context(instance=instance)
+        _tell(instance, passed=False)  # before anyone listens
+        failed_checks(context)
+        for severity, passed in (("WARN", False), ("ERROR", False), ("ERROR", False), ("ERROR", True)):
+            _tell(instance, passed=passed, severity=dg.AssetCheckSeverity[severity])
+            failed_checks(context)
+    messages = [f"shop/orders: fresh {what}. 400 s behind" for what in ("fails", "holds again")]
+    assert messages == webhook
+
+
+def _tell(
+    instance: dg.DagsterInstance,
+    *,
+    passed: bool,
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
+) -> None:
+    evaluation = dg.AssetCheckEvaluation(
+        asset_key=dg.AssetKey(["shop", "orders"]),
+        check_name="fresh",
+        passed=passed,
+        severity=severity,
+        description="400 s behind",
+        metadata={},
+    )
+    instance.report_runless_asset_event(evaluation)
