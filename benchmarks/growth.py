@@ -136,7 +136,7 @@ class Candidate:
 
     def copy(self, spark: SparkSession) -> None:
         """Bring the table into the lake as it is before any change."""
-        while copy_tables(self.pipeline, spark).is_going_on:
+        while copy_tables(self.pipeline, spark).is_pending:
             pass
         self.cycle(spark)
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from benchmarks.kill import ACCOUNTS, Target, position, prove
+from benchmarks.kill import ACCOUNTS, Target, check_lake, position
 from benchmarks.measure.harness import Report, arguments, must_equal
 from benchmarks.measure.processes import start
 from cdc_platform.lake.state.cuts import newest_cut
@@ -76,7 +76,7 @@ def main() -> None:
             for process in processes:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-        prove(target)
+        check_lake(target)
     report.note("pauses of one of two processes, every check passed", pauses, "pauses")
     report.note("changes in the log, each once", target.changes, "changes", cuts=cut.cut if cut else 0)
 

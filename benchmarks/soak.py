@@ -208,12 +208,12 @@ def main() -> None:
         return
     report = Report("soak", options)
     soaked = [run_in_child(name, options) for name in options.only]
-    failed = sum(tell(report, item) for item in soaked)
+    failed = sum(report_soak(report, item) for item in soaked)
     print(markdown(soaked))
     sys.exit(1 if failed else 0)
 
 
-def tell(report: Report, soaked: Soaked) -> int:
+def report_soak(report: Report, soaked: Soaked) -> int:
     """Report the criteria of a run, and return how many of them are not met."""
     criteria = judge(soaked)
     for criterion in criteria:

@@ -213,7 +213,7 @@ def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter, end_micros
     """
     changes, commit = 0, writes.commit_cycle
 
-    def commit_apart(*parts: Any) -> Any:
+    def commit_timed(*parts: Any) -> Any:
         meter.end("read")
         committed = commit(*parts)
         meter.end("raw write")
@@ -222,7 +222,7 @@ def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter, end_micros
     is_done = False
     meter.begin()
     while not is_done:
-        with patch.object(reading, "commit_cycle", commit_apart):
+        with patch.object(reading, "commit_cycle", commit_timed):
             read = reading.read_windows(pipeline, spark, end_limit_micros=end_micros)
         meter.end("read")
         if not read.committed:

@@ -123,7 +123,7 @@ def run_files(options: argparse.Namespace, report: Report) -> None:
             print(f"  kill {number}/{options.kills} {_step(lake)}", flush=True)
     catch_up(definition)
     check(definition)
-    _prove(lake, traffic)
+    _check_lake(lake, traffic)
     kills = {step.replace(" ", "_"): times for step, times in killed_at.items()}
     report.note("files: kills survived, every check passed", options.kills, "kills", **kills)
     report.note("files: changes in the log, each once", len(traffic.events), "changes", **traffic.counts)
@@ -155,7 +155,7 @@ def _step(lake: Lake) -> str:
     )
 
 
-def _prove(lake: Lake, traffic: FileTraffic) -> None:
+def _check_lake(lake: Lake, traffic: FileTraffic) -> None:
     """Make sure that every event is in the log once, and that the tables are what the source has."""
     log = lake.system_table(LOG).scan(selected_fields=("record_id",)).to_arrow()["record_id"].to_pylist()
     times = Counter({event.record_id: -1 for event in traffic.events})

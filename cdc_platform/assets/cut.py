@@ -14,7 +14,7 @@ from cdc_platform.assets.data_versions import DataVersions, cut_version
 from cdc_platform.assets.events import cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.table_columns import own_schema
-from cdc_platform.checks.freshness import Freshness, judge
+from cdc_platform.checks.freshness import Freshness, freshness_results
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import CUT
@@ -74,7 +74,7 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         published = publish_cut(run.pipeline)
         described = metadata.describe_cut(published, assets.capabilities)
         yield dg.MaterializeResult(metadata=described, data_version=cut_version(published))
-        yield from judge(assets, running, Freshness.after_cycle(published, assets.capabilities))
+        yield from freshness_results(assets, running, Freshness.after_cycle(published, assets.capabilities))
         yield from run_full_checks(context, assets, run)
         if config.follow_s > 0:
             yield from _follow(
@@ -142,7 +142,7 @@ def _follow(
             yield from cycle_events(versions, run.pipeline, outcome, lineage)
             if following.is_freshness_due():
                 freshness = Freshness.after_cycle(outcome.cut, assets.capabilities)
-                yield from judge(assets, following.running, freshness)
+                yield from freshness_results(assets, following.running, freshness)
     except CheckFailed:
         yield from evaluations
         raise

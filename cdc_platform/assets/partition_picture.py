@@ -76,14 +76,14 @@ def _shapes(
     by_token = {partition.token: partition for partition in partitions}
     unfinished = {partition.position_micros for partition in partitions if not partition.is_finished}
     # Where all have come equally far, none holds the others.
-    held_at = watermark_micros if len(unfinished) > 1 else None
+    watermark_at = watermark_micros if len(unfinished) > 1 else None
     for partition in partitions:
         start, stop, height = x(partition.start_micros), x(partition.position_micros), y(partition.token)
         for parent in (by_token[token] for token in partition.parent_tokens if token in by_token):
             left = x(min(parent.position_micros, partition.start_micros))
             yield _line(left, y(parent.token), start, height, "#8a93a2", 1)
-        is_held = partition.position_micros == held_at and not partition.is_finished
-        colour = HOLDS_WATERMARK if is_held else COLOURS[partition.state]
+        is_blocking = partition.position_micros == watermark_at and not partition.is_finished
+        colour = HOLDS_WATERMARK if is_blocking else COLOURS[partition.state]
         yield f"<g><title>{escape(partition.key)}</title>"
         yield f"{_line(start, height, max(stop, start + 3), height, colour, 6)}</g>"
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from cdc_platform.components.datastream import DatastreamPipeline
 from cdc_platform.components.debezium import DebeziumPipeline
 from cdc_platform.components.documents import Document, read_documents
-from cdc_platform.components.mistakes import as_setting_error, find_slips
+from cdc_platform.components.mistakes import as_setting_error, find_uncaught_mistakes
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.places import FILE_NAMES
 from cdc_platform.components.spanner import SpannerPipeline
@@ -162,7 +162,7 @@ def _choose(place: Path, declared: dict[str, DeclaredPipeline], name: str | None
 
 def _load_document(document: Document) -> PipelineComponent:
     group = COMPONENTS[document.type_name].group()
-    for slip in find_slips(document, group):
+    for slip in find_uncaught_mistakes(document, group):
         raise slip
     try:
         return resolve_document(document)

@@ -56,7 +56,7 @@ class Mistake:
         return cls(names, error["type"], error.get("ctx", {}), error["input"])
 
 
-def find_slips(document: Document, component: type[BaseModel]) -> list[SettingError]:
+def find_uncaught_mistakes(document: Document, component: type[BaseModel]) -> list[SettingError]:
     """Return the mistakes of a document that pydantic would miss, or describe in its own words."""
     return [*_find_plain_groups(document, component), *_find_unset(document)]
 

@@ -12,7 +12,7 @@ from cdc_platform.dashboard.cut_history import (
     load_cut_history,
     publication_by_column,
 )
-from cdc_platform.dashboard.health import Health, Word, judge
+from cdc_platform.dashboard.health import Health, State, assess_health
 from cdc_platform.dashboard.partition_lanes import PartitionLanes, draw_partitions
 from cdc_platform.dashboard.read_lanes import ReadLanes, load_read_lanes
 from cdc_platform.dashboard.time_span import TimeSpan, Values
@@ -76,7 +76,7 @@ class Unreadable:
     """The error of a pipeline that cannot be read."""
 
     problem: str
-    health: Health = field(default_factory=lambda: Health(Word.UNKNOWN))
+    health: Health = field(default_factory=lambda: Health(State.UNKNOWN))
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class WatchedPipeline:
         return PipelineFacts(
             status=status,
             now_micros=now_micros,
-            health=judge(status, checks, now_micros, self.late_after_s),
+            health=assess_health(status, checks, now_micros, self.late_after_s),
             checks=tuple(checks) if checks is not None else None,
             recent=recent_changes(log, now_micros),
             changes=count_rows(head(log)),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class SourceOfArrivals(ABC):
+class ArrivalTimeSource(ABC):
     """A source without a clock and a schema of its own: its clock is this machine's."""
 
     def read_schema(self, micros: int) -> SchemaRead:

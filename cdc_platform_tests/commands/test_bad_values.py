@@ -24,7 +24,7 @@ from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import Dialect, SimulatorSettings
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.servers.kafka import Broker
-from cdc_platform_tests.sources.datastream.generated_events import story, write_avro
+from cdc_platform_tests.sources.datastream.generated_events import scenario, write_avro
 from cdc_platform_tests.sources.debezium.written_events import TABLE
 from cdc_platform_tests.sources.spanner.servers import SIMULATOR, Server, connected
 from cdc_platform_tests.spark_fixtures import TEST_SPARK
@@ -151,7 +151,7 @@ def datastream_avro(folder: Path, _request: pytest.FixtureRequest) -> Iterator[S
     for name, (octets, keys, _) in hostile_datastream.AVRO_FILES.items():
         (folder / f"{name}.avro").write_bytes(octets)
         rows |= {key: {"c0": key, "t": '{"a":1}', "j": '{"a":1}'} for key in keys}
-    documents: list[dict[str, Any]] = [*story("mongodb")[:3]]
+    documents: list[dict[str, Any]] = [*scenario("mongodb")[:3]]
     documents[1]["payload"]["_id"] = json.dumps(HALF)
     write_avro(folder / "documents.avro", documents)
     reasons = [reason for _, _, reason in hostile_datastream.AVRO_FILES.values()]

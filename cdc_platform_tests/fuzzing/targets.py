@@ -28,7 +28,7 @@ from cdc_platform_tests.fuzzing.documents import check_documents, document_input
 from cdc_platform_tests.fuzzing.mutations import TEXTS, bent, listed, plain, trees, written
 from cdc_platform_tests.fuzzing.raw_rows import GOLDEN, rows_of
 from cdc_platform_tests.fuzzing.stored import check_stored, stored_inputs
-from cdc_platform_tests.sources.datastream.generated_events import SOURCES, story
+from cdc_platform_tests.sources.datastream.generated_events import SOURCES, scenario
 from cdc_platform_tests.sources.datastream.raw_avro import avro
 from cdc_platform_tests.sources.spanner.fake_server import (
     change_row,
@@ -49,11 +49,11 @@ _STREAM: Final = DatastreamSettings(
 )
 _GOOD_EVENTS: Final = [
     {**event, "object": "good", "schema_key": "f" * 40, "uuid": f"good-{place}"}
-    for place, event in enumerate(story("mysql")[:2])
+    for place, event in enumerate(scenario("mysql")[:2])
 ]
 _BESIDE_EVENTS: Final = [
     {**event, "uuid": f"beside-{place}", "payload": {**event["payload"], "id": 9000 + place}}
-    for place, event in enumerate(story("mysql")[:2])
+    for place, event in enumerate(scenario("mysql")[:2])
 ]
 _GOOD_LINES: Final = [json.dumps(event).encode() for event in (*_GOOD_EVENTS, *_BESIDE_EVENTS)]
 
@@ -238,7 +238,7 @@ def _packed(lines: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
 def targets() -> dict[str, Target]:
     """Return all that is fuzzed, by name."""
     debezium = _lines_of(debezium_seeds())
-    datastream = _lines_of([event for source in SOURCES for event in story(source)[::3]])
+    datastream = _lines_of([event for source in SOURCES for event in scenario(source)[::3]])
     return {
         "debezium": Target(debezium, check_debezium),
         "debezium_topics": Target(debezium, check_debezium_topics),

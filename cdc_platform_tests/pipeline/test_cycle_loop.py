@@ -38,7 +38,7 @@ def run(
     monkeypatch.setattr(cycle_loop, "run_cycle", fail)
     monkeypatch.setattr(cycle_loop, "finish_cycle", lambda *_: None)
     monkeypatch.setattr(cycle_loop, "pause", lambda seconds, _wants_more: lengths.append(seconds))
-    monkeypatch.setattr(cycle_loop, "Guard", lambda *_: SimpleNamespace(run_due=lambda: None))
+    monkeypatch.setattr(cycle_loop, "CheckRunner", lambda *_: SimpleNamespace(run_due=lambda: None))
     monkeypatch.setattr(cycle_loop, "take_back_lost", lambda *_: None)
     opened = SimpleNamespace(settings=SimpleNamespace(lake=LakeSettings("lake")), lake=None)
     pipeline, spark = cast("Pipeline", opened), cast("SparkSession", None)

@@ -80,19 +80,24 @@ def test_any_order_of_partial_updates_gives_the_same_rows(
         null_means_unchanged={"*": ("note",)},
         columns={"*": {"note": "STRING", "name": "STRING"}},
     )
-    stories = {
+    scenarios = {
         (table, key): story_of(table, key, choice) for table in ("plain", "kept") for key in range(KEYS)
     }
     for part in range(3):
         for table in ("plain", "kept"):
             folder.write(
-                [event for (name, _), events in stories.items() if name == table for event in events[part::3]]
+                [
+                    event
+                    for (name, _), events in scenarios.items()
+                    if name == table
+                    for event in events[part::3]
+                ]
             )
         pipeline = sync(pipeline, spark)
     for table in ("plain", "kept"):
-        rows = [row_of(events) for (name, _), events in stories.items() if name == table]
+        rows = [row_of(events) for (name, _), events in scenarios.items() if name == table]
         assert living(found_rows(pipeline, table)) == [row for row in rows if row is not None]
-    unknown = sum(map(is_unresolved, stories.values()))
+    unknown = sum(map(is_unresolved, scenarios.values()))
     failed = failed_checks(pipeline, spark)
     assert unknown > 0
     assert {"values_resolved"} == failed.keys()

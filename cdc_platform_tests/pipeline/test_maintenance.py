@@ -24,7 +24,12 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing import maintain
-from cdc_platform.pipeline.publishing.maintain import Chore, MaintenanceOutcome, choose_chores, maintain_lake
+from cdc_platform.pipeline.publishing.maintain import (
+    MaintenanceOutcome,
+    MaintenanceTask,
+    choose_tasks,
+    maintain_lake,
+)
 from cdc_platform_tests.pipeline.bank import (
     SECOND,
     balances,
@@ -218,10 +223,10 @@ def test_cycles_that_leave_nothing_to_compact_are_not_counted(
     assert tried == []
 
 
-def make_chores(urgencies: Iterable[float]) -> list[Chore]:
-    """Return chores of tables named by number, which do nothing."""
+def make_chores(urgencies: Iterable[float]) -> list[MaintenanceTask]:
+    """Return maintenance tasks of tables named by number, which do nothing."""
     return [
-        Chore(str(number), urgency, lambda _: MaintenanceOutcome())
+        MaintenanceTask(str(number), urgency, lambda _: MaintenanceOutcome())
         for number, urgency in enumerate(urgencies)
     ]
 
@@ -236,8 +241,8 @@ def make_chores(urgencies: Iterable[float]) -> list[Chore]:
 )
 def test_a_cycle_takes_the_most_urgent_chores(chosen: list[str], urgencies: list[float]) -> None:
     """Of what is due one is done at a time, as long as all have their turn that way."""
-    chores = choose_chores(MaintenanceSettings(minor_every_cycles=6), make_chores(urgencies))
-    assert chosen == [chore.table for chore in chores]
+    tasks = choose_tasks(MaintenanceSettings(minor_every_cycles=6), make_chores(urgencies))
+    assert chosen == [task.table for task in tasks]
 
 
 @given(tables=st.integers(1, 60), every=st.integers(1, 20))
@@ -247,6 +252,6 @@ def test_no_table_waits_for_twice_its_time(tables: int, every: int) -> None:
     waited = [0] * tables
     for _ in range(4 * every):
         waited = [cycles + 1 for cycles in waited]
-        for chore in choose_chores(settings, make_chores(cycles / every for cycles in waited)):
-            waited[int(chore.table)] = 0
+        for task in choose_tasks(settings, make_chores(cycles / every for cycles in waited)):
+            waited[int(task.table)] = 0
         assert max(waited) < 2 * every

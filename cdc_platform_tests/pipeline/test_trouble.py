@@ -105,7 +105,7 @@ def test_a_stuck_partition_is_noticed(
         assert bench.now_micros - 1 == freed.cut.position_micros
         assert check.run(pipeline, spark, EVERYTHING).passed
         assert read_status(pipeline).stuck_partitions == ()
-        assert all(proof.is_equal for proof in reconcile_tables(pipeline, freed.cut)[0])
+        assert all(reconciliation.is_equal for reconciliation in reconcile_tables(pipeline, freed.cut)[0])
 
 
 def test_a_partition_that_is_refused_for_good_ends_the_tries(

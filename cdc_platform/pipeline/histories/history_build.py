@@ -94,7 +94,7 @@ def run_history_builds(
         return run_attempts(
             spark,
             jobs,
-            believe=step.counting(partial(_extend, pipeline, spark)),
+            with_trust=step.counting(partial(_extend, pipeline, spark)),
             fall_back=step.counting(partial(_extend_anyway, pipeline, spark)),
             is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
             in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),

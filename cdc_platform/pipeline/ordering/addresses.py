@@ -122,8 +122,8 @@ def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
             waiting.setdefault(addressed.event_id, []).append(record)
             addressed_deletes[addressed.event_id] = addressed
     # There are many raw records: they are only searched if a new record belongs to such a row.
-    near = _find_keys(arrived, list(addressed_deletes.values())) if addressed_deletes else {}
-    keys = _find_keys(raw, [addressed_deletes[event_id] for event_id in near]) if near else {}
+    located = _find_keys(arrived, list(addressed_deletes.values())) if addressed_deletes else {}
+    keys = _find_keys(raw, [addressed_deletes[event_id] for event_id in located]) if located else {}
     cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
     mark = ReplayMark(time.time_ns() // 1000, cycle, ReplaySource.TEXT)
     marks = {record.identity: mark for event_id in keys for record in waiting[event_id]}

@@ -34,7 +34,7 @@ from cdc_platform.spark.tables.typed import (
     KIND,
     ORDINAL,
     TRANSACTION,
-    LogWords,
+    LogColumns,
     convert_expression,
     named,
     type_changes,
@@ -162,13 +162,13 @@ def select_changes(
         log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(source.span.after_micros)))
     if source.span.has_truncates:
         without = with_truncated_rows if source.keeps_truncated else after_truncates
-        log = without(log, words_of(pipeline, source).position)
+        log = without(log, log_columns_of(pipeline, source).position)
     return log if pipeline.capabilities.comes_in_order else _with_older(pipeline, spark, source, log)
 
 
-def words_of(pipeline: Pipeline, source: ChangeSource) -> LogWords:
+def log_columns_of(pipeline: Pipeline, source: ChangeSource) -> LogColumns:
     """Return the columns that define the order of the changes of a source."""
-    return LogWords.of(pipeline.capabilities, is_late=source.span.is_late)
+    return LogColumns.of(pipeline.capabilities, is_late=source.span.is_late)
 
 
 def read_changes(
@@ -183,7 +183,7 @@ def read_changes(
         log: the result of `read_span` for the source.
         has_origin: whether to include the transaction and the time of changes; a copied row has none.
     """
-    log, words = select_changes(pipeline, spark, source, log), words_of(pipeline, source)
+    log, words = select_changes(pipeline, spark, source, log), log_columns_of(pipeline, source)
     has_partial_updates = source.span.has_partial_updates
     changes = type_changes(
         log, source.schema, has_partial_updates=has_partial_updates, has_origin=has_origin, words=words
@@ -227,16 +227,16 @@ def _with_older(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, l
     if span.after_exclusive == 0:
         return log
     if not source.takes_former:
-        return with_deletion_markers(log, _buried(pipeline, spark, source), source.schema)
+        return with_deletion_markers(log, _old_markers(pipeline, spark, source), source.schema)
     before = replace(span, after_exclusive=0, until_inclusive=span.after_exclusive)
     former = read_span(pipeline, spark, source.schema.name, before)
     return with_former(log, former, source.schema, is_small=span.changes <= SINGLE_TASK_CHANGES)
 
 
-def _buried(pipeline: Pipeline, spark: SparkSession, source: ChangeSource) -> DataFrame:
-    graves = read_own(pipeline, spark, DELETION_MARKERS)
+def _old_markers(pipeline: Pipeline, spark: SparkSession, source: ChangeSource) -> DataFrame:
+    markers = read_own(pipeline, spark, DELETION_MARKERS)
     is_older = F.col("cycle") <= source.span.after_exclusive
-    return graves.where((F.col("table_name") == source.schema.name) & is_older)
+    return markers.where((F.col("table_name") == source.schema.name) & is_older)
 
 
 def _copied_value(column: Column) -> str:

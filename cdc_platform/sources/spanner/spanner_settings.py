@@ -168,7 +168,7 @@ class SpannerSettings:
         """Whether a new pipeline begins at the source's present, so that older rows come by a copy only."""
         return self.start_timestamp is None
 
-    def impatient(self, deadline_s: float) -> "SpannerSettings":
+    def with_deadline(self, deadline_s: float) -> "SpannerSettings":
         """Return the same with at most one attempt of so many seconds, for anyone who cannot wait."""
         return replace(self, deadline_s=min(deadline_s, self.deadline_s), max_attempts=1)
 

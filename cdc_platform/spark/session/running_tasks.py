@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 def watch_tasks(spark: SparkSession) -> Callable[[], TaskCount | None]:
     """Return a function that counts a session's running tasks; it returns None if Spark does not answer."""
     if not type(spark).__module__.startswith("pyspark.sql.connect"):
-        return _count_here
+        return _count_in_process
     reported = _ReportedTasks()
     spark.registerProgressHandler(reported)
     return reported.count
 
 
-def _count_here() -> TaskCount | None:
+def _count_in_process() -> TaskCount | None:
     # The public access to the context would start another one while a session ends.
     context = SparkContext._active_spark_context  # noqa: SLF001  it has no public name
     try:

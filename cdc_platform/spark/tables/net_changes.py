@@ -13,7 +13,7 @@ from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.spark.tables.typed import (
     KIND,
     ORDINAL,
-    LogWords,
+    LogColumns,
     key_parts,
     named,
     type_changes,
@@ -72,7 +72,7 @@ def compute_net_changes(changes: DataFrame, table: TableSchema, *, has_partial_u
     return aggregate(changes, table, keys)
 
 
-def compute_net_rows(log: DataFrame, table: TableSchema, words: LogWords) -> DataFrame:
+def compute_net_rows(log: DataFrame, table: TableSchema, words: LogColumns) -> DataFrame:
     """Return the net changes of whole rows, which need only the values of the newest changes.
 
     A value that does not fit its type does not fail the query if a newer change replaces it.

@@ -44,7 +44,7 @@ _READ_KINDS = f"'{ChangeKind.SNAPSHOT.value}', '{ChangeKind.TRUNCATE.value}'"
 
 
 @dataclass(frozen=True)
-class LogWords:
+class LogColumns:
     """Expressions over the log for the order of changes and their other properties.
 
     ``names`` are the columns that a change names if it is no whole row.
@@ -61,7 +61,7 @@ class LogWords:
         return ("keys", "new_values", "change_kind", "is_whole_row", self.position)
 
     @classmethod
-    def of(cls, capabilities: SourceCapabilities, *, is_late: bool = False) -> "LogWords":
+    def of(cls, capabilities: SourceCapabilities, *, is_late: bool = False) -> "LogColumns":
         """Return the expressions for the log of a source, with or without late changes."""
         position = "ordinal" if capabilities.comes_in_order and not is_late else "ordering_key"
         if not capabilities.delivers_events:
@@ -82,7 +82,7 @@ class LogWords:
         return cls(position, committed, kind, f"array_except(json_object_keys(new_values), {left_out})")
 
 
-PLAIN_WORDS = LogWords.of(CHANGE_STREAM)
+PLAIN_WORDS = LogColumns.of(CHANGE_STREAM)
 
 
 def named(column: str) -> str:
@@ -96,7 +96,7 @@ def type_changes(
     *,
     has_partial_updates: bool,
     has_origin: bool = False,
-    words: LogWords = PLAIN_WORDS,
+    words: LogColumns = PLAIN_WORDS,
     further: Sequence[str] = (),
 ) -> DataFrame:
     """Return one table's changes with typed columns.
@@ -234,7 +234,7 @@ def _field(name: str) -> str:
     return f"_{name.encode().hex()}"
 
 
-def _names(words: LogWords) -> str:
+def _names(words: LogColumns) -> str:
     """Return the SQL of the columns that a change names; NULL if it names all of them."""
     return f"CASE WHEN NOT is_whole_row THEN coalesce({words.names}, cast(array() AS array<string>)) END"
 

@@ -11,7 +11,7 @@ from cdc_platform.cli import main
 from cdc_platform.commands.servers.simulate import parse_faults, to_settings
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.simulator.history.hours import Hours
+from cdc_platform.simulator.history.hours import OpeningHours
 from cdc_platform.simulator.wire.simulator_settings import (
     PASSING_FAULTS,
     Fault,
@@ -115,7 +115,7 @@ def test_the_stall_is_as_long_as_asked_for() -> None:
 def test_begin_of_a_history_that_is_there_is_refused(tmp_path: Path, option: str, value: str) -> None:
     """A state file's history began when it began; an option that says otherwise is named."""
     state = tmp_path / "bank.json"
-    Hours.kept_in(state, SimulatorSettings(), ORIGIN)
+    OpeningHours.kept_in(state, SimulatorSettings(), ORIGIN)
 
     result = CliRunner().invoke(main, ["simulate", "--state", str(state), option, value])
 

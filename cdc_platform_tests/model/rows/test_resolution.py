@@ -124,7 +124,7 @@ def test_a_partial_update_leaves_the_other_columns_as_they_were() -> None:
     assert expected == values_of(resolve(changes, {(TABLE, key(1)): {"big": "x"}}))[-1]
 
 
-def fold(table: dict[RowId, Values], change: RowChange) -> None:
+def apply_change(table: dict[RowId, Values], change: RowChange) -> None:
     """Apply a change to a table."""
     if change.mod_type is ModType.TRUNCATE:
         table.clear()
@@ -142,7 +142,7 @@ def read_in_batches(database: Database, sizes: Sequence[int], table: dict[RowId,
         batch = database.changes[len(changes) : len(changes) + size]
         changes += resolve(batch, dict(table), changes)
         for resolved in changes[-len(batch) :]:
-            fold(table, resolved)
+            apply_change(table, resolved)
     return changes
 
 

@@ -62,7 +62,7 @@ class Transaction:
         self.uses.append(KeyUse(str(place), "t", "1", keys, mod_type, order, follows, before, after))
 
 
-def fold(uses: Iterable[KeyUse], before: Mapping[int, Row]) -> dict[int, Row]:
+def apply_uses(uses: Iterable[KeyUse], before: Mapping[int, Row]) -> dict[int, Row]:
     """Return the rows where the newest change of each key counts, and an insert is one of a free key."""
     rows = {str(key): dict(row) for key, row in before.items()}
     for use in uses:
@@ -115,7 +115,7 @@ def transactions(draw: st.DrawFn) -> Transaction:
 @given(transactions())
 def test_each_key_has_the_row_that_it_ends_with(made: Transaction) -> None:
     """However keys go round, the fold is what the database has, and no row comes to a key that is taken."""
-    assert made.rows == fold(in_order(made.uses), Transaction().rows)
+    assert made.rows == apply_uses(in_order(made.uses), Transaction().rows)
 
 
 def shifted() -> Transaction:

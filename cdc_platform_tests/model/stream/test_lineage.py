@@ -21,14 +21,14 @@ from cdc_platform.model.stream.lineage import (
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.window_plans import plan_arrivals, plan_windows
-from cdc_platform_tests.fake_stream import CycleBatch, Slicing, raw_rows
+from cdc_platform_tests.fake_stream import CycleBatch, ReadSchedule, raw_rows
 from cdc_platform_tests.strategies import streams
 from cdc_platform_tests.support.history import History
 
 START = 1_000
 RANK = {state: rank for rank, state in enumerate(PartitionState)}
 
-Stream = tuple[History, Slicing]
+Stream = tuple[History, ReadSchedule]
 
 
 def finished(token: str, start: int, end: int) -> WindowReport:

@@ -21,7 +21,7 @@ from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform_tests.example_tables import TABLES
-from cdc_platform_tests.fake_stream import Slicing, raw_rows
+from cdc_platform_tests.fake_stream import ReadSchedule, raw_rows
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, closing, feed_cycle, opening, transfer
 from cdc_platform_tests.strategies import spark_cases, streams
 from cdc_platform_tests.support.history import History
@@ -59,14 +59,14 @@ class Killed(BaseException):
 @spark_cases(1)
 @given(stream=streams(max_transactions=24).filter(lambda stream: len(stream[0].transactions) >= 12))
 def test_histories_and_kept_rows_equal_the_model_at_every_cut(
-    spark: "SparkSession", session_lake: LakeSettings, stream: tuple[History, Slicing]
+    spark: "SparkSession", session_lake: LakeSettings, stream: tuple[History, ReadSchedule]
 ) -> None:
     """Whatever is done to rows, and however it is cut into cycles, the versions are those of the model."""
-    source, slicing = stream
+    source, schedule = stream
     pipeline = make_pipeline(
-        session_lake, TABLES, first_micros=slicing.tree.start_micros, options=EVERY_OPTION
+        session_lake, TABLES, first_micros=schedule.tree.start_micros, options=EVERY_OPTION
     )
-    batches = raw_rows(source, slicing)
+    batches = raw_rows(source, schedule)
     for number, batch in enumerate(batches, 1):
         append_raw(pipeline, batch.cycle, batch.rows, position_micros=0)
         if number % READ_AT_ONCE == 0 or number == len(batches):

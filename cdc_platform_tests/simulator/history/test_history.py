@@ -17,7 +17,7 @@ from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.simulator.history.history import History
 from cdc_platform.simulator.history.history_file import transaction_line
-from cdc_platform.simulator.history.hours import BLOCK_MICROS, LEASE_BLOCKS, Hours
+from cdc_platform.simulator.history.hours import BLOCK_MICROS, LEASE_BLOCKS, OpeningHours
 from cdc_platform.simulator.history.partitions import place
 from cdc_platform.simulator.history.transactions import Mod
 from cdc_platform.simulator.stream.records import watched_changes
@@ -190,7 +190,7 @@ def test_preloaded_rows_have_no_records() -> None:
 def open_at(path: Path, now_micros: int, **changed: Any) -> History:
     """Return the history of a state file, opened at a moment."""
     chosen = SimulatorSettings(seed=4, **{"rate": 50, **changed})
-    return History(chosen, Hours.kept_in(path, chosen, now_micros))
+    return History(chosen, OpeningHours.kept_in(path, chosen, now_micros))
 
 
 def lines(history: History, until_micros: int) -> list[str]:

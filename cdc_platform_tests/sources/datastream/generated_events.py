@@ -57,7 +57,7 @@ OUTCOME: Final[Mapping[int, Row]] = {
 """Rows at the end of the story, by id."""
 
 
-def story(source: str) -> list[Event]:
+def scenario(source: str) -> list[Event]:
     """Return the story's events as one of SOURCES writes them, a backfill first."""
     backfill = [_event(source, n, None, Step(-60, "INSERT", row)) for n, row in enumerate(BACKFILL)]
     captured = [_event(source, 8 + n, step.moment, step) for n, step in enumerate(STEPS)]

@@ -23,6 +23,7 @@ from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.wire.message_contents import TransactionBegin, TransactionEnd
 from cdc_platform.sources.debezium.wire.messages import Message
+from cdc_platform_tests.sources.debezium.applied_changes import apply_changes, rows_of, true_rows
 from cdc_platform_tests.sources.debezium.captures_read import (
     GOLDEN,
     decode,
@@ -32,7 +33,6 @@ from cdc_platform_tests.sources.debezium.captures_read import (
     settings_for,
     truth_of,
 )
-from cdc_platform_tests.sources.debezium.folding import fold, rows_of, true_rows
 
 WHOLE: Final = ("keys", "incremental_snapshot", "names", "transactions", "truncates")
 """Captures of tables that the stream tells everything of."""
@@ -51,7 +51,7 @@ def test_tables_are_the_database_s(name: str, *, without_headers: bool) -> None:
     """In batches of any size, with headers and without, rows are exact, whatever became of their keys."""
     events = changes_of(name, without_headers=without_headers)
     for batch in (1, 2, 7, len(events)):
-        tables, _ = fold(events, batch)
+        tables, _ = apply_changes(events, batch)
         for table, truth in truth_of(name).items():
             assert true_rows(truth) == rows_of(tables, table)
 
@@ -70,7 +70,7 @@ def test_partitions_of_a_topic_may_be_read_in_any_order(random: Random, partitio
         decoded += decoder.decode(queues[chosen].pop(0))
         if not queues[chosen]:
             del queues[chosen]
-    tables, _ = fold(events_in(decoded), 10)
+    tables, _ = apply_changes(events_in(decoded), 10)
     for table, truth in truth_of("keys").items():
         assert true_rows(truth) == rows_of(tables, table)
 
@@ -142,7 +142,7 @@ def test_an_index_beside_the_key_is_refused() -> None:
     faults = faults_in(decoded)
     assert {"public.ri_index"} == {fault.table for fault in faults}
     assert all("REPLICA IDENTITY FULL" in fault.reason for fault in faults)
-    tables, unresolved = fold(events_in(decoded), 5)
+    tables, unresolved = apply_changes(events_in(decoded), 5)
     assert not unresolved
     for table, truth in truths.items():
         if truth.keys and table != "public.ri_index":
@@ -180,7 +180,7 @@ def test_before_is_passed_on_only_where_it_is_the_row() -> None:
 
 def test_rows_that_were_never_seen_are_unresolved_until_they_come() -> None:
     """Without a snapshot the values of old rows are unknown: neither NULL nor a marker, until they come."""
-    tables, unresolved = fold(changes_of("no_snapshot"), 1)
+    tables, unresolved = apply_changes(changes_of("no_snapshot"), 1)
     assert unresolved
     expected = true_rows(truth_of("no_snapshot")["public.items"])
     for row, truth in zip(rows_of(tables, "public.items"), expected, strict=True):
@@ -190,7 +190,7 @@ def test_rows_that_were_never_seen_are_unresolved_until_they_come() -> None:
 def test_an_incremental_snapshot_heals_and_overwrites_nothing() -> None:
     """Rows of a snapshot in between have no position of their own; they count at the commit before them."""
     events = changes_of("incremental_snapshot")
-    _, unresolved = fold(events, 1)
+    _, unresolved = apply_changes(events, 1)
     assert unresolved
     kinds = [event.mod_type for event in events]
     assert ModType.SNAPSHOT in kinds
@@ -204,7 +204,7 @@ def test_partitions_are_one_table() -> None:
     assert {"public.sales"} == {event.table for event in events_in(decoded)}
     (fault,) = faults_in(decoded)
     assert "snapshot" in fault.reason
-    tables, unresolved = fold(events_in(decoded), 3)
+    tables, unresolved = apply_changes(events_in(decoded), 3)
     assert not unresolved
     other_years = [row for row in rows_of(tables, "public.sales") if row["year"] != 2024]
     truth = true_rows(truth_of("partition_leaf")["public.sales"])
@@ -213,7 +213,7 @@ def test_partitions_are_one_table() -> None:
 
 def test_partitions_of_a_publication_by_the_root_arrive_as_one() -> None:
     """The publication names the table itself, and a TRUNCATE of a partition is not told at all."""
-    tables, unresolved = fold(changes_of("partition_root"), 3)
+    tables, unresolved = apply_changes(changes_of("partition_root"), 3)
     assert not unresolved
     arrived, truth = (rows_of(tables, "public.sales"), true_rows(truth_of("partition_root")["public.sales"]))
     assert all(row in arrived for row in truth)
@@ -230,7 +230,7 @@ def test_a_flattened_stream_with_its_order_is_exact() -> None:
     events, paired = changes_of("flat_rewrite"), changes_of("flat_rewrite", without_headers=True)
     assert any(event.previous_keys for event in events)
     assert [event.previous_keys for event in events] == [event.previous_keys for event in paired]
-    tables, unresolved = fold(events, 2)
+    tables, unresolved = apply_changes(events, 2)
     assert not unresolved
     (truth,) = true_rows(truth_of("flat_rewrite")["public.items"])
     assert truth in rows_of(tables, "public.items")

@@ -16,8 +16,8 @@ from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER, ConnectorModes, DecimalMode
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
+from cdc_platform_tests.sources.debezium.applied_changes import apply_changes
 from cdc_platform_tests.sources.debezium.cycles import Cycles, append
-from cdc_platform_tests.sources.debezium.folding import fold
 from cdc_platform_tests.sources.debezium.written_events import (
     COLUMNS,
     TABLE,
@@ -252,7 +252,7 @@ def test_a_row_is_followed_however_its_key_is_written() -> None:
     decoded = decode_all(*sent, columns=NUMBERED, connector=TEXTS)
     changes = [event for event in decoded if isinstance(event, SourceEvent)]
     for batch in (1, 2, 3):
-        tables, unresolved = fold(changes, batch)
+        tables, unresolved = apply_changes(changes, batch)
         assert list(tables.values()) == [{"n": 3, "big": "new"}]
         assert unresolved == []
 

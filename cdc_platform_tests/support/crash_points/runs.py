@@ -191,7 +191,7 @@ class Trial:
         finish_cycle(pipeline, spark)
         for _ in range(CYCLES_MAX):
             outcome = run_cycle(pipeline, spark)
-            if outcome.read.committed or outcome.copy.is_going_on:
+            if outcome.read.committed or outcome.copy.is_pending:
                 continue
             if newest_cut(pipeline.lake) is not None:
                 return

@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import count
 from typing import Any, Final
 
-from cdc_platform_tests.sources.datastream.generated_events import json_event, story
+from cdc_platform_tests.sources.datastream.generated_events import json_event, scenario
 from cdc_platform_tests.sources.datastream.raw_avro import avro, event, record, text
 from cdc_platform_tests.support.hostile.values import (
     BEYOND,
@@ -40,7 +40,7 @@ SETTINGS: Final = {
 }
 """Of the source, as YAML has them: bounds that small files reach, and types."""
 _SERIAL: Final = count(1_000)
-_PLAIN: Final = json_event(story("mysql")[5])
+_PLAIN: Final = json_event(scenario("mysql")[5])
 
 
 def _event(metadata: Payload | None = None, payload: Payload | None = None, **changes: Any) -> str:

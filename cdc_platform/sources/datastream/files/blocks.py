@@ -73,7 +73,7 @@ class Blocks:
         if self._damage is not None:
             raise self._damage
 
-    def look_through(self) -> Iterator[LineBlock]:
+    def scan(self) -> Iterator[LineBlock]:
         """Yield all blocks, and keep the position of the present one; damage silently ends them.
 
         Blocks at the start of the file are not parsed again, up to a limit.

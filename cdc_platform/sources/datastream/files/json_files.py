@@ -52,7 +52,7 @@ def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | Fault
 def _inferences(blocks: Blocks, decoding: Decoding) -> Mapping[SchemaName, Inference]:
     """Return what all events of a file without a schema show of their columns."""
     inferences: dict[SchemaName, Inference] = {}
-    for block in blocks.look_through():
+    for block in blocks.scan():
         for batch in block.batches:
             if batch.schema[1] not in decoding.schemas:
                 inferences.setdefault(batch.schema, Inference()).add(batch)

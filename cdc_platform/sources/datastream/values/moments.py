@@ -93,10 +93,10 @@ def far_day_text(days: int) -> str:
     if not MINUS_INFINITY_MICROS < days * MICROS_PER_DAY < INFINITY_MICROS:
         return INFINITY if days > 0 else MINUS_INFINITY
     cycles, ordinal = divmod(_EPOCH_DAY + days - 1, _CYCLE_DAYS)
-    near = date.fromordinal(ordinal + 1)
-    year = near.year + cycles * _CYCLE_YEARS
+    computable = date.fromordinal(ordinal + 1)
+    year = computable.year + cycles * _CYCLE_YEARS
     sign = "" if 0 <= year <= 9999 else "+" if year > 0 else "-"  # noqa: PLR2004 - the last year of four digits
-    return f"{sign}{abs(year):04}{near.isoformat()[4:]}"
+    return f"{sign}{abs(year):04}{computable.isoformat()[4:]}"
 
 
 def moment_micros(text: str) -> int:
@@ -106,12 +106,12 @@ def moment_micros(text: str) -> int:
         ValueError: the text is no timestamp.
     """
     try:
-        return _micros(_near_moment(text))
+        return _micros(_computable_moment(text))
     except ValueError:
         return _far_moment_micros(text)
 
 
-def _near_moment(text: str) -> datetime:
+def _computable_moment(text: str) -> datetime:
     if _MOMENT.fullmatch(text) is None:
         raise ValueError(text)
     return datetime.fromisoformat(text)
@@ -141,10 +141,10 @@ def _far_moment_micros(text: str) -> int:
         raise ValueError(f"{text!r} is no moment")
     cycles, year = divmod(int(match[1]) - 1, _CYCLE_YEARS)
     try:
-        near = _near_moment(f"{year + 1 + _CYCLE_YEARS:04}{match[2]}T{match[3] or '00:00:00'}")
+        computable = _computable_moment(f"{year + 1 + _CYCLE_YEARS:04}{match[2]}T{match[3] or '00:00:00'}")
     except ValueError:
         raise ValueError(f"{text!r} is no moment") from None
-    return _micros(near) + (cycles - 1) * _CYCLE_DAYS * MICROS_PER_DAY
+    return _micros(computable) + (cycles - 1) * _CYCLE_DAYS * MICROS_PER_DAY
 
 
 def time_text(micros: int) -> str:

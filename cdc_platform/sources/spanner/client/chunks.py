@@ -70,13 +70,13 @@ def _merge(left: Any, right: Any) -> Any:
         left.string_value += right.string_value
         return left
     merged, rest = left.list_value.values, list(right.list_value.values)
-    if len(merged) and rest and _goes_on(merged[-1]):
+    if len(merged) and rest and _is_continued(merged[-1]):
         _merge(merged[-1], rest.pop(0))
     merged.extend(rest)
     return left
 
 
-def _goes_on(item: Any) -> bool:
+def _is_continued(item: Any) -> bool:
     return bool(item.HasField("string_value") or item.HasField("list_value"))
 
 

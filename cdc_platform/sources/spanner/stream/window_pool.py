@@ -80,7 +80,7 @@ class _Pool:
             while (window := self._next()) is not None:
                 with closing(self._read(window)) as batches:
                     end = self._hand_over(batches)
-                self._go_on(end)
+                self._continue(end)
         except Exception as error:  # noqa: BLE001  the task raises every error
             self._give(error)
         else:
@@ -111,7 +111,7 @@ class _Pool:
             if not self._give(batch):
                 return None
 
-    def _go_on(self, end: PartitionEnd | None) -> None:
+    def _continue(self, end: PartitionEnd | None) -> None:
         with self._change:
             self._reading -= 1
             if end is not None and self._generations is not None:

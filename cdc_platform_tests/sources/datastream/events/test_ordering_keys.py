@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.sources.datastream.events.ordering_keys import (
+    OrderingFacts,
     OrderRules,
-    Standing,
     ordering_key,
     sequence_key,
     sequence_order,
@@ -34,8 +34,8 @@ def key(
     event_id: str = "u",
 ) -> str:
     """Return the ordering key of an event."""
-    standing = Standing(kind, backfill, removal, event_id)
-    return ordering_key(to_envelope(event), standing, rules or OrderRules())
+    facts = OrderingFacts(kind, backfill, removal, event_id)
+    return ordering_key(to_envelope(event), facts, rules or OrderRules())
 
 
 def at(ms: int, **metadata: Any) -> Event:
@@ -101,10 +101,10 @@ def test_events_of_one_statement_differ_by_their_counter() -> None:
 def test_an_event_has_one_key_in_whatever_file_it_comes() -> None:
     """Position in the file and time of reading are no part of the order."""
     event = at(5)
-    standing = Standing(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_id="u")
+    facts = OrderingFacts(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_id="u")
     again = to_envelope({**event, "read_timestamp": 99, "schema_key": "other"}, position=17)
-    assert ordering_key(to_envelope(event, 3), standing, OrderRules()) == ordering_key(
-        again, standing, OrderRules()
+    assert ordering_key(to_envelope(event, 3), facts, OrderRules()) == ordering_key(
+        again, facts, OrderRules()
     )
 
 
@@ -211,16 +211,16 @@ def test_the_order_is_total(kind: SourceKind, rules: OrderRules, data: st.DataOb
 def test_by_a_sequence_a_delete_wins_over_the_row_that_it_repeats() -> None:
     """A delete carries the sequence of the row that it removes, so it must win at an equal one."""
     event = to_envelope(at(0))
-    write, removal = (Standing(SourceKind.MYSQL, False, is_removal, "u") for is_removal in (False, True))
+    write, removal = (OrderingFacts(SourceKind.MYSQL, False, is_removal, "u") for is_removal in (False, True))
     assert sequence_key(event, write, "A/F") < sequence_key(event, removal, "A/F")
     assert sequence_key(event, removal, "A/F") < sequence_key(event, write, "a/10")
 
 
 def test_an_event_without_its_sequence_is_refused() -> None:
     """Rows with and without a sequence cannot be ordered."""
-    standing = Standing(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_id="u")
+    facts = OrderingFacts(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_id="u")
     with pytest.raises(RecordUnreadable, match="sequence_columns"):
-        sequence_key(to_envelope(at(0)), standing, None)
+        sequence_key(to_envelope(at(0)), facts, None)
 
 
 @pytest.mark.parametrize(

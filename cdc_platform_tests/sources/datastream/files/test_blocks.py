@@ -16,7 +16,7 @@ from cdc_platform.sources.datastream.files import blocks, lines
 from cdc_platform.sources.datastream.files.file_events import decode_file
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.text_files import FileDamaged
-from cdc_platform_tests.sources.datastream.generated_events import SOURCES, json_event, story
+from cdc_platform_tests.sources.datastream.generated_events import SOURCES, json_event, scenario
 from cdc_platform_tests.sources.datastream.odd_fields import ODD, odd_event
 
 SETTINGS: Final = DatastreamSettings("files")
@@ -33,7 +33,7 @@ def decoded(text: str) -> list[SourceEvent | FaultyEvent]:
 
 def mixed_lines() -> list[str]:
     """Return lines of all sources, some of them bad; each has its own column, the last one other types."""
-    events = [json_event(copy.deepcopy(event)) for source in SOURCES for event in story(source)]
+    events = [json_event(copy.deepcopy(event)) for source in SOURCES for event in scenario(source)]
     for number, event in enumerate(events):
         event["payload"][f"only_{number}"] = number
     events[-1]["payload"] = {"_id": 1, "late": [1.5]}
@@ -99,7 +99,7 @@ def without_text(event: SourceEvent | FaultyEvent) -> Any:
 
 def test_one_bad_line_changes_no_other() -> None:
     """Lines around a bad one are what they are without it."""
-    good = [json.dumps(json_event(event)) for event in story("oracle")]
+    good = [json.dumps(json_event(event)) for event in scenario("oracle")]
     with_bad = decoded("\n".join([*good[:3], BAD[0], *good[3:]]))
     assert decoded("\n".join(good))[:3] == with_bad[:3]
     assert isinstance(with_bad[3], FaultyEvent)
@@ -109,7 +109,7 @@ def test_one_bad_line_changes_no_other() -> None:
 def test_a_line_of_too_many_values_is_one_fault() -> None:
     """It is refused before its values take memory; what texts hold does not count, and the next arrives."""
     settings = DatastreamSettings("files", most_values=100)
-    wordy, many = (json_event(copy.deepcopy(event)) for event in story("oracle")[:2])
+    wordy, many = (json_event(copy.deepcopy(event)) for event in scenario("oracle")[:2])
     wordy["payload"]["note"] = '[{,"\\' * 10_000
     many["payload"]["numbers"] = [[]] * 101
     text = "\n".join(map(json.dumps, (many, wordy)))
@@ -132,7 +132,7 @@ def test_members_of_a_gzip_are_gathered() -> None:
 
 def test_tables_may_take_turns() -> None:
     """Events of the same columns are of the table that each of them names."""
-    events = [json_event(copy.deepcopy(event)) for event in story("mysql")]
+    events = [json_event(copy.deepcopy(event)) for event in scenario("mysql")]
     names = [f"items_{number % 2}" for number in range(len(events))]
     for event, name in zip(events, names, strict=True):
         event["source_metadata"]["table"] = name

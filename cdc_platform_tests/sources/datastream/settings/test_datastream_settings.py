@@ -85,8 +85,8 @@ def test_what_cannot_be_used_is_refused(fields: dict[str, Any], setting: str, me
 
 def test_whoever_cannot_wait_has_a_shorter_deadline() -> None:
     """But never a longer one than the settings say, and everything else stays."""
-    assert replace(FULL, deadline_s=5.0) == FULL.impatient(5.0)
-    assert FULL.impatient(99.0) == FULL
+    assert replace(FULL, deadline_s=5.0) == FULL.with_deadline(5.0)
+    assert FULL.with_deadline(99.0) == FULL
 
 
 def test_settings_of_a_table_go_before_those_of_all() -> None:

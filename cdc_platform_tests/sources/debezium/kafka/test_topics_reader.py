@@ -18,6 +18,7 @@ from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.splits.release import GONE
+from cdc_platform_tests.sources.debezium.applied_changes import Lake, row_change_of, rows_of, true_rows
 from cdc_platform_tests.sources.debezium.captures_read import (
     GOLDEN,
     decode,
@@ -25,7 +26,6 @@ from cdc_platform_tests.sources.debezium.captures_read import (
     settings_for,
     truth_of,
 )
-from cdc_platform_tests.sources.debezium.folding import Lake, row_change_of, rows_of, true_rows
 from cdc_platform_tests.sources.debezium.topic_logs import Place, TopicLogs
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
+from cdc_platform_tests.sources.debezium.applied_changes import Lake, row_change_of, rows_of
 from cdc_platform_tests.sources.debezium.cycles import Cycles, append
 from cdc_platform_tests.sources.debezium.deferred import FIRST, DeferredConnector, without_headers
-from cdc_platform_tests.sources.debezium.folding import Lake, row_change_of, rows_of
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
 
 STREAMS: Final = list(itertools.product((True, False), repeat=2))

@@ -64,7 +64,7 @@ class Lake:
         return [change for change in self.log if change.unavailable]
 
 
-def fold(events: Sequence[SourceEvent], batch: int) -> tuple[Tables, list[RowChange]]:
+def apply_changes(events: Sequence[SourceEvent], batch: int) -> tuple[Tables, list[RowChange]]:
     """Return the rows after all changes, taken in batches, and what was unresolved on the way."""
     lake = Lake()
     for start in range(0, len(events), batch):
