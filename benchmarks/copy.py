@@ -1,4 +1,4 @@
-"""Initial copy: rows a second from the emulator into the lake, and what a rival way of reading takes.
+"""Initial copy: rows per second from the emulator into the lake, compared with a rival way of reading.
 
 The bank's accounts are there before the pipeline begins, and nobody writes meanwhile. The platform copies
 them in chunks as Spark tasks, straight into the table. Beside it, one stock client reads the same rows in

@@ -1,4 +1,4 @@
-"""Files of Datastream: a pipeline beside Spark's own reading of the same files, and cycles with nothing new.
+"""Datastream files: a pipeline compared with Spark's own reading, and cycles with nothing new.
 
 A million events of MySQL lie in 2,000 files of JSON lines: inserts, updates and deletes of one table of
 ten columns. The pipeline reads, orders, merges and publishes them; beside it, `spark.read.json` reads the
@@ -122,7 +122,7 @@ def append_with_spark(spark: SparkSession, folder: Path) -> int:
 
 
 def know_files(pipeline: Pipeline, folder: Path, files: int) -> None:
-    """Lay so many files down, and tell the read progress that they have been read."""
+    """Create the files, and record in the read progress that they have been read."""
     many = folder.with_name("known")
     for number in range(files):
         day, hour, minute = number // 14_400 + 1, number // 600 % 24, number // 10 % 60

@@ -106,7 +106,7 @@ class GrownSource(FakeSource):
     changes: list[RawRow] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Answer each read with the changes at hand."""
+        """Answer each read with the prepared changes."""
         self.answer = self.answer_cycle
 
     def plan_copies(self, _at_micros: int) -> Any:

@@ -1,4 +1,4 @@
-"""Kills the whole process group of a running sync at random moments, then asks for the proof.
+"""Kills the whole process group of a running sync at random moments, then runs every check.
 
 The source is a simulator that goes on all the time: transfers are committed, and partitions live for
 seconds. `copy` begins with tables that hold rows already, and with a new pipeline as soon as a copy is
@@ -68,7 +68,7 @@ class Target:
 
     @property
     def lake(self) -> Lake:
-        """The lake of the pipeline at hand."""
+        """The lake of the current pipeline."""
         return Lake(LakeSettings(str(self.folder / "lake")), f"bank_{self.number}")
 
     def write_definition(self) -> Path:
@@ -91,7 +91,7 @@ class Target:
         return path
 
     def step(self) -> str:
-        """Return what the pipeline was about, as far as the lake tells."""
+        """Return what the pipeline was doing, as far as the lake shows."""
         lake = self.lake
         plans = load_plans(lake)
         if self.copies:

@@ -1,4 +1,4 @@
-"""Cycles of a few events beside a long log: their cost must not follow what the log remembers.
+"""Cycles of a few events with a long log: their cost must not depend on the length of the log.
 
 Two pipelines read files of Datastream's events about the same few rows: one has a short log, the other one a
 log of a million changes, all of them young enough that they may come again. Then each round adds a file of

@@ -1,4 +1,4 @@
-"""One million changes into ten million rows: the platform's net changes and merge, and who else does it.
+"""One million changes into ten million rows: the platform's net changes and merge, and its peers.
 
 A patch of this size is merged by the process that runs the cycle; Spark's split merge, which larger ones
 take, is measured beside it. Peers in the same run: a hand-written `row_number` window and Iceberg MERGE

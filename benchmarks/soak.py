@@ -76,7 +76,7 @@ def run_locally(name: str, options: argparse.Namespace) -> Soaked:
     shutil.rmtree(folder, ignore_errors=True)
     temporary = folder / "temporary"
     temporary.mkdir(parents=True)
-    # What Spark, its libraries and the platform leave behind can then be told from what others do.
+    # This separates what Spark, its libraries and the platform leave behind from what others do.
     os.environ["TMPDIR"] = str(temporary)
     os.environ["JDK_JAVA_OPTIONS"] = f"-Djava.io.tmpdir={temporary}"
     lake = LakeSettings(str(folder / "lake"))

@@ -1,4 +1,4 @@
-"""Events of Debezium of which a fifth lack values, beside the same with all values, and beside a shortcut.
+"""Debezium events of which a fifth lack values, compared with complete events, and with a shortcut.
 
 Each candidate brings a table further by the same changes, from files of messages to rows. The shortcut is
 what most people write: the latest event of each key, whose markers are filled from the stored row. It is

@@ -29,7 +29,7 @@ from cdc_platform_tests.sources.spanner.servers import (
 TOKEN_LIFE_S: Final = 1
 """Partitions of the emulator live so long to twice as long."""
 CHURNED_AFTER_S: Final = {SIMULATOR: 8.0, MOVING: 8.0, EMULATOR: 4.0 * TOKEN_LIFE_S + 1.0}
-"""By then partitions have split, merged and moved."""
+"""Partitions have split, merged and moved before it returns."""
 SERVERS: Final = [(name, dialect) for name in (SIMULATOR, EMULATOR) for dialect in Dialect]
 MOVING_SERVERS: Final = [(MOVING, dialect) for dialect in Dialect]
 

@@ -101,7 +101,7 @@ def json_values(column_type: ColumnType) -> st.SearchStrategy[JsonValue]:
 
 
 def column_types() -> st.SearchStrategy[ColumnType]:
-    """Every type of the source whose values are told apart, and arrays of them."""
+    """Every type of the source whose values are distinguished, and arrays of them."""
     codes = "INT64 BOOL FLOAT32 FLOAT64 NUMERIC STRING BYTES DATE TIMESTAMP JSON UUID INTERVAL ENUM PROTO"
     scalars = st.sampled_from([ColumnType(code) for code in codes.split()])
     return scalars | scalars.map(lambda element: ColumnType("ARRAY", element))
@@ -332,7 +332,7 @@ def log_places(draw: st.DrawFn, kind: SourceKind) -> tuple[tuple[int, ...], Even
     }
     numbers, metadata = places[kind]
     keys = {"sort_keys": list(numbers)} if kind is SourceKind.MONGODB else {}
-    # MongoDB's place has no moment beside it.
+    # MongoDB's place has no moment in addition.
     typed = numbers if kind is SourceKind.MONGODB else (*numbers, moment)
     return typed, {**stamped, **keys, "source_metadata": metadata}
 

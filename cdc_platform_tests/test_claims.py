@@ -119,7 +119,7 @@ def test_a_queued_run_is_never_given_up() -> None:
 
 
 def test_other_pipelines_do_not_matter(instance: dg.DagsterInstance) -> None:
-    """Pipelines run beside each other."""
+    """Different pipelines run at the same time."""
     make_run(instance, pipeline="shop", cdc__worker=Worker.current().to_tag())
     assert unfinished_runs(instance, "bank") == []
 

@@ -1,4 +1,4 @@
-"""The fake change stream keeps Spanner's promises, so that what is tested with it is tested right."""
+"""The fake change stream keeps Spanner's guarantees, so that tests with it are valid."""
 
 from collections import Counter
 

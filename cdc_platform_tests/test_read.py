@@ -135,7 +135,7 @@ def test_what_pages_show_runs(
 
 @pytest.mark.integration
 def test_a_cut_is_found_by_number_or_moment(bank: Pipeline) -> None:
-    """A moment gives the newest cut at or before it; what cannot be found is told apart."""
+    """A moment gives the newest cut at or before it; each kind of missing cut has its own error."""
     tables = open_tables(bank.settings.lake, bank.name)
     first_micros = START + 2 * SECOND - 1
     assert (3, to_datetime(first_micros + 2 * SECOND)) == (tables.at().cut.cut, tables.at().position)

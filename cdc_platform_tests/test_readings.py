@@ -72,7 +72,7 @@ def test_every_watermark_equals_the_history(traffic: tuple[SimulatorSettings, tu
 def test_a_partition_that_lags_holds_the_log_back(
     traffic: tuple[SimulatorSettings, tuple[float, ...]], data: st.DataObject
 ) -> None:
-    """Whichever partitions are read and whichever are left, the log is whole transactions in commit order.
+    """For any choice of partitions to read, the log is whole transactions in commit order.
 
     So a key that moves from a partition which lags to one which does not keeps its order.
     """

@@ -175,7 +175,7 @@ def test_a_run_gets_the_time_to_follow(instance: dg.DagsterInstance, settings: P
 
 @pytest.mark.usefixtures("source")
 def test_the_proof_is_made_now_and_then(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
-    """The first run is to prove all tables; the next do when the time has come again.
+    """The first run has full checks; later ones have them when the interval has passed again.
 
     Its checks are no steps, which would hide their last results from its start on.
     """

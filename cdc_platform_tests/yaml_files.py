@@ -42,6 +42,6 @@ def write_two(folder: Path, second: dict[str, Any] | None = None) -> Path:
 
 
 def change_stream_of(settings: PipelineSettings) -> SpannerSettings:
-    """Return what a pipeline is told of its change stream."""
+    """Return a pipeline's settings for its change stream."""
     assert isinstance(settings.source, SpannerSettings)
     return settings.source

@@ -146,7 +146,7 @@ def _write_definition(folder: Path) -> Path:
 
 
 def _step(lake: Lake) -> str:
-    """Return what the pipeline was about, as far as the lake tells."""
+    """Return what the pipeline was doing, as far as the lake shows."""
     cut = newest_cut(lake)
     if cut is None:
         return "before the first cut"

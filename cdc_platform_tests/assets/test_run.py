@@ -256,7 +256,7 @@ def unsynced(bench: Bench) -> dict[str, list[str]]:
 
 
 def test_each_table_has_results_of_its_own(bench: Bench) -> None:
-    """A run that is to prove its cut says of each table whether it holds; the total result fails the run."""
+    """A run with full checks reports the result of each table; the total result fails the run."""
     begun = source_of(bench.pipeline).first_micros
     answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
     # The source says that it has no rows at all.

@@ -156,7 +156,7 @@ def test_a_server_that_is_down_stops_no_run(server: DatastreamServer, bench: Str
 
 
 def test_a_missing_library_fails_the_run(bench: StreamBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anyone who wants the state must install what tells it; no run claims to have looked."""
+    """Observing the state needs an optional library; without it, no run claims to have observed anything."""
     monkeypatch.setitem(sys.modules, "google.cloud.datastream_v1", None)
     result = bench.run()
     assert not result.success

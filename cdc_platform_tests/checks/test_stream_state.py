@@ -86,7 +86,7 @@ def test_a_running_stream_passes(server: DatastreamServer, bench: StreamBench) -
 
 
 def test_errors_of_a_running_stream_are_a_warning(server: DatastreamServer, bench: StreamBench) -> None:
-    """They are told with the object and the text, and counted."""
+    """Errors are reported with the object and the text, and counted."""
     server.hold("RUNNING", table("cards", "UNSUPPORTED"), table("users", "ACTIVE", BROKEN), errors=[BROKEN])
     actual = evaluation(bench)
     assert (actual.passed, actual.severity) == (False, WARN)

@@ -172,7 +172,7 @@ def test_one_pipeline_is_no_pipelines(tmp_path: Path) -> None:
 
 
 def test_a_misspelled_type_is_reported(tmp_path: Path) -> None:
-    """It is a mistake beside a file that is right, too."""
+    """It is a mistake next to a valid file, too."""
     (tmp_path / "a").mkdir()
     wrong = write_defs(tmp_path / "a", type_name="cdc_platform.components.spanner.SpanerPipeline")
     write_defs(tmp_path)

@@ -145,7 +145,7 @@ def _write_copy(example: Path, copy: Path, lake: str) -> None:
 
 @pytest.mark.integration
 def test_the_shop(pipelines: dict[str, Pipeline]) -> None:
-    """Late, repeated and shuffled events leave what the source has; a broken line is held with its reason."""
+    """Late, repeated and shuffled events produce the source's rows; a broken line is in quarantine."""
     pipeline = pipelines["shop"]
     customers = [list(_without_order(row).values()) for row in rows_of(pipeline, "customers")]
     assert [
@@ -228,7 +228,7 @@ def test_the_article(pipelines: dict[str, Pipeline], name: str) -> None:
 
 
 def _life(biography: str | None) -> str | None:
-    """Return whose life a whole biography tells."""
+    """Return the name of the person whose life a whole biography describes."""
     if biography is None:
         return None
     assert biography.count("Chapter") == 40

@@ -116,7 +116,7 @@ def check_in_child(
 
 
 def _age_s(current: Path) -> float:
-    """Return how long the input at hand has been checked; 0 before the first."""
+    """Return how long the current input has been checked; 0 before the first."""
     return time.time() - current.stat().st_mtime if current.exists() else 0.0
 
 

@@ -160,7 +160,7 @@ def _check_spanner(rows: list[RecordRow], good: RecordRow) -> None:
 
 
 def check_googlesql(data: bytes) -> None:
-    """Check that a value gives records or the one error that there is, and good records beside it stay."""
+    """Check that a value gives records or the one documented error, and that good records next to it stay."""
     good = decode_change_record(to_value(change_row(data=[data_record(_COMMIT)])).SerializeToString())
     try:
         rows = decode_change_record(data)

@@ -29,7 +29,7 @@ def quarantine_entry(event: str, origin: str | None = None, cycle: int = 1, **co
 
 
 def quarantine(lake: Lake, cycle: int, *rows: dict[str, Any]) -> None:
-    """Commit a cycle that has read and ordered what is held."""
+    """Commit a cycle that has read and ordered the quarantined records."""
     properties = {CYCLE: str(cycle)}
     lake.system_table(QUARANTINED).append(
         pa.Table.from_pylist(list(rows), QUARANTINE), snapshot_properties=properties

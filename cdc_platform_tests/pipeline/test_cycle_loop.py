@@ -25,7 +25,7 @@ def run(
     most_failures: int | None,
     pauses: list[float] | None = None,
 ) -> list[CdcError]:
-    """Follow a source whose cycles always fail, for ten tries at most, and return what was told.
+    """Follow a source whose cycles always fail, for ten tries at most, and return what was reported.
 
     ``pauses`` receives how long each pause would have been.
     """

@@ -217,7 +217,7 @@ def test_history_and_deleted_rows_of_late_changes(pipeline: Pipeline) -> None:
 
 
 def test_a_backfill_moves_no_version_of_a_captured_change(pipeline: Pipeline, spark: "SparkSession") -> None:
-    """A row that was read tells when it was read, not when it changed; the check sees a history that differs.
+    """A backfilled row shows when it was read, not when it changed; the check sees a history that differs.
 
     The read comes before, between or after captured changes, in their cycle or in others, or all alone.
     """

@@ -65,7 +65,7 @@ def test_a_key_of_the_metadata_is_that_of_the_payload(
 def test_a_delete_may_be_all_that_a_lake_has(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """A table comes up with the first event that tells its columns; what was deleted before counts then."""
+    """A table is created by the first event that shows its columns; earlier deletes count then."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path)
     delete_by_metadata(folder, "small", 200, 1)

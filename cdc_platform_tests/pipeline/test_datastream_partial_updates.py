@@ -56,7 +56,7 @@ def row_of(events: Iterable[MadeEvent]) -> dict[str, Any] | None:
 
 
 def is_unresolved(events: Sequence[MadeEvent]) -> bool:
-    """Return whether a row has a note that no event has told since the row began, so that a check says so."""
+    """Return whether no event has sent the row's note since the row began, so that a check reports it."""
     positions, begun, newest = [-1], [-1], max(events, key=lambda event: event.position)
     for event in events:
         if event.change in {"INSERT", "DELETE"}:

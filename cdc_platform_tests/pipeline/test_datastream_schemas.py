@@ -1,4 +1,4 @@
-"""Schemas that change from file to file: the table follows, or stays as it is, whichever file comes first."""
+"""Schemas that change from file to file: the table follows, or stays as it is, for any order of files."""
 
 import json
 from dataclasses import replace
@@ -94,7 +94,7 @@ def write(folder: StreamFolder, table: str, key: str, position: int, *values: An
 
 
 def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
-    """One batch has several schemas, and old ones come late: columns are added and widened only.
+    """One batch has several schemas, and old ones arrive late: columns are added and widened only.
 
     A frozen table leaves new columns out, and holds what does not fit its columns, or is one of them by
     another case; with `quarantine` events of any other schema are held.
@@ -106,7 +106,7 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
     write(folder, "free", "a2", 250, 5, 8, "x", "n5")
     write(folder, "free", "a1", 100, 1, 5, "n1")
     for table in policies:
-        # The earliest event tells the key only.
+        # The earliest event has only the key.
         gone = MadeEvent(f"{table}-50", table, "DELETE", 50, {"id": 9}, "a0")
         folder.write([gone], name="a0_mysql-cdc-binlog_50.jsonl")
         write(folder, table, "a2", 200, 2, 6, "x", "n2")
@@ -231,7 +231,7 @@ def test_no_check_fails_while_schemas_change(settled: Pipeline, spark: "SparkSes
 
 @pytest.mark.parametrize("table", ["at_once", "narrow_first", "wide_first"])
 def test_columns_of_several_types_are_the_same_in_any_order(settled: Pipeline, table: str) -> None:
-    """No digit is lost, whichever type came first, or in one cycle with the others."""
+    """No digit is lost, for any order of the types, in one cycle or several."""
     rows = found_rows(settled, table)
     assert [[case[place] for case in MIXED.values()] for place in (3, 5)] == [
         [row[name] for name in MIXED] for row in rows
@@ -239,14 +239,14 @@ def test_columns_of_several_types_are_the_same_in_any_order(settled: Pipeline, t
 
 
 def test_bytes_are_no_key_of_texts(settled: Pipeline) -> None:
-    """A text in base64 may be that of another row: events with texts are held, and rows stay as they are."""
+    """A text in base64 may be that of another row: events with texts are quarantined, and rows stay."""
     assert [(row["id"], row["note"]) for row in rows_of(settled, "binary")] == [(b"\x00\xff", "old")]
     (quarantined,) = quarantined_rows(settled)
     assert "`id` is bytes, but in the event it is no float, bytes or array:" in quarantined["reason"]
 
 
 def test_columns_that_differ_in_case_only_have_their_own_values(settled: Pipeline) -> None:
-    """One stands beside the other, in the cycle that finds it and in those after."""
+    """Both columns exist, in the cycle that finds the new one and in those after."""
     assert [(row["id"], row["note"], row["Note__int64"]) for row in found_rows(settled, "pairs")] == [
         (1, "text", None),
         (2, None, 2),

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 UNTOLD: Final = "extra_"
-"""Columns that are added with a default, whose value in older rows no event tells."""
+"""Columns that are added with a default, whose value in older rows no event sends."""
 
 WHOLE: Final = "public.whole"
 """The table under REPLICA IDENTITY FULL."""
@@ -81,7 +81,7 @@ def sync(pipeline: Pipeline, spark: "SparkSession") -> None:
 
 
 def kill_engine(pipeline: Pipeline) -> None:
-    """Kill the engine that runs beside the pipeline."""
+    """Kill the engine that runs for the pipeline."""
     assert isinstance(pipeline.source, DebeziumSource)
     assert pipeline.source.capture is not None
     engine = pipeline.source.capture._engine  # noqa: SLF001  nothing else knows whom to kill

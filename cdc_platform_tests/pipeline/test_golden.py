@@ -1,4 +1,4 @@
-"""Golden streams through the whole of a cycle: log, tables and quarantine are those that the files tell."""
+"""Golden streams through a whole cycle: log, tables and quarantine are those of the golden files."""
 
 from typing import TYPE_CHECKING, Final
 

@@ -1,4 +1,4 @@
-"""The promise of the whole: any history, read in any way, becomes exactly its log and its tables."""
+"""The invariant of the whole: any history, read in any way, becomes exactly its log and its tables."""
 
 from typing import TYPE_CHECKING, Any
 

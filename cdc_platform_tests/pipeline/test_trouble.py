@@ -135,7 +135,7 @@ def test_a_partition_that_is_refused_for_good_ends_the_tries(
 def test_lost_retention_stops_the_pipeline(
     spark: "SparkSession", session_lake: LakeSettings, dialect: Dialect
 ) -> None:
-    """The error tells the operator what to choose from; the next start says the same, and skips nothing."""
+    """The error lists the operator's choices; the next start reports the same, and skips nothing."""
     bench = Bench(session_lake, dialect)
     with bench.open() as (simulator, pipeline):
         first = bench.cycle(pipeline, spark, 4)

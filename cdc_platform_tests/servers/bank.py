@@ -79,7 +79,7 @@ class Written:
 
 
 _ENVIRONMENT: Final = threading.Lock()
-"""Held by the thread that has changed the environment for a moment."""
+"""A lock on temporary changes of the environment."""
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def open_database(settings: BankSettings) -> Iterator[Any]:
 
 
 def create_bank(settings: BankSettings, accounts: int = 100) -> datetime:
-    """Create instance, database, tables, change stream and accounts; those that exist stay as they are.
+    """Create instance, database, tables, change stream and accounts; existing ones stay as they are.
 
     The stream is there before the first account: read from the moment that is returned, a new one tells the
     whole history.

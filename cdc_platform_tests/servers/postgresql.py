@@ -146,5 +146,5 @@ def _own(folder: Path) -> str | None:
 
 
 def run(command: Sequence[str], user: str | None) -> None:
-    """Run one of PostgreSQL's programs, which tells what is wrong in the server's log."""
+    """Run one of PostgreSQL's programs, which writes its errors to the server's log."""
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=user, timeout=300, cwd="/")

@@ -63,7 +63,7 @@ def test_message_names_the_ways(tmp_path: Path) -> None:
 
 
 def test_running_emulator_is_used(tmp_path: Path) -> None:
-    """An address in the environment is taken as it is, and one that does not answer is told."""
+    """An address in the environment is used as it is, and one that does not answer is reported."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         environment = {"SPANNER_EMULATOR_HOST": address, "PATH": str(tmp_path)}

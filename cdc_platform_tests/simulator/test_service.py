@@ -76,7 +76,7 @@ FIVE: Final = "@start_timestamp, @end_timestamp, @partition_token, @heartbeat_mi
     ],
 )
 def test_arguments_are_those_of_the_signature(database: Simulated, arguments: str, said: str) -> None:
-    """Number, names and literals of a read function's arguments are checked, and it is told what is wrong."""
+    """Number, names and literals of a read function's arguments are checked, and mistakes are described."""
     with pytest.raises(Refusal, match=f"INVALID_ARGUMENT.*{said}"):
         ask(database, sql=NAMED.format(arguments))
 

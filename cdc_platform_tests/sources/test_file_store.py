@@ -1,4 +1,4 @@
-"""Files of a folder: what may not be listed is told, and hides nothing else; a silent store holds nobody."""
+"""Files of a folder: an unlistable folder is reported and hides no other; a silent store blocks nobody."""
 
 import os
 import socket
@@ -111,7 +111,7 @@ def test_a_store_that_does_not_answer_holds_nobody() -> None:
 
 
 def test_a_store_that_cannot_be_reached_is_reported() -> None:
-    """Google's client gives up within the deadline, too, and its reason is told."""
+    """Google's client gives up within the deadline, too, and its reason is reported."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     place = f"gs://anonymous@bucket/p?scheme=http&endpoint_override=127.0.0.1:{port}"

@@ -264,7 +264,7 @@ def data_change(  # noqa: PLR0913  a record has many parts, and most tests leave
     token: str = "",
     schema: TableSchema | None = None,
 ) -> RawRow:
-    """Return a data change record as the reader writes it, without its cycle; it tells types of a schema."""
+    """Return a data change record as the reader writes it, without its cycle, with types of a schema."""
     return {
         "kind": RecordKind.DATA_CHANGE.value,
         "partition_token": token,
@@ -326,7 +326,7 @@ def raw_table(rows: Sequence[RawRow]) -> pa.Table:
 
 
 def append_raw(pipeline: Pipeline, cycle: int, rows: Sequence[RawRow], position_micros: int) -> None:
-    """Commit raw rows as a cycle, as the reading step does: it tells their size unless Spark reads them."""
+    """Commit raw rows as a cycle, as the reading step does: with their size unless Spark reads them."""
     table = raw_table([{**row, "cycle": cycle} for row in rows])
     properties = {CYCLE: str(cycle), POSITION: str(position_micros)}
     if pipeline.settings.local_read_s:

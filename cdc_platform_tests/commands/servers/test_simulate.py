@@ -29,7 +29,7 @@ WITHIN_S = 300.0
 @pytest.mark.integration
 @pytest.mark.parametrize("preloaded", [0, 200])
 def test_it_serves_and_writes_the_truth(tmp_path: Path, preloaded: int) -> None:
-    """It prints and writes the names to connect with, and the file tells every row that it served."""
+    """It prints and writes the names to connect with, and the history file has every row that it served."""
     names_file, truth = tmp_path / "names.json", tmp_path / "truth.jsonl"
     options = ("--names", names_file, "--history", truth, "--age", "2", "--rate", "50", "--seed", "5")
     rows_before = ("--preloaded", str(preloaded))
@@ -90,7 +90,7 @@ def test_faults_by_name() -> None:
 
 
 def test_every_fault_may_be_asked_for() -> None:
-    """Each fault has a name that is taken and told by the help, and an unknown one is told all of them."""
+    """The help lists each fault by its name; the error for an unknown fault lists all of them."""
     text = CliRunner().invoke(main, ["simulate", "--faults", "typhoon"]).stderr
     help_text = "".join(CliRunner().invoke(main, ["simulate", "--help"]).stdout.split())
 
@@ -159,7 +159,7 @@ def test_numbers_without_meaning_are_said(option: str, value: str) -> None:
     ],
 )
 def test_ranges_are_those_of_the_help(option: str, value: str, allowed: str) -> None:
-    """A number out of range is refused with the range that the help tells."""
+    """A number out of range is refused with the range that the help states."""
     result = CliRunner().invoke(main, ["simulate", option, value])
     text = CliRunner().invoke(main, ["simulate", "--help"]).stdout
 

@@ -1,4 +1,4 @@
-"""Rows of the platform's own tables that it cannot have written are damage, told with the table's name."""
+"""Rows of system tables that the platform cannot have written are damage, reported with the table's name."""
 
 from collections.abc import Callable
 from pathlib import Path

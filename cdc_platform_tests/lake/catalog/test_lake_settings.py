@@ -168,7 +168,7 @@ def test_secrets_are_known_by_name(name: str, *, expected: bool) -> None:
     ],
 )
 def test_a_password_in_an_address_is_found(address: str, *, expected: bool) -> None:
-    """A name that is harmless hides nothing, and what its address tells does."""
+    """A property with a harmless name hides no value, but secrets in its address are hidden."""
     assert expected == is_secret("uri", address)
 
 

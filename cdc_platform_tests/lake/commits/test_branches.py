@@ -34,7 +34,7 @@ def end_of(table: Table, branch: str) -> int | None:
 
 @pytest.mark.parametrize("branch", [MAIN, BRANCH])
 def test_a_branch_moves_back_and_ahead(table: Table, branch: str) -> None:
-    """It ends where it was told to, be it created by that, and others stay where they were."""
+    """It ends at the given snapshot, even if the move creates it; other branches stay where they were."""
     first, *_, last = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
     for snapshot_id in (first, last, first):
         move_branch(table.refresh(), branch, snapshot_id)
@@ -71,7 +71,7 @@ def interfere(monkeypatch: pytest.MonkeyPatch, table: Table, times: int) -> None
 
 
 def test_what_others_commit_meanwhile_stays(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The move is tried again upon their commit; `main` ends where it was told to."""
+    """The move is retried after their commit; `main` ends at the given snapshot."""
     first = table.metadata.snapshots[0].snapshot_id
     interfere(monkeypatch, table, TRIES - 1)
     move_branch(table, MAIN, first)

@@ -109,7 +109,7 @@ def test_only_files_whose_bounds_exclude_all_keys_are_left_out(
 
 
 def test_a_null_key_may_be_in_any_file(tmp_path: Path) -> None:
-    """Bounds tell nothing of NULL."""
+    """Bounds do not cover NULL."""
     table, files = made_table(tmp_path, pa.table({"id": [1, None]}), pa.table({"id": [5]}))
     keys = pa.table({"id": pa.array([None, 9], pa.int64())})
     within = candidate_files(table, files.data, keys)

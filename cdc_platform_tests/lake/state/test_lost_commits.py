@@ -160,7 +160,7 @@ def compact(table: Table) -> None:
 
 
 def test_a_lost_compaction_is_taken_back(lake: Lake) -> None:
-    """Whatever has been read since, it held what is there; no other table is moved for it."""
+    """A lost commit holds data that the log has, even if more was read since; no other table is moved."""
     commit(lake, RAW, RAW_CHANGE_RECORDS, 1)
     commit(lake, LOG, CHANGE_LOG, 1)
     publish(lake, "retired", 1)

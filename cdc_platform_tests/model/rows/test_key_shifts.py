@@ -118,7 +118,7 @@ def arriving(statements: Sequence[Sequence[tuple[str, int]]], *cycles: Sequence[
 )
 @given(arrivals())
 def test_each_key_has_the_row_that_the_transaction_ends_with(arrived: Arrivals) -> None:
-    """So it is in one cycle and in several, whichever events each of them brings."""
+    """The result is the same in one cycle and in several, for any distribution of the events."""
     assert arrived.made.keys == outcome([arrived.made.events])
     assert arrived.made.keys == outcome(arrived.cycles)
 

@@ -162,7 +162,7 @@ def test_any_history_in_any_batches_is_the_truth(steps: list[tuple[Any, ...]], s
 def test_a_history_without_its_beginning_is_never_wrong(
     steps: list[tuple[Any, ...]], sizes: list[int]
 ) -> None:
-    """Rows that were there before are known in part: what is told is true, and the rest is unresolved."""
+    """Older rows are known in part: what is known is true, and the rest is unresolved."""
     database = play(steps, {number: {"a": 0, "big": LARGE[0]} for number in (1, 2)})
     for resolved, truth in zip(read_in_batches(database, sizes, {}), database.truths, strict=True):
         values = {**(resolved.new_values or {})}
@@ -176,7 +176,7 @@ def row(key: int) -> RowId:
 
 
 def test_a_chain_is_found_whole() -> None:
-    """Whichever way a key moved, the rows before and after it belong together; others do not."""
+    """In any direction of a key change, the rows before and after it belong together; others do not."""
     links = [(row(2), row(1)), (row(3), row(2)), (row(9), row(8))]
     for start in (1, 2, 3):
         assert {row(1), row(2), row(3)} == key_chains_of({row(start)}, links).keys()

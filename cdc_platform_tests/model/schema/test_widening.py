@@ -1,4 +1,4 @@
-"""The type of a column whose events come in no order: the same, whichever came first."""
+"""The type of a column whose events come in any order: it does not depend on which came first."""
 
 import itertools
 from collections.abc import Sequence

@@ -263,7 +263,7 @@ def test_an_end_without_a_start_is_refused() -> None:
 def test_a_start_that_its_parent_does_not_reach_is_a_violation(
     changes: dict[str, Any], expected: str
 ) -> None:
-    """A partition beside its parent has been announced by a record that was read."""
+    """A record that was read has announced a partition along with its parent."""
     lineage = beside(complete("a", 999, 2_000))
     parent = replace(lineage.partitions["a"], **changes)
     (problem,) = violations(replace(lineage, partitions={**lineage.partitions, "a": parent}))

@@ -26,7 +26,7 @@ def test_old_moments_get_fewer() -> None:
 
 @given(st.sets(st.integers(1, 2 * DAY_S), max_size=60), st.sampled_from((0, 59, 3600, 5000, DAY_S)))
 def test_what_stays_has_a_bound(ages_s: set[int], last_s: int) -> None:
-    """Of the moments that are thinned out no more stay than told, however many there were."""
+    """No more thinned-out moments than the stated maximum stay, for any number of moments."""
     now_s = 10 * DAY_S
     every_second = [(now_s - age) * SECOND for age in (*ages_s, *range(1, 2 * DAY_S, 29))]
     assert max_kept(last_s) >= len(kept_moments(every_second, now_s * SECOND, 0, last_s))

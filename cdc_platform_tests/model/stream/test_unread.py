@@ -24,7 +24,7 @@ def test_tries_count_for_one_version() -> None:
 
 
 def test_it_survives_as_text() -> None:
-    """The read progress keeps it under a path of its own, beside those of files that were read."""
+    """The read progress stores it under its own path, next to those of files that were read."""
     failure = FailedRead("1-2", 5, "No right to: \u00e9", tries=3)
     assert {"/a b": failure} == failed_reads({"/a": "1", unread_path("/a b"): failure.to_text()})
 

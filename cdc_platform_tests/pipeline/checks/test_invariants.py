@@ -1,4 +1,4 @@
-"""The platform's promises: each check passes on a sound lake, and fails on the damage that it is for."""
+"""The platform's invariants: each check passes on a sound lake, and fails on the damage that it detects."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

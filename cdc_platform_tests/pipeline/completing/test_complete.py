@@ -205,7 +205,7 @@ def test_batches_are_completed_as_the_model_says(pipeline: Pipeline, spark: "Spa
     Where the log is not to be completed, only values of rows whose keys change are looked for.
     """
     dice = random.Random(20261122)  # noqa: S311  a test's input, not a secret
-    # The source has not told that the row is there again.
+    # The source has not reported that the row exists again.
     lost = RowChange(STILL, json.dumps({"id": DELETED}), ModType.UPDATE, {"a": 1}, ("big",))
     # The first half of a key change was in the cycle before.
     parted = RowChange(MOVING, json.dumps({"id": MOVED}), ModType.INSERT, {"a": 2}, ("big",))

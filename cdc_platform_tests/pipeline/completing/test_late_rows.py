@@ -1,4 +1,4 @@
-"""Changes that a replay brings late have the values of their own moment, whatever the tables have by then."""
+"""Late changes of a replay have the values of their own moment, not those that the tables have now."""
 
 import json
 from dataclasses import replace

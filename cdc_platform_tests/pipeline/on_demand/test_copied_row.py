@@ -1,4 +1,4 @@
-"""Keys in what a table's initial copy has: each is found by its value, of whichever type."""
+"""Keys in a table's initial copy: each is found by its value, for every type."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal

@@ -75,7 +75,7 @@ def test_whatever_changes_the_table_equals_the_source(
 def test_a_kill_in_a_schema_change_loses_nothing(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever step of a schema change a process dies before, the next one brings the table there."""
+    """If a process dies before any step of a schema change, the next one completes the change."""
     source = retyped_source()
     source.write("3", 3, ValueCaptureType.NEW_ROW, ("a",))
     source.end_step()
@@ -176,7 +176,7 @@ def test_columns_recreated_as_they_were_have_no_older_values(
     for end in (0, 1):
         read_until(pipeline, START + end * STEP, source)
         run_steps(pipeline, spark)
-    # In the next cycle `a` comes back, `b` changes its place, and a row tells that `c` was away.
+    # In the next cycle `a` comes back, `b` changes its place, and a row shows that `c` was dropped.
     step(add("a"), drop("b"), write("1", 6, patch, "d"))
     step(add("b"), drop("c"), write("2", 8, whole, "d"))
     step(add("c"), write("1", 9, patch, "a", "c"))

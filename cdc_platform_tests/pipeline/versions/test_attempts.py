@@ -45,7 +45,7 @@ def test_what_falls_back_is_an_attempt_of_its_own(spark: "SparkSession") -> None
 
 
 def test_a_conflict_of_what_falls_back_is_our_own_error(spark: "SparkSession") -> None:
-    """A conflict reported by Spark is retryable, even if the source has broken a promise."""
+    """A conflict reported by Spark is retryable, even if the source has broken a guarantee."""
 
     def fall_back(_attempt: Attempt, _build: str) -> str:
         return str(spark.sql(f"SELECT raise_error('{CONFLICT_SIGNS[0]}')").collect())

@@ -1,4 +1,4 @@
-"""Schema changes of the simulator: what records and information schema tell, and what is refused."""
+"""Schema changes of the simulator: contents of records and information schema, and refused changes."""
 
 import json
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""A gRPC server with the methods of Datastream's API that tell a stream's state, holding what a test sets."""
+"""A gRPC server with the methods of Datastream's API for a stream's state, which a test sets."""
 
 import threading
 from collections.abc import Callable, Iterator

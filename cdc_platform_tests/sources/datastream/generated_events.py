@@ -1,4 +1,4 @@
-"""Generated events of Datastream, in the shapes that the documentation and the samples tell.
+"""Generated events of Datastream, in the shapes of the documentation and the samples.
 
 There are no public samples of SQL Server, Salesforce and MongoDB, of MySQL with GTID and of backfills and
 deletes of PostgreSQL. These events are made up. Each source tells the same story, at places in its log that

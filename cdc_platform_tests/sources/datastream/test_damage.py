@@ -51,14 +51,14 @@ def test_a_cut_file_gives_every_event_before_the_cut() -> None:
         good, faulty = read(AVRO[:length])
         assert whole[: len(good)] == good
         counts.append(len(good))
-        # A cut between two blocks leaves a whole file of fewer events: no reader of Avro can tell.
+        # A cut between two blocks leaves a whole file of fewer events: no reader of Avro can detect it.
         assert [event.position for event in faulty] == [None]
     assert sorted(counts) == counts
     assert counts[-1] >= ROWS - 2
 
 
 def test_the_reason_says_how_far_a_file_was_read() -> None:
-    """The faulty event of a cut file tells what is missing, and how many events were read."""
+    """The faulty event of a truncated file states what is missing, and how many events were read."""
     good, faulty = read(AVRO[: len(AVRO) // 2])
     assert "The Avro file is damaged: it ends within a block" in faulty[0].reason
     assert {"events_read": len(good)} == json.loads(faulty[0].text)

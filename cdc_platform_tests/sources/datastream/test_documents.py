@@ -54,7 +54,7 @@ def test_identifiers_of_every_type(identifier: Any, expected: str) -> None:
 @pytest.mark.parametrize("other", [7, True, 1.5, {"$oid": "60"}, 2**64, "x"])
 @pytest.mark.parametrize("identifier", ['{"$oid":"5f"}', "123", "text", 5, 1.5, {"b": 1}, 2**70, False])
 def test_an_identifier_does_not_depend_on_other_documents(identifier: Any, other: Any) -> None:
-    """A file of JSON with identifiers of several types tells the same of each as a file of its own."""
+    """A JSON file with identifiers of several types gives the same keys as one file for each type."""
 
     def keys(*identifiers: Any) -> list[str]:
         metadata = {"database": "d", "collection": "c", "change_type": "CREATE"}
@@ -111,7 +111,7 @@ def test_the_ordinal_orders_changes_within_a_second() -> None:
 
 
 def test_an_equal_cluster_time_is_the_same_change() -> None:
-    """Of two events at one cluster time one wins, whichever comes first."""
+    """Of two events at one cluster time one wins, in any order of arrival."""
     events = [document(1, {"v": n}, uuid=f"u{n}") for n in (1, 2)]
     outcomes = []
     for order in (events, events[::-1], [*events, *events]):

@@ -60,7 +60,7 @@ def mysql(half: Half) -> Event:
 
 
 def sqlserver(half: Half) -> Event:
-    """Return the event of SQL Server, where all rows of a transaction share a place; pages tell no order."""
+    """Return the event of SQL Server, where all rows of a transaction share a position without an order."""
     metadata = {
         "schema": "S",
         "table": "T",

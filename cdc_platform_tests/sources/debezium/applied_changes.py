@@ -1,4 +1,4 @@
-"""A lake in a few lines: what changes make of tables, so that captures can be held against their truth."""
+"""A small lake that applies changes to tables, to compare captures with the expected rows."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -35,7 +35,7 @@ from cdc_platform_tests.sources.debezium.captures_read import (
 )
 
 WHOLE: Final = ("keys", "incremental_snapshot", "names", "transactions", "truncates")
-"""Captures of tables that the stream tells everything of."""
+"""Captures whose stream describes the tables completely."""
 
 
 def changes_of(name: str, *, without_headers: bool = False, **chosen: Any) -> list[SourceEvent]:
@@ -179,7 +179,7 @@ def test_before_is_passed_on_only_where_it_is_the_row() -> None:
 
 
 def test_rows_that_were_never_seen_are_unresolved_until_they_come() -> None:
-    """Without a snapshot the values of old rows are unknown: neither NULL nor a marker, until they come."""
+    """Without a snapshot the values of old rows are unknown, neither NULL nor a marker, until an event."""
     tables, unresolved = apply_changes(changes_of("no_snapshot"), 1)
     assert unresolved
     expected = true_rows(truth_of("no_snapshot")["public.items"])
@@ -212,7 +212,7 @@ def test_partitions_are_one_table() -> None:
 
 
 def test_partitions_of_a_publication_by_the_root_arrive_as_one() -> None:
-    """The publication names the table itself, and a TRUNCATE of a partition is not told at all."""
+    """The publication names the table itself, and a TRUNCATE of a partition is not sent at all."""
     tables, unresolved = apply_changes(changes_of("partition_root"), 3)
     assert not unresolved
     arrived, truth = (rows_of(tables, "public.sales"), true_rows(truth_of("partition_root")["public.sales"]))
@@ -226,7 +226,7 @@ def test_names_are_those_of_the_database() -> None:
 
 
 def test_a_flattened_stream_with_its_order_is_exact() -> None:
-    """With order fields beside the columns a flattened stream is read like any other; truncates it drops."""
+    """With order fields in addition to the columns, a flattened stream is usable; it drops truncates."""
     events, paired = changes_of("flat_rewrite"), changes_of("flat_rewrite", without_headers=True)
     assert any(event.previous_keys for event in events)
     assert [event.previous_keys for event in events] == [event.previous_keys for event in paired]
@@ -269,7 +269,7 @@ def test_columns_come_and_go_with_the_rows_that_have_them() -> None:
 
 
 def test_definitions_that_change_are_found() -> None:
-    """A new name is a new column beside the old one, and a wider integer is the same type in the lake."""
+    """A new name is a column in addition to the old one; a wider integer has the same type in the lake."""
     history, schema_changes = SchemaHistory(), list[tuple[SchemaChange, str | None]]()
     changes = [event for event in events_in(decode("evolve_schema", settings_for({}))) if event.new_values]
     for cycle, event in enumerate(changes, start=1):

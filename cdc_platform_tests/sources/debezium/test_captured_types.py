@@ -173,7 +173,7 @@ def test_every_shape_of_an_unavailable_value_is_known(name: str) -> None:
 
 
 def test_without_declared_types_no_null_is_taken_for_one() -> None:
-    """The schema block alone tells less than a type's name: what it leaves open is for a policy to say."""
+    """The schema block alone says less than a type's name: a policy decides what it leaves open."""
     settings = replace(settings_of("types_default_schema"), columns={})
     updates = [
         event

@@ -41,7 +41,7 @@ def values_of(*lines: str) -> list[str]:
 
 
 def test_a_key_change_of_values_alone_is_paired() -> None:
-    """Where neither keys nor headers were kept, the columns that `keys` names tell the halves."""
+    """Without keys and headers, the columns that `keys` names identify the halves."""
     marked = {"id": 9, "n": 1, "big": DEFAULT_PLACEHOLDER}
     gone = line(envelope("d", before={"id": 1, "n": None, "big": None}))
     moved = line(envelope("c", after=marked))

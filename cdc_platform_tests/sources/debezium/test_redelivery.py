@@ -218,7 +218,7 @@ def test_any_portions_and_any_redelivery(
 
 
 def test_a_transaction_may_be_spread_over_files(tmp_path: Path) -> None:
-    """Lines that were held back in a complete file are read again once others bring the rest."""
+    """Buffered lines of a complete file are read again once others bring the rest."""
     connector = Connector()
     connector.whole(1)
     connector.whole(2, 3, 4)

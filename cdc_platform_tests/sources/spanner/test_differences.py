@@ -97,7 +97,7 @@ def floats_as_texts(answers: Answers) -> set[str]:
 
 
 def has_digits_of_seconds(answers: Answers) -> bool:
-    """Return whether a timestamp column tells more than seconds."""
+    """Return whether a timestamp column has more than seconds."""
     return any("." in value for value in values_of(answers, "c_timestamp"))
 
 

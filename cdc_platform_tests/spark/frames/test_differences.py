@@ -31,7 +31,7 @@ TWO: Final[Row] = (2, NAN, None)
 def test_rows_that_only_one_frame_has_are_counted(
     spark: "SparkSession", left: list[Row], right: list[Row], expected: int
 ) -> None:
-    """Order tells nothing, repetition does, and null and NaN equal themselves."""
+    """Order does not matter, the number of repetitions does, and null and NaN equal themselves."""
     frames = [spark.createDataFrame(rows, SCHEMA) for rows in (left, right)]
     assert expected == count_differing(*frames)
     assert expected == count_differing(*reversed(frames))

@@ -50,7 +50,7 @@ FILE: Final = SourceFile("a/file.jsonl", "a", 10, NOW)
 
 
 def event(order: int, transaction: str = "", keys: str | None = None) -> SourceEvent:
-    """Return an insert whose place in the order is told; the key is the place."""
+    """Return an insert with a given place in the order; the key is the place."""
     return SourceEvent(
         table="visits",
         mod_type=ModType.INSERT,

@@ -196,7 +196,7 @@ def test_what_a_window_holds_is_counted(spark: "SparkSession") -> None:
 def test_a_transaction_with_missing_records_stops_the_log(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Nothing of the window is committed, not even what is complete, and the error tells the counts."""
+    """Nothing of the window is committed, not even what is complete, and the error has the counts."""
     pipeline = bank_pipeline(session_lake)
     feed(pipeline, START + SECOND, opening(1, 100, START + 1), insert("short", 2, records=3))
     order_state = state_of(pipeline)["change_log"]
@@ -230,7 +230,7 @@ def test_a_transaction_with_missing_records_stops_the_log(
 def test_an_unsound_record_takes_its_transaction_into_quarantine(
     spark: "SparkSession", session_lake: LakeSettings, flaw: dict[str, Any], reason: str
 ) -> None:
-    """The log holds no part of the transaction, each record tells its reason, and the rest goes on."""
+    """The log has no part of the transaction, each record has its reason, and the rest is processed."""
     pipeline = bank_pipeline(session_lake)
     bad = {**insert("bad", 2, sequence=1, records=2), **flaw}
     feed(pipeline, START + SECOND, insert("bad", 2, records=2), bad, opening(1, 100, START + 1))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A new cache folder, beside a Java that could use it."""
+    """A new cache folder, with a Java that could use it."""
     java = tmp_path / "home" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.touch()

@@ -95,7 +95,7 @@ Witness = Callable[[Death, Effect], object]
 
 @dataclass
 class CrashPoints:
-    """Numbers the effects of a run, whichever library and thread has them, and ends the run at one of them.
+    """Numbers the effects of a run in any library and thread, and ends the run at one of them.
 
     Once a run has died, every further effect is refused: what product code does in a `finally` block or an
     `except` clause reaches the lake no more than after `kill -9`.
@@ -160,7 +160,7 @@ class CrashPoints:
     def counted(
         self, death: Death | None = None, witness: Witness | None = None, failure: Failure | None = None
     ) -> Iterator[None]:
-        """Number the effects of the context from one; the run dies, or fails, where it is told to."""
+        """Number the effects of the context from one; the run dies, or fails, at the requested one."""
         self.effects, self.death, self.is_dead, self.witness = [], death, False, witness
         self.failure, self.has_failed = failure, False
         try:

@@ -47,7 +47,7 @@ class Outlet(Protocol):
     """Sink of a connector."""
 
     def open(self) -> Input:
-        """Prepare it, and return what a pipeline is told of it."""
+        """Prepare it, and return the pipeline's settings for it."""
         ...
 
     def write(self, lines: Sequence[str], cycle: int) -> None:

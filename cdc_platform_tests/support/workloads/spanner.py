@@ -23,7 +23,7 @@ KEPT_TRANSFERS: Final = 1000
 
 @dataclass
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that moves only when a test moves it."""
 
     micros: int = ORIGIN + SECOND
 
@@ -62,7 +62,7 @@ class BankWorkload:
         if cut is None or cut.position_micros < self.clock.micros - 1:
             return [f"the newest cut does not reach the simulator's clock: {cut}"]
         names = {table.name for table in pipeline.tables}
-        # Of a history the check of histories tells.
+        # The check of histories covers a history.
         cut = replace(cut, tables={name: at for name, at in cut.tables.items() if name in names})
         try:
             assert check_cut(self.simulator, pipeline, cut) == frozenset()

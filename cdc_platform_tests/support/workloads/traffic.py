@@ -1,4 +1,4 @@
-"""Simulated traffic in fast motion: many partitions, all faults, and the proof at every cut."""
+"""Simulated traffic in fast motion: many partitions, all faults, and a reconciliation at every cut."""
 
 import time
 from collections.abc import Iterator
@@ -140,7 +140,7 @@ class Traffic:
                 pipeline.source.close()
 
     def cycle(self, simulator: Simulator, pipeline: Pipeline, spark: SparkSession, seconds: float) -> None:
-        """Let time pass, run a cycle, and prove what it publishes."""
+        """Let time pass, run a cycle, and check what it publishes."""
         self.now_micros += int(seconds * SECOND)
         begin = time.perf_counter()
         outcome = self._run(pipeline, spark)

@@ -39,7 +39,7 @@ def key(
 
 
 def at(ms: int, **metadata: Any) -> Event:
-    """Return a MySQL event of a moment, at one place in the log unless another is told."""
+    """Return a MySQL event of a moment, at one place in the log unless another is given."""
     return {"source_timestamp": ms, "source_metadata": {**LOG, **metadata}}
 
 
@@ -132,7 +132,7 @@ def test_a_backfill_loses_to_captured_changes_of_its_epoch(
     ],
 )
 def test_a_backfill_needs_no_place(metadata: dict[str, Any]) -> None:
-    """A backfill's event tells no place in the log; of two the later one wins."""
+    """A backfill's event has no place in the log; of two the later one wins."""
     read = [key({"source_timestamp": ms, "source_metadata": metadata}, backfill=True) for ms in (5, 6)]
     assert read == sorted(read)
 

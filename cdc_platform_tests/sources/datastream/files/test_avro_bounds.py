@@ -138,7 +138,7 @@ def read(data: bytes, bounds: Bounds = BOUNDS) -> tuple[list[Envelope], list[Fau
 
 @pytest.mark.parametrize("data", BOMBS.values(), ids=BOMBS)
 def test_a_file_that_does_not_end_is_one_fault(data: bytes) -> None:
-    """Whatever a schema or a block promises, reading ends at once, with one reason of bounded length."""
+    """For any schema and any block, reading ends at once, with one reason of bounded length."""
     good, (fault,) = read(data)
     assert good == []
     assert fault.position is None

@@ -17,7 +17,7 @@ FIELDS = (("id", FieldType(Kind.LONG)), ("price", FieldType(Kind.DECIMAL, 5, 2))
 
 
 def test_a_schema_file_may_be_of_the_event_or_of_its_payload() -> None:
-    """Both tell the same columns."""
+    """Both have the same columns."""
     whole = event_schema(PAYLOAD)
     payload = next(field for field in whole["fields"] if field["name"] == "payload")["type"]
     assert FIELDS == fields_of_schema(json.dumps(whole)) == fields_of_schema(json.dumps(payload))
@@ -73,7 +73,7 @@ def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
 
 
 def test_an_avro_file_has_the_types_of_its_schema_key() -> None:
-    """JSON events of the key may be read with them; a file without events tells nothing."""
+    """JSON events of the key may be read with them; a file without events gives no schema."""
     data = avro_file(event_schema(PAYLOAD), [{"id": 1, "price": b"\x01"}])
     assert schema_of_avro(BytesIO(data)) == ("a" * 40, FIELDS)
     assert schema_of_avro(BytesIO(avro_file(event_schema(PAYLOAD), []))) is None

@@ -27,7 +27,7 @@ BAD: Final = (
 
 
 def decoded(text: str) -> list[SourceEvent | FaultyEvent]:
-    """Return what a file tells."""
+    """Return the content of a file."""
     return list(decode_file(SETTINGS, text.encode("utf-8", "surrogatepass")))
 
 
@@ -48,7 +48,7 @@ def mixed_lines() -> list[str]:
 def test_blocks_do_not_show(
     monkeypatch: pytest.MonkeyPatch, chunk_bytes: int, ahead_bytes: int, form: str
 ) -> None:
-    """Types that the last line tells hold for the first one, also where a file is too large to be held."""
+    """Types of the last line apply to the first one, also where a file exceeds the memory."""
     data = "\n".join(mixed_lines()).encode()
     if form != "plain":
         data = gzip.compress(data, 1, mtime=0)

@@ -1,4 +1,4 @@
-"""JSON files have the types that a schema file, or an Avro file, of their `schema_key` tells."""
+"""JSON files get their types from a schema file, or from an Avro file, of their `schema_key`."""
 
 import json
 from collections.abc import Mapping
@@ -130,7 +130,7 @@ def test_texts_of_events_borrow_types(tmp_path: Path) -> None:
 
 
 def test_only_the_own_key_counts(tmp_path: Path) -> None:
-    """A schema of another key, or an Avro file without events, tells nothing."""
+    """A schema of another key, or an Avro file without events, gives no types."""
     put(tmp_path, f"{KEY}_postgresql-cdc_1_2_4.jsonl", LINE)
     put(tmp_path, f"{'b' * 40}.avsc", json.dumps(SCHEMA).encode())
     put(tmp_path, f"{KEY}_postgresql-cdc_1_2_3.avro", avro_file(SCHEMA, []))

@@ -319,7 +319,7 @@ def test_a_document_is_what_it_was(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize("text", ["abcdef", "0xabcdef", "\\xabcdef"])
 def test_a_declared_spelling_counts_beside_a_schema(text: str) -> None:
-    """A schema file tells that a column has bytes; how JSON's texts stand for them is declared."""
+    """A schema file shows that a column has bytes; their encoding in JSON's texts is declared."""
     declared = declarations({"s.t": {"c": "BYTES(hex)"}})
     decoding_with = Decoding(declared, {"a" * 40: (("c", declared_type("BYTES")),)})
     [event] = read_events(json_line(0, {"c": json.dumps(text)}).encode(), decoding_with)
@@ -339,7 +339,7 @@ def test_a_value_that_is_nested_deeply_ends_no_file(depth: int) -> None:
 
 
 def test_a_column_beyond_its_schema_is_faulty() -> None:
-    """A told schema that does not know a column of an event is not the event's schema."""
+    """A schema of the `schema_key` that lacks one of the event's columns is not the event's schema."""
     decoding = Decoding(schemas={"a" * 40: (("d", declared_type("INT64")),)})
     [event] = read_events(json_line(0, {"c": "1"}).encode(), decoding)
     assert isinstance(event, FaultyEvent)

@@ -1,4 +1,4 @@
-"""A stream's status, as a server of Datastream's API tells it."""
+"""A stream's status, as a server of Datastream's API returns it."""
 
 import sys
 import time
@@ -224,7 +224,7 @@ def test_a_stream_that_is_not_there_is_not_found(server: DatastreamServer) -> No
 
 
 def test_nobody_who_answers_is_unreachable() -> None:
-    """An address where nothing listens is told as such, soon."""
+    """An address without a server is reported as such, soon."""
     settings = StreamSettings(STREAM, datastream_host=unused_host(), backoff_initial_s=0.001)
     begun_s = time.monotonic()
     with pytest.raises(SourceUnreachable, match="Check the network, and `datastream_host`"):

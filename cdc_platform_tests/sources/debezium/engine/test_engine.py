@@ -92,7 +92,7 @@ def test_a_killed_engine_repeats_the_open_transaction_and_loses_nothing(
 
 
 def assert_repeated_alike(events: list[dict[str, Any]]) -> None:
-    """Duplicates differ in nothing that tells what happened at the source."""
+    """Duplicates have the same description of the change at the source."""
     texts_by_position: dict[int, set[str]] = {}
     for event in events:
         if event["value"] is not None and event["value"].get("op") == "c":
@@ -102,7 +102,7 @@ def assert_repeated_alike(events: list[dict[str, Any]]) -> None:
 
 
 def test_a_workload_is_captured_as_it_was_at_each_checkpoint(capturing: Cluster, tmp_path: Path) -> None:
-    """Replayed naively, one event after another, also behind a crash; the workload has what it promises."""
+    """Replayed one event after another, also after a crash, the workload gives the expected rows."""
     settings = settings_for(capturing, "workload", tmp_path)
     with database(capturing, "workload") as name:
         workload = Workload(lambda: connect(capturing, name, by_statement=False), Options(seed=7))

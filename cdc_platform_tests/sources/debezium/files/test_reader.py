@@ -204,7 +204,7 @@ def test_a_part_without_progress_goes_on(tmp_path: Path) -> None:
     for key in range(20):
         connector.insert(key)
     connector.end()
-    # Without its beginning a transaction does not tell what lies within it.
+    # Without its beginning, the content of a transaction is unknown.
     path = written(tmp_path, [*connector.lines[1:4], "no message", *connector.lines[4:]])
     cycles = cycles_over(tmp_path)
     read_all(cycles, path)

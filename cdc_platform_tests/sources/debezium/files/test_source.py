@@ -11,7 +11,7 @@ from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 
 def test_a_spool_that_its_engine_has_not_made_yet_holds_nothing(tmp_path: Path) -> None:
-    """A new pipeline asks for its tables before the engine has started, and is told that there are none."""
+    """A new pipeline asks for its tables before the engine has started, and gets none."""
     place = EngineInput("host", "database", "user", str(tmp_path / "spool"))
     assert DebeziumSource(DebeziumSettings(place)).describe().tables == ()
 

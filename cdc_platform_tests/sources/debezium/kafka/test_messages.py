@@ -68,7 +68,7 @@ def test_a_partition_keeps_its_order() -> None:
 
 @pytest.mark.parametrize("transaction", range(1, 13))
 def test_splits_that_depend_on_a_later_one_are_decoded_again(transaction: int) -> None:
-    """A change may depend on a snapshot that another split has, whichever of the splits is numbered first."""
+    """A change may depend on a snapshot of another split, for any numbering of the splits."""
     rows = []
     for splits in (1, 7):
         logs = TopicLogs(settings_with(input=KAFKA), KAFKA, splits=splits)

@@ -222,7 +222,7 @@ def test_state_goes_on_in_the_next_decoder() -> None:
 
 
 def test_other_topics_never_become_tables() -> None:
-    """Heartbeats, boundaries, logical messages and signals are told apart by what they say."""
+    """Heartbeats, boundaries, logical messages and signals are distinguished by their content."""
     message = envelope(
         "m", source={"table": "", "schema": "", "txId": None}, message={"prefix": "p", "content": "YQ=="}
     )

@@ -99,7 +99,7 @@ def test_a_change_without_a_key_that_a_snapshot_may_have_had_is_noted(tmp_path: 
 
 
 def test_a_stream_that_began_without_a_snapshot(tmp_path: Path) -> None:
-    """Its first snapshot tells all rows."""
+    """Its first snapshot contains all rows."""
     connector = Connector()
     connector.whole(1)
     cycles = feed(cycles_over(tmp_path), connector.lines)

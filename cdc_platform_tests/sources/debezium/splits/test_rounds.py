@@ -1,4 +1,4 @@
-"""Streams that are decoded in splits beside each other: what comes of them is what one decoder makes."""
+"""Streams that are decoded in parallel splits: the result is that of one decoder."""
 
 import gzip
 import json

@@ -30,7 +30,7 @@ def test_null_of_a_key_change_is_what_its_policy_says(tmp_path: Path, lines: tup
 
 @pytest.mark.parametrize("lines", [(GONE, MOVED), (MOVED, GONE)])
 def test_null_of_a_key_change_without_a_policy_is_refused(tmp_path: Path, lines: tuple[str, ...]) -> None:
-    """It goes to quarantine with its own text, whichever half comes first."""
+    """It goes to quarantine with its own text, in any order of the halves."""
     event = moved(tmp_path, NullPolicy.ERROR, *lines)["event"]
     assert "`xs` is null" in event["fault"]
     assert '"id": 9' in event["text"]

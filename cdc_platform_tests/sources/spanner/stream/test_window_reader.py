@@ -1,4 +1,4 @@
-"""One window against a scripted server: nothing is lost, nothing comes twice, and every end is told."""
+"""One window read from a scripted server: nothing is lost or duplicated, and every end is reported."""
 
 import json
 import time
@@ -41,7 +41,7 @@ def at(second: float) -> str:
 
 
 def data(second: float, name: str) -> list[Plain]:
-    """Return a row with one data change record, told apart by its transaction."""
+    """Return a row with one data change record, identified by its transaction."""
     return [change_row(data=[data_record(at(second), name)])]
 
 
@@ -134,7 +134,7 @@ def test_quiet_window_is_complete() -> None:
 
 
 def test_stream_that_ends_too_early_is_asked_again() -> None:
-    """An OK end is believed when asking again brings nothing new; nothing is lost or twice."""
+    """An OK end is accepted if a second query returns nothing new; nothing is lost or duplicated."""
     children: list[list[Plain]] = [
         [change_row(children=[child_record(at(5), name, "token")])] for name in ("left", "right")
     ]
