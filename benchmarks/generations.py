@@ -67,7 +67,7 @@ def run(options: Namespace, report: Report, spark: SparkSession, source: Spanner
 
     def time_reading(name: str, step: Step) -> float:
         lake = LakeSettings(str(options.work / "generations"))
-        local_s = 10 * options.seconds if options.here else PipelineSettings.local_read_s
+        local_s = 10 * options.seconds if options.local else PipelineSettings.local_read_s
         name_of_lake = f"bank_{next(numbers)}"
         pipeline = open_pipeline(PipelineSettings(name_of_lake, source, lake, local_read_s=local_s))
         end_micros = trace_lineage(pipeline).partitions[""].start_micros + int(options.seconds * 1e6)
@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=20.0, help="transactions a second")
     parser.add_argument("--seconds", type=float, default=480.0, help="how far the pipeline is behind")
     parser.add_argument("--rounds", type=int, default=1, help="rounds that count")
-    parser.add_argument("--here", action="store_true", help="read in this process, not in tasks of Spark")
+    parser.add_argument("--local", action="store_true", help="read in this process, not in tasks of Spark")
     parser.add_argument("--restart", action="store_true", help="measure a whole restart instead")
     options = parser.parse_args()
     report = Report("generations", options)
@@ -127,7 +127,7 @@ def main() -> None:
             return
         # A read in this process does without a session.
         session: AbstractContextManager[SparkSession] = nullcontext(cast("SparkSession", None))
-        opened = session if options.here else open_session(SparkSettings(), LakeSettings(str(folder)))
+        opened = session if options.local else open_session(SparkSettings(), LakeSettings(str(folder)))
         run(options, report, stack.enter_context(opened), stream.source.settings)
 
 

@@ -171,7 +171,7 @@ def print_grown(before: dict[str, int], after: dict[str, int]) -> None:
 
 def run_in_child(name: str, options: argparse.Namespace) -> Soaked:
     """Run the cycles of a source in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.soak", "--here", "--only", name]
+    command = [sys.executable, "-m", "benchmarks.soak", "--in-process", "--only", name]
     arguments = {"cycles": options.cycles, "every": options.every, "changes": options.changes}
     arguments |= {"heap": options.heap, "seed": options.seed, "work": options.work}
     command += [text for option, value in arguments.items() for text in (f"--{option}", str(value))]
@@ -197,11 +197,11 @@ def main() -> None:
     parser.add_argument("--heap", default="2g", help="heap of Spark's driver")
     parser.add_argument("--changes", type=int, default=100, help="changes or messages for a cycle, about")
     parser.add_argument("--every", type=int, default=20, help="cycles between two samples of memory")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     # Servers stop and files close as they do at the end.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
-    if options.here:
+    if options.in_process:
         (name,) = options.only
         soaked_text = json.dumps(asdict(run_locally(name, options)))
         (options.work / "soak" / name / RESULT).write_text(soaked_text, encoding="utf-8")
