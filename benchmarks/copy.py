@@ -1,7 +1,7 @@
 """Initial copy: rows per second from the emulator into the lake, compared with a rival way of reading.
 
 The bank's accounts are there before the pipeline begins, and nobody writes meanwhile. The platform copies
-them in chunks as Spark tasks, straight into the table. Beside it, one stock client reads the same rows in
+them in chunks as Spark tasks, straight into the table. In comparison, a stock client reads the rows in
 one stream and writes nothing: a bound that no copy through that client can pass.
 """
 

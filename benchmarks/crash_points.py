@@ -7,7 +7,7 @@ must have lost and doubled nothing. Further runs really die, by an exception tha
 their recoveries. Ends with exit code 1 if anything is wrong.
 
 `--failing full` lets effects fail instead, while the process lives on: a full disk, a read-only or broken
-one, a commit that is refused. The run has to end by the error that says so, and the same process goes on.
+one, a commit that is refused. The run has to end by the error that says so, and the same process continues.
 
 `--minutes 55` gives each kind its share of so much time; `--resume` leaves out the kinds that the file of
 results has already, and the table at the end has both.

@@ -119,7 +119,7 @@ def compact(lake: WatchedLake, after_cycle: int) -> None:
 
 
 def write_partitions(lake: WatchedLake, partitions: int, start_micros: int) -> None:
-    """Store a lineage in which each partition but the last has ended, and its child goes on."""
+    """Store a lineage in which each partition but the last has ended, and its child continues."""
     stored = load_lineage(lake.pipeline.lake)
     assert stored is not None
     step = (lake.position_micros - start_micros) // (partitions + 1)

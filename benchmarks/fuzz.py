@@ -2,7 +2,7 @@
 
 It takes inputs as the tests do (`cdc_platform_tests/fuzzing`), others each time, in processes whose memory is
 limited. An input that has no documented outcome, that kills its process, or that takes too long is kept as a
-file and reported, and the run goes on. Put the line that it prints into the decoder's file in
+file and reported, and the run continues. Put the line that it prints into the decoder's file in
 `fuzzing/corpus`.
 """
 

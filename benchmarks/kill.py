@@ -1,6 +1,6 @@
 """Kills the whole process group of a running sync at random moments, then runs every check.
 
-The source is a simulator that goes on all the time: transfers are committed, and partitions live for
+The source is a simulator that never stops: transfers are committed, and partitions live for
 seconds. `copy` begins with tables that hold rows already, and with a new pipeline as soon as a copy is
 complete; under `schema` columns are added, dropped and retyped, and tables added, every two seconds; `all`
 is both; under `moves` keys move every second between partitions of two placements. Before a pipeline is
@@ -153,7 +153,7 @@ def run_scenario(options: argparse.Namespace, name: str, report: Report) -> None
         check_lake(target)
         kills = {step.replace(" ", "_"): times for step, times in target.killed_at.items()}
         report.note(f"{name}: kills survived, every check passed", options.kills, "kills", **kills)
-        report.note(f"{name}: pipelines proven", target.checked, "pipelines")
+        report.note(f"{name}: pipelines checked", target.checked, "pipelines")
         report.note(f"{name}: changes in the log, each once", target.changes, "changes")
         report.note(f"{name}: changes of the schema followed", target.schema_changes, "changes")
 

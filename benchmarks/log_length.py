@@ -66,7 +66,7 @@ class Bench:
         outcomes = []
         seconds = timed(lambda: outcomes.append(run_cycle(self.pipeline, spark)))
         self.events = begin + EVENTS_PER_CYCLE
-        must_equal(0 if again else EVENTS_PER_CYCLE, outcomes[0].order.changes, "changes of a tick")
+        must_equal(0 if again else EVENTS_PER_CYCLE, outcomes[0].order.changes, "changes of a cycle")
         return seconds
 
 

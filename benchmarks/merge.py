@@ -1,7 +1,7 @@
 """One million changes into ten million rows: the platform's net changes and merge, and its peers.
 
-A patch of this size is merged by the process that runs the cycle; Spark's split merge, which larger ones
-take, is measured beside it. Peers in the same run: a hand-written `row_number` window and Iceberg MERGE
+The process that runs the cycle merges net changes of this size; Spark's split merge, which larger ones
+take, is measured in comparison. Peers in the same run: a hand-written `row_number` window and Iceberg MERGE
 INTO (format versions 2 and 3, merge-on-read), and delta-rs where `deltalake` is installed.
 """
 
@@ -199,7 +199,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the table")
     parser.add_argument("--changes", type=int, default=1_000_000, help="changes to merge")
-    parser.add_argument("--rounds", type=int, default=4, help="rounds; the first is cold and told apart")
+    parser.add_argument("--rounds", type=int, default=4, help="rounds; the first, cold one is separate")
     options = parser.parse_args()
     report = Report("merge", options)
     job = prepare(options)

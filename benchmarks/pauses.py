@@ -1,7 +1,7 @@
 """Two processes on one pipeline, each of which is stopped at random moments, for longer than timeouts last.
 
-Both run `cdc-platform sync --continuous` against a simulator that goes on all the time. SIGSTOP stops one of
-them with its Java, wherever it is, and SIGCONT lets it go on where another has worked meanwhile. Neither may
+Both run `cdc-platform sync --continuous` against a simulator that never stops. SIGSTOP stops one of
+them with its Java, anywhere, and SIGCONT lets it continue where another has worked meanwhile. Neither may
 end. At the end both are stopped properly, the pipeline catches up, every check runs, no record may be in the
 log twice, and no money may be lost.
 """
@@ -37,7 +37,7 @@ def stop_at_random(
     while time.monotonic() < until_s:
         time.sleep(dice.uniform(0, 10))
         process, seconds = dice.choice(processes), dice.uniform(0, options.longest_s)
-        must_equal(None, process.poll(), "exit code of a run that goes on")
+        must_equal(None, process.poll(), "exit code of a run that continues")
         os.killpg(process.pid, signal.SIGSTOP)
         time.sleep(seconds)
         os.killpg(process.pid, signal.SIGCONT)

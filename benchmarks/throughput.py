@@ -1,6 +1,6 @@
 """Changes a second from a source to a published cut, by step, with what each step costs.
 
-A pipeline of its own reads the same changes in each round, until nothing is left to read; the first round
+A separate pipeline reads the same changes in each round, until nothing is left to read; the first round
 warms up. Its steps are those of a cycle, where reading is parted into what happens before the commit of raw
 records, and this commit. Of Spanner and Datastream, the job of the commit decodes, too. Processor seconds are
 the measure to compare: wall seconds depend on what else the machine does.
@@ -79,7 +79,7 @@ class Bench:
 
     Args:
         source: settings of the pipelines that read it.
-        changes: how many there are; None where the log tells.
+        changes: how many there are; None where the log shows it.
         verify: raises unless the tables of a pipeline are right.
         begin_micros: where a pipeline has read up to before, so that it knows the partitions: a stream begins
             with one query, which a task follows through all partitions that come up.
@@ -209,7 +209,7 @@ SOURCES: Final[Mapping[str, Any]] = {
 def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter, end_micros: int | None = None) -> int:
     """Run the steps of cycles until nothing is left to read, and return how many changes the log has got.
 
-    Events are read until none is left; partitions of a change stream go on, and are read up to a moment.
+    Events are read until none is left; partitions of a change stream never end, and are read up to a moment.
     """
     changes, commit = 0, writes.commit_cycle
 

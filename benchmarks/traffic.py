@@ -36,7 +36,7 @@ def run(options: Namespace, traffic: Traffic, spark: SparkSession, report: Repor
         wall_s = time.perf_counter() - begin
         lineage = load_lineage(pipeline.lake)
         partitions = lineage.partitions.values() if lineage is not None else ()
-        report.note("cuts proven", traffic.cuts, "cuts", transactions=traffic.transactions)
+        report.note("cuts checked", traffic.cuts, "cuts", transactions=traffic.transactions)
         changes = [event for event in list_schema_events(pipeline.lake) if event.since_micros is not None]
         report.note("schema changes followed", len(changes), "changes")
         report.note(

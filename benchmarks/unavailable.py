@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000, help="updates")
     parser.add_argument("--rows", type=int, default=200_000, help="rows of the table")
     parser.add_argument("--share", type=float, default=0.2, help="share of the updates that lack the value")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds; the first is cold and told apart")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds; the first, cold one is separate")
     options = parser.parse_args()
     report = Report("unavailable", options)
     folder = options.work / "unavailable"

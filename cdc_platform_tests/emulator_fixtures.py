@@ -32,7 +32,7 @@ class BankStream:
 
 @contextmanager
 def required() -> Iterator[None]:
-    """Skip where there is no emulator on a laptop; fail where the tests are the gate."""
+    """Skip where there is no emulator on a laptop; fail in CI."""
     try:
         yield
     except EmulatorMissing as missing:

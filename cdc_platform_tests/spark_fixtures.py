@@ -69,7 +69,7 @@ with TemporaryDirectory() as folder:
 
 
 def require_java() -> None:
-    """Skip where Spark cannot run on a laptop; fail where the tests are the gate."""
+    """Skip where Spark cannot run on a laptop; fail in CI."""
     try:
         check_java()
     except JavaMissing as missing:

@@ -73,7 +73,7 @@ def assert_changes_of_the_log_make_the_tables(stream: Stream) -> None:
 
 
 @given(streams())
-def test_any_stream_keeps_the_promises(stream: Stream) -> None:
+def test_any_stream_keeps_the_guarantees(stream: Stream) -> None:
     """All is read up to each watermark, from the partition of its key, and the log makes the tables."""
     assert_all_up_to_the_watermark_is_read(stream)
     assert_records_come_from_the_partition_of_their_key(stream)

@@ -177,7 +177,7 @@ def test_the_command_queries_a_cut(
 
 
 @pytest.mark.integration
-def test_a_large_text_beside_such_a_number_takes_little_memory(bank: Pipeline, tmp_path: Path) -> None:
+def test_a_large_text_next_to_such_a_number_takes_little_memory(bank: Pipeline, tmp_path: Path) -> None:
     """Rows that are made valid JSON are looked at once, without a way back that grows with their texts."""
     attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
     sql, characters = "SELECT repeat('x', 1_000_000) AS a, 'nan'::DOUBLE AS b", 1_000_000

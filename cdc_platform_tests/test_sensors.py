@@ -174,7 +174,7 @@ def test_a_run_gets_the_time_to_follow(instance: dg.DagsterInstance, settings: P
 
 
 @pytest.mark.usefixtures("source")
-def test_the_proof_is_made_now_and_then(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
+def test_full_checks_run_periodically(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
     """The first run has full checks; later ones have them when the interval has passed again.
 
     Its checks are no steps, which would hide their last results from its start on.

@@ -208,7 +208,7 @@ def open_feed(
         name: the pipeline's name, which no other has.
         lake: where it writes.
         work: folder of the files.
-        tables: columns outside the key by table; Datastream's files tell theirs themselves.
+        tables: columns outside the key by table; Datastream's files contain theirs.
     """
     folder = work / name
     folder.mkdir(parents=True)

@@ -25,7 +25,7 @@ from cdc_platform.lake.catalog.lake import LOG, RAW, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
-from cdc_platform.model.schema.table_options import ORDER_KEY
+from cdc_platform.model.schema.table_options import ORDERING_KEY
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder, end_state
 
 PIPELINE: Final = "shop"
@@ -166,6 +166,6 @@ def _check_lake(lake: Lake, traffic: FileTraffic) -> None:
     expected = end_state(traffic.events)
     for name in TABLES:
         table = lake.table(name)
-        rows = table.scan().to_arrow().drop_columns([ORDER_KEY]).to_pylist() if table is not None else []
+        rows = table.scan().to_arrow().drop_columns([ORDERING_KEY]).to_pylist() if table is not None else []
         of_table = [row for (of, _), row in sorted(expected.items()) if of == name]
         must_equal(of_table, sorted(rows, key=lambda row: int(row["id"])), f"rows of `{name}`")

@@ -122,12 +122,12 @@ def find_pipelines(place: Path) -> tuple[Path, ...]:
     if place.is_file():
         return (place,)
     paths = (path for name in FILE_NAMES for path in place.rglob(name))
-    found: dict[Path, Path] = {}
+    distinct: dict[Path, Path] = {}
     for path in sorted(paths):
         is_behind = any(part.startswith("..") for part in path.relative_to(place).parts)
         if not is_behind and path.is_file() and _declares(path):
-            found.setdefault(path.resolve(), path)
-    return tuple(found.values())
+            distinct.setdefault(path.resolve(), path)
+    return tuple(distinct.values())
 
 
 def _declares(path: Path) -> bool:

@@ -138,9 +138,9 @@ def _mistakes(error: ValidationError, outer: Names) -> list[Mistake]:
     return [each for each in mistakes if each.kind != "string_type" or not _is_explained(each, mistakes)]
 
 
-def _is_explained(mistake: Mistake, others: Sequence[Mistake]) -> bool:
+def _is_explained(mistake: Mistake, mistakes: Sequence[Mistake]) -> bool:
     """Return whether there is another mistake in the same setting, or of another kind for its value."""
-    within = [other for other in others if other.names[: len(mistake.names)] == mistake.names]
+    within = [other for other in mistakes if other.names[: len(mistake.names)] == mistake.names]
     return any(other.kind != mistake.kind or len(other.names) > len(mistake.names) for other in within)
 
 

@@ -119,7 +119,7 @@ def test_a_check_that_is_asked_for_alone_asks_the_stream(
     assert (actual.passed, actual.severity) == (False, ERROR)
 
 
-def test_verdict_and_observation_are_kept_on_disk(server: DatastreamServer, tmp_path: Path) -> None:
+def test_result_and_observation_are_kept_on_disk(server: DatastreamServer, tmp_path: Path) -> None:
     """Anyone who opens the instance later, as the UI does, finds what the run has seen."""
     server.hold("FAILED", errors=[BROKEN])
     with dg.DagsterInstance.local_temp(str(tmp_path)) as written:

@@ -22,7 +22,7 @@ def test_the_example_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert change_stream_of(settings).emulator_host == "localhost:9010"
 
 
-def test_a_relative_lake_lies_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_lake_is_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A relative lake path counts from the YAML file's folder, wherever the program is started."""
     path = write_defs(tmp_path)
     monkeypatch.chdir("/")

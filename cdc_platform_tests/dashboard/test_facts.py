@@ -233,7 +233,7 @@ def status_of(watched: WatchedPipeline, **changes: object) -> Status:
         (7200.0, [1_000, 700], "silent for 2 h; polled 2 min ago"),
     ],
 )
-def test_silence_is_told(
+def test_silence_is_reported(
     watched: WatchedPipeline, lag_s: float, checks: list[float] | None, note: str
 ) -> None:
     """Where files or topics are silent, the page says for how long, and when somebody looked."""

@@ -31,7 +31,7 @@ from cdc_platform.components.loading import find_pipelines, load_each
 from cdc_platform.downstream.cut_io_manager import CutIOManager
 from cdc_platform.errors import SettingError, TableNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.model.schema.table_options import ORDER_KEY
+from cdc_platform.model.schema.table_options import ORDERING_KEY
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.read import open_tables
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
@@ -210,7 +210,7 @@ def test_every_pipeline_of_a_file_is_checked(examples: dict[str, Synced], tmp_pa
 
 
 def _without_order(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != ORDER_KEY}
+    return {name: value for name, value in row.items() if name != ORDERING_KEY}
 
 
 @pytest.mark.integration
@@ -368,16 +368,16 @@ def test_an_alert_for_each_check_that_begins_to_fail(webhook: list[str]) -> None
     failed_checks = import_module("on_top.defs.alerts").failed_checks
     with dg.DagsterInstance.ephemeral() as instance:
         context = dg.build_sensor_context(instance=instance)
-        _tell(instance, passed=False)  # before anyone listens
+        _report(instance, passed=False)  # before anyone listens
         failed_checks(context)
         for severity, passed in (("WARN", False), ("ERROR", False), ("ERROR", False), ("ERROR", True)):
-            _tell(instance, passed=passed, severity=dg.AssetCheckSeverity[severity])
+            _report(instance, passed=passed, severity=dg.AssetCheckSeverity[severity])
             failed_checks(context)
     messages = [f"shop/orders: fresh {what}. 400 s behind" for what in ("fails", "holds again")]
     assert messages == webhook
 
 
-def _tell(
+def _report(
     instance: dg.DagsterInstance,
     *,
     passed: bool,

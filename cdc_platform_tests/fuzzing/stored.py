@@ -162,7 +162,7 @@ _HISTORY: Final = (
 _BY_CHANGE: Final = {
     SchemaChange.COLUMN_ADDED: '{"code": "ARRAY", "array_element_type": {"code": "INT64"}}',
     SchemaChange.COLUMN_RETYPED: '{"code": "BYTES"}',
-    SchemaChange.COLUMN_BESIDE: '{"code": "NUMERIC", "type_annotation": "PG_NUMERIC"}',
+    SchemaChange.COLUMN_CASE_VARIANT: '{"code": "NUMERIC", "type_annotation": "PG_NUMERIC"}',
     SchemaChange.COLUMNS_PLACED: '{"n": 2}',
     SchemaChange.KEY_ORDERED: '["id"]',
     SchemaChange.UNWATCHED_COLUMNS: '["a", "b"]',

@@ -51,11 +51,11 @@ _GOOD_EVENTS: Final = [
     {**event, "object": "good", "schema_key": "f" * 40, "uuid": f"good-{place}"}
     for place, event in enumerate(scenario("mysql")[:2])
 ]
-_BESIDE_EVENTS: Final = [
-    {**event, "uuid": f"beside-{place}", "payload": {**event["payload"], "id": 9000 + place}}
+_NEIGHBOUR_EVENTS: Final = [
+    {**event, "uuid": f"neighbour-{place}", "payload": {**event["payload"], "id": 9000 + place}}
     for place, event in enumerate(scenario("mysql")[:2])
 ]
-_GOOD_LINES: Final = [json.dumps(event).encode() for event in (*_GOOD_EVENTS, *_BESIDE_EVENTS)]
+_GOOD_LINES: Final = [json.dumps(event).encode() for event in (*_GOOD_EVENTS, *_NEIGHBOUR_EVENTS)]
 
 
 def check_datastream_json(data: bytes) -> None:
@@ -65,7 +65,7 @@ def check_datastream_json(data: bytes) -> None:
     rows = rows_of(decode_file(_STREAM, text))
     good = [row["record_sequence"] for row in rows if row["event"]["fault"] is None]
     identities = {name.rpartition("/")[2] for name in good}
-    assert {"good-0", "good-1", "beside-0", "beside-1"} <= identities
+    assert {"good-0", "good-1", "neighbour-0", "neighbour-1"} <= identities
     assert len(rows) == (5 if data.strip() else 4)
 
 

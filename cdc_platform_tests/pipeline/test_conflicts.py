@@ -268,7 +268,7 @@ def test_two_runs_cannot_both_publish(
     assert list(range(1, newest + 2)) == [cut.cut for cut in list_cuts(bank.lake)]
 
 
-def test_a_run_that_is_held_up_moves_no_table_back(
+def test_a_delayed_run_moves_no_table_back(
     spark: "SparkSession", bank: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another run publishes the next cut between a run's look at a table and its move of `main`."""
@@ -281,10 +281,10 @@ def test_a_run_that_is_held_up_moves_no_table_back(
     order_changes(bank, spark)
     merge_tables(bank, spark, bank.tables)
     interrupt_once(monkeypatch, branches, "_retention", rival)
-    held_up = publish_cut(bank)
+    delayed = publish_cut(bank)
     newest = list_cuts(bank.lake)[-1]
-    assert held_up is not None
-    assert held_up.cut + 1 == newest.cut
+    assert delayed is not None
+    assert delayed.cut + 1 == newest.cut
     heads = {name: head(load_table(bank, name)) for name in newest.tables}
     assert newest.tables == {name: found.snapshot_id for name, found in heads.items() if found is not None}
 

@@ -65,7 +65,7 @@ NOTES: Final[Mapping[int, tuple[Deed, ...]]] = {
     8: (write(8, "2"),),
 }
 """Changes to a table with rows, by step; its columns are named after their fate."""
-REMADE: Final[Mapping[int, tuple[Deed, ...]]] = {
+DROPPED_AND_RECREATED: Final[Mapping[int, tuple[Deed, ...]]] = {
     2: (end_table,),
     4: (make_table, write(4), write(6, "2")),
     8: (write(8), write(8, "3")),
@@ -83,7 +83,8 @@ def cycle(pipeline: Pipeline, spark: "SparkSession") -> Cut | None:
 
 # A table that is recreated between two looks leaves no trace of it.
 @pytest.mark.parametrize(
-    ("lives", "reads"), [({"notes": NOTES, "remade": REMADE}, (3, END)), ({"notes": NOTES}, (END,))]
+    ("lives", "reads"),
+    [({"notes": NOTES, "recreated": DROPPED_AND_RECREATED}, (3, END)), ({"notes": NOTES}, (END,))],
 )
 def test_a_copy_has_the_columns_of_its_moment(
     spark: "SparkSession",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 KEYS: Final = 60
-STORY: Final = [
+SCENARIO: Final = [
     ("INSERT", 100, "a", "x"),
     ("UPDATE-INSERT", 110, "b", None),  # the note is large, and was not sent
     ("UPDATE-INSERT", 120, "c", "y"),
@@ -30,9 +30,9 @@ STORY: Final = [
 ]
 
 
-def story_of(table: str, key: int, choice: random.Random) -> list[MadeEvent]:
+def scenario_of(table: str, key: int, choice: random.Random) -> list[MadeEvent]:
     """Return some of the events of a row, in any order."""
-    steps = choice.sample(STORY, choice.randint(1, len(STORY)))
+    steps = choice.sample(SCENARIO, choice.randint(1, len(SCENARIO)))
     return [
         MadeEvent(
             f"{table}-{key}-{position}", table, change, position, {"id": key, "name": name, "note": note}
@@ -81,7 +81,7 @@ def test_any_order_of_partial_updates_gives_the_same_rows(
         columns={"*": {"note": "STRING", "name": "STRING"}},
     )
     scenarios = {
-        (table, key): story_of(table, key, choice) for table in ("plain", "kept") for key in range(KEYS)
+        (table, key): scenario_of(table, key, choice) for table in ("plain", "kept") for key in range(KEYS)
     }
     for part in range(3):
         for table in ("plain", "kept"):

@@ -97,10 +97,10 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
     """One batch has several schemas, and old ones arrive late: columns are added and widened only.
 
     A frozen table leaves new columns out, and holds what does not fit its columns, or is one of them by
-    another case; with `quarantine` events of any other schema are held.
+    another case; with `quarantine` events of any other schema are quarantined.
     """
     folder = StreamFolder(tmp_path)
-    policies = {"frozen": "freeze", "held": "quarantine"}
+    policies = {"frozen": "freeze", "strict": "quarantine"}
     pipeline = make_pipeline(session_lake, tmp_path, schema_policy=policies)
     write_schemas(folder)
     write(folder, "free", "a2", 250, 5, 8, "x", "n5")
@@ -132,16 +132,16 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
     assert rows == free
     first, last = {"id": 1, "amount": 5, "note": "n1"}, {"id": 4, "amount": 8, "note": "n4"}
     assert found_rows(pipeline, "frozen") == [first, {"id": 2, "amount": 6, "note": "n2"}, last]
-    assert found_rows(pipeline, "held") == [first, last]
+    assert found_rows(pipeline, "strict") == [first, last]
     reasons = sorted(
         (row["table_name"], row["reason"].partition(": ")[2]) for row in quarantined_rows(pipeline)
     )
     is_wider = "`amount` is DECIMAL(10,2), and in the table INT64"
-    is_cased = "`Note` is new, `note` is lacking"
+    is_cased = "`Note` is new, `note` is missing"
     assert [
         ("frozen", "`Note` is `note` in the table"),
         ("frozen", is_wider),
-        *(("held", reason) for reason in (is_cased, "`added` is new", is_wider)),
+        *(("strict", reason) for reason in (is_cased, "`added` is new", is_wider)),
     ] == reasons
     assert failed_checks(pipeline, spark) == {}
 

@@ -108,7 +108,7 @@ def true_rows(checkpoint: Checkpoint, table: str) -> list[Row]:
     return _sorted({name: canonical(kind, row[name]) for name, kind in types.items()} for row in rows)
 
 
-def folded_rows(log: Iterable[Mapping[str, Any]], checkpoint: Checkpoint, table: str) -> list[Row]:
+def applied_rows(log: Iterable[Mapping[str, Any]], checkpoint: Checkpoint, table: str) -> list[Row]:
     """Return the rows of a table that changes of the log make."""
     types = types_of(checkpoint.tables[table]["columns"])
     rows: dict[str, Row] = {}
@@ -194,6 +194,6 @@ def test_the_lake_is_the_database(
         limit = markers[str(checkpoint.number)].ordering_key
         before = [change for change in log if change["ordering_key"] < limit]
         for table in TABLES:
-            actual = folded_rows(before, checkpoint, table)
+            actual = applied_rows(before, checkpoint, table)
             assert difference(true_rows(checkpoint, table), actual) == [], checkpoint.number
     assert failed_checks(pipeline, spark) == {}

@@ -82,7 +82,7 @@ class FileInlet:
 class TopicInlet:
     """Topics of three partitions; the broker dies before the second delivery, one grows before the third.
 
-    From the second delivery on other consumers of the group that Spark is told come and go.
+    From the second delivery on other consumers of the same group join and leave.
     """
 
     broker: Broker

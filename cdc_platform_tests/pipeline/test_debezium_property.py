@@ -44,7 +44,7 @@ def test_tables_histories_and_log_have_every_value(
     options = {TABLE: TableOptions(history=True)}
     with TemporaryDirectory() as folder:
         source = settings_with(input=FilesInput(folder), has_transaction_topic=True, strategy=strategy)
-        name = f"told_{next(_serial)}"
+        name = f"scenario_{next(_serial)}"
         pipeline = open_pipeline(PipelineSettings(name, source, session_lake, table_options=options))
         for turn, portion in enumerate(portions):
             append(Path(folder) / "events.jsonl", portion)
@@ -58,7 +58,7 @@ def test_tables_histories_and_log_have_every_value(
 
 
 def row_of(row: dict[str, Any]) -> Row:
-    """Return a row of the lake as the story has it."""
+    """Return a row of the lake as the scenario has it."""
     return row["id"], row["n"], row["big"]
 
 

@@ -21,7 +21,7 @@ def test_a_file_has_each_row_on_one_line(capsys: pytest.CaptureFixture[str]) -> 
     assert second.split() == [f"{SHOWN}\\n[red]", "8"]
 
 
-def test_a_narrow_terminal_folds_what_is_long() -> None:
+def test_a_narrow_terminal_wraps_long_values() -> None:
     """All characters of a cell are there at 80 columns, and no line is longer."""
     file = StringIO()
     Console(file=file, width=80).print(make_table(("a", "b"), [("x", LONG)]), make_line(LONG))

@@ -125,7 +125,7 @@ def open_database(settings: BankSettings) -> Iterator[Any]:
 def create_bank(settings: BankSettings, accounts: int = 100) -> datetime:
     """Create instance, database, tables, change stream and accounts; existing ones stay as they are.
 
-    The stream is there before the first account: read from the moment that is returned, a new one tells the
+    The stream is there before the first account: read from the moment that is returned, a new one has the
     whole history.
     """
     stream = (

@@ -61,7 +61,7 @@ def fetch_jars(
 def require_jars(
     *packages: str, with_dependencies: bool = False, without: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Return the jars of packages: skip where they cannot be had on a laptop, fail where tests gate."""
+    """Return the jars of packages: skip where they cannot be had on a laptop, fail in CI."""
     try:
         return fetch_jars(packages, with_dependencies=with_dependencies, without=without)
     except (AssertionError, OSError, subprocess.SubprocessError) as error:

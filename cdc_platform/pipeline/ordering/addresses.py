@@ -13,7 +13,7 @@ from cdc_platform.lake.catalog.lake import QUARANTINED, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantined, mark_replayed
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
-from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY, Addressed
+from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, Addressed
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -98,7 +98,7 @@ def _notes(metadata: str) -> Mapping[str, Any]:
 def _as_addressed(row: Mapping[str, Any]) -> Addressed | None:
     """Return the delete in a raw record, None if the record lacks facts."""
     notes = read_notes(row["record_sequence"], row["event"]["metadata"])
-    address, ordering_key, table = notes.get(ADDRESS), notes.get(ORDER_KEY), row.get("table_name")
+    address, ordering_key, table = notes.get(ADDRESS), notes.get(ORDERING_KEY), row.get("table_name")
     if not (address and ordering_key and table):
         return None
     return Addressed(row["record_sequence"], table, str(address), str(ordering_key))

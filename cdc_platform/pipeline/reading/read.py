@@ -64,7 +64,7 @@ class ReadOutcome:
 
     @property
     def another_is_worth_micros(self) -> int:
-        """The time for which the watermark must be held back to justify another round of reading."""
+        """The time that the watermark must lag to justify another round of reading."""
         return round((LOCAL_ROUND_WORTH_S if self.is_local else ROUND_WORTH_S) * 1_000_000)
 
     @property

@@ -54,7 +54,7 @@ class ChangeSource:
     """A span of the log, and the rows of an initial copy below it.
 
     ``schema`` has the columns that these changes set. Changes committed before ``since_micros`` belong to a
-    dropped table of the same name and are left out; ``remade_micros`` are the times at which the table was
+    dropped table of the same name and are left out; ``recreated_micros`` are the times at which the table was
     dropped and recreated within the other changes. With ``keeps_truncated``, the rows that a truncate removed
     matter, and the span begins with the log. With ``is_history``, the columns have their names in the table's
     history. With ``takes_former``, a row is more than its newest change: for rows with late changes, earlier
@@ -65,7 +65,7 @@ class ChangeSource:
     span: LogSpan
     copy: CopyProgress | None = None
     since_micros: int | None = None
-    remade_micros: tuple[int, ...] = ()
+    recreated_micros: tuple[int, ...] = ()
     keeps_truncated: bool = False
     is_history: bool = False
     takes_former: bool = False
@@ -105,12 +105,12 @@ def find_beginning(
     source = ChangeSource(schema, span, copy, is_history=is_history)
     copied_micros = copy.plan.position_micros if copy is not None else -1
     moments = (beginning.micros for beginning in columns.beginnings)
-    remade = tuple(micros for micros in moments if micros is not None and micros > copied_micros)
-    if not remade:
+    recreated = tuple(micros for micros in moments if micros is not None and micros > copied_micros)
+    if not recreated:
         return source
     if is_history and _has_kept_key(schema):
-        return replace(source, remade_micros=remade)
-    return replace(source, copy=None, since_micros=remade[-1])
+        return replace(source, recreated_micros=recreated)
+    return replace(source, copy=None, since_micros=recreated[-1])
 
 
 def _has_kept_key(schema: TableSchema) -> bool:

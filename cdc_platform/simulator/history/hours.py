@@ -96,7 +96,7 @@ class OpeningHours:
                 yield block, opening
 
     def keep_open(self, now_micros: int) -> None:
-        """Promise that the bank is open for some more blocks."""
+        """Keep the bank open for some more blocks."""
         current, last = self.block_of(now_micros), self.openings[-1]
         if self._file is None or last.end is None or current + 1 < last.end:
             return

@@ -99,7 +99,7 @@ class MovingKeys(PartitionTree):
             self._move_all(partition, moment)
             return
         if surplus < 0 or dice < 2 / 3 or self.live_count == 1:
-            self._start_beside(partition, moment, opening)
+            self._start_within_parent(partition, moment, opening)
         else:
             self._move_part(partition, self._other(partition), moment)
         # It is due again while it has keys; one that gave its last ones away continues without any.
@@ -115,7 +115,7 @@ class MovingKeys(PartitionTree):
         last = self.changes[-1].moment if self.changes else newest
         return max(self._dice.choice(moments), newest, last)
 
-    def _start_beside(self, partition: Partition, moment: Moment, opening: OpenInterval) -> None:
+    def _start_within_parent(self, partition: Partition, moment: Moment, opening: OpenInterval) -> None:
         started = [
             self._make(SPACE, SPACE, moment.micros, (), opening) for _ in range(self._dice.choice((1, 1, 2)))
         ]

@@ -30,11 +30,11 @@ def _count_in_process() -> TaskCount | None:
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()] if tracker else []
     except (Py4JError, OSError, AttributeError):
         return None
-    known = [stage for stage in stages if stage is not None]
+    present = [stage for stage in stages if stage is not None]
     return TaskCount(
-        tuple(stage.stageId for stage in known),
-        sum(stage.numCompletedTasks for stage in known),
-        sum(stage.numTasks for stage in known),
+        tuple(stage.stageId for stage in present),
+        sum(stage.numCompletedTasks for stage in present),
+        sum(stage.numTasks for stage in present),
     )
 
 
@@ -59,9 +59,9 @@ class _ReportedTasks:
 
     def count(self) -> TaskCount:
         """Return the tasks of all queries."""
-        known = [stage for stages in list(self._stages.values()) for stage in stages]
+        present = [stage for stages in list(self._stages.values()) for stage in stages]
         return TaskCount(
-            tuple(sorted(stage.stage_id for stage in known)),
-            sum(stage.num_completed_tasks for stage in known),
-            sum(stage.num_tasks for stage in known),
+            tuple(sorted(stage.stage_id for stage in present)),
+            sum(stage.num_completed_tasks for stage in present),
+            sum(stage.num_tasks for stage in present),
         )

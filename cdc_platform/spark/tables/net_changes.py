@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.model.base.names import quote_spark, quote_text
 from cdc_platform.model.rows.changes import ChangeKind
-from cdc_platform.model.schema.table_options import ORDER_KEY, keeps_order
+from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.spark.tables.typed import (
@@ -94,7 +94,7 @@ def compute_net_rows(log: DataFrame, table: TableSchema, words: LogColumns) -> D
         # Not those of the newest change: a merge then need not shuffle rows by them again.
         *(f"{quote_spark(key)} AS {quote_spark(name)}" for key, name in zip(keys, key_names, strict=True)),
         *map(quote_spark, _net_value_names(table)),
-        *([f"{ORDINAL} AS {quote_spark(ORDER_KEY)}"] if keeps_order(table) else []),
+        *([f"{ORDINAL} AS {quote_spark(ORDERING_KEY)}"] if keeps_order(table) else []),
         ACTION,
     )
 
@@ -109,7 +109,7 @@ def _net_whole_rows(changes: DataFrame, table: TableSchema, keys: list[Column]) 
     return aggregated.withColumn(ACTION, _action(is_gone)).selectExpr(
         *_key_names(table),
         *(f"{quote_spark(NEWEST, name)} AS {quote_spark(name)}" for name in values),
-        *([ORDER_KEY] if keeps_order(table) else []),
+        *([ORDERING_KEY] if keeps_order(table) else []),
         ACTION,
     )
 
@@ -128,7 +128,7 @@ def _net_partial_updates(changes: DataFrame, table: TableSchema, keys: list[Colu
         *_key_names(table),
         *(f"{quote_spark(name, 'value')} AS {quote_spark(name)}" for name in values),
         *(f"{quote_spark(name)} IS NOT NULL AS {quote_spark(named(name))}" for name in values),
-        *([ORDER_KEY, f"true AS {quote_spark(named(ORDER_KEY))}"] if keeps_order(table) else []),
+        *([ORDERING_KEY, f"true AS {quote_spark(named(ORDERING_KEY))}"] if keeps_order(table) else []),
         ACTION,
     )
 
@@ -145,12 +145,12 @@ def _key_names(table: TableSchema) -> list[str]:
 
 
 def _net_value_names(table: TableSchema) -> list[str]:
-    return [column.name for column in table.value_columns if column.name != ORDER_KEY]
+    return [column.name for column in table.value_columns if column.name != ORDERING_KEY]
 
 
 def _ordering_key(table: TableSchema) -> list[Column]:
     """Return the column of ordering keys if rows have them; changes are then ordered by them."""
-    return [F.max(ORDINAL).alias(ORDER_KEY)] if keeps_order(table) else []
+    return [F.max(ORDINAL).alias(ORDERING_KEY)] if keeps_order(table) else []
 
 
 def _was_inserted() -> Column:

@@ -39,7 +39,7 @@ def a_check(name: str, *, passes: bool, error: Exception | None = None) -> Check
             raise error
         return CheckResult(passes, f"{name} was looked at", {"rows": 3})
 
-    return Check(name, "change_log", f"Promise of {name}.", every_cycle=True, run=run, severity=Severity.STOP)
+    return Check(name, "change_log", f"Rule {name}.", every_cycle=True, run=run, severity=Severity.STOP)
 
 
 def test_checks_print_a_line_each(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:

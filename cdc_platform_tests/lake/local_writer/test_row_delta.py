@@ -118,11 +118,11 @@ def test_a_new_table_gets_its_first_snapshot(spark: "SparkSession", session_lake
 def test_spark_reads_what_was_committed(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """Rows go and come, commit upon commit; of each data file there is one vector with all that is gone."""
     subject = Subject(spark, session_lake, "read")
-    subject.replace([5, 1500], {5: "new", 9000: "born"})
+    subject.replace([5, 1500], {5: "new", 9000: "first"})
     subject.verify()
     made = subject.replace([5, 6, 9000], {5: "newer"})
     subject.verify()
-    subject.replace([], {9001: "born"})
+    subject.replace([], {9001: "first"})
     subject.replace([9001], {})
     subject.replace([], {})
     subject.verify()
@@ -249,7 +249,7 @@ def test_a_commit_to_another_branch_is_none_of_its_business(
     subject = Subject(spark, session_lake, f"other_{uuid4().hex}")
     retention = "RETAIN 30 DAYS WITH SNAPSHOT RETENTION 5 SNAPSHOTS"
     spark.sql(f"ALTER TABLE {subject.sql_name} CREATE BRANCH {BRANCH} {retention}")
-    table, delta = subject.planned([1], {1: "late", 9000: "born"}, BRANCH)
+    table, delta = subject.planned([1], {1: "late", 9000: "first"}, BRANCH)
     rival(subject)
     rivals = [rival]
 
@@ -269,11 +269,11 @@ def test_a_commit_to_another_branch_is_none_of_its_business(
         branch.min_snapshots_to_keep,
         branch.max_ref_age_ms,
     )
-    assert {"late", "born", "old"} == {
+    assert {"late", "first", "old"} == {
         row["v"] for row in spark.sql(f"SELECT v FROM {subject.sql_name} VERSION AS OF '{BRANCH}'").collect()
     }
     spark.sql(f"CALL lake.system.set_current_snapshot('{subject.path}', {made})")
-    subject.expected = dict.fromkeys(range(2 * ROWS), "old") | {1: "late", 9000: "born"}
+    subject.expected = dict.fromkeys(range(2 * ROWS), "old") | {1: "late", 9000: "first"}
     subject.verify()
 
 
@@ -282,7 +282,7 @@ def test_the_summary_is_that_of_spark(spark: "SparkSession", session_lake: LakeS
     subject = Subject(spark, session_lake, "summary")
     subject.replace([1, 1500], {})
     first = head(subject.table)
-    subject.replace([2], {9000: "born"})
+    subject.replace([2], {9000: "first"})
     second = head(subject.table)
     assert first is not None
     assert second is not None

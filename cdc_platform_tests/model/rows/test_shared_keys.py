@@ -114,7 +114,7 @@ def transactions(draw: st.DrawFn) -> Transaction:
 
 @given(transactions())
 def test_each_key_has_the_row_that_it_ends_with(made: Transaction) -> None:
-    """However keys go round, the fold is what the database has, and no row comes to a key that is taken."""
+    """For any exchange of keys, the result is the database's, and no row gets a key that is taken."""
     assert made.rows == apply_uses(in_order(made.uses), Transaction().rows)
 
 

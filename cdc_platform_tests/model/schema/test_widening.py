@@ -179,16 +179,16 @@ def test_what_was_stored_is_carried_into_the_wider_column() -> None:
     assert {"id", "a", "b", "a__int64", "b__bytes"} == {column.name for column in table.whole_schema.columns}
 
 
-def test_names_that_differ_in_case_stand_beside_each_other() -> None:
+def test_names_that_differ_in_case_are_two_columns() -> None:
     """Neither takes the other's place, whatever comes next."""
     table = history_of([{"name": TEXT}, {"Name": INT}, {"name": TEXT}, {"Name": DAY}]).tables["t"]
     assert types_of(table) == {"id": "INT64", "name": "STRING", "Name__string": "STRING"}
     assert [event.change for event in events_of(history_of([{"name": TEXT}]), 2, {"Name": INT})] == [
-        SchemaChange.COLUMN_BESIDE
+        SchemaChange.COLUMN_CASE_VARIANT
     ]
 
 
-def test_a_column_beside_another_keeps_its_own_name_in_events() -> None:
+def test_a_case_variant_keeps_its_own_name_in_events() -> None:
     """Also after the cycle that found it: its values would not be found there under the lake's name."""
     table = history_of([{"name": TEXT}, {"Name": INT}]).tables["t"]
     for cycle in (0, 9):

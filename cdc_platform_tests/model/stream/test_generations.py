@@ -101,7 +101,7 @@ def test_generations_of_one_cycle_make_the_lineage_that_several_cycles_make() ->
     }
 
 
-def test_a_partition_that_starts_beside_another_is_read_with_it() -> None:
+def test_a_partition_that_starts_during_another_is_read_with_it() -> None:
     """The one that announces it has been read beyond its start, and goes on."""
     generations = Generations(END, ())
     start = replace(announced("b", 2_000, "a"), continues_parents=False)

@@ -1,4 +1,4 @@
-"""Order keys: the order of the texts is the order of what they render."""
+"""Ordering keys: the order of the texts is the order of what they render."""
 
 import pytest
 from hypothesis import given

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_platform.model.schema.table_options import ORDER_KEY, TableOptions, stored_schema
+from cdc_platform.model.schema.table_options import ORDERING_KEY, TableOptions, stored_schema
 from cdc_platform.pipeline.merging.local_rows import (
     LocalNetChanges,
     inserted_rows,
@@ -21,7 +21,7 @@ from cdc_platform_tests.example_tables import table
 
 Row = dict[str, Any]
 SCHEMA: Final = table("t", {"id": "INT64"}, {"a": "INT64", "tags": "ARRAY<STRING(9)>"})
-TYPES: Final = {"id": pa.int64(), "a": pa.int64(), "tags": pa.list_(pa.string()), ORDER_KEY: pa.string()}
+TYPES: Final = {"id": pa.int64(), "a": pa.int64(), "tags": pa.list_(pa.string()), ORDERING_KEY: pa.string()}
 ORDERED: Final = stored_schema(SCHEMA, TableOptions(keeps_order=True))
 
 
@@ -34,7 +34,7 @@ def changed_rows(draw: st.DrawFn) -> tuple[list[Row], list[Row], bool, bool]:
         "tags": st.none() | st.lists(st.sampled_from("xy"), max_size=2),
     }
     if keeps:
-        values[ORDER_KEY] = st.sampled_from(["1", "2", "3"])
+        values[ORDERING_KEY] = st.sampled_from(["1", "2", "3"])
     row = st.fixed_dictionaries(values)
     ids = st.lists(st.integers(0, 6), max_size=6, unique=True)
     stored = [{"id": id_, **draw(row)} for id_ in draw(ids)]
@@ -43,8 +43,8 @@ def changed_rows(draw: st.DrawFn) -> tuple[list[Row], list[Row], bool, bool]:
     for id_ in draw(ids):
         change = {"id": id_, **draw(row), ACTION: draw(st.sampled_from([APPEND, UPDATE, REMOVE, NOTHING]))}
         if has_partial_updates:
-            change |= {named(name): draw(flags) for name in values if name != ORDER_KEY}
-            change |= {named(ORDER_KEY): True} if keeps else {}
+            change |= {named(name): draw(flags) for name in values if name != ORDERING_KEY}
+            change |= {named(ORDERING_KEY): True} if keeps else {}
         net_changes.append(change)
     return stored, net_changes, has_partial_updates, keeps
 
@@ -63,7 +63,7 @@ def merged(
                 rows[change["id"]] = values
             continue
         if keeps:
-            new_key, old_key = change[ORDER_KEY], old[ORDER_KEY]
+            new_key, old_key = change[ORDERING_KEY], old[ORDERING_KEY]
             if new_key < old_key or (new_key == old_key and not has_partial_updates):
                 continue
         if action == REMOVE:

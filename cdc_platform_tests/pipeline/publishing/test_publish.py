@@ -34,9 +34,9 @@ def test_a_table_that_is_rebuilt_meanwhile_stays_so(tmp_path: Path) -> None:
         assert version is not None
         cuts.append(Cut(number, 5, 2, {"t": version.snapshot_id}, 6))
         append_cut(lake, cuts[-1])
-    held_up, rebuilt = (cut.tables["t"] for cut in cuts)
+    delayed, rebuilt = (cut.tables["t"] for cut in cuts)
     pipeline = cast("Pipeline", SimpleNamespace(lake=lake, name="p"))
-    for former in (rebuilt, held_up):
+    for former in (rebuilt, delayed):
         move_branch(table.refresh(), MAIN, former)
         for cut in reversed(cuts):
             publish._move_mains(pipeline, cut, ["t"])  # noqa: SLF001  the other process is between two steps

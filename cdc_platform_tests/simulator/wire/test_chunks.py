@@ -1,4 +1,4 @@
-"""Large values in pieces, and what both clients make of them."""
+"""Large values in chunks, and what both clients make of them."""
 
 import json
 from typing import Any, Final

@@ -16,7 +16,7 @@ ODD: Final[tuple[Any, ...]] = (
 
 
 def odd_event(source: str, number: int, changes: Iterable[tuple[int, Any]]) -> Event:
-    """Return an event of a source's story with other values in some of its places."""
+    """Return an event of a source's scenario with other values in some of its places."""
     event = json_event(copy.deepcopy(scenario(source)[number]))
     for place, value in changes:
         parts = [

@@ -19,7 +19,7 @@ from cdc_platform_tests.sources.datastream.generated_events import (
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_both_formats_have_the_same_events(tmp_path: Path, source: str) -> None:
-    """Avro and JSON files of a story have its events, and each format the types that it has."""
+    """Avro and JSON files of a scenario have its events, and each format the types that it has."""
     events = scenario(source)
     write_avro(tmp_path / "events.avro", events)
     write_json_lines(tmp_path / "events.jsonl.gz", events)

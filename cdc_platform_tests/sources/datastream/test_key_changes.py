@@ -18,7 +18,7 @@ from cdc_platform_tests.sources.datastream.reference_sink import ReferenceSink
 
 
 class Half(NamedTuple):
-    """One event of a story: what it does to which key, the row's address, its transaction, its place."""
+    """One event of a scenario: what it does to which key, the row's address, its transaction, its place."""
 
     change: str
     key: int

@@ -96,7 +96,7 @@ def test_every_source_has_the_same_changes(
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_both_formats_mean_the_same(tmp_path: Path, source: str) -> None:
-    """The events of a story mean the same in Avro and in JSON, to the last character."""
+    """The events of a scenario mean the same in Avro and in JSON, to the last character."""
     event_lists = []
     for write in (write_avro, write_json_lines):
         write(tmp_path / "events", scenario(source))

@@ -1,4 +1,4 @@
-"""Stories of a table: what a connector sends of them, and what each transaction leaves."""
+"""Scenarios of a table: what a connector sends of them, and what each transaction leaves."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -71,7 +71,7 @@ class Scenario:
 
 @st.composite
 def scenarios(draw: st.DrawFn) -> tuple[Scenario, list[list[str]]]:
-    """A story, and the portions in which its messages arrive: of any size, each from wherever repeated."""
+    """A scenario, and the portions in which its messages arrive: of any size, each from wherever repeated."""
     scenario = Scenario()
     first = [("insert", key, 0, True) for key in (1, 2, 3)]
     for steps in [first, *draw(STEPS)]:

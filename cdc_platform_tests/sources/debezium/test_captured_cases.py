@@ -136,7 +136,7 @@ def test_truncates_are_changes_of_their_table() -> None:
     assert {("{}", None)} == {(event.keys, event.new_values) for event in truncates}
 
 
-def test_an_index_beside_the_key_is_refused() -> None:
+def test_an_index_other_than_the_key_is_refused() -> None:
     """A made-up key is never deleted, nor is the table changed from then on; other identities are exact."""
     decoded, truths = decode("identities", settings_for(truth_of("identities"))), truth_of("identities")
     faults = faults_in(decoded)

@@ -258,7 +258,7 @@ def valued(request: pytest.FixtureRequest) -> Callable[[str, Dialect], Answers]:
     """Function that returns all records of a server with awkward values."""
 
     @cache
-    def tell(name: str, dialect: Dialect) -> Answers:
+    def read(name: str, dialect: Dialect) -> Answers:
         opened = (
             open_valued_simulator(dialect)
             if name == SIMULATOR
@@ -268,7 +268,7 @@ def valued(request: pytest.FixtureRequest) -> Callable[[str, Dialect], Answers]:
             now_micros = from_datetime(server.now())
             return Answers(server, read_all(server, now_micros), now_micros)
 
-    return tell
+    return read
 
 
 @pytest.mark.parametrize("behaviour", OF_VALUES)

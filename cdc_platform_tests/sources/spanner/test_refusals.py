@@ -42,7 +42,7 @@ class Database:
     now_micros: int
 
     def query(self, start_micros: int | None = None, end_micros: int | None = None) -> Query:
-        """Return a query that is right, apart from its bounds."""
+        """Return a valid query except for its bounds."""
         start = self.now_micros if start_micros is None else start_micros
         return change_stream_query("s", "", start, end_micros or start, 1000, self.client.read_function)
 

@@ -50,7 +50,9 @@ BATCH = [
     ("keyed", "insert", '{"id":1}', False, None),
 ]
 """Changes, each with the number that it gets."""
-ORDERED = [(10 + at, table, kind, keys, held) for at, (table, kind, keys, held, _) in enumerate(BATCH)]
+ORDERED = [
+    (10 + at, table, kind, keys, quarantined) for at, (table, kind, keys, quarantined, _) in enumerate(BATCH)
+]
 
 
 def number_by_tasks(spark: "SparkSession") -> "pa.Table":

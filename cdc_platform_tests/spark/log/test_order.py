@@ -169,7 +169,7 @@ def test_what_a_window_holds_is_counted(spark: "SparkSession") -> None:
         "transfers", ModType.UPDATE, ({}, {}), at_micros=START, transaction="p", records=2
     )
     # Two tables in one transaction, which counts once; and one in each of two transactions.
-    beside = data_change(
+    neighbour = data_change(
         "accounts", ModType.INSERT, ({}, {}), at_micros=START, transaction="p", sequence=1, records=2
     )
     whole = {
@@ -178,7 +178,7 @@ def test_what_a_window_holds_is_counted(spark: "SparkSession") -> None:
         "server_transaction_id": "w",
     }
     whole["number_of_records_in_transaction"] = 1
-    frame = spark.createDataFrame(raw_table([insert("a", 1, mods=3), partial_update, beside, whole]))
+    frame = spark.createDataFrame(raw_table([insert("a", 1, mods=3), partial_update, neighbour, whole]))
     stats = measure(order_records(frame, 100, 4))
     assert {name: (table.changes, table.partial_updates) for name, table in stats.tables.items()} == {
         "visits": (3, 0),
@@ -252,8 +252,8 @@ def test_the_reason_of_a_record_is_that_of_its_unsound_mod(
     pipeline = bank_pipeline(session_lake)
     bad = insert("bad", 2, records=2, mods=3)
     bad["mods"][2]["new_values"] = "[1]"
-    beside = insert("bad", 2, sequence=1, records=2, mods=2)
-    feed(pipeline, START + SECOND, bad, beside, opening(1, 100, START + 1))
+    neighbour = insert("bad", 2, sequence=1, records=2, mods=2)
+    feed(pipeline, START + SECOND, bad, neighbour, opening(1, 100, START + 1))
     assert order_changes(pipeline, spark).quarantined == 2
     guilty, innocent = load_quarantined(pipeline.lake)
     assert (guilty.record_id, guilty.reason) == ("bad/00000000", VALUES_FAULT)

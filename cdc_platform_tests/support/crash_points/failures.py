@@ -21,7 +21,7 @@ from cdc_platform_tests.support.crash_points.runs import (
     PointNotReached,
     Recovery,
     Trial,
-    opened_anew,
+    reopened,
     wait_for_spark,
 )
 from cdc_platform_tests.support.crash_points.series import Extent, Series, choose, end_series
@@ -38,7 +38,7 @@ ERRORS: Final[dict[Failure, type[CdcError]]] = {
 def list_effects(trial: Trial) -> tuple[Effect, ...]:
     """Return the effects of a whole run."""
     trial.lake.restore(trial.begun)
-    with POINTS.counted(), opened_anew(trial.settings) as pipeline:
+    with POINTS.counted(), reopened(trial.settings) as pipeline:
         trial.act(pipeline, trial.spark)
         return tuple(POINTS.effects)
 
@@ -50,7 +50,7 @@ def outlive(trial: Trial, failure: Failure, place: Death, *, has_checks: bool = 
         PointNotReached: the run had fewer effects.
     """
     trial.lake.restore(trial.begun)
-    with opened_anew(trial.settings) as pipeline:
+    with reopened(trial.settings) as pipeline:
         ended: Exception | None = None
         with POINTS.counted(place, failure=failure):
             try:

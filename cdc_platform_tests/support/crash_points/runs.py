@@ -146,7 +146,7 @@ class Trial:
         self.lake.restore(self.begun)
         self._run(self.recover)
         self.lake.add_kept_files(age_s=LONG_AGO_S)
-        with opened_anew(self.settings) as pipeline:
+        with reopened(self.settings) as pipeline:
             orphans = unreferenced_files(pipeline.lake)
             maintain_lake(pipeline, self.spark, thorough=True)
             left = unreferenced_files(pipeline.lake) & orphans
@@ -161,7 +161,7 @@ class Trial:
 
     def judge(self, seconds: float, *, has_checks: bool) -> Recovery:
         """Return what came of a lake that has recovered within some seconds."""
-        with opened_anew(self.settings) as pipeline:
+        with reopened(self.settings) as pipeline:
             faults = [*self.faults(pipeline), *(self.failed_checks(pipeline) if has_checks else ())]
             return Recovery(seconds, len(unreferenced_files(pipeline.lake)), tuple(faults))
 
@@ -212,7 +212,7 @@ class Trial:
             yield f"check {name}: {text}"
 
     def _run(self, act: Act) -> None:
-        with opened_anew(self.settings) as pipeline:
+        with reopened(self.settings) as pipeline:
             act(pipeline, self.spark)
 
 
@@ -231,7 +231,7 @@ def wait_for_spark(spark: SparkSession) -> None:
 
 
 @contextmanager
-def opened_anew(settings: PipelineSettings) -> Iterator[Pipeline]:
+def reopened(settings: PipelineSettings) -> Iterator[Pipeline]:
     """Provide a pipeline as a new process opens it, and close its source."""
     pipeline = open_pipeline(settings)
     try:

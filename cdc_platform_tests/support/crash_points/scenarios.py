@@ -21,7 +21,7 @@ from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform_tests.support.crash_points.files import mortal_lake, watch_catalogs
 from cdc_platform_tests.support.crash_points.kept_lakes import KeptLake
-from cdc_platform_tests.support.crash_points.runs import Act, Trial, opened_anew
+from cdc_platform_tests.support.crash_points.runs import Act, Trial, reopened
 from cdc_platform_tests.support.crash_points.spark_catalog import mortal_session
 from cdc_platform_tests.support.crash_points.workloads import (
     changing_bank,
@@ -79,7 +79,7 @@ class Scenario:
                 work.send()
                 if not left and not self.reads:
                     work.finish()
-                with opened_anew(replace(work.settings, **self.changes)) as pipeline:
+                with reopened(replace(work.settings, **self.changes)) as pipeline:
                     run_cycle(pipeline, session)
             if self.reads:
                 work.send()

@@ -26,7 +26,7 @@ SOURCE: Final = Path(__file__).with_name(f"{CATALOG_CLASS}.java")
 
 
 def require_javac() -> None:
-    """Skip a test without a Java compiler on a laptop, and fail it where tests gate."""
+    """Skip a test without a Java compiler on a laptop, and fail it in CI."""
     if shutil.which("javac") is None:
         if os.environ.get("CI") == "true":
             pytest.fail("javac is missing; install a JDK of Java 17")

@@ -7,7 +7,7 @@ from typing import Any, Final
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.base.timestamps import is_moment
-from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY
+from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDERING_KEY
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.envelope import Envelope, to_text
@@ -45,7 +45,7 @@ _WRITES: Final[Mapping[str, ModType]] = {
     "UPDATE-INSERT": ModType.UPDATE,
     "REPLACE": ModType.UPDATE,
 }
-_TELL_THE_OLD_ROW: Final = frozenset({SourceKind.MYSQL, SourceKind.ORACLE, SourceKind.SQLSERVER})
+_WITH_OLD_ROW: Final = frozenset({SourceKind.MYSQL, SourceKind.ORACLE, SourceKind.SQLSERVER})
 
 
 class Interpreter:
@@ -167,7 +167,7 @@ def _removed(
     if sent_keys is None and not envelope.has_payload:
         raise RecordUnreadable("The event deletes a row, but has neither a payload nor the row's key")
     old_values = None
-    if sent_keys is None and facts.kind in _TELL_THE_OLD_ROW:
+    if sent_keys is None and facts.kind in _WITH_OLD_ROW:
         old_values = write({name: envelope.values.get(source) for name, source in layout.values})
     return SourceEvent(
         table=layout.table,
@@ -194,7 +194,7 @@ def _is_row_id_only(envelope: Envelope, kind: SourceKind, layout: Layout) -> boo
 
 def _by_row_id(envelope: Envelope, layout: Layout, key: str) -> FaultyEvent:
     row_id = envelope.values.get(ROWID) or envelope.source_metadata.get(ADDRESS)
-    metadata = {**envelope.source_metadata, ADDRESS: row_id, ORDER_KEY: key}
+    metadata = {**envelope.source_metadata, ADDRESS: row_id, ORDERING_KEY: key}
     return FaultyEvent(
         reason=f"{ADDRESS_ONLY}: {row_id}",
         text=to_text(envelope),

@@ -118,10 +118,10 @@ class BlockDecoder:
 
     def _check_variants(self, batch: RowBatch) -> None:
         variants = self._variants.get(batch.schema, {})
-        found = next((name for name in batch.names if name in variants), None)
-        if found is not None:
+        name = next((name for name in batch.names if name in variants), None)
+        if name is not None:
             raise EventFaulty(
-                f"The column `{found}` differs in case only from `{variants[found]}`, which more rows of the "
+                f"The column `{name}` differs in case only from `{variants[name]}`, which more rows of the "
                 "file have, and is one to the lake. Name it as they do"
             )
 

@@ -49,7 +49,7 @@ def check_capturable(settings: EngineInput) -> None:
         SettingError: the slot belongs to another program.
     """
     with _connected(settings) as connection:
-        if _one(connection, "SELECT current_setting('wal_level')") != ("logical",):
+        if _first_row(connection, "SELECT current_setting('wal_level')") != ("logical",):
             raise ReplicationRefused(
                 "The server's log does not contain row changes: set `wal_level = logical` in the server's "
                 f"configuration and restart it. Source: {place_of(settings)}"
@@ -75,13 +75,13 @@ def emit_marker(settings: EngineInput, marker: str) -> None:
                 f"from version {OLDEST_WITH_MARKERS} on: let it run continuously instead. Version: "
                 f"{about.getDatabaseProductVersion()}"
             )
-        _one(connection, "SELECT pg_logical_emit_message(true, ?, '')", f"{MARKER_PREFIX}.{marker}")
+        _first_row(connection, "SELECT pg_logical_emit_message(true, ?, '')", f"{MARKER_PREFIX}.{marker}")
 
 
 def _check_publication(connection: Any, settings: EngineInput) -> None:
     if settings.properties.get("publication.autocreate.mode") != "disabled":
         return
-    if _one(connection, "SELECT 1 FROM pg_publication WHERE pubname = ?", settings.publication) is None:
+    if _first_row(connection, "SELECT 1 FROM pg_publication WHERE pubname = ?", settings.publication) is None:
         raise ReplicationRefused(
             "The publication does not exist, and `publication.autocreate.mode` is `disabled`: create it with "
             f"`CREATE PUBLICATION {settings.publication} FOR TABLE ...`. Source: {place_of(settings)}"
@@ -92,7 +92,7 @@ def _check_slot(connection: Any, settings: EngineInput) -> None:
     """Check that the slot belongs to this engine and is free; the engine creates a missing one."""
     query = "SELECT plugin, database, active, wal_status FROM pg_replication_slots WHERE slot_name = ?"
     deadline = time.monotonic() + SLOT_FREE_WITHIN_S
-    while (slot := _one(connection, query, settings.slot)) is not None:
+    while (slot := _first_row(connection, query, settings.slot)) is not None:
         plugin, database, is_active, wal_status = slot
         if (plugin, database) != ("pgoutput", settings.database):
             raise SettingError(
@@ -141,14 +141,14 @@ def _connected(settings: EngineInput) -> Iterator[Any]:
 
 
 def _meaning(error: Any, settings: EngineInput) -> SourceError:
-    state, said = str(error.getSQLState()), str(error.getMessage())
+    state, text = str(error.getSQLState()), str(error.getMessage())
     for beginning, kind, advice in STATES:
         if state.startswith(beginning):
-            return kind(f"{advice} Source: {place_of(settings)}: {said}")
-    return CaptureStopped(f"The source rejects a query of the engine. Source: {place_of(settings)}: {said}")
+            return kind(f"{advice} Source: {place_of(settings)}: {text}")
+    return CaptureStopped(f"The source rejects a query of the engine. Source: {place_of(settings)}: {text}")
 
 
-def _one(connection: Any, query: str, *values: str) -> tuple[str | None, ...] | None:
+def _first_row(connection: Any, query: str, *values: str) -> tuple[str | None, ...] | None:
     """Return the first row of an answer, as texts."""
     statement = connection.prepareStatement(query)
     try:

@@ -148,7 +148,7 @@ class DebeziumSource(ArrivalTimeSource):
         may_capture = isinstance(self.settings.input, EngineInput) and self.capture is None
         if not (is_new or is_unread or may_capture or request.has_replay):
             return ReadPlan(())
-        # Events that were held back are read again together with new ones, in the order of the names.
+        # Buffered events are read again together with new ones, in the order of the names.
         unread = [
             replace(file, read_bytes=read.read_bytes)
             for file, read in progress.items()

@@ -2,7 +2,7 @@
 
 Where transactions are whole, a snapshot that replaces a table counts as one that begins by truncating the
 table, so that no cut shows the half of it. What it reports then does not depend on earlier reports:
-messages that are held back are decoded again. Without transactions nothing is held back, and the first row
+buffered messages are decoded again. Without transactions nothing is buffered, and the first row
 of a table that comes truncates it.
 
 A table without rows is in no event. It is emptied where the connector's notifications say that the snapshot
@@ -151,7 +151,7 @@ class SnapshotWatch:
             changes: the event's.
             position: the message's.
             replaces: whether a repeated snapshot is to replace the table.
-            is_buffered: whether a snapshot is held back until it is whole.
+            is_buffered: whether a snapshot is buffered until it is whole.
         """
         lsn = position_of(source)
         server_snapshots = self.seen.get(source.server)

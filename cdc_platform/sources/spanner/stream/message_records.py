@@ -54,7 +54,7 @@ def decode_message(change_record: bytes, token: str) -> list[RecordRow]:
         token: the partition that was queried.
 
     Raises:
-        RecordUnreadable: The value has not the documented shape.
+        RecordUnreadable: The value does not have the documented shape.
     """
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # ships no types
 

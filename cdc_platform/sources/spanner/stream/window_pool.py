@@ -54,7 +54,7 @@ class _Pool:
         self, read: ReadOneWindow, windows: Sequence[ReadWindow], generations: Generations | None
     ) -> None:
         self._read, self._left, self._generations = read, deque(windows), generations
-        self._found: Queue[pa.RecordBatch | Exception | None] = Queue(WAITING_BATCHES)
+        self._items: Queue[pa.RecordBatch | Exception | None] = Queue(WAITING_BATCHES)
         self._is_over = threading.Event()
         self._change = threading.Condition()
         self._reading = 0
@@ -65,7 +65,7 @@ class _Pool:
             threading.Thread(target=self._run, name=f"windows-{number}", daemon=True).start()
         try:
             while readers:
-                item = self._found.get()
+                item = self._items.get()
                 if item is None:
                     readers -= 1
                 elif isinstance(item, Exception):
@@ -122,7 +122,7 @@ class _Pool:
         """Hand over an item; return False if nobody needs it any more."""
         while not self._is_over.is_set():
             try:
-                self._found.put(item, timeout=LOOK_S)
+                self._items.put(item, timeout=LOOK_S)
             except Full:
                 continue
             return True

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY
+from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDERING_KEY
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.datastream.events.envelope import from_text
 from cdc_platform.sources.datastream.events.interpreter import NOTE, Interpreter
@@ -328,7 +328,7 @@ def test_a_rollback_that_knows_its_row_by_rowid(payload: dict[str, Any]) -> None
     metadata = json.loads(event.metadata or "")
     again = Interpreter(DatastreamSettings("stream")).interpret(from_text(event.text), keys='{"id":1}')
     assert isinstance(again, SourceEvent)
-    assert ("AAA", again.ordering_key) == (metadata[ADDRESS], metadata[ORDER_KEY])
+    assert ("AAA", again.ordering_key) == (metadata[ADDRESS], metadata[ORDERING_KEY])
     assert (again.mod_type, again.keys) == ("DELETE", '{"id":1}')
     assert event.source_micros == again.source_micros is not None
 

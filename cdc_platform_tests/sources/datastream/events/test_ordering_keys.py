@@ -1,4 +1,4 @@
-"""Order keys: ties, backfills, epochs, and the user's own sequence."""
+"""Ordering keys: ties, backfills, epochs, and the user's own sequence."""
 
 from typing import Any
 

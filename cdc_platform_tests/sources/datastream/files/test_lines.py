@@ -30,7 +30,7 @@ def test_a_long_line_is_copied_a_few_times(compress: Callable[[bytes], bytes]) -
 
 
 @pytest.mark.parametrize("compress", [bytes, quick])
-def test_a_line_beyond_the_bound_is_not_held(compress: Callable[[bytes], bytes]) -> None:
+def test_a_line_beyond_the_bound_is_not_kept(compress: Callable[[bytes], bytes]) -> None:
     """Each of its chunks is dropped as it comes, and a gzip is unpacked a chunk at a time."""
     with MeasuredStream(compress(b"{}\n" + b"x" * len(LONG) + b"\n[]")) as stream:
         found = [line for block in read_blocks(stream, CHUNK_BYTES) for line in block]

@@ -83,7 +83,7 @@ def test_what_cannot_be_used_is_refused(fields: dict[str, Any], setting: str, me
     assert (setting, True) == (refused.value.setting, message in refused.value.problem)
 
 
-def test_whoever_cannot_wait_has_a_shorter_deadline() -> None:
+def test_a_caller_that_cannot_wait_has_a_shorter_deadline() -> None:
     """But never a longer one than the settings say, and everything else stays."""
     assert replace(FULL, deadline_s=5.0) == FULL.with_deadline(5.0)
     assert FULL.with_deadline(99.0) == FULL

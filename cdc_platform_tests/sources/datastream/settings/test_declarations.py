@@ -164,7 +164,7 @@ def test_declared_types_of_avro(
     assert {"c": expected} == event.values
 
 
-def test_a_logical_type_beside_the_field_counts() -> None:
+def test_a_logical_type_next_to_the_field_counts() -> None:
     """The oldest files have the logical type at the field, not at its type."""
     schema = event_schema([("c", "long")])
     payload = next(field for field in schema["fields"] if field["name"] == "payload")
@@ -318,7 +318,7 @@ def test_a_document_is_what_it_was(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["abcdef", "0xabcdef", "\\xabcdef"])
-def test_a_declared_spelling_counts_beside_a_schema(text: str) -> None:
+def test_a_declared_spelling_counts_with_a_schema(text: str) -> None:
     """A schema file shows that a column has bytes; their encoding in JSON's texts is declared."""
     declared = declarations({"s.t": {"c": "BYTES(hex)"}})
     decoding_with = Decoding(declared, {"a" * 40: (("c", declared_type("BYTES")),)})

@@ -75,7 +75,7 @@ def test_what_has_been_read_long_ago_is_deleted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_empty", [False, True])
-def test_a_lake_that_lacks_deleted_events_is_told(tmp_path: Path, is_empty: bool) -> None:
+def test_a_lake_that_lacks_deleted_events_is_reported(tmp_path: Path, is_empty: bool) -> None:
     """A lake from an older copy, or a new one, would go on with a gap that nobody sees."""
     spool = filled(tmp_path, 2, 3, 1)
     spool.require_next({})

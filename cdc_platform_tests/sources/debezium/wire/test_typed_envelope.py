@@ -79,7 +79,7 @@ def test_captured_changes_are_parsed_by_their_types_and_as_they_were(monkeypatch
 
 @settings(max_examples=200, derandomize=True, deadline=None)
 @given(st.sampled_from(SEEDS), steps())
-def test_changes_as_nobody_sends_them_tell_the_same(seed: Any, made: Any) -> None:
+def test_generated_changes_have_the_same_content(seed: Any, made: Any) -> None:
     """Whatever is wrong with an envelope, both ways find the same content, or the same fault."""
     line = written(changed(seed, made))
     try:
