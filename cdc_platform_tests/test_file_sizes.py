@@ -20,7 +20,7 @@ ONE_NOUN: Final = frozenset(
         *("lake/catalog/lake.py", "spark/tables/typed.py"),
     }
 )
-"""Files of the package that are longer, and one noun all the same."""
+"""Files of the package that are longer, but still one noun."""
 LINES_PER_FUNCTION: Final = 60
 
 

@@ -300,7 +300,7 @@ def test_a_placement_that_is_added_and_fails_at_first(code: str) -> None:
 
 
 def test_a_placement_that_is_younger_than_the_windows_of_a_late_reader() -> None:
-    """Its partitions start after the windows, which is no failure of its read function."""
+    """Its partitions start after the windows, which is not a failure of its read function."""
     added = SchemaChange(2, SchemaChangeKind.ADD_PLACEMENT, value="africa")
     late = placed(seconds=5, schema_changes=(added,))
     present = late.database.now_micros

@@ -177,7 +177,7 @@ def test_a_run_gets_the_time_to_follow(instance: dg.DagsterInstance, settings: P
 def test_full_checks_run_periodically(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
     """The first run has full checks; later ones have them when the interval has passed again.
 
-    Its checks are no steps, which would hide their last results from its start on.
+    Its checks are not steps, which would hide their last results from its start on.
     """
     first = run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
     assert first.asset_check_keys == [CHECK]

@@ -134,7 +134,7 @@ def _find_group(component: type[BaseModel], model_name: str) -> Names | None:
 
 def _mistakes(error: ValidationError, outer: Names) -> list[Mistake]:
     mistakes = [Mistake.of(each, outer) for each in error.errors()]
-    # Any setting may also be a template, so pydantic also reports that a wrong value is no text.
+    # Any setting may also be a template, so pydantic also reports that a wrong value is not text.
     return [each for each in mistakes if each.kind != "string_type" or not _is_explained(each, mistakes)]
 
 

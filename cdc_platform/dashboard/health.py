@@ -131,7 +131,7 @@ def _late(lag_s: float, status: Status, checks: Sequence[CheckFact], late_after_
         yield f"the newest cut is {as_duration(lag_s)} behind; late after {as_duration(late_after_s)}"
         return
     fresh = [check for check in checks if check.name == FRESH]
-    # A table without a cut fails while others pass. Failures that are no warnings are reported elsewhere.
+    # A table without a cut fails while others pass. Failures that are not warnings are reported elsewhere.
     if fresh and not any(check.passed or check.has_failed for check in fresh):
         newest = max(fresh, key=lambda check: check.at_s)
         yield f"silent for {as_duration(lag_s)}, and check {FRESH} failed: {newest.summary}"

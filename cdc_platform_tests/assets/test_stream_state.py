@@ -126,7 +126,7 @@ def test_a_run_asks_once(server: DatastreamServer, bench: StreamBench) -> None:
 def test_what_was_written_is_read_whatever_the_state(
     server: DatastreamServer, bench: StreamBench, state: str
 ) -> None:
-    """A stream that stands still stops no run: its last files are read all the same."""
+    """A stopped stream does not stop a run: its last files are still read."""
     server.hold(state)
     result = bench.run()
     assert result.success

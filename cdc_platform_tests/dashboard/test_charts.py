@@ -58,7 +58,7 @@ def test_a_span_begins_with_its_data() -> None:
 
 
 def test_a_gap_is_no_line() -> None:
-    """What is not known is not drawn, and a single value is seen all the same."""
+    """Unknown values are not drawn, but a single value is visible."""
     values = np.full(COLUMNS, np.nan)
     values[0], values[10:12] = 5, 10
     chart = draw_chart(values, SPAN, as_duration, nice_seconds)

@@ -186,7 +186,7 @@ def test_a_check_is_one_series(watched: WatchedPipeline) -> None:
     ("changes", "checks", "word", "reasons"),
     [
         ({"lag_s": 59.0}, [], State.HEALTHY, 0),
-        # Warnings are shown, and are no reason to get up.
+        # Warnings are shown, and are not a reason to get up.
         ({"lag_s": 59.0}, [failed("schema_changes", is_warning=True)], State.HEALTHY, 0),
         ({"lag_s": 61.0}, [], State.LATE, 1),
         # Files and topics that are silent are not late, as long as somebody polls them.

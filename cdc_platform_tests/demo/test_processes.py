@@ -135,7 +135,7 @@ def test_children_obey_a_signal_that_the_demo_ignores(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_what_the_demo_itself_has_started_ends_by_itself(tmp_path: Path) -> None:
-    """A process that is no named child, such as a session's Java, may finish what it does at its end."""
+    """A process that is not a named child, such as a session's Java, may finish what it does at its end."""
     finished = tmp_path / "finished"
     finishing = f"""
 import signal, sys, time

@@ -161,7 +161,7 @@ def test_the_shop(pipelines: dict[str, Pipeline]) -> None:
     ] == orders
     assert len(log_rows(pipeline)) == 15
     (record,) = quarantined_rows(pipeline)
-    assert "The line is no JSON" in record["reason"]
+    assert "The line is not JSON" in record["reason"]
 
 
 @pytest.mark.integration
@@ -319,7 +319,7 @@ def load_orders(defs: Path, key: str, annotation: object) -> object:
 
 @pytest.mark.integration
 def test_an_input_has_the_form_of_its_annotation(examples: dict[str, Synced]) -> None:
-    """Arrow, Polars and DuckDB; what is no table of the cut, or has no such form, is refused by its name."""
+    """Arrow, Polars and DuckDB; anything else, or another form, is refused by its name."""
     defs = examples["datastream"].defs
     totals = [Decimal("7.05"), Decimal("49.90"), Decimal("120.00")]
     rows = load_orders(defs, "shop/orders", pa.Table)

@@ -72,7 +72,7 @@ def test_a_damaged_state_stops_the_plan(state: str, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "a#1", "a#b#1", "a#1#b"])
 def test_damaged_progress_of_a_topic_names_the_partition(text: str) -> None:
-    """Progress without offsets is no beginning."""
+    """Progress without offsets is not a beginning."""
     with pytest.raises(LakeDamaged, match=r"its table `files`, row `t/0`"):
         plan_ranges([], {"t/0": text}, KafkaInput("localhost:9092", "t"))
 

@@ -174,7 +174,7 @@ def case_pairs(folder: StreamFolder, cycle: int) -> None:
 
 WIDENING: Final[tuple[dict[str, list[tuple[str, int, Any, str]]], ...]] = (
     {"w1": [("INSERT", 10, 1, "a"), ("DELETE", 30, 1, "a"), ("INSERT", 11, 2, "b"), ("INSERT", 12, 3, "c")]},
-    # A row of before its deletion comes late, a row changes, another one is deleted, and one is no number.
+    # A row of before its deletion comes late, a row changes, another one is deleted, and one is not a number.
     {
         "w2": [
             ("UPDATE-INSERT", 20, "1", "late"),
@@ -242,7 +242,7 @@ def test_bytes_are_no_key_of_texts(settled: Pipeline) -> None:
     """A text in base64 may be that of another row: events with texts are quarantined, and rows stay."""
     assert [(row["id"], row["note"]) for row in rows_of(settled, "binary")] == [(b"\x00\xff", "old")]
     (quarantined,) = quarantined_rows(settled)
-    assert "`id` is bytes, but in the event it is no float, bytes or array:" in quarantined["reason"]
+    assert "`id` is bytes, but in the event it is not a float, bytes or array:" in quarantined["reason"]
 
 
 def test_columns_that_differ_in_case_only_have_their_own_values(settled: Pipeline) -> None:
@@ -296,7 +296,7 @@ def test_events_of_another_key_are_quarantined(
 ) -> None:
     """The key is that of the first cycle's earliest event; the same one in other letters can be declared.
 
-    A float is no key of integers until the type is declared: no two keys become one, and none is there twice.
+    A float is not a key of integers until the type is declared: keys neither merge nor repeat.
     """
     folder = StreamFolder(tmp_path)
     write_schemas(folder)
@@ -323,7 +323,7 @@ def test_events_of_another_key_are_quarantined(
         "The key of `keyed` is id, but the event's key is uid",
     ]
     (of_type,) = set(reasons) - set(of_keys)
-    assert "`id` is no float, bytes or array, but in the event it is a float:" in of_type
+    assert "`id` is not a float, bytes or array, but in the event it is a float:" in of_type
     source = pipeline.settings.source
     assert isinstance(source, DatastreamSettings)
     columns = {"shop.floating": {"id": "INT64"}}

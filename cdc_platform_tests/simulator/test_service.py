@@ -97,7 +97,7 @@ def test_arguments_are_those_of_the_signature(database: Simulated, arguments: st
 def test_parameters_have_the_types_of_the_signature(
     database: Simulated, name: str, type_name: str, value: Any, said: str
 ) -> None:
-    """A parameter of another type, or with a value that is none of its type, is refused by its name."""
+    """A parameter of another type, or with a value that is not of its type, is refused by its name."""
     with pytest.raises(Refusal, match=f"INVALID_ARGUMENT.*{said}"):
         ask(database, {name: (type_name, value)})
 

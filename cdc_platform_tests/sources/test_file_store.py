@@ -123,8 +123,8 @@ def test_a_store_that_cannot_be_reached_is_reported() -> None:
     ("location", "error", "said"),
     [
         ("oss://bucket/p", SettingError, "`path` has the unsupported scheme `oss`"),
-        ("file:///a b", SettingError, "`path` is no address that can be read .*: file:///a b"),
-        ("gs:///p", SettingError, "`path` is no address that can be read .*: gs:///p"),
+        ("file:///a b", SettingError, "`path` is not an address that can be read .*: file:///a b"),
+        ("gs:///p", SettingError, "`path` is not an address that can be read .*: gs:///p"),
     ],
 )
 def test_what_is_no_place_is_a_mistake_of_the_settings(

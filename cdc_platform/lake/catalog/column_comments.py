@@ -77,7 +77,7 @@ _LINEAGE: Final[Mapping[str, str]] = {
     "position": "Everything at or before it has been read.",
     "created_cycle": "Cycle that announced it.",
     "running_cycle": "Cycle that first read it; null before.",
-    "finished_cycle": "Cycle that read its end; null before.",
+    "finished_cycle": "Cycle that read its end; null until then.",
     "continues_parents": "Whether its parents ended where it starts; false if it started while they went on.",
 }
 _CUTS: Final[Mapping[str, str]] = {

@@ -101,7 +101,7 @@ def read_metadata(file: InputFile, known: Iterable[Snapshot]) -> TableMetadata:
             dominate the time of Python's garbage collector.
 
     Raises:
-        ValidationError: the file is no metadata file.
+        ValidationError: the file is not a metadata file.
     """
     by_id = {snapshot.snapshot_id: snapshot for snapshot in known}
     try:
@@ -109,7 +109,7 @@ def read_metadata(file: InputFile, known: Iterable[Snapshot]) -> TableMetadata:
         numbered = [(entry["snapshot-id"], entry) for entry in fields.get("snapshots") or ()]
         fields["snapshots"] = [entry for number, entry in numbered if number not in by_id]
     except (msgspec.DecodeError, KeyError, TypeError) as error:
-        raise ValidationError(f"{file.location} is no metadata file: {error}") from error
+        raise ValidationError(f"{file.location} is not a metadata file: {error}") from error
     metadata = TableMetadataUtil.parse_raw(msgspec.json.encode(fields).decode())
     by_id.update((snapshot.snapshot_id, snapshot) for snapshot in metadata.snapshots)
     return metadata.model_copy(update={"snapshots": [by_id[number] for number, _ in numbered]})

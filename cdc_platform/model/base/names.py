@@ -84,7 +84,7 @@ def check_identifier(setting: str, value: str) -> str:
     """Return the value if it can name a pipeline or a namespace.
 
     Raises:
-        SettingError: The value is no valid name.
+        SettingError: The value is not a valid name.
     """
     if _IDENTIFIER.fullmatch(value) is None:
         raise SettingError(

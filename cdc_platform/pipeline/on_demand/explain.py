@@ -102,7 +102,7 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
 
     Raises:
         TableNotFound: the lake has no such table.
-        RowNotFound: the text is no key of the table, or neither the log nor an initial copy has the key.
+        RowNotFound: the text is not a key of the table, or neither the log nor an initial copy has the key.
     """
     stored = _find_table(pipeline, table)
     key = parse_key(table, _key_columns(pipeline, stored, table), key_text)

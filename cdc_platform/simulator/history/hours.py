@@ -124,7 +124,7 @@ class StateFile:
             openings = [OpenInterval(**fields) for fields in state["openings"]]
             version, origin, settings = state["format_version"], state["origin_micros"], state["settings"]
         except (ValueError, KeyError, TypeError) as error:
-            raise SettingError("state", f"is no state file of the simulator: {self.path}") from error
+            raise SettingError("state", f"is not a state file of the simulator: {self.path}") from error
         if version != FORMAT_VERSION:
             raise SettingError("state", f"has format {version}, which this version cannot read: {self.path}")
         for name, value in self._lasting().items():

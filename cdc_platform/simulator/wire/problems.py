@@ -33,7 +33,7 @@ def start_in_past(earliest: int, start: int) -> Refusal:
 
 
 def parameter_invalid(name: str, type_name: str) -> Refusal:
-    """A bound value that is none of its type."""
+    """A bound value that is not of its type."""
     return Refusal("INVALID_ARGUMENT", f"Invalid value for bind parameter {name}: Expected {type_name}.")
 
 

@@ -207,7 +207,7 @@ def _with_nanoseconds(table: TableSchema, names: tuple[str, ...]) -> TableSchema
 
 
 def check_nanosecond_columns(description: StreamDescription, names: tuple[str, ...]) -> None:
-    """Check that a setting names timestamps; later one of them may be dropped, which is no mistake.
+    """Check that a setting names timestamps; later one of them may be dropped, which is not a mistake.
 
     Raises:
         SettingError: It names a column that is not watched, or not a timestamp.
@@ -219,7 +219,7 @@ def check_nanosecond_columns(description: StreamDescription, names: tuple[str, .
         if name not in types:
             raise SettingError("nanosecond_columns", f"names no column that the stream watches: {name!r}")
         if (types[name].element or types[name]).annotation != NANOSECONDS:
-            raise SettingError("nanosecond_columns", f"names a column that is no timestamp: {name!r}")
+            raise SettingError("nanosecond_columns", f"names a column that is not a timestamp: {name!r}")
 
 
 def _filter_warnings(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -251,4 +251,6 @@ def _not_found(settings: SpannerSettings, stream_names: list[str]) -> SourceNotF
 def _watches_nothing(settings: SpannerSettings, keyless: tuple[str, ...]) -> StreamWatchesNothing:
     but = f" but such as have no key column: {', '.join(keyless)}" if keyless else ""
     example = f"ALTER CHANGE STREAM {settings.change_stream} SET FOR ALL"
-    return StreamWatchesNothing(f"The {settings.title} watches no table{but}. Say what it watches: {example}")
+    return StreamWatchesNothing(
+        f"The {settings.title} watches no table{but}. State what it watches: {example}"
+    )

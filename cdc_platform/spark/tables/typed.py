@@ -47,7 +47,7 @@ _READ_KINDS = f"'{ChangeKind.SNAPSHOT.value}', '{ChangeKind.TRUNCATE.value}'"
 class LogColumns:
     """Expressions over the log for the order of changes and their other properties.
 
-    ``names`` are the columns that a change names if it is no whole row.
+    ``names`` are the columns that a change names if it is not a whole row.
     """
 
     position: str

@@ -52,7 +52,7 @@ def test_status_of_a_new_pipeline(tmp_path: Path) -> None:
 def test_before_the_first_cycle_there_is_no_watermark(
     tmp_path: Path, type_name: str, start_micros: int
 ) -> None:
-    """Whatever the source, where a lineage begins is no watermark, and nobody is silent for 56 years."""
+    """Whatever the source, where a lineage begins is not a watermark, and nobody is silent for 56 years."""
     source = {
         "SpannerPipeline": bank_attributes()["source"],
         "DatastreamPipeline": {"path": "stream"},

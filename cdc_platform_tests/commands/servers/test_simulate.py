@@ -143,7 +143,7 @@ def test_bad_options_are_said(options: tuple[str, str], problem: str) -> None:
 )
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1"])
 def test_numbers_without_meaning_are_said(option: str, value: str) -> None:
-    """A value that is no number is refused by the name of its option."""
+    """A value that is not a number is refused by the name of its option."""
     result = CliRunner().invoke(main, ["simulate", option, value])
 
     assert (result.exit_code, f"Invalid value for '{option}'" in result.stderr) == (2, True)

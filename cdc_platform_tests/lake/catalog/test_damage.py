@@ -130,7 +130,7 @@ def test_a_damaged_row_names_its_table(
 @pytest.mark.parametrize("name", ["cdc.position-micros", "cdc.next-ordinal"])
 @pytest.mark.parametrize("text", ["soon", "1_0", "", "9" * 40, "9" * 5000])
 def test_a_damaged_entry_is_named(tmp_path: Path, name: str, text: str) -> None:
-    """A summary entry that is no number, or a position that is no moment, is named with its snapshot."""
+    """A summary entry that is not a number or a moment is reported with its snapshot."""
     facts = {"cdc.cycle": "1", name: text}
     lake = damaged(tmp_path, LINEAGE, {"state": "RUNNING"}, facts)
     if name == "cdc.next-ordinal" and text == "9" * 40:

@@ -105,9 +105,9 @@ def test_a_lake_of_a_newer_platform_is_refused(tmp_path: Path, version: str) -> 
         *(
             ("p__cdc/change_log/metadata/*.metadata.json", content, f"table `p__cdc.change_log`: .*{text}")
             for content, text in {
-                "{": "is no metadata file",
-                "[]": "is no metadata file",
-                '{"snapshots":[{}]}': "is no metadata file",
+                "{": "is not a metadata file",
+                "[]": "is not a metadata file",
+                '{"snapshots":[{}]}': "is not a metadata file",
                 '{"format-version":2}': "validation errors",
             }.items()
         ),

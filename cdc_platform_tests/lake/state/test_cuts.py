@@ -161,7 +161,7 @@ def test_publications_since_a_moment(
 
 @given(numbers=st.sets(st.integers(-1, 9)))
 def test_cuts_are_found_by_number(numbers: set[int], published: Lake) -> None:
-    """Those that there are come in their order, and a number that no cut has is no error."""
+    """Those that there are come in their order, and a number that no cut has is not an error."""
     expected = sorted(numbers & {*range(1, len(PUBLISHED_MICROS) + 1)})
     found = find_cuts(published, numbers)
     assert expected == [cut.cut for cut in found]

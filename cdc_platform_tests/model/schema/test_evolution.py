@@ -206,7 +206,7 @@ def test_a_late_schema_read_adds_but_takes_nothing_away() -> None:
     ],
 )
 def test_records_that_do_not_name_their_key_say_nothing(text: str | None) -> None:
-    """Anything but a list of columns with the key in it is no evidence."""
+    """Anything but a list of columns with the key in it is not evidence."""
     assert parse_column_types(text) is None
 
 

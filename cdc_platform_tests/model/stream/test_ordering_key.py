@@ -19,7 +19,7 @@ Sequence = tuple[tuple[int, int], str]
         ("0-1", "0" * 31 + "1"),  # a missing high number is zero
         ("", "~"),  # anything else follows, by its text
         ("0x1", "~0x1"),
-        ("\u0661", "~\u0661"),  # digits of other scripts are no hex digits
+        ("\u0661", "~\u0661"),  # digits of other scripts are not hex digits
         ("1_0", "~1_0"),
         ("1" * 17, "~" + "1" * 17),  # more than 64 bits
     ],

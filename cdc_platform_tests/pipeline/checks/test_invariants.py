@@ -186,7 +186,7 @@ def test_checks_pass_on_a_sound_lake_and_fail_on_damage(
 ) -> None:
     """Over the whole log and over the newest cycle alone all pass; each damage fails the check it is for.
 
-    A record in quarantine is no damage, and whatever the scope it does not let its own check pass. Numbers
+    A record in quarantine is not damage, and whatever the scope it does not let its own check pass. Numbers
     that only grow are texts, of which Dagster makes no plots.
     """
     pipeline = sound_pipeline(spark, session_lake)

@@ -310,7 +310,7 @@ def test_a_kill_between_chunk_batches_loses_and_repeats_nothing(
 def test_lives_that_are_too_short_for_a_large_batch_make_progress(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that dies of more than two chunks at a time completes the copy all the same."""
+    """A process that dies of more than two chunks at a time still completes the copy."""
     pipeline = bank_of(session_lake, 20, chunk_rows=2)
     feed(pipeline, NOW)
     left: list[int] = []

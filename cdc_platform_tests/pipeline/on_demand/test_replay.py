@@ -119,7 +119,7 @@ def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp
     assert {record.replayed_from for record in records if not record.is_open} == {ReplaySource.TEXT}
     newest = max(record.cycle for record in records)
     assert {record.reason.split("(")[0].split(";")[0] for record in records if record.cycle == newest} == {
-        "The line is no JSON ",
+        "The line is not JSON ",
         "The key of `visits` is id, but the event's key is name",
     }
     assert count_quarantined(pipeline.lake) == 3

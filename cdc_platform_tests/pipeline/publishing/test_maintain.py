@@ -37,7 +37,7 @@ def looked_at(pipeline: Pipeline, now_micros: int, *, is_thorough: bool = False)
 
 
 def test_each_table_has_its_turn_while_no_cycle_comes(pipeline: Pipeline) -> None:
-    """A source that is silent brings no cycle, and what cycles have left is maintained all the same."""
+    """A source that is silent brings no cycle, and what cycles have left is still maintained."""
     seen = [looked_at(pipeline, now_micros) for now_micros in range(3)]
     assert max(map(len, seen)) <= MOST_LOOKED_AT
     assert {schema.name for schema in TABLES} == set().union(*seen)

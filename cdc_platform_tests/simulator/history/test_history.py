@@ -248,7 +248,7 @@ def test_state_of_other_settings_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="`accounts` is 30, but the history in"):
         open_at(path, ORIGIN, accounts=30)
     path.write_text("{}", encoding="utf-8")
-    with pytest.raises(SettingError, match="is no state file"):
+    with pytest.raises(SettingError, match="is not a state file"):
         open_at(path, ORIGIN)
 
 
@@ -265,7 +265,7 @@ def test_transactions_to_come_are_not_counted() -> None:
     "name", ["rate", "partition_life_s", "history_s", "schema_change_every_s", "stall_s"]
 )
 def test_numbers_are_finite(name: str) -> None:
-    """A setting that is no number is refused by its name."""
+    """A setting that is not a number is refused by its name."""
     changed: dict[str, Any] = {name: float("nan")}
     with pytest.raises(SettingError, match=rf"`{name}` must be a finite number, but is: nan"):
         SimulatorSettings(**changed)

@@ -53,7 +53,7 @@ WATCHED: Final[tuple[tuple[str, dict[str, set[str]]], ...]] = (
 
 @pytest.mark.parametrize("capture", ["NEW_ROW", "OLD_AND_NEW_VALUES"])
 def test_records_have_what_the_stream_watches_at_their_time(capture: str) -> None:
-    """Tables and columns leave the stream and come back; an update of what it does not watch is no record."""
+    """Tables and columns leave the stream and come back; an update of an unwatched column is not recorded."""
     kind = SchemaChangeKind.SET_WATCHED
     changes = tuple(SchemaChange(second, kind, value=clause) for second, (clause, _) in enumerate(WATCHED))
     database = simulated(

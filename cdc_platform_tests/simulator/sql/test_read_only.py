@@ -46,7 +46,7 @@ def connection() -> Iterator[sqlite3.Connection]:
     ],
 )
 def test_a_client_writes_nothing(tmp_path: Path, dialect: Dialect, sql: str) -> None:
-    """Whatever is no read is refused, and leaves no file."""
+    """Anything but a read is refused, and leaves no file."""
     file = tmp_path / "file"
     with pytest.raises(Refusal, match=r"plain reads only|[Ss]yntax error"):
         RowDatabase([]).run(sql.replace("FILE", str(file)), {}, dialect)

@@ -111,7 +111,7 @@ def test_files_that_are_nothing_are_one_fault(data: bytes, reason: str) -> None:
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_a_bad_line_is_one_fault_and_the_rest_goes_on(compress: type[bytes]) -> None:
-    """Lines that are no events keep their text and their place; blank ones do not count."""
+    """Lines that are not events keep their text and their place; blank ones do not count."""
     bad = [
         '{"uuid": "u", ',
         "[]",
@@ -124,7 +124,7 @@ def test_a_bad_line_is_one_fault_and_the_rest_goes_on(compress: type[bytes]) -> 
     assert [0, len(bad) + 1] == [event.position for event in good]
     assert bad == [event.text for event in faulty]
     assert list(range(1, len(bad) + 1)) == [event.position for event in faulty]
-    words = ["no JSON", "no JSON object", "`payload` is no object", "`sort_keys`", "not Unicode"]
+    words = ["not JSON", "not a JSON object", "`payload` is not an object", "`sort_keys`", "not Unicode"]
     assert all(word in event.reason for word, event in zip(words, faulty, strict=True))
 
 

@@ -37,7 +37,7 @@ def document(
         (9223372036854775806, '{"_id":"9223372036854775806"}'),
         ("123.456", '{"_id":"123.456"}'),
         ('"test_id"', '{"_id":"\\"test_id\\""}'),
-        ("test_id", '{"_id":"\\"test_id\\""}'),  # a text that is no JSON
+        ("test_id", '{"_id":"\\"test_id\\""}'),  # a text that is not JSON
         ('{"$oid": "645c9a7e7b8b1a0e9c0f8b3a"}', '{"_id":"{\\"$oid\\":\\"645c9a7e7b8b1a0e9c0f8b3a\\"}"}'),
         (
             '{"$binary": {"base64": "AQID", "subType": "00"}}',

@@ -42,6 +42,6 @@ def test_texts_of_quarantine_hold_whole_events(source: str) -> None:
 
 @pytest.mark.parametrize("text", ["{}", "[]", '{"uuid": "u"}', "half of"])
 def test_other_texts_are_no_events(text: str) -> None:
-    """A text that is no envelope is refused."""
+    """A text that is not an envelope is refused."""
     with pytest.raises(ValueError, match=r"Not the text of an envelope|Expecting value"):
         from_text(text)

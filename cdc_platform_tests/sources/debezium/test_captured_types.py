@@ -117,7 +117,7 @@ def as_it_is(value: Any) -> Any:
 
 
 def is_same(type_name: str, expected: Any, value: Any) -> bool:
-    """Return whether a value is the database's; zeros after a decimal's last digit are no difference."""
+    """Return whether a value is the database's; zeros after a decimal's last digit are not a difference."""
     if isinstance(expected, list) and isinstance(value, list) and len(expected) == len(value):
         return all(is_same(type_name[:-2], *pair) for pair in zip(expected, value, strict=True))
     if expected is None or value is None:

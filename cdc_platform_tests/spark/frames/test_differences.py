@@ -25,7 +25,7 @@ TWO: Final[Row] = (2, NAN, None)
         ([ONE, TWO], [ONE], 1),
         ([ONE], [(1, 0.0, ["a"])], 2),  # another value is a row less and a row more
         ([ONE, ONE, ONE], [ONE], 2),
-        ([(1, None, None)], [(1, 0.0, None)], 2),  # null is no value
+        ([(1, None, None)], [(1, 0.0, None)], 2),  # null is not a value
     ],
 )
 def test_rows_that_only_one_frame_has_are_counted(

@@ -76,7 +76,7 @@ def records_of(spark: "SparkSession", events: Sequence[SourceEvent | FaultyEvent
 @pytest.mark.usefixtures("many_tasks")
 def test_a_broken_copy_of_an_event_takes_no_place(spark: "SparkSession", expected_records: int) -> None:
     """Of an event that comes twice in a cycle, once unusable, both are judged: one is in the log."""
-    broken = FaultyEvent("`v` is no date", "{}", 0, table="visits", event_id="event 1")
+    broken = FaultyEvent("`v` is not a date", "{}", 0, table="visits", event_id="event 1")
     alone = replace(EVENTS, keeps_transactions=False, comes_in_order=False)
     orders: list[list[SourceEvent | FaultyEvent]] = [[event(1), broken, event(1)], [broken, event(1), broken]]
     for events in orders:

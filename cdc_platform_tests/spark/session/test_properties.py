@@ -35,7 +35,7 @@ def test_spark_is_started_with_a_file(monkeypatch: pytest.MonkeyPatch, arguments
 
 
 def test_without_secrets_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of the user's own is no hindrance then."""
+    """The user's own file does not matter then."""
     monkeypatch.setenv(SUBMIT_ARGUMENTS, f"{OPTION} my.conf pyspark-shell")
     with started_with({}):
         assert os.environ[SUBMIT_ARGUMENTS] == f"{OPTION} my.conf pyspark-shell"

@@ -60,7 +60,7 @@ def _half(path: str) -> str:
     return f"`{path}` {NOT_UNICODE}"
 
 
-_DEEP: Final = "The line is no JSON (It is nested too deeply)"
+_DEEP: Final = "The line is not JSON (It is nested too deeply)"
 BAD_LINES: Final = {
     "text": Bad(_row(t=HALF), _half("payload.t")),
     "json": Bad(_row(note={"a": HALF}), _half("payload.note.a")),
@@ -86,15 +86,15 @@ BAD_LINES: Final = {
     ),
     "exponent of a moment": Bad(
         written(EXPONENTS[0], _event(source_timestamp=NUMBER)),
-        f"`source_timestamp`: '{EXPONENTS[0]}' is no moment",
+        f"`source_timestamp`: '{EXPONENTS[0]}' is not a moment",
     ),
     "digits of a position": Bad(
         _event({"log_position": "9" * 5_000}), "`log_position` is missing or not as documented"
     ),
     "digits of a moment": Bad(
-        written("9" * 4_299, _event(source_timestamp=NUMBER)), "`source_timestamp` is no moment"
+        written("9" * 4_299, _event(source_timestamp=NUMBER)), "`source_timestamp` is not a moment"
     ),
-    "digits of a number that is no number": Bad(_row(v="1" * 40_000 + "x"), "`v`: "),
+    "digits of a number that is not a number": Bad(_row(v="1" * 40_000 + "x"), "`v`: "),
     "digits": Bad(written("9" * 5_000, _row(v=NUMBER)), "It has a number of more than 4300 digits"),
     "arrays in json": Bad(written(nested(DEEP), _row(note=NUMBER)), _DEEP),
     "objects in json": Bad(written(nested(DEEP, '{"a":', "}"), _row(note=NUMBER)), _DEEP),
@@ -104,12 +104,12 @@ BAD_LINES: Final = {
     "long line": Bad(
         _row(t="x" * MOST_BLOCK_BYTES), f"bytes, more than `most_block_bytes`, {MOST_BLOCK_BYTES}"
     ),
-    "no json": Bad("{", "The line is no JSON ("),
+    "no json": Bad("{", "The line is not JSON ("),
 }
 """Lines of one file by what is wrong with them."""
 NOT_UTF8: Final = (
     _row(t="OCTET").encode().replace(b"OCTET", b"\xff"),
-    "The line is no JSON (It is not UTF-8: byte ",
+    "The line is not JSON (It is not UTF-8: byte ",
 )
 
 

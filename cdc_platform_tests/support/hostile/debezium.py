@@ -54,7 +54,7 @@ def _event(source: dict[str, Any] | None = None, /, **changes: Any) -> str:
 
 
 def _no_value(column: str, kind: str) -> str:
-    return f"The value of the column `{column}` is no value of {kind} as it arrives"
+    return f"The value of the column `{column}` is not a value of {kind} as it arrives"
 
 
 _BEYOND_BITS: Final = f"A number of the event is beyond 64 bits: {BEYOND}."
@@ -77,7 +77,7 @@ BAD: Final = {
     **{
         f"order of {order} in a transaction": Bad(
             _event(transaction={"id": "7:500", "total_order": order}),
-            f"`transaction.total_order` is no position in a transaction: {order}.",
+            f"`transaction.total_order` is not a position in a transaction: {order}.",
         )
         for order in (10**10, -1)
     },

@@ -21,7 +21,7 @@ def qualified(schema: Schema, namespace: str = "") -> Schema:
         namespace: namespace of the enclosing type.
 
     Raises:
-        TypeError: a name is no text.
+        TypeError: a name is not text.
     """
     if isinstance(schema, list):
         return [qualified(branch, namespace) for branch in schema]
@@ -55,7 +55,7 @@ def _full_name(definition: Mapping[str, Any], outer: str) -> tuple[str, str]:
     """Return the namespace of a definition, and its name with it."""
     name, namespace = definition["name"], definition.get("namespace", outer)
     if not isinstance(name, str) or not isinstance(namespace, str):
-        raise TypeError(f"a name of a type is no text: {str(name)[:100]}")
+        raise TypeError(f"a name of a type is not text: {str(name)[:100]}")
     if "." in name:
         return name.rpartition(".")[0], name
     return namespace, _joined(namespace, name)

@@ -50,7 +50,7 @@ def fields_of_schema(text: str, bounds: Bounds = DEFAULT_BOUNDS) -> Fields:
     """Return the columns of an Avro schema file, with the schema of an event or of its payload.
 
     Raises:
-        ValueError: The text is no Avro schema of a record.
+        ValueError: The text is not an Avro schema of a record.
     """
     try:
         schema = json.loads(text)
@@ -58,7 +58,7 @@ def fields_of_schema(text: str, bounds: Bounds = DEFAULT_BOUNDS) -> Fields:
         schema = qualified(schema)
         return payload_fields(schema) or _columns(schema, named(schema))
     except (TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise ValueError(f"The file is no Avro schema of a record ({error!r})") from error
+        raise ValueError(f"The file is not an Avro schema of a record ({error!r})") from error
 
 
 def payload_fields(schema: Schema) -> Fields | None:

@@ -44,7 +44,7 @@ _GOES_ON: Final = b"\x80"
 
 
 class AvroDamaged(ValueError):
-    """The file is no complete Avro file; the text states where it ends or what is damaged."""
+    """The file is not a complete Avro file; the text states where it ends or what is damaged."""
 
 
 @dataclass(frozen=True)

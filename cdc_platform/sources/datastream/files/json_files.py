@@ -34,7 +34,7 @@ from cdc_platform.sources.text_files import FileDamaged
 def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | FaultyEvent]:
     """Yield the events of a file of JSON lines, plain or gzip, in order; blank lines do not count.
 
-    A line that is no event becomes a faulty event, and reading continues. A damaged gzip file yields the
+    A line that is not an event becomes a faulty event, and reading continues. A damaged gzip file yields the
     events before its damage, and then one faulty event without position for the rest. A file with events of
     an unknown schema is first scanned for its types, so the stream must be seekable.
     """

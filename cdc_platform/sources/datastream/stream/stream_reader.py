@@ -206,7 +206,7 @@ _ACCESS_ADVICE: Final = (
     "datastream.objects.list) in the stream's project"
 )
 _UNREACHABLE_ADVICE: Final = (
-    "Its state is not known, and its files are read all the same. Check the network, and `datastream_host` "
+    "Its state is unknown, and its files are still read. Check the network, and `datastream_host` "
     "if one is set; the next run asks again"
 )
 _REFUSED_ADVICE: Final = (

@@ -94,7 +94,7 @@ class ServerSnapshots:
         """Return a change, with a note where a snapshot may have had it already, and its row has no key.
 
         A blocking snapshot counts at the position of its signal, and reads what is there later; the changes
-        between come after it all the same. Of a row with a key the last one counts, without one they add up.
+        between still come after it. Of a row with a key the last one counts, without one they add up.
         """
         if not is_keyless(change.keys) or (source.micros or _NEVER) > self.taken.get(change.table, 0):
             return change

@@ -116,7 +116,7 @@ class EngineInput:
             raise SettingError(
                 f"input.engine.properties.{POST_PROCESSORS}",
                 "cannot be set: a reselected value is of a later moment than its event, which "
-                "does not say so. Remove it; what an event does not send is the row's own all the same.",
+                "does not say so. Remove it; the row keeps what an event does not send.",
             )
 
     def folder(self) -> Path:

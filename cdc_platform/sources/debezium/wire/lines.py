@@ -128,7 +128,7 @@ def check_gzip(stream: BinaryIO, most_bytes: int) -> None:
 def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[list[bytes], list[int], bool]]:
     """Yield the lines that each chunk completes, then the text after the last line feed.
 
-    Only the start of a line beyond the limit is yielded, followed by text that is no JSON.
+    Only the start of a line beyond the limit is yielded, followed by text that is not JSON.
 
     Yields:
         texts without line feeds, their lengths with them, and whether there are any.

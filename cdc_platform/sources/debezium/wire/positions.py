@@ -58,7 +58,7 @@ def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
 def _total_order(event: DataEvent | LogicalMessage) -> int:
     order = event.total_order or 0
     if not 0 <= order < 10**_ORDER_DIGITS:
-        raise Unreadable(f"`transaction.total_order` is no position in a transaction: {order}.")
+        raise Unreadable(f"`transaction.total_order` is not a position in a transaction: {order}.")
     return order
 
 

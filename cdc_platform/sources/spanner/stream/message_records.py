@@ -186,7 +186,7 @@ def _micros(record: Any, name: str) -> int:
     moment = getattr(record, name)
     micros = int(moment.seconds * 1_000_000 + moment.nanos // 1000)
     if not record.HasField(name) or not is_moment(micros):
-        raise ValueError(f"{name} is no moment: {moment.seconds} s")
+        raise ValueError(f"{name} is not a moment: {moment.seconds} s")
     return micros
 
 

@@ -1,4 +1,4 @@
-"""The meaning of events: which row, which change, and what is no change at all."""
+"""The meaning of events: which row, which change, and what is not a change at all."""
 
 import json
 from typing import Any
@@ -183,7 +183,7 @@ def test_tables_are_named_by_metadata(metadata: dict[str, Any], template: str | 
 
 @pytest.mark.parametrize("missing", ["database", "table"])
 def test_an_event_without_its_table_is_a_fault(missing: str) -> None:
-    """`object` is no substitute: its parts cannot be separated."""
+    """`object` is not a substitute: its parts cannot be separated."""
     event = mysql()
     del event["source_metadata"][missing]
     assert f"`{missing}` says None" in fault(event).reason
@@ -232,7 +232,7 @@ def test_a_row_without_its_key_is_a_fault(payload: dict[str, Any]) -> None:
 
 
 def test_an_event_that_does_not_say_whether_there_is_a_key() -> None:
-    """Old events name no key at all; that is no table without a key, unless a setting says so."""
+    """Old events name no key at all; that is not a table without a key, unless a setting says so."""
     event = mysql()
     del event["source_metadata"]["primary_keys"]
     assert "declare it in `keys`" in fault(event).reason

@@ -99,7 +99,7 @@ def test_events_of_one_statement_differ_by_their_counter() -> None:
 
 
 def test_an_event_has_one_key_in_whatever_file_it_comes() -> None:
-    """Position in the file and time of reading are no part of the order."""
+    """Position in the file and time of reading are not part of the order."""
     event = at(5)
     facts = OrderingFacts(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_id="u")
     again = to_envelope({**event, "read_timestamp": 99, "schema_key": "other"}, position=17)
@@ -247,7 +247,7 @@ def test_documented_order(greater: str, smaller: str) -> None:
     "text", ["", "/", "1/", "1/2/3/4/5", "1" * 17, "G", "0x1", " 1", "1 ", "-1", "\u0661", "1//2", 7, None]
 )
 def test_everything_else_is_refused(text: object) -> None:
-    """A fifth section, a seventeenth digit and what is no hex digit are faults, not places in an order."""
+    """A fifth section, a seventeenth digit and what is not a hex digit are faults, not places in an order."""
     with pytest.raises(RecordUnreadable, match="one to four sections"):
         sequence_order(text)
 

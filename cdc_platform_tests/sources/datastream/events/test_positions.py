@@ -112,7 +112,7 @@ def test_sort_keys_stand_in_for_metadata(
         ("mysql", binlog("mysql-bin.000001", -1), ()),
         ("mysql", {"log_file": "mysql-bin.000001", "log_position": True}, ()),
         ("oracle", {}, ()),
-        ("oracle", {}, (0, 1663072026552, "", 0)),  # a counter is no change number
+        ("oracle", {}, (0, 1663072026552, "", 0)),  # a counter is not a change number
         ("oracle", redo(7, "garbage"), ()),
         ("postgresql", {}, ()),
         ("postgresql", {"lsn": "G/1"}, ()),

@@ -120,7 +120,7 @@ BOMBS: Final = {
     "a large precision": avro(
         event(x={"type": "bytes", "logicalType": "decimal", "precision": 10**9}), text(b"\1")
     ),
-    "a precision that is no number": avro(
+    "a precision that is not a number": avro(
         event(x={"type": "bytes", "logicalType": "decimal", "precision": "9"}), text(b"\1")
     ),
     "deflate": avro(event(x="string"), deflated(text(b"a" * 2**24)), codec="deflate"),

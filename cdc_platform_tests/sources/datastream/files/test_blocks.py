@@ -62,10 +62,10 @@ def test_blocks_do_not_show(
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"payload": 3, "object": 3, "source_metadata": 3}', "`source_metadata` is no object"),
-        ('{"payload": 3, "object": 3, "uuid": 3}', "`object` is no text"),
+        ('{"payload": 3, "object": 3, "source_metadata": 3}', "`source_metadata` is not an object"),
+        ('{"payload": 3, "object": 3, "uuid": 3}', "`object` is not text"),
         ('{"stream_name": 3, "sort_keys": 3, "source_timestamp": "never"}', "`source_timestamp`: "),
-        ('{"sort_keys": 3, "stream_name": 3}', "`stream_name` is no text"),
+        ('{"sort_keys": 3, "stream_name": 3}', "`stream_name` is not text"),
     ],
 )
 def test_of_several_faults_one_is_reported(line: str, reason: str) -> None:

@@ -63,7 +63,7 @@ def test_settings_survive_the_way_to_a_worker(settings: DatastreamSettings) -> N
         ({"order_by": "lsn"}, "order_by", "must be one of position, timestamp"),
         ({"null_means_unchanged": {"t": ("",)}}, "null_means_unchanged.t", "different column names"),
         ({"columns": {"t": {"c": " "}}}, "columns.t.c", "write the column's type"),
-        ({"columns": {"t": {"c": "VARCHAR"}}}, "columns.t.c", "is no type: 'VARCHAR'; a type is BOOL"),
+        ({"columns": {"t": {"c": "VARCHAR"}}}, "columns.t.c", "is not a type: 'VARCHAR'; a type is BOOL"),
         ({"schema_policy": {"t": "ignore"}}, "schema_policy.t", "must be one of evolve, freeze"),
         ({"late_files_s": 0}, "late_files_s", "must be positive"),
         ({"late_files_s": float("nan")}, "late_files_s", "must be positive"),

@@ -177,7 +177,7 @@ def test_attempts_are_bounded(server: DatastreamServer) -> None:
     """A server that stays unavailable is asked as often as the settings say, and the error is retryable."""
     server.hold("RUNNING")
     server.refusals = [UNAVAILABLE] * 9
-    with pytest.raises(SourceUnreachable, match=f"{STREAM}.*its files are read all the same.*UNAVAILABLE"):
+    with pytest.raises(SourceUnreachable, match=f"{STREAM}.*its files are still read.*UNAVAILABLE"):
         read_stream(server.settings(max_attempts=4))
     assert server.calls == ["GetStream"] * 4
 

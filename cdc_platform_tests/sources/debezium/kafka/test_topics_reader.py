@@ -352,7 +352,7 @@ def _last_change() -> int:
 
 
 def test_a_state_outlives_a_cycle_without_messages() -> None:
-    """The first cycle of a stream may have none; its states are kept all the same."""
+    """The first cycle of a stream may have none; its states are still kept."""
     logs = logs_for("transactions")
     assert logs.cycle_without_messages() == []
     assert "decoder state" in logs.read_progress

@@ -115,7 +115,7 @@ def test_a_marker_is_one_only_where_a_value_can_be_unavailable() -> None:
 def test_without_headers_only_the_event_before_shows_that_a_row_is_new(
     order: int | None, *, is_literal: bool
 ) -> None:
-    """The other half of a key change would be that event; while it is not known, a marker is no value."""
+    """The other half of a key change would be that event; while it is not known, a marker is not a value."""
     place = {"id": "7", "total_order": 1}
     first = line(envelope("c", after={**KEY, "n": 1}, transaction=place), KEY)
     place = {"id": "7", "total_order": order}
@@ -319,7 +319,7 @@ def test_what_cannot_be_used_goes_to_quarantine(value: Any, key: Any, said: str)
 
 
 def test_a_mask_that_is_not_known_is_refused_at_once() -> None:
-    """A mistake in the settings is no fault of the events."""
+    """A mistake in the settings is not a fault of the events."""
     with pytest.raises(SettingError):
         Decoder(settings_with(column_placeholders={TABLE: {"big": "hash:NONE:s"}}))
 

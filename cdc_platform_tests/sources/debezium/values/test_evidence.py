@@ -89,7 +89,7 @@ def test_shapes_by_what_is_known(
 
 
 def test_a_numeric_without_a_precision_may_be_large() -> None:
-    """The connector propagates its length as 0, which is no precision."""
+    """The connector propagates its length as 0, which is not a precision."""
     parameters = {"__debezium.source.column.type": "NUMERIC", "__debezium.source.column.length": "0"}
     expected = PostgresType("numeric")
     assert expected == block_type({**VARIABLE, "parameters": parameters})

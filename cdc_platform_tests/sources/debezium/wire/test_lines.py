@@ -91,7 +91,7 @@ def test_a_line_that_goes_on_after_it_was_read_is_damage() -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "bent"])
 def test_a_damaged_gzip_says_so(damage: str) -> None:
-    """A gzip that ends too early, or has other octets within, is no shorter file."""
+    """A gzip that ends too early, or has other octets within, is not a shorter file."""
     data = gzip.compress("\n".join(f"{number * 7919}" for number in range(1000)).encode())
     half = len(data) // 2
     damaged = data[:half] if damage == "cut" else data[:half] + bytes(8) + data[half + 8 :]

@@ -122,7 +122,7 @@ def test_a_silent_partition_is_asked_again_once() -> None:
         (8, 7, RetentionExpired),
         (8, 1, SettingError),  # created a day ago
         (6, 5, SettingError),
-        (8, None, RetentionExpired),  # the text is no contract, and need not name the earliest moment
+        (8, None, RetentionExpired),  # the text is not a contract, and need not name the earliest moment
         (6, None, SettingError),
     ],
 )
