@@ -44,7 +44,7 @@ def read_with_stock_client(database: Any) -> int:
 
 
 def copying(bench: Bench, number: int, chunk_rows: int) -> Pipeline:
-    """Return a pipeline that begins with a copy, in a part of the lake of its own."""
+    """Return a pipeline that begins with a copy, in a separate part of the lake."""
     source = bench.pipeline.source
     assert isinstance(source, SpannerSettings)
     source = replace(source, start_timestamp=None)

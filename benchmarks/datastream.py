@@ -86,7 +86,7 @@ def write_files(folder: Path, events: int, files: int) -> None:
 
 
 def open_new(work: Path, folder: Path, number: int) -> Pipeline:
-    """Return a pipeline over the files, in a part of the lake of its own."""
+    """Return a pipeline over the files, in a separate part of the lake."""
     source = DatastreamSettings(str(folder), table_name="{table}")
     spark = SparkSettings(driver_memory="6g")
     return open_pipeline(PipelineSettings(f"files_{number}", source, LakeSettings(str(work / "lake")), spark))

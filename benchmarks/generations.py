@@ -91,7 +91,7 @@ def run(options: Namespace, report: Report, spark: SparkSession, source: Spanner
 
 
 def measure_restart(options: Namespace, report: Report) -> None:
-    """Run one cycle in a process of its own, and report how long it took and how far its cut is behind."""
+    """Run one cycle in a separate process, and report how long it took and how far its cut is behind."""
     folder = options.work / "generations"
     folder.mkdir()
     source = json.loads((options.work / f"partitions-{options.partitions}.json").read_text(encoding="utf-8"))

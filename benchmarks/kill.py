@@ -55,7 +55,7 @@ CHUNK_ROWS: Final = 500
 
 @dataclass
 class Target:
-    """The pipelines that are killed, one after the other, each with a part of the lake of its own."""
+    """The pipelines that are killed, one after the other, each with a separate part of the lake."""
 
     folder: Path
     simulator: Simulator

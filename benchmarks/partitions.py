@@ -46,7 +46,7 @@ START: Final = 1_790_000_000 * SECOND
 
 @dataclass
 class Stream:
-    """A simulated stream in a process of its own, and the windows that have its traffic."""
+    """A simulated stream in a separate process, and the windows that have its traffic."""
 
     source: SpannerSource
     windows: tuple[ReadWindow, ...]

@@ -170,7 +170,7 @@ def print_grown(before: dict[str, int], after: dict[str, int]) -> None:
 
 
 def run_in_child(name: str, options: argparse.Namespace) -> Soaked:
-    """Run the cycles of a source in a process of its own."""
+    """Run the cycles of a source in a separate process."""
     command = [sys.executable, "-m", "benchmarks.soak", "--in-process", "--only", name]
     arguments = {"cycles": options.cycles, "every": options.every, "changes": options.changes}
     arguments |= {"heap": options.heap, "seed": options.seed, "work": options.work}

@@ -1,4 +1,4 @@
-"""The command line as a real process, in a process group of its own that ends with the test."""
+"""The command line as a real process, in a separate process group that ends with the test."""
 
 import os
 import random

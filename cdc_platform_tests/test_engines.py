@@ -1,4 +1,4 @@
-"""Trino and Flink read every cut, nightly: their jars are a gigabyte, and Trino needs a JDK of its own."""
+"""Trino and Flink read every cut, nightly: their jars are a gigabyte, and Trino needs its own JDK."""
 
 import os
 import shutil

@@ -90,7 +90,7 @@ SHOTS: Final = (
 
 @contextmanager
 def running_demo(port: int) -> Iterator[Pages]:
-    """Run a demo in a folder of its own until it has published some cuts, and give its addresses."""
+    """Run a demo in a separate folder until it has published some cuts, and give its addresses."""
     program = shutil.which("cdc-platform")
     if program is None:
         sys.exit("`cdc-platform` is not on the PATH: pip install -e '.[test]'")

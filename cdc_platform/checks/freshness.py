@@ -1,6 +1,6 @@
 """The freshness check of a table: the lag of the newest cut stays below the bounds of the YAML.
 
-Runs report it, and for a pipeline that stands still a sensor of its own does, from the lake's metadata. It
+Runs report it, and for a pipeline that stands still a separate sensor does, from the lake's metadata. It
 counts the lag of the data, not the time since the last materialisation, so a table that
 nothing changes stays fresh.
 """

@@ -44,7 +44,7 @@ SMALL_DISK: Final = (
     'mount -t tmpfs -o size="$1"k tmpfs "$2" && cd "$2" && head -c "$3"k /dev/zero > filler && shift 3 '
     '&& "$@"; code=$?; cp -r . "$OUT"; exit $code'
 )
-"""Runs a command in a namespace of its own, in which a folder is a small disk, and keeps what is on it."""
+"""Runs a command in a separate namespace, in which a folder is a small disk, and keeps what is on it."""
 LOCALLY: Final = "locally"
 BY_SPARK: Final = "by_spark"
 

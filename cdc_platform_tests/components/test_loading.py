@@ -328,7 +328,7 @@ def test_a_key_that_stands_twice_is_refused(tmp_path: Path, more: str, key: str)
 
 
 def test_an_anchor_may_be_merged_and_overridden(tmp_path: Path) -> None:
-    """A value from a YAML merge key is not a second value, even if the anchor has a merge key of its own."""
+    """A value from a YAML merge key is not a second value, even if the anchor has its own merge key."""
     path = write_defs(tmp_path)
     inner = "{<<: &inner {driver_memory: 1g, master: 'local[1]'}, driver_memory: 2g}"
     shared = f"attributes:\n  spark: {{<<: &outer {inner}, driver_memory: 3g}}\n"

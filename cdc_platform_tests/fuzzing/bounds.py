@@ -84,7 +84,7 @@ class Killed(NamedTuple):
 def check_in_child(
     target: Target, number: int, examples: int, folder: Path, most_seconds: float = 6 * MOST_SECONDS
 ) -> Killed | None:
-    """Check inputs in a process of its own, which memory is limited for; return the input that ended it.
+    """Check inputs in a separate process, which memory is limited for; return the input that ended it.
 
     Args:
         target: the decoder.

@@ -28,7 +28,7 @@ from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, e
 
 
 def _good(table: str, key: int) -> str:
-    """Return a good line, of a transaction of its own."""
+    """Return a good line, of a separate transaction."""
     source = {"table": table, "lsn": 900_000 + key, "txId": 900_000 + key}
     return line(envelope("c", after={"id": key, "n": key}, source=source), {"id": key})
 

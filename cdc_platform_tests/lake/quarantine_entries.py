@@ -13,7 +13,7 @@ MOMENT = 1_800_000_000_000_000
 
 
 def quarantine_entry(event: str, origin: str | None = None, cycle: int = 1, **columns: Any) -> dict[str, Any]:
-    """Return a row of quarantine: an event with a text of its own."""
+    """Return a row of quarantine: an event with its own text."""
     return {
         "cycle": cycle,
         "reason": "The event has no ordering key",

@@ -228,7 +228,7 @@ def test_a_table_alone_catches_up_with_the_log(spark: "SparkSession", session_la
 
 
 def test_a_damaged_table_is_rebuilt_from_the_log(spark: "SparkSession", bank: Pipeline) -> None:
-    """From nothing or from an older cut, the table is rebuilt and published with a cut of its own."""
+    """From nothing or from an older cut, the table is rebuilt and published with its own cut."""
     run_steps(bank, spark)
     for at_cut in (None, 2):
         undamaged, cycle = balances(bank), read_mark(bank.lake.system_table(RAW)).cycle

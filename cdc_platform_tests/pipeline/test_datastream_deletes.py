@@ -28,7 +28,7 @@ TYPES: Final = {"shop.price": {"id": "DECIMAL(10,2)"}, "shop.moment": {"id": "TI
 
 
 def delete_by_metadata(folder: StreamFolder, table: str, position: int, key: Any) -> None:
-    """Write a delete without a payload as a file of its own."""
+    """Write a delete without a payload as a separate file."""
     event = MadeEvent(f"{table}-{position}", table, "DELETE", position).to_json()
     event["source_metadata"]["primary_keys"] = {"id": key}
     path = folder.path / f"shop_{table}/2027/01/15/08/00/{position}.jsonl"
@@ -36,7 +36,7 @@ def delete_by_metadata(folder: StreamFolder, table: str, position: int, key: Any
 
 
 def insert(folder: StreamFolder, table: str, position: int, key: Any) -> None:
-    """Write an insert as a file of its own."""
+    """Write an insert as a separate file."""
     row = {"id": key, "v": position}
     event = MadeEvent(f"{table}-{position}", table, "INSERT", position, row)
     folder.write([event], name=f"{position}.jsonl")

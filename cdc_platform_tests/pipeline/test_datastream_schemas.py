@@ -87,7 +87,7 @@ def write_schemas(folder: StreamFolder) -> None:
 
 
 def write(folder: StreamFolder, table: str, key: str, position: int, *values: Any) -> None:
-    """Write an insert of a shape as a file of its own; the first value is the row's key."""
+    """Write an insert of a shape as a separate file; the first value is the row's key."""
     row = dict(zip(SHAPES[key], values, strict=True))
     event = MadeEvent(f"{table}-{position}", table, "INSERT", position, row, key)
     folder.write([event], name=f"{key}_mysql-cdc-binlog_{position}.jsonl")

@@ -39,7 +39,7 @@ KEPT: Final = TableOptions(history=True)
 
 
 def put(folder: StreamFolder, table: str, position: int, **row: Any) -> None:
-    """Write a row as a file of its own."""
+    """Write a row as a separate file."""
     folder.write([MadeEvent(f"{table}-{position}", table, "INSERT", position, row)])
 
 

@@ -31,7 +31,7 @@ def test_a_narrow_terminal_wraps_long_values() -> None:
 
 
 def test_columns_of_a_grid_stand_below_each_other() -> None:
-    """Names and values need no widths of their own; lines end with their last letter."""
+    """Names and values need no own widths; lines end with their last letter."""
     assert as_text(make_grid([("a", "1"), ("long", "2")], indent=2)) == "  a     1\n  long  2"
 
 

@@ -88,7 +88,7 @@ def test_program_that_does_not_start_is_quoted(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_emulators_are_separate_and_end(emulator: str) -> None:
-    """Each emulator has a port of its own, and is gone after its context."""
+    """Each emulator has a separate port, and is gone after its context."""
     with open_emulator(60, {"PATH": os.environ["PATH"]}) as other:
         assert other != emulator
         assert is_up(other)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def sync(pipeline: Pipeline, spark: "SparkSession") -> Pipeline:
-    """Run cycles until all files that there are have been read, in a process of its own as it were."""
+    """Run cycles until all files that there are have been read, as if in a separate process."""
     pipeline = open_pipeline(pipeline.settings)
     while run_cycle(pipeline, spark).read.committed:
         pass

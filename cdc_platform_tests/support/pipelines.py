@@ -213,7 +213,7 @@ def make_pipeline(  # noqa: PLR0913  a pipeline has many settings, and most test
     copy_chunk_rows: int | None = None,
     options: Mapping[str, TableOptions] | None = None,
 ) -> Pipeline:
-    """Return a pipeline on a fake source, with a name of its own unless one is given.
+    """Return a pipeline on a fake source, with its own name unless one is given.
 
     With `copy_chunk_rows` it begins with copies in chunks of so many rows, one chunk_batch of them a step.
     """

@@ -88,7 +88,7 @@ def choose_files(
 ) -> FileChoice:
     """Return the files that have not been read in their present version, oldest first.
 
-    Files that could not be read pause before the next attempt, and have a share of their own: many of them
+    Files that could not be read pause before the next attempt, and have their own share: many of them
     do not delay other files. They do not count for ``is_all``.
 
     Args:

@@ -116,7 +116,7 @@ class _Run:
         return sorted(unfinished, key=lambda progress: len(progress.missing))[:PARALLEL_TABLES]
 
     def copy(self, chunk_batch: Sequence[CopyProgress]) -> None:
-        """Copy the next chunks of some tables, each by a Spark job of its own."""
+        """Copy the next chunks of some tables, each by a separate Spark job."""
         try:
             ready = [self._prepare(progress) for progress in chunk_batch]
         except CdcError as error:

@@ -42,7 +42,7 @@ def run_attempts(
         spark: session that does the work.
         jobs: independent attempts with their builds; they share one token.
         with_trust: builds with trust in the source's guarantees; returns None if the source broke one.
-        fall_back: builds without that trust, as an attempt of its own; attempts run one after the other.
+        fall_back: builds without that trust, as a separate attempt; attempts run one after the other.
         is_small: whether there is so little to do that generated code costs more than it saves.
         in_one_task: whether the tables are also small enough for a single task.
 

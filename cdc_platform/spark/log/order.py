@@ -28,7 +28,7 @@ RECORD_PARTS: Final = (
 """Columns that a change stream does not have."""
 UNSOUND = "unsound"
 COMPANY = "another record of its transaction is in quarantine"
-"""Reason for a record without a fault of its own."""
+"""Reason for a record without its own fault."""
 BEGINS = "begins_transaction"
 
 _OF_RECORD = (

@@ -86,7 +86,7 @@ PUBLISHED_MICROS: Final = (10, 100, 50, 60, 120)
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """A lake with a cut of each moment, the newer half in a file of its own, as compaction leaves them."""
+    """A lake with a cut of each moment, the newer half in a separate file, as compaction leaves them."""
     lake = Lake(LakeSettings(str(tmp_path_factory.mktemp("published"))), "cuts")
     numbered = list(enumerate(PUBLISHED_MICROS, start=1))
     append_together(lake, numbered[:2])

@@ -70,7 +70,7 @@ def test_values_are_read_by_their_types(tmp_path: Path) -> None:
 
 
 def test_nothing_stands_for_the_default() -> None:
-    """Of a setting that may be left out; where nothing is a value of its own, it stays."""
+    """Of a setting that may be left out; where null is a valid value, it stays."""
     found = read_settings(Whole, GIVEN | {"names": None, "colour": None, "some": None})
     assert found == Whole(Disc("f"), "n")
 

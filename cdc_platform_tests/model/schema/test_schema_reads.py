@@ -31,7 +31,7 @@ def test_what_is_forgotten_is_not_asked_for_again() -> None:
 
 
 def test_columns_that_no_lake_can_have_count_as_unwatched() -> None:
-    """Those of a key stay: without them there is no table, which is an error of its own."""
+    """Those of a key stay: without them there is no table, which is its own error."""
     odd = table("odd", {"_pos": "INT64"}, {"_deleted": "BOOL", "v": "INT64"})
     plain = table("plain", {"id": "INT64"}, {"v": "INT64"})
     schema_read = storable(SchemaRead(1, (odd, plain), {"odd": ("b",), "other": ("_file",)}, {}))

@@ -171,7 +171,7 @@ def test_old_shapes_that_come_late_change_nothing() -> None:
 
 
 def test_what_was_stored_is_carried_into_the_wider_column() -> None:
-    """The former one keeps what it had, under a name of its own."""
+    """The former one keeps what it had, under its own name."""
     table = history_of([{"a": INT, "b": ColumnType("BYTES")}, {"a": TEXT, "b": TEXT}]).tables["t"]
     assert {("a__int64", "a", True), ("b__bytes", "b", True)} == {
         (old.lake_name, new.lake_name, new.is_widened) for old, new in table.conversions_after(0)

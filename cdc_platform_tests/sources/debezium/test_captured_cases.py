@@ -130,7 +130,7 @@ def test_commits_are_in_order_though_positions_are_not() -> None:
 
 
 def test_truncates_are_changes_of_their_table() -> None:
-    """Each table of a TRUNCATE has a change of its own, with neither key nor values."""
+    """Each table of a TRUNCATE has its own change, with neither key nor values."""
     truncates = [event for event in changes_of("truncates") if event.mod_type is ModType.TRUNCATE]
     assert len({event.table for event in truncates}) > 1
     assert {("{}", None)} == {(event.keys, event.new_values) for event in truncates}
@@ -188,7 +188,7 @@ def test_rows_that_were_never_seen_are_unresolved_until_they_come() -> None:
 
 
 def test_an_incremental_snapshot_heals_and_overwrites_nothing() -> None:
-    """Rows of a snapshot in between have no position of their own; they count at the commit before them."""
+    """Rows of a snapshot in between have no position; they count at the commit before them."""
     events = changes_of("incremental_snapshot")
     _, unresolved = apply_changes(events, 1)
     assert unresolved

@@ -76,7 +76,7 @@ LOST_BY: Final[Mapping[str, Mapping[str, frozenset[int]]]] = {
 ENDLESS: Final = ("c_date", "c_timestamp", "c_timestamptz")
 """Columns with values that the lake's own types cannot say, so they are kept as texts."""
 OTHERWISE: Final = ("c_interval", "c_point", "c_timetz", "doubled", "c_box")
-"""Columns that are compared in tests of their own: the database says them otherwise, or they are not sent."""
+"""Columns that are compared in separate tests: the database says them otherwise, or they are not sent."""
 
 
 def settings_of(name: str) -> DebeziumSettings:
@@ -186,7 +186,7 @@ def test_without_declared_types_no_null_is_taken_for_one() -> None:
 
 
 def test_values_that_the_database_says_otherwise() -> None:
-    """Intervals, points and times with a zone arrive in forms of their own."""
+    """Intervals, points and times with a zone arrive in their own forms."""
     exact, rough = (
         {
             json.loads(event.keys)["id"]: values_of(event)

@@ -363,7 +363,7 @@ def test_a_snapshot_row_that_is_a_fault_moves_no_position() -> None:
 
 
 def test_an_inserted_row_outlives_a_deletion_that_is_a_fault(tmp_path: Path) -> None:
-    """Half of a key change whose other half cannot be used is a row of its own, and the cycle goes on."""
+    """Half of a key change whose other half cannot be used is its own row, and the cycle goes on."""
     inserted = line(envelope("c", after={"id": 2, "n": 1, "big": "text"}), {"id": 2})
     deleted = line(envelope("d", before=None), {"id": "x"})
     cycles = Cycles(settings_with(input=FilesInput(str(tmp_path))))

@@ -168,7 +168,7 @@ def change_record_type(data_fields: Iterable[str] = DATA_FIELDS) -> StructType:
 
 @contextmanager
 def fake_server(*answers: Answer) -> Iterator[FakeServer]:
-    """Yield a server on a port of its own."""
+    """Yield a server on a separate port."""
     server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
     port = server.add_insecure_port("127.0.0.1:0")
     fake = FakeServer(f"127.0.0.1:{port}", list(answers))

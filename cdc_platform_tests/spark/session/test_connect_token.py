@@ -16,7 +16,7 @@ from cdc_platform.spark.session.connect_token import (
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the tests a cache of their own, and no token in the environment."""
+    """Give the tests their own cache, and no token in the environment."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv(VARIABLE, raising=False)
 

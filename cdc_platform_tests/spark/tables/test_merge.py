@@ -157,7 +157,7 @@ CASES: Final = {
 
 @dataclass
 class Feeder:
-    """Sends each change in a transaction of its own, and merges the changes of a cycle."""
+    """Sends each change in a separate transaction, and merges the changes of a cycle."""
 
     spark: "SparkSession"
     pipeline: Pipeline

@@ -65,7 +65,7 @@ class Leftover:
 
 @dataclass
 class Trial:
-    """A prepared lake, of which each death has a state of its own.
+    """A prepared lake, of which each death has its own state.
 
     Args:
         workload: sends the input, and knows what becomes of it.
@@ -177,7 +177,7 @@ class Trial:
             except Died:
                 pass
             except Exception:
-                # Java's part of a process raises an exception of its own, which may have been wrapped.
+                # Java's part of a process raises its own exception, which may have been wrapped.
                 if not POINTS.is_dead:
                     raise
             if not POINTS.is_dead:

@@ -1,4 +1,4 @@
-"""Kinds of cycles in which a process dies, each upon a lake of its own."""
+"""Kinds of cycles in which a process dies, each on a separate lake."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager

@@ -131,7 +131,7 @@ class Day:
             try:
                 return self._run_cycle()
             except (Died, Exception):
-                # Java's part of a process raises an exception of its own, which may have been wrapped.
+                # Java's part of a process raises its own exception, which may have been wrapped.
                 if not POINTS.is_dead:
                     raise
                 wait_for_spark(self.spark)

@@ -73,7 +73,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Topics:
-    """Topics of a broker, under a prefix of their own."""
+    """Topics of a broker, under their own prefix."""
 
     broker: Broker
     prefix: str

@@ -44,7 +44,7 @@ _PLAIN: Final = json_event(scenario("mysql")[5])
 
 
 def _event(metadata: Payload | None = None, payload: Payload | None = None, **changes: Any) -> str:
-    """Return the line of a written row with other values, an identity and a place of its own."""
+    """Return the line of a written row with other values, an identity and its own place."""
     event, serial = deepcopy(_PLAIN), next(_SERIAL)
     event |= {"uuid": f"event-{serial}", "sort_keys": [1_762_000_001_000, "mysql-bin.999999", serial]}
     event["source_metadata"] |= {"log_position": serial, **(metadata or {})}

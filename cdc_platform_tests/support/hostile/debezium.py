@@ -40,7 +40,7 @@ def inserted(key: Any = 2, *, text: Any = "a", **rest: Any) -> str:
 
 
 def _event(source: dict[str, Any] | None = None, /, **changes: Any) -> str:
-    """Return the line of an inserted row with other values, and a place in the log of its own."""
+    """Return the line of an inserted row with other values, and its own place in the log."""
     lsn = next(_LSN)
     block = {"lsn": lsn, "sequence": None, "txId": lsn, **(source or {})}
     rest = {
@@ -111,7 +111,7 @@ BAD: Final = {
     "digits": Bad(written("9" * 5_000, _event(d=NUMBER)), "It has a number of more than 4300 digits."),
     "no json": Bad("{", OF_LINE),
 }
-"""Lines by what is wrong with them, each at a place in the log of its own."""
+"""Lines by what is wrong with them, each at its own place in the log."""
 BAD_NUMBERS: Final = {
     "value": _event(big=NUMBER),
     "integer": _event(id=NUMBER),

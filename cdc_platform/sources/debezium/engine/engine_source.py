@@ -61,7 +61,7 @@ def check_capturable(settings: EngineInput) -> None:
 def emit_marker(settings: EngineInput, marker: str) -> None:
     """Write a message to the source's log, after everything committed so far.
 
-    It is a transaction of its own: after a restart the engine looks for a commit before it delivers anything,
+    It is a separate transaction: after a restart the engine looks for a commit before it delivers anything,
     and skips messages outside of transactions on the way.
 
     Raises:

@@ -109,7 +109,7 @@ class EngineInput:
             if name.startswith(OWNED) or name in owned:
                 raise SettingError(
                     f"input.engine.properties.{name}",
-                    "cannot be set here: it has a setting of its own, or is set so that no event is lost. "
+                    "cannot be set here: it has its own setting, or is set so that no event is lost. "
                     "Remove it.",
                 )
         if POST_PROCESSORS in self.properties:

@@ -253,7 +253,7 @@ def test_pages_without_end_end_at_the_deadline(server: DatastreamServer) -> None
 
 
 def test_missing_credentials_are_access_denied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a host of its own a stream is asked with the credentials of the process."""
+    """Without its own host a stream is asked with the credentials of the process."""
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "no-such-file.json")
     with pytest.raises(AccessDenied, match=r"Provide application default credentials.*no-such-file\.json"):
         read_stream(StreamSettings(STREAM))

@@ -45,7 +45,7 @@ def test_a_chunk_survives_being_kept() -> None:
 
 
 def test_a_range_is_read_at_its_moment() -> None:
-    """A chunk that is a range is a query of its own at the copy's timestamp."""
+    """A chunk that is a range is its own query at the copy's timestamp."""
     with fake_server(Answer(ROWS, columns=2)) as server:
         assert read(server, data_boost=True) == [0, 1, 2, 3, 4]
     request = server.requests[0]
