@@ -213,7 +213,7 @@ def long_lineage(past: int, living: int) -> Lineage:
 
 
 def measure_lineage(options: Namespace, report: Report) -> None:
-    """Plan a cycle upon a long lineage, and bring it one cycle further, through the lake."""
+    """Plan a cycle on a long lineage, and bring it one cycle further, through the lake."""
     lineage = long_lineage(options.past, LIVING)
     must_equal([], violations(lineage), "violations of the lineage")
     folder = options.work / "lineage"

@@ -83,7 +83,7 @@ FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
 
 CLASSIC_ONLY: Final = frozenset({"sparkContext", "_jvm", "_jsc", "_jsparkSession", "rdd"})
 FRAMES: Final = "spark.frames.table_frames"
-"""Modules that create frames upon tables, and that cache them."""
+"""Modules that create frames on tables, and that cache them."""
 FRAME_CALLS: Final = re.compile(
     r"\bspark\.table\(|\.read\b[^=]*\.table\(|\.(?:persist|unpersist|cache|checkpoint|localCheckpoint)\("
 )

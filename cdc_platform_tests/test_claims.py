@@ -127,7 +127,7 @@ def test_other_pipelines_do_not_matter(instance: dg.DagsterInstance) -> None:
 def test_a_claim_waits_for_the_run_before(
     shared_instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that claims its turn second goes on once the first has ended, and says what it waits for."""
+    """A run that claims its turn second continues once the first has ended, and says what it waits for."""
     monkeypatch.setattr(claims, "WAIT_S", 0.01)
     first, second = make_run(shared_instance), make_run(shared_instance)
     said: list[str] = []

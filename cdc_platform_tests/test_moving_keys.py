@@ -318,7 +318,7 @@ def test_a_placement_that_is_younger_than_the_windows_of_a_late_reader() -> None
 
 
 def test_a_placement_that_is_added_while_partitions_are_chosen() -> None:
-    """Those that are chosen may hold the watermark, and the placement is found before that goes on."""
+    """Those that are chosen may hold the watermark, and the placement is found before that continues."""
     added = SchemaChange(2, SchemaChangeKind.ADD_PLACEMENT, value="africa")
     actual = placed(seconds=1.5, schema_changes=(added,))
     actual.catch_up()

@@ -55,7 +55,7 @@ HISTORY = {"accounts": TableOptions(history=True)}
 
 
 def run_cycles(pipeline: Pipeline, spark: "SparkSession", *numbers: int) -> None:
-    """Run some cycles of the bank; each one's merge leaves deletion vectors upon the last one's."""
+    """Run some cycles of the bank; each one's merge leaves deletion vectors on the last one's."""
     for number in numbers:
         feed_cycle(pipeline, number)
         run_steps(pipeline, spark)

@@ -182,7 +182,7 @@ def test_a_restart_between_two_announcements_starts_the_child_once(tmp_path: Pat
 @every_mode
 @every_dialect
 def test_a_stalled_partition_is_asked_again_once(dialect: Dialect, mode: PartitionMode) -> None:
-    """A query that goes silent is replaced by a fresh one, which goes on where the first one was."""
+    """A query that goes silent is replaced by a fresh one, which continues where the first one was."""
     asked = []
     for stalls in (0, 1):
         reading, token = begun(dialect=dialect, stall_s=60.0, partition_mode=mode)

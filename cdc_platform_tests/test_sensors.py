@@ -167,7 +167,7 @@ def test_nothing_changes_while_the_partitions_stay(
 
 @pytest.mark.usefixtures("source")
 def test_a_run_gets_the_time_to_follow(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
-    """The run goes on with further cycles for as long as the pipeline's settings say."""
+    """The run continues with further cycles for as long as the pipeline's settings say."""
     request = run_request_of(evaluate_pipeline(instance, settings, Running(follow_s=7.0), WANTED))
     assert request.run_config == {"ops": {"bank__cdc__cut": {"config": {"follow_s": 7.0}}}}
     assert request.asset_selection == ASSETS.all_keys
@@ -196,7 +196,7 @@ def test_full_checks_run_periodically(instance: dg.DagsterInstance, settings: Pi
 def test_two_runs_of_a_pipeline_never_overlap(
     instance: dg.DagsterInstance, settings: PipelineSettings, status: str
 ) -> None:
-    """While a run is going on in whatever status, no other is asked for."""
+    """While a run is in progress in any status, no other is asked for."""
     tags = {PIPELINE_TAG: "bank", "cdc/worker": Worker.current().to_tag()}
     run = dg.DagsterRun(job_name="bank_sync", status=dg.DagsterRunStatus[status], tags=tags)
     instance.add_run(run)
@@ -248,7 +248,7 @@ def test_a_stream_that_ended_is_a_reason_to_wait(
     assert "ended" in reason(evaluate_pipeline(instance, settings, Running(), WANTED))
 
 
-def test_a_run_that_goes_on_keeps_the_partitions_level(instance: dg.DagsterInstance) -> None:
+def test_a_run_that_continues_keeps_the_partitions_level(instance: dg.DagsterInstance) -> None:
     """What has ended leaves with the cycle that read its end, and its children take its place."""
     lineage = Lineage(
         {

@@ -32,7 +32,7 @@ def exits_with(code: int) -> Iterator[None]:
 
 
 def test_the_first_signal_lets_the_step_end(capfd: pytest.CaptureFixture[str]) -> None:
-    """It says so, makes others silent, and the program goes on until it asks."""
+    """It says so, makes others silent, and the program continues until it asks."""
     quiet: list[str] = []
     with stop_signals(lambda: quiet.append("asked")) as stop:
         assert stop.is_not_asked()

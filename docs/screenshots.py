@@ -116,14 +116,14 @@ def running_demo(port: int) -> Iterator[Pages]:
 
 
 def find_pages(lines: Iterator[str]) -> Pages:
-    """Return the addresses of a demo once it prints a late enough cut; what it prints goes on."""
+    """Return the addresses of a demo once it prints a late enough cut; what it prints continues."""
     status_page = dagster = None
     for line in lines:
         print(line, end="", file=sys.stderr)
         status_page, dagster = STATUS_PAGE.search(line) or status_page, DAGSTER.search(line) or dagster
         cut = CUT.search(line)
         if status_page and dagster and cut is not None and int(cut[1]) >= CUTS:
-            # Somebody has to read what the demo goes on to say.
+            # Somebody has to read what the demo continues to say.
             threading.Thread(target=list, args=(lines,), daemon=True).start()
             return Pages(status_page[1], dagster[1])
     sys.exit("The demo has ended, or has not published enough cuts in time; see above")

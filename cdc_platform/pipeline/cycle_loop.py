@@ -16,7 +16,7 @@ from cdc_platform.pipeline.cycle import CycleOutcome, finish_cycle, run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 PAUSE_S: Final = 0.1
-"""Interval at which a pause checks whether it should go on."""
+"""Interval at which a pause checks whether it should continue."""
 LONGEST_BACKOFF_S: Final = 30.0
 
 
@@ -48,7 +48,7 @@ class _Failures:
         self.listener(error)
 
     def count_outcome(self, outcome: CycleOutcome) -> None:
-        """Begin to count again after a cycle, or go on where a partition that cannot be read keeps it back.
+        """Reset the count after a cycle, or continue it if an unreadable partition holds the cycle back.
 
         Raises:
             CdcError: there were too many such cycles, or a copy failed and nobody listens.

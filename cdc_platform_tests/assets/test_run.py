@@ -88,7 +88,7 @@ class Bench:
         )
 
     def cut_config(self, follow_s: float) -> dict[str, Any]:
-        """Return the configuration of a run that goes on."""
+        """Return the configuration of a run that continues."""
         return {self.assets.cut.to_python_identifier(): {"follow_s": follow_s}}
 
 

@@ -105,7 +105,7 @@ def test_a_stream_of_many_objects_shows_some_and_counts_all(
 
 
 def test_each_run_observes_again(server: DatastreamServer, bench: StreamBench) -> None:
-    """A stream that was paused and goes on is seen going on, and both moments stay in its history."""
+    """A stream that was paused and continues is seen to continue, and both moments stay in its history."""
     for state in ("RUNNING", "PAUSED", "RUNNING"):
         server.hold(state)
         assert bench.run().success

@@ -262,7 +262,7 @@ def assert_published(sent: Sent, defs: Path) -> None:
 
 
 def _state(sent: Sent, defs: Path) -> object:
-    """Return what a sync without news leaves alone; nothing where a server goes on."""
+    """Return what a sync without news leaves alone; nothing where a server continues."""
     pipeline = open_pipeline(load_settings(defs))
     if sent.server is not None:
         return None

@@ -34,7 +34,7 @@ def test_the_lag_grows_until_the_next_cut() -> None:
 
 
 def test_an_outage_before_the_span_is_seen() -> None:
-    """The lag of the cut that was the newest when the span began goes on until the next one."""
+    """The lag of the cut that was the newest when the span began continues until the next one."""
     lags = lag_by_column(history((-100, -101), (50, 49)), SPAN)
     assert list(lags[:2]) == [102.0, 103.0]
     assert list(lags[48:51]) == [150.0, 151.0, 2.0]
@@ -95,7 +95,7 @@ def lineage(*partitions: Partition) -> Lineage:
     return Lineage({part.token: part for part in partitions}, 1)
 
 
-def test_a_child_goes_on_in_the_lane_of_its_parent() -> None:
+def test_a_child_continues_in_the_lane_of_its_parent() -> None:
     """A move stays in its lane, a split and a merge are lines to other lanes; one bar holds the watermark."""
     drawn = draw_partitions(
         lineage(
@@ -121,7 +121,7 @@ def test_a_child_goes_on_in_the_lane_of_its_parent() -> None:
 
 
 def test_lines_go_forwards() -> None:
-    """A line to a child that starts while its parent goes on begins at that start."""
+    """A line to a child that starts while its parent continues begins at that start."""
     drawn = draw_partitions(
         lineage(partition("a", ("",), 0, 80, ended=False), partition("b", ("a",), 40, 80, ended=False))
     )

@@ -51,7 +51,7 @@ def test_the_home_is_its_owners_alone(tmp_path: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")} == {0o600, 0o700}
 
 
-def test_the_same_bank_goes_on(tmp_path: Path) -> None:
+def test_the_same_bank_continues(tmp_path: Path) -> None:
     """Started again with its bank still there, the demo keeps its lake and its start."""
     with open_home(tmp_path) as home:
         prepare_home(home, BANK)

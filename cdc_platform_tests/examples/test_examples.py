@@ -86,7 +86,7 @@ def test_what_an_example_writes_is_no_part_of_the_project(defs: Path) -> None:
         assert (ROOT / ".cdc_platform").resolve() in Path(settings.lake.path).resolve().parents
 
 
-def test_only_one_pipeline_goes_on_without_end() -> None:
+def test_only_one_pipeline_continues_without_end() -> None:
     """Of several pipelines in a file, one is to be chosen where none ever ends."""
     code, _, errors = run("sync", EXAMPLES / "debezium" / "defs.yaml", "--continuous")
     assert code == 2
@@ -184,7 +184,7 @@ def test_quarantine_is_no_secret(examples: dict[str, Synced], tmp_path: Path) ->
     assert (code, failed) == (1, ["quarantine_empty"])
     (suite,) = ET.parse(report).getroot()  # noqa: S314  our own text
     assert suite.get("failures") == "1"
-    # Nothing stops: the pipeline goes on, and its line still counts what is open.
+    # Nothing stops: the pipeline continues, and its line still counts what is open.
     code, output, _ = run("sync", strict, "--cycles", "2")
     assert [code, output.count("(1 of 2)"), output.count("(2 of 2)"), output.count("0 new, 1 open")] == (
         [0, 1, 1, 2]

@@ -40,7 +40,7 @@ def begins(reasons: Iterable[str], text: str) -> int:
     return sum(reason.startswith(text) for reason in reasons)
 
 
-def test_debezium_goes_on(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
+def test_debezium_continues(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
     """Good rows before and behind every bad line are published, and each bad one has a reason.
 
     Too long names of columns and tables, and too long texts, are quarantined for their length.
@@ -69,7 +69,7 @@ def test_debezium_goes_on(spark: "SparkSession", session_lake: LakeSettings, tmp
     assert set(failed_checks(pipeline, spark)) <= {"quarantine_empty"}
 
 
-def test_datastream_goes_on(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
+def test_datastream_continues(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
     """The same of lines of JSON, and of whole files of Avro."""
     good = [json.dumps(event).encode() for event in scenario("mysql")[:2]]
     lines = [good[0], *corpus("datastream_json"), good[1]]

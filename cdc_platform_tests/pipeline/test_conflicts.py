@@ -68,7 +68,7 @@ def unchanged(pipeline: Pipeline) -> Pipeline:
 
 @pytest.fixture(scope="module")
 def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
-    """The bank after its first cycle; each test goes on from where the one before has left it."""
+    """The bank after its first cycle; each test continues from where the one before has left it."""
     pipeline = bank_pipeline(session_lake)
     feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
@@ -210,7 +210,7 @@ def opened(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
         ([("a", 2)], False),  # the second half of one: a rival has reset the branch between
         ([("a", None), ("b", 2)], False),  # halves of two attempts
         ([("a", None), ("b", None), ("a", 2)], False),  # interleaved
-        ([("a", 1), ("b", 1)], False),  # one upon the other: applied twice
+        ([("a", 1), ("b", 1)], False),  # one on the other: applied twice
         ([], False),  # nothing
     ],
 )
@@ -309,7 +309,7 @@ def test_a_lost_cut_that_tables_have_moved_to_is_published_again(
 def test_maintenance_by_another_process_disturbs_no_cycle(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It compacts and expires all it may within a merge and before `main` moves, and the next try goes on."""
+    """It compacts and expires what it may within a merge and before `main` moves, and the next try continues."""
     pipeline = bank_pipeline(session_lake)
     feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)

@@ -93,7 +93,7 @@ def test_a_copy_has_the_columns_of_its_moment(
     lives: Mapping[str, Mapping[int, tuple[Deed, ...]]],
     reads: tuple[int, ...],
 ) -> None:
-    """Whatever the log knows of them when it is planned, and comes to know while it goes on; also killed."""
+    """Copied columns are right for any state of the log when the copy is planned and while it runs."""
     sources = [live(name, deeds) for name, deeds in lives.items()]
     pipeline = watch(session_lake, *sources)
     order_changes(pipeline, spark)

@@ -65,7 +65,7 @@ def test_a_damaged_report_names_its_file(
 @pytest.mark.parametrize("state", ["decoder state", "transactions passed"])
 @pytest.mark.parametrize("text", ["{", "{}", "", "1@2#a", "x@1#a#{}", '1@2#a#{"t": 1}', "[" * 100_000])
 def test_a_damaged_state_stops_the_plan(state: str, text: str) -> None:
-    """A state with which a decoder or a transaction buffer cannot go on is named before anything is read."""
+    """A state that a decoder or a transaction buffer cannot use is reported before anything is read."""
     with pytest.raises(LakeDamaged, match=rf"its table `files`, row `{state}`"):
         states_of({state: text})
 

@@ -364,7 +364,7 @@ def test_a_file_that_cannot_be_read_is_named(
     (file,) = read_status(pipeline).unread_files
     assert (str(unread), 2) == (file.path, file.tries)
     assert "tried 2 times, again at 20" in check_files(pipeline, spark, EVERYTHING).summary
-    # No cycle is needed to see it, nor one of other files to go on.
+    # No cycle is needed to see it, nor one of other files to continue.
     write(folder, "free", "a1", 120, 3, 5, "n3")
     pipeline = sync(pipeline, spark)
     assert not check_files(pipeline, spark, EVERYTHING).passed

@@ -1,4 +1,4 @@
-"""Catalogs that make a commit and do not say so: nothing is lost, nothing comes twice, and cycles go on."""
+"""Catalogs that make a commit without confirming it: nothing is lost or duplicated, and cycles continue."""
 
 from itertools import islice
 from pathlib import Path

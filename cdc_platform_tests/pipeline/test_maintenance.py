@@ -71,7 +71,7 @@ def found_snapshot(pipeline: Pipeline, table: str) -> Snapshot:
 
 @pytest.fixture(scope="module")
 def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
-    """The bank after two cycles; each test goes on from where the one before has left it."""
+    """The bank after two cycles; each test continues from where the one before has left it."""
     pipeline = bank_pipeline(session_lake)
     run_until(pipeline, spark, 2)
     return pipeline
@@ -86,7 +86,7 @@ def run_until(pipeline: Pipeline, spark: "SparkSession", cycle: int) -> None:
 
 @pytest.mark.integration
 def test_compaction_keeps_content_progress_and_cuts(spark: "SparkSession", bank: Pipeline) -> None:
-    """Small files become one, every cut reads as before, and the next cycle goes on as if nothing was.
+    """Small files become one, every cut reads as before, and the next cycle continues as if nothing was.
 
     Compaction does not come between a merge and its cut.
     """
@@ -134,7 +134,7 @@ def test_files_with_deleted_rows_are_rewritten_however_few(
 
 @pytest.mark.integration
 def test_expiry_forgets_old_cuts_and_no_progress(spark: "SparkSession", bank: Pipeline) -> None:
-    """With the shortest retention, cycles go on after expiry and nothing is read or applied twice."""
+    """With the shortest retention, cycles continue after expiry and nothing is read or applied twice."""
     pipeline = with_maintenance(bank, keep_every_cut_s=0, keep_snapshots=10)
     run_until(pipeline, spark, 13)
     assert maintain_lake(pipeline, spark, thorough=True).expired_files > 0

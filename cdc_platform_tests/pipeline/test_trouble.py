@@ -111,7 +111,7 @@ def test_a_stuck_partition_is_noticed(
 def test_a_partition_that_is_refused_for_good_ends_the_tries(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """While the others are read; anyone who goes on without end goes on, and status and check say why."""
+    """While the others are read; anyone who continues without end continues, and status and check say why."""
     bench = Bench(session_lake, Dialect.GOOGLESQL)
     check = next(check for check in CHECKS if check.name == "partitions_alive")
     with bench.open() as (simulator, pipeline):

@@ -1,4 +1,4 @@
-"""Values that do not fit the type of their column: never NULL, never silent, and the rest goes on."""
+"""Values that do not fit the type of their column: never NULL, never silent, and the rest continues."""
 
 from typing import TYPE_CHECKING
 

@@ -152,7 +152,7 @@ def create_instance(settings: BankSettings, client: Any) -> None:
 
 
 def read_accounts(database: Any) -> BankAccounts:
-    """Return the balances of a strong read; account numbers go on above all that were ever used."""
+    """Return the balances of a strong read; account numbers continue above all that were ever used."""
     sql = (
         "SELECT account_id, balance FROM accounts UNION ALL "
         "SELECT GREATEST(MAX(from_account), MAX(to_account)), NULL FROM transfers"

@@ -166,7 +166,7 @@ def to_changes(record: dict[str, Any]) -> Iterator[ReadChange]:
 def test_beam_reads_the_history(readings: dict[str, Reading], form: str) -> None:
     """Beam gives every change of a stream whose partitions churn, each once, with all its values.
 
-    In the second mode keys move meanwhile, between partitions that start, end and go on.
+    In the second mode keys move meanwhile, between partitions that start, end and continue.
     """
     reading = readings[form]
     assert reading.outcome == "DONE"

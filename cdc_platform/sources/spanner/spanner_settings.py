@@ -38,7 +38,7 @@ class PartitionMode(StrEnum):
     IMMUTABLE_KEY_RANGE = "IMMUTABLE_KEY_RANGE"
     """A partition keeps its keys until it ends, and its children continue it."""
     MUTABLE_KEY_RANGE = "MUTABLE_KEY_RANGE"
-    """Keys move between partitions that go on; records are messages, and queries are bounded."""
+    """Keys move between partitions that continue; records are messages, and queries are bounded."""
 
 
 class Priority(StrEnum):

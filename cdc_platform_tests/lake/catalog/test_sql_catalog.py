@@ -97,7 +97,7 @@ def test_commit_of_another_process_is_seen(folder: Path, catalog: Catalog) -> No
 
 
 def test_table_that_somebody_holds_stays_as_it_is(catalog: Catalog) -> None:
-    """A commit upon one object of a table leaves another one, loaded before, at its version."""
+    """A commit on one object of a table leaves another one, loaded before, at its version."""
     table, other = catalog.load_table(TABLE), catalog.load_table(TABLE)
     other.append(ROWS)
     assert table.scan().to_arrow().num_rows == 3

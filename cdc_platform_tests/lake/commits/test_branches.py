@@ -106,7 +106,7 @@ def test_a_snapshot_that_has_expired_meanwhile_is_a_conflict(
 
 
 def test_main_is_only_advanced(table: Table) -> None:
-    """It goes to what was built upon it, and stays where it is, was, or has a later cycle of the log."""
+    """It goes to what was built on it, and stays where it is, was, or has a later cycle of the log."""
     first, *_, last = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
     move_branch(table, MAIN, first)
     for snapshot_id in (last, first):

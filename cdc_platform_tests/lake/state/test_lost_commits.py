@@ -1,4 +1,4 @@
-"""A commit whose files are gone is taken back where nothing builds upon it, and is damage elsewhere."""
+"""A commit whose files are gone is taken back where nothing builds on it, and is damage elsewhere."""
 
 import shutil
 from dataclasses import replace

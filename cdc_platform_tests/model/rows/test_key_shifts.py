@@ -23,7 +23,7 @@ class Transaction:
     events: list[KeyEvent] = field(default_factory=list)
 
     def run(self, *moves: tuple[str, int | None]) -> None:
-        """Run a statement that gives rows new keys, in the order in which it comes upon them, or none."""
+        """Run a statement that gives rows new keys, in the order in which it reaches them, or none."""
         for row, key in moves:
             former = self.keys.pop(row, None)
             place = len(self.events)

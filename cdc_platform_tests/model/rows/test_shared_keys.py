@@ -148,7 +148,7 @@ def test_changes_of_a_row_between_follow_it(mod_type: ModType) -> None:
 
 
 def test_rows_that_nothing_distinguishes_stay_as_they_came() -> None:
-    """A row that goes on from a key to the next is the one that has come there, as in a chain."""
+    """A row that continues from a key to the next is the one that has come there, as in a chain."""
     made = Transaction({0: {"name": "A"}})
     made.move((0, 1))
     made.move((1, 2))

@@ -183,7 +183,7 @@ def test_parent_stays_until_all_its_children_are_read() -> None:
 
 
 def from_parents(*reports: WindowReport, start: int = 1_500) -> Lineage:
-    """Return the lineage after a cycle in which `a` announced `c`, which starts while `a` goes on."""
+    """Return the lineage after a cycle in which `a` announced `c`, which starts while `a` continues."""
     child = ChildAnnouncement(2, start, "c", ("a",), continues_parents=False)
     return advance(two_partitions(), 2, reports, [child])
 

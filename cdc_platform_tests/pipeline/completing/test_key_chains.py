@@ -141,7 +141,7 @@ def test_key_chains_alone_are_the_whole_batch(
 ) -> None:
     """A row's key chain has the row and those which changes of keys connect with it, but for truncates.
 
-    That holds where the source loses changes, too, so that rows go on after they have ended.
+    That holds where the source loses changes, too, so that rows continue after they have ended.
     """
     rows_before = {number: {"a": 0, "big": LARGE[0] if big is ... else big} for number, big in stored.items()}
     played = play(steps, rows_before).changes

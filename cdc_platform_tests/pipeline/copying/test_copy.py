@@ -86,7 +86,7 @@ def test_every_cut_equals_the_history_wherever_the_stream_takes_over(
     stream: tuple[History, ReadSchedule],
     data: st.DataObject,
 ) -> None:
-    """Copies begin at any cycle and moment, go on for several cycles, and changes before them count once."""
+    """Copies begin at any cycle and moment, take several cycles, and changes before them count once."""
     history, schedule = stream
     batches = raw_rows(history, schedule)
     pipeline = make_pipeline(
@@ -152,7 +152,7 @@ def test_a_table_waits_for_its_copy_and_for_the_log(
 ) -> None:
     """No cut names a table whose rows are missing, nor one whose copy is later than the cut.
 
-    The progress of a step goes on where the step before has stopped.
+    The progress of a step continues where the step before has stopped.
     """
     kept = KeptProgress()
     pipeline = replace(bank_of(session_lake, 9), progress=kept)
@@ -181,7 +181,7 @@ def test_a_table_waits_for_its_copy_and_for_the_log(
 def test_a_table_is_added_without_stopping_the_others(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """While it is copied, also in vain, cuts of the others go on; then it joins them."""
+    """While it is copied, also in vain, cuts of the others continue; then it joins them."""
     pipeline = bank_of(session_lake, 10, TRANSFERS)
     source = source_of(pipeline)
     source.schema_at = lambda micros: SchemaRead(

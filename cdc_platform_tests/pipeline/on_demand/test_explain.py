@@ -196,7 +196,7 @@ def test_equal_values_set_again_leave_the_copy_their_author(
     assert again == json.loads(json.dumps(explanation.to_dict(), allow_nan=False))["copied_values"]
 
 
-def test_a_provenance_goes_on_across_another_type_of_the_key(
+def test_a_provenance_continues_across_another_type_of_the_key(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """The initial copy and earlier changes are shown, under the key in its present spelling."""

@@ -67,7 +67,7 @@ def test_options_of_a_table_that_is_not_watched_yet_wait(tmp_path: Path) -> None
 
 
 def test_a_key_that_no_lake_can_have_is_refused(tmp_path: Path) -> None:
-    """The error names column and table, and the other tables go on once they are named."""
+    """The error names column and table, and the other tables continue once they are named."""
     tables = (table("odd", {"_pos": "INT64"}, {}), table("plain", {"id": "INT64"}, {}))
     pipeline = make_pipeline(LakeSettings(str(tmp_path)), tables)
     with pytest.raises(SettingError, match="`odd`, whose key column `_pos`"):

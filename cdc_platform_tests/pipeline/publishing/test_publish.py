@@ -20,7 +20,7 @@ ROWS = pa.table({"id": pa.array([1], pa.int64())})
 def test_a_table_that_is_rebuilt_meanwhile_stays_so(tmp_path: Path) -> None:
     """A process that is delayed before it moves `main` does not undo what another has published since.
 
-    What is rebuilt from an older cut has the cycle of what it replaces, and is not built upon it.
+    What is rebuilt from an older cut has the cycle of what it replaces, and is not built on it.
     """
     lake = Lake(LakeSettings(str(tmp_path)), "p")
     table = lake.catalog.create_table("p.t", ROWS.schema)

@@ -227,7 +227,7 @@ def test_tables_come_and_go_without_a_restart(spark: "SparkSession", session_lak
 def test_a_column_that_no_lake_can_have_stops_nothing(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """It is left out and named, and its table goes on like the others; the log has its values."""
+    """It is left out and named, and its table continues like the others; the log has its values."""
     notes, tags = EvolvingSource(), EvolvingSource("tags", {"__ordinal": "STRING"})
     pipeline = follow(session_lake, notes, tags)
     for number in (1, 2):

@@ -202,7 +202,7 @@ def lines(history: History, until_micros: int) -> list[str]:
     ]
 
 
-def test_history_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_history_continues_after_a_restart(tmp_path: Path) -> None:
     """A killed simulator's history comes back as it was, and nothing happens while none runs."""
     path = tmp_path / "state.json"
     first = open_at(path, ORIGIN)
@@ -241,7 +241,7 @@ def test_begin_of_a_state_is_given_once(tmp_path: Path) -> None:
 
 
 def test_state_of_other_settings_is_refused(tmp_path: Path) -> None:
-    """A history cannot go on with other settings, and a file that is none is said to be none."""
+    """A history cannot continue with other settings, and a file that is none is said to be none."""
     path = tmp_path / "state.json"
     open_at(path, ORIGIN)
 

@@ -118,7 +118,7 @@ def test_window_reader_gets_over_them(server: Server, client: SpannerClient, fau
 
 @pytest.mark.parametrize("fault", RESUMED_BY_STOCK)
 def test_stock_client_resumes(server: Server, fault: Fault) -> None:
-    """The stock client goes on by itself, and resume tokens keep it from reading anything twice."""
+    """The stock client continues by itself, and resume tokens keep it from reading anything twice."""
     assert server.simulator is not None
     token, start, end = busy_partition(server.simulator)
     bounds = to_datetime(start), to_datetime(end), token
@@ -138,7 +138,7 @@ def test_stock_client_overflows_at_the_special_read_timestamp(server: Server) ->
 
 
 def test_a_stalled_partition_is_silent(server: Server, client: SpannerClient) -> None:
-    """A stalled query sends nothing until the caller's deadline, and other partitions go on."""
+    """A stalled query sends nothing until the caller's deadline, and other partitions continue."""
     assert server.simulator is not None
     token, start, end = busy_partition(server.simulator)
     server.simulator.inject(Fault.STALLED, token=token, after_rows=1)

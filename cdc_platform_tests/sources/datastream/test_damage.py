@@ -110,7 +110,7 @@ def test_files_that_are_nothing_are_one_fault(data: bytes, reason: str) -> None:
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
-def test_a_bad_line_is_one_fault_and_the_rest_goes_on(compress: type[bytes]) -> None:
+def test_a_bad_line_is_one_fault_and_the_rest_continues(compress: type[bytes]) -> None:
     """Lines that are not events keep their text and their place; blank ones do not count."""
     bad = [
         '{"uuid": "u", ',

@@ -300,7 +300,7 @@ def test_columns_that_differ_in_case_only_are_refused() -> None:
 
 @pytest.mark.parametrize("name", ["_file", "__deleted", "__Deleted_At"])
 def test_a_column_that_no_lake_can_have_is_refused(name: str) -> None:
-    """It stops no cycle; its events go on once it is left out."""
+    """It stops no cycle; its events continue once it is left out."""
     columns = {TABLE: {"id": "bigint", name: "text"}}
     text = line(envelope("c", after={"id": 1, name: "a"}), {"id": 1})
     assert f"`{name}` of `public.orders`" in only_fault(text, columns=columns).reason
@@ -363,7 +363,7 @@ def test_a_snapshot_row_that_is_a_fault_moves_no_position() -> None:
 
 
 def test_an_inserted_row_outlives_a_deletion_that_is_a_fault(tmp_path: Path) -> None:
-    """Half of a key change whose other half cannot be used is its own row, and the cycle goes on."""
+    """Half of a key change whose other half cannot be used is its own row, and the cycle continues."""
     inserted = line(envelope("c", after={"id": 2, "n": 1, "big": "text"}), {"id": 2})
     deleted = line(envelope("d", before=None), {"id": "x"})
     cycles = Cycles(settings_with(input=FilesInput(str(tmp_path))))

@@ -117,7 +117,7 @@ def test_table_that_is_not_watched_is_refused(source: SpannerSource) -> None:
         source.rows_at("a/b", source.clock_micros())
 
 
-def test_interrupted_read_of_a_table_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_read_of_a_table_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that were given before a failure are not given again."""
     import grpc  # type: ignore[import-untyped] # ships no types
 

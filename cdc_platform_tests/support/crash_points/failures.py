@@ -44,7 +44,7 @@ def list_effects(trial: Trial) -> tuple[Effect, ...]:
 
 
 def outlive(trial: Trial, failure: Failure, place: Death, *, has_checks: bool = True) -> Recovery:
-    """Let an effect of a run fail, go on in the same process once all is well, and return what came of it.
+    """Let an effect of a run fail, continue in the same process once all is well, and return the outcome.
 
     Raises:
         PointNotReached: the run had fewer effects.
@@ -71,7 +71,7 @@ def outlive(trial: Trial, failure: Failure, place: Death, *, has_checks: bool = 
 
 
 def run_failures(trial: Trial, failure: Failure, extent: Extent, chance: random.Random) -> Series:
-    """Let the effects of a run fail one after the other, and return what came of it."""
+    """Let the effects of a run fail one after the other, and return the outcome."""
     begun = time.monotonic()
     effects = list_effects(trial)
     places = list(_places(effects, failure))

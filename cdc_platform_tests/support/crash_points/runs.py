@@ -109,12 +109,12 @@ class Trial:
         return tuple(found.values())
 
     def survive(self, leftover: Leftover, *, has_checks: bool = True) -> Recovery:
-        """Recover from a death, and return what came of it."""
+        """Recover from a death, and return the outcome."""
         self.lake.restore(leftover.state)
         return self.recovery(has_checks=has_checks)
 
     def survive_two(self, first: Death, second: float, *, has_checks: bool = True) -> Recovery:
-        """Die in the run, die again in the recovery, recover, and return what came of it.
+        """Die in the run, die again in the recovery, recover, and return the outcome.
 
         Args:
             first: where the run dies.
@@ -154,7 +154,7 @@ class Trial:
             return len(orphans), [*(f"maintenance left {file}" for file in sorted(left)), *faults]
 
     def recovery(self, *, has_checks: bool) -> Recovery:
-        """Recover from what the lake is now, and return what came of it."""
+        """Recover from what the lake is now, and return the outcome."""
         begun = time.monotonic()
         self._run(self.recover)
         return self.judge(time.monotonic() - begun, has_checks=has_checks)

@@ -72,7 +72,7 @@ class Series:
 
 
 def run_series(trial: Trial, extent: Extent, chance: random.Random) -> Series:
-    """Die at the moments of a run, and return what came of it."""
+    """Die at the moments of a run, and return the outcome."""
     begun = time.monotonic()
     leftovers = trial.list_leftovers()
     series = Series(moments=len(leftovers))

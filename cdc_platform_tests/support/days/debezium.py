@@ -144,7 +144,7 @@ class SessionsDay(Sessions):
         return {"id": key[0], "n": number, "big": big, **self._notes[key]}
 
     def _read_chunk(self) -> None:
-        """Let an incremental snapshot begin, or go on."""
+        """Let an incremental snapshot begin, or continue."""
         if not self._chunks and self._happens(INCREMENTAL):
             self.befallen["incremental snapshots"] += 1
             self._chunks = [*self._items]

@@ -123,7 +123,7 @@ def position_of(source: SourceInfo) -> int | None:
 
 @dataclass(slots=True)
 class SnapshotWatch:
-    """Follows the snapshots of all servers; ``seen`` is what it goes on with in the next cycle."""
+    """Follows the snapshots of all servers; ``seen`` is what it continues with in the next cycle."""
 
     seen: dict[str, ServerSnapshots] = field(default_factory=dict)
 

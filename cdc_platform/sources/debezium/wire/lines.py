@@ -166,7 +166,7 @@ def _check_end(text: bytes) -> None:
     They include the last byte if the last read line was a complete object without an end.
     """
     if text[1:].strip():
-        raise FileDamaged("The line that was read last goes on, or is another one")
+        raise FileDamaged("The line that was read last continues, or is another one")
 
 
 def _is_object(line: str) -> bool:

@@ -44,7 +44,7 @@ def wait_until(is_so: Callable[[], bool], engine: EngineProcess) -> None:
 def test_what_happens_before_while_and_after_a_run_is_captured_once(
     capturing: Cluster, tmp_path: Path
 ) -> None:
-    """Snapshot, stream, stop, and a restart that goes on and ends when it has caught up."""
+    """Snapshot, stream, stop, and a restart that continues and ends when it has caught up."""
     settings = settings_for(capturing, "lifecycle", tmp_path)
     spool = Spool(tmp_path)
     with database(capturing, "lifecycle") as name:
@@ -123,7 +123,7 @@ def test_a_workload_is_captured_as_it_was_at_each_checkpoint(capturing: Cluster,
 
 
 def test_rows_are_read_again_where_the_slot_is_gone(capturing: Cluster, tmp_path: Path) -> None:
-    """With `when_needed`; else the engine refuses to go on behind the gap."""
+    """With `when_needed`; else the engine refuses to continue behind the gap."""
     settings = settings_for(capturing, "gap", tmp_path)
     with database(capturing, "gap") as name:
         play(capturing, name, ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)"])

@@ -81,7 +81,7 @@ class Delivery:
 
 @st.composite
 def deliveries(draw: st.DrawFn) -> Delivery:
-    """Return a delivery with a crash or without, after which the connector goes on from a place before it."""
+    """Return a delivery, with or without a crash, after which the connector resumes from an earlier place."""
     capture = draw(st.sampled_from(["transactions", "truncates", "keys"]))
     total = len(messages_of(capture))
     numbers = list(range(total))

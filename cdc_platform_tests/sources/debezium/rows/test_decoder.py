@@ -204,7 +204,7 @@ def test_order_after_snapshots() -> None:
     assert len(lines) == len({event.event_id for event in events})
 
 
-def test_state_goes_on_in_the_next_decoder() -> None:
+def test_state_continues_in_the_next_decoder() -> None:
     """A decoder's state passes to the next one as text."""
     first = Decoder(settings_with())
     decode_all(

@@ -74,7 +74,7 @@ def test_rows_whose_keys_shift_or_swap_are_all_there(
 def test_any_permutation_of_keys_is_followed(
     permutations: list[tuple[list[int], list[int]]], metadata_flags: tuple[bool, bool], repeats: bool
 ) -> None:
-    """In whatever order a statement comes upon the rows, and also where all of it is sent again."""
+    """In whatever order a statement reaches the rows, and also where all of it is sent again."""
     connector = DeferredConnector()
     connector.insert_all(FIRST)
     connector.begin()
@@ -87,7 +87,7 @@ def test_any_permutation_of_keys_is_followed(
 
 
 @pytest.mark.parametrize("before", [{"id": 2}, {"id": 2, "n": 0, "big": "a default", "xs": None}])
-def test_a_row_that_goes_on_takes_nothing_from_others(tmp_path: Path, before: dict[str, Any]) -> None:
+def test_a_row_that_continues_takes_nothing_from_others(tmp_path: Path, before: dict[str, Any]) -> None:
     """Without FULL the row before has its key and defaults alone, which does not make it another row."""
     connector = DeferredConnector()
     connector.insert_all({1: {"n": 7, "big": "x", "xs": [1]}})

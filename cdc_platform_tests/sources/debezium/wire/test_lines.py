@@ -80,10 +80,10 @@ def _lines_since(data: bytes, read_bytes: int) -> list[Line]:
     return list(read_lines(BytesIO(data[max(read_bytes - 1, 0) :]), read_bytes))
 
 
-def test_a_line_that_goes_on_after_it_was_read_is_damage() -> None:
+def test_a_line_that_continues_after_it_was_read_is_damage() -> None:
     """An object without an end is a whole line; what follows it on that line cannot be read any more."""
     assert _lines_since(b'{"a":1}', 0) == [Line('{"a":1}', 7)]
-    with pytest.raises(FileDamaged, match="goes on, or is another one"):
+    with pytest.raises(FileDamaged, match="continues, or is another one"):
         _lines_since(b'{"a":1}}{"b":2}\n', 7)
     assert _lines_since(b'{"a":1}\r', 7) == []
     assert _lines_since(b'{"a":1}\r\n{"b":2}', 7) == [Line('{"b":2}', 16)]

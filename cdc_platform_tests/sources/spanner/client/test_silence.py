@@ -49,7 +49,7 @@ def test_a_silent_call_is_cancelled(breaks: bool) -> None:
     assert call.cancelled.is_set()
 
 
-def test_a_call_that_answers_now_and_then_goes_on() -> None:
+def test_a_call_that_answers_now_and_then_continues() -> None:
     """Only a pause between two messages counts, not how long the call takes as a whole."""
     assert list(range(6)) == list(with_silence_limit(Call(*[LIMIT_S / 5] * 6), LIMIT_S, stuck))
 

@@ -63,7 +63,7 @@ def test_a_partition_token_is_read_in_its_transaction() -> None:
     assert (request.partition_token, request.data_boost_enabled) == (b"part", True)
 
 
-def test_a_broken_answer_goes_on_from_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_answer_continues_from_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that a resume token covers are not asked for again, and none is given twice."""
     monkeypatch.setattr(copy_reader, "ROWS_PER_BATCH", 2)
     broken = Answer(ROWS[:3], grpc.StatusCode.UNAVAILABLE, columns=2, has_tokens=True)
