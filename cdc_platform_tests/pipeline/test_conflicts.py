@@ -309,7 +309,7 @@ def test_a_lost_cut_that_tables_have_moved_to_is_published_again(
 def test_maintenance_by_another_process_disturbs_no_cycle(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It compacts and expires what it may within a merge and before `main` moves, and the next try continues."""
+    """It compacts and expires what it may within a merge and before `main` moves; the next try continues."""
     pipeline = bank_pipeline(session_lake)
     feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)

@@ -60,7 +60,7 @@ def test_what_the_lake_has_is_deleted_and_its_offsets_never_come_again(tmp_path:
 
 
 def test_what_has_been_read_long_ago_is_deleted(tmp_path: Path) -> None:
-    """Files that were read in part, young files and the newest file, which continues the offsets, all stay."""
+    """Files read in part, young files and the newest file, which continues the offsets, all stay."""
     spool = filled(tmp_path, 2, 3, 1, 4)
     for file, age_s in zip(spool.files(), (90, 80, 70, 60), strict=True):
         os.utime(file.path, (1000 - age_s, 1000 - age_s))

@@ -113,7 +113,7 @@ def test_files_behind_a_large_one_wait(tmp_path: Path) -> None:
 def test_a_store_that_fails_within_a_file_has_given_what_came_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lines that were read are in the log; the next cycle reports the error, and a later one continues."""
+    """The lines that were read are in the log; the next cycle reports the error, and a later one resumes."""
     monkeypatch.setattr(reader, "MOST_LINES", 10**6)
     connector = Connector()
     for key in range(6):

@@ -64,9 +64,7 @@ def test_a_cycle_ends_among_lines_of_any_kind(
     assert sum(counts) == 5 * LINES
 
 
-def test_a_cycle_continues_behind_an_end_that_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cycle_continues_after_a_lost_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that waits for a transaction whose END does not come holds up no cycle for ever."""
     monkeypatch.setattr(reader, "MOST_LINES", 4)
     connector = Connector()
