@@ -1,4 +1,4 @@
-"""One run of a pipeline at a time, whatever happens to the processes of the others."""
+"""One run of a pipeline at a time, even if processes of others die."""
 
 import os
 import subprocess
@@ -97,7 +97,7 @@ def test_a_killed_run_is_reported_failed(instance: dg.DagsterInstance) -> None:
 
 
 def test_a_cancelling_run_that_was_killed_ends_as_cancelled(instance: dg.DagsterInstance) -> None:
-    """A run that somebody was cancelling when its process died counts as cancelled."""
+    """A run that was being cancelled when its process died counts as cancelled."""
     run_id = make_run(instance, dg.DagsterRunStatus.CANCELING, cdc__worker=dead_worker().to_tag())
     assert unfinished_runs(instance, "bank") == []
     assert status_of(instance, run_id) is dg.DagsterRunStatus.CANCELED

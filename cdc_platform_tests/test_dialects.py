@@ -116,7 +116,7 @@ def create(bank: BankSettings, dialect: Dialect) -> None:
 def test_tables_equal_the_source_in_every_dialect(
     spark: "SparkSession", session_lake: LakeSettings, still_emulator: str, dialect: Dialect
 ) -> None:
-    """Whatever its type, a value arrives as the source has it, in keys too; nothing is quarantined."""
+    """A value of any type arrives as the source has it, in keys too; nothing is quarantined."""
     bank = BankSettings(still_emulator, database=f"types-{dialect.value}")
     create(bank, dialect)
     source = SpannerSettings(bank.project, bank.instance, bank.database, "s", emulator_host=still_emulator)

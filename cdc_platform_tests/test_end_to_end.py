@@ -1,4 +1,4 @@
-"""The whole way as a user goes it: real processes, a bank that writes, and kills that nobody announces."""
+"""End to end as a user: real processes, a bank that writes, and unannounced kills."""
 
 import os
 import random

@@ -113,7 +113,7 @@ def test_lost_retention_of_one_of_two_sources() -> None:
 @pytest.mark.parametrize("dialect", list(Dialect))
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "PERMISSION_DENIED"])
 def test_a_query_that_fails_after_the_end_has_ended(dialect: Dialect, code: str) -> None:
-    """The end of a partition counts, whatever becomes of its query then: no start after it is asked for."""
+    """The end of a partition counts, for any outcome of its query: no later start is requested."""
     actual = moving(dialect=dialect)
     ended = changes_of(actual, ChangeKind.END)[0].partition
     service = actual.client.service

@@ -48,7 +48,7 @@ def begun(seconds: float = 0.5, **chosen: Any) -> tuple[Reading, str]:
 @given(traffics())
 @settings(deadline=None, max_examples=40)
 def test_every_watermark_equals_the_history(traffic: tuple[SimulatorSettings, tuple[float, ...]]) -> None:
-    """At each cycle's watermark the log is the true history up to there, whatever churns and breaks."""
+    """At each cycle's watermark the log is the true history up to there, for any churn and faults."""
     chosen, pauses_s = traffic
     # Between the two lengths of a stall; one that is only a busy machine's does no harm here.
     actual = reading(Simulated(chosen, ORIGIN), stuck_after_s=0.15)

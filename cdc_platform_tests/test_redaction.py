@@ -1,4 +1,4 @@
-"""Secrets in texts and properties are hidden, whatever a user calls them."""
+"""Secrets in texts and properties are hidden, for any names."""
 
 import re
 

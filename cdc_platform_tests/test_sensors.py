@@ -272,7 +272,7 @@ def test_partitions_are_named_after_the_pipeline() -> None:
 
 @pytest.fixture
 def silent_files(tmp_path: Path) -> PipelineSettings:
-    """A pipeline of files that has published all there is, and whose catalog's users wait for nobody."""
+    """A pipeline of files that has published everything, and whose catalog's users do not wait."""
     (tmp_path / "files").mkdir()
     source = DatastreamSettings(str(tmp_path / "files"))
     catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db?timeout=0.05"}

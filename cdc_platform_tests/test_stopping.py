@@ -93,7 +93,7 @@ def test_without_a_signal_errors_are_errors(error: Exception) -> None:
 
 
 def test_afterwards_signals_do_what_they_did() -> None:
-    """The handlers of before are back."""
+    """The previous handlers are back."""
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with stop_signals():
         assert before != [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]

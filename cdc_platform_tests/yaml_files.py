@@ -14,7 +14,7 @@ TYPE: Final = next(iter(COMPONENTS))
 
 
 def bank_attributes(**changes: Any) -> dict[str, Any]:
-    """Return the attributes of a small pipeline whose source nobody answers for."""
+    """Return the attributes of a small pipeline with an unreachable source."""
     source = {
         "project": "p",
         "instance": "i",

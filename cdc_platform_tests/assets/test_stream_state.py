@@ -96,7 +96,7 @@ def test_an_observation_shows_state_errors_and_objects(server: DatastreamServer,
 def test_a_stream_of_many_objects_shows_some_and_counts_all(
     server: DatastreamServer, bench: StreamBench
 ) -> None:
-    """An object in trouble is shown however many there are."""
+    """A failing object is shown, for any number of objects."""
     server.hold("RUNNING", *(table(f"t{number:03}") for number in range(300)), table("zz", "STOPPED"))
     assert bench.run().success
     shown = bench.observed()

@@ -70,7 +70,7 @@ def evaluation(bench: StreamBench) -> dg.AssetCheckEvaluation:
 def test_a_stream_that_stands_still_does_not_pass(
     server: DatastreamServer, state: str, severity: dg.AssetCheckSeverity, advice: str
 ) -> None:
-    """Severity says whether somebody wanted it so, the description what to do."""
+    """The severity says whether a user caused the state, the description says what to do."""
     server.hold(state)
     result = judged(server)
     assert (False, severity) == (result.passed, result.severity)
@@ -102,7 +102,7 @@ def test_errors_of_a_running_stream_are_a_warning(server: DatastreamServer, benc
 def test_a_stream_that_cannot_be_asked_does_not_pass(
     server: DatastreamServer, code: str, severity: dg.AssetCheckSeverity
 ) -> None:
-    """A state that may pass by itself is a warning; one that somebody has to change is an error."""
+    """A state that may pass by itself is a warning; one that requires action is an error."""
     server.hold("RUNNING")
     server.refusals = [Refusal(grpc.StatusCode[code], "no")] * 3
     result = judged(server)

@@ -216,7 +216,7 @@ def test_an_unset_variable_without_default_is_named(tmp_path: Path) -> None:
 def test_templates_run_no_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, place: str
 ) -> None:
-    """Whatever is more than a variable of the environment is named and refused, in every kind of setting."""
+    """Anything but a variable of the environment is named and refused, in every kind of setting."""
     monkeypatch.setenv("X", "x")
     spot = tmp_path / "spot"
     parts: dict[str, Any] = {"spark": {}, "lake": {"path": "lake"}, "tables": [""]}

@@ -129,7 +129,7 @@ def test_lines_go_forwards() -> None:
 
 
 def test_of_many_partitions_the_newest_are_drawn() -> None:
-    """However many there are, a bounded number is drawn, and the one that holds the watermark."""
+    """For any number of partitions, a bounded number is drawn, including the one that holds the watermark."""
     old = partition("old", ("",), 0, 1, ended=False)
     many = (partition(f"{number:04}", ("",), number, number + 1) for number in range(1, 1000))
     drawn = draw_partitions(lineage(old, *many))

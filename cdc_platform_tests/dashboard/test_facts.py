@@ -91,7 +91,7 @@ def test_recent_changes_are_those_of_the_logs_snapshots(watched: WatchedPipeline
 
 
 def test_compaction_is_no_change(tmp_path: Path) -> None:
-    """A table was changed last by the newest cycle that committed to it, whatever maintenance did since."""
+    """The last change of a table is the newest cycle that committed to it; maintenance does not count."""
     defs = write_defs(tmp_path)
     lake = WatchedLake.begin(defs, START)
     lake.run_cycle(START + SECOND, {"accounts": 2})
@@ -236,7 +236,7 @@ def status_of(watched: WatchedPipeline, **changes: object) -> Status:
 def test_silence_is_reported(
     watched: WatchedPipeline, lag_s: float, checks: list[float] | None, note: str
 ) -> None:
-    """Where files or topics are silent, the page says for how long, and when somebody looked."""
+    """If files or topics are silent, the page shows for how long, and when they were last polled."""
     facts = (
         [CheckFact("fresh", "bank/t", passed=True, is_warning=True, at_s=at_s, summary="") for at_s in checks]
         if checks is not None

@@ -1,4 +1,4 @@
-"""The text of the status page, whatever names and messages it shows."""
+"""The text of the status page, with any names and messages."""
 
 from cdc_platform.dashboard.facts import Unreadable
 from cdc_platform.dashboard.page import PageOptions, PipelineView, write_page

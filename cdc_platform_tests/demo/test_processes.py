@@ -1,4 +1,4 @@
-"""Child processes of the demo: stopped with it, however it ends."""
+"""Child processes of the demo, which stop with it in every case."""
 
 import os
 import signal

@@ -49,7 +49,7 @@ OMIT, VETO, ENRICH = "article_omit", "article_veto", "article_enrich"
 
 
 def content_of(path: Path, data: bytes) -> Any:
-    """Return what a file of a stream holds, however it is compressed."""
+    """Return the content of a file of a stream, with any compression."""
     return list(fastavro.reader(BytesIO(data))) if path.suffix == ".avro" else gzip.decompress(data)
 
 

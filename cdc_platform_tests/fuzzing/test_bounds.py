@@ -1,4 +1,4 @@
-"""Bounds of one input hold for each, whatever came before, and a run outlives what kills a process."""
+"""Bounds of one input hold independently of earlier ones, and a run survives what kills a process."""
 
 import ctypes
 import faulthandler
@@ -66,7 +66,7 @@ def grow(data: bytes) -> None:
 
 
 def fail(data: bytes) -> None:
-    """Have an outcome that nobody has documented, for one input."""
+    """Have an undocumented outcome, for one input."""
     assert data != b"bad"
 
 

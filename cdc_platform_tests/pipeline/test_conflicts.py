@@ -220,7 +220,7 @@ def test_only_one_whole_attempt_upon_its_base_is_finished(
     commits: list[tuple[str, int | None]],
     is_finished: bool,
 ) -> None:
-    """Whatever two runs have left on a branch, only what one of them has made alone may be published."""
+    """Of the commits of two runs on a branch, only those of a single run may be published."""
     schema = opened.table("accounts")
     base = load_table(opened, "accounts").current_snapshot()
     assert base is not None

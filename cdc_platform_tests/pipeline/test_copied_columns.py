@@ -1,4 +1,4 @@
-"""Copies of tables whose columns change: they have the columns of their moment, whatever the log knows."""
+"""Copies of tables whose columns change have the columns of their moment, for any state of the log."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final

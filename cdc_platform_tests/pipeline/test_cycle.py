@@ -148,7 +148,7 @@ def test_nobody_sees_a_table_before_its_cut(spark: "SparkSession", bank: Pipelin
 def test_a_cycle_killed_between_two_steps_is_finished_by_the_next(
     spark: "SparkSession", bank: Pipeline, done: int
 ) -> None:
-    """Whatever steps an ended process has done, the next run with more records reaches the right tables."""
+    """After a process ended at any step, the next run with more records produces the right tables."""
     run_steps(bank, spark)
     logged = len(log_rows(bank))
     feed_next(bank)
@@ -189,7 +189,7 @@ def test_a_merge_killed_halfway_is_begun_again(
 def test_main_is_moved_to_the_cut_by_the_next_run(
     spark: "SparkSession", bank: Pipeline, monkeypatch: pytest.MonkeyPatch, has_more: bool
 ) -> None:
-    """A process that ends after the cut and before `main` moved loses nothing, whatever comes next."""
+    """A process that ends after the cut and before `main` moved loses nothing in any later cycle."""
     run_steps(bank, spark)
     before, transfers = balances(bank), len(rows_of(bank, "transfers"))
     number = feed_next(bank)

@@ -72,7 +72,7 @@ def test_what_does_not_pass_ends_the_cycles(monkeypatch: pytest.MonkeyPatch, err
 def test_what_was_left_is_published_before_more_is_read(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, is_logged: bool
 ) -> None:
-    """However soon a run is interrupted again, the cycle that the run before has read gets to its cut."""
+    """Even if a run is interrupted soon, the cycle that the previous run read is published."""
     pipeline = bank_pipeline(session_lake)
     feed_cycle(pipeline, 1)
     if is_logged:

@@ -145,7 +145,7 @@ def test_folders_and_files_that_change(
 def test_a_file_that_is_mended_at_the_source(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """Whatever a file left in quarantine is settled once a newer version shows it; what that lacks stays."""
+    """A newer version of a file closes its quarantined records that it contains; the others stay."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path, columns={"users": {"age": "INT64"}})
     place = folder.path / "shop_users/2027/01/15/08/00"

@@ -169,7 +169,7 @@ SWAPPED: Final = {"SWAPPED": range(6, 12), "SWAPPED_BY_TURNS": range(1, 12, 2)}
 
 @pytest.mark.parametrize("table", SWAPPED)
 def test_a_key_that_is_used_twice_for_a_while_has_no_row(shifted: Pipeline, table: str) -> None:
-    """Two swaps over one key that nobody has leave nothing there, in one cycle and in two."""
+    """Two swaps over one unused key leave no row there, in one cycle and in two."""
     expected = {1: "B", 2: "A", 3: "D", 4: "C", 5: "F", 6: "E", 7: "H", 8: "G"}
     assert [{"id": key, "name": name} for key, name in expected.items()] == found_rows(shifted, table)
 

@@ -1,4 +1,4 @@
-"""Updates that leave values out: whatever the order in which they come, the row is that of the source."""
+"""Updates that omit values: in any order of arrival, the row is that of the source."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -70,7 +70,7 @@ def is_unresolved(events: Sequence[MadeEvent]) -> bool:
 def test_any_order_of_partial_updates_gives_the_same_rows(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """A value that was not sent is that of the newest change before it which had one, however late."""
+    """An unsent value is that of the newest earlier change with a value, even if it arrives late."""
     choice = random.Random(7)  # noqa: S311  no secret
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(

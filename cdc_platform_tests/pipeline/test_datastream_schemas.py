@@ -225,7 +225,7 @@ def settled(
 
 
 def test_no_check_fails_while_schemas_change(settled: Pipeline, spark: "SparkSession") -> None:
-    """Tables and histories are what the log makes of them."""
+    """Tables and histories equal the result of the log."""
     assert failed_checks(settled, spark) == {}
 
 
@@ -343,7 +343,7 @@ def test_events_of_another_key_are_quarantined(
 def test_a_file_that_cannot_be_read_is_named(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """The others are read, it is tried again after a pause or when somebody asks, and read once it can be."""
+    """The others are read; it is retried after a pause or on request, and read once it can be."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path)
     write_schemas(folder)

@@ -1,4 +1,4 @@
-"""Large values that updates leave out, through all steps of a cycle, however they arrive."""
+"""Large values that updates leave out, through all steps of a cycle, in any order of arrival."""
 
 import itertools
 import json

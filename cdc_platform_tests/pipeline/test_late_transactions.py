@@ -67,7 +67,7 @@ def table_rows(pipeline: Pipeline, name: str, *more: str) -> list[tuple[Any, ...
 
 
 def feed_refused(pipeline: Pipeline, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run two cycles; in the second one lies a transaction that is refused, and one that nobody can use."""
+    """Run two cycles; the second one has a refused transaction, and an unusable one."""
     feed(pipeline, START + SECOND, *(opening(n, 100, START + n) for n in (1, 2, 3)))
     run_steps(pipeline, spark)
     with monkeypatch.context() as patch:

@@ -247,7 +247,7 @@ def test_a_cycle_takes_the_most_urgent_chores(chosen: list[str], urgencies: list
 
 @given(tables=st.integers(1, 60), every=st.integers(1, 20))
 def test_no_table_waits_for_twice_its_time(tables: int, every: int) -> None:
-    """However many tables there are, each is maintained before it is due for the second time."""
+    """For any number of tables, each is maintained before it is due for the second time."""
     settings = MaintenanceSettings(minor_every_cycles=every)
     waited = [0] * tables
     for _ in range(4 * every):

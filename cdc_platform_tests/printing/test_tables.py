@@ -13,7 +13,7 @@ LONG = "-".join(str(number) for number in range(100))
 
 
 def test_a_file_has_each_row_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """However long a cell is, and whatever it holds, scripts find it whole."""
+    """Scripts find the whole content of a cell, for any length and any characters."""
     print_rendered(make_table(("name", "rows"), [(LONG, 1_234_567), (f"{NASTY}\n[red]", 8)]))
     heading, first, second = capsys.readouterr().out.splitlines()
     assert heading.split() == ["name", "rows"]

@@ -20,7 +20,7 @@ MODULE: Final = """<ivy-module version="2.0">
 <dependencies>{}</dependencies>
 </ivy-module>"""
 ONLY_JARS: Final = ("-Divy.maven.lookup.sources=false", "-Divy.maven.lookup.javadoc=false")
-"""Looking for what nobody reads takes ten times as long as the jars."""
+"""Resolving optional dependencies takes ten times as long as the jars."""
 FETCHED_WITHIN_S: Final = 600.0
 
 

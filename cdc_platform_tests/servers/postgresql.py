@@ -1,4 +1,4 @@
-"""A private PostgreSQL: a cluster in a separate folder, on a port that nobody else has."""
+"""A private PostgreSQL: a cluster in a separate folder, on an unused port."""
 
 import os
 import shutil

@@ -124,7 +124,7 @@ def test_emulator_ends_with_its_parent(emulator: str) -> None:
 
 
 def is_up(host: str) -> bool:
-    """Return whether anybody answers at the address."""
+    """Return whether a server answers at the address."""
     name, port = host.split(":")
     with socket.socket() as probe:
         probe.settimeout(1.0)

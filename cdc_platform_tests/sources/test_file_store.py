@@ -84,7 +84,7 @@ def test_a_locked_folder_is_one_that_cannot_be_read(root: Path, monkeypatch: pyt
 def test_a_source_that_may_not_be_listed_at_all_is_an_error(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing would come of it, and nobody would know."""
+    """It would have no effect, without any report."""
     lock(monkeypatch, root.name)
     with pytest.raises(AccessDenied):
         listed(root)

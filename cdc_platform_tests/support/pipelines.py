@@ -94,7 +94,7 @@ class FakeSource:
         )
 
     def decode_again(self, cycle: int, token: str, sequence: str, record_text: str) -> pa.RecordBatch | None:
-        """Return what Spanner's decoder makes of a malformed record."""
+        """Return the result of Spanner's decoder for a malformed record."""
         return decode_again(cycle, token, sequence, record_text)
 
     def start_micros(self) -> int:
@@ -238,12 +238,12 @@ def reading_by_turns(pipeline: Pipeline, turn: int) -> Pipeline:
 
 
 def reading_by_spark(pipeline: Pipeline) -> Pipeline:
-    """Return a pipeline whose cycles Spark's tasks read, order and commit, however small they are."""
+    """Return a pipeline whose cycles Spark's tasks read, order and commit, even small ones."""
     return reading_by_turns(pipeline, 1)
 
 
 def merging_by_spark(pipeline: Pipeline) -> Pipeline:
-    """Return a pipeline whose net changes are merged by Spark, however few they are."""
+    """Return a pipeline whose net changes Spark merges, even few."""
     return replace(pipeline, settings=replace(pipeline.settings, local_merge_bytes=0))
 
 

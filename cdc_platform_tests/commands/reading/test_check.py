@@ -43,7 +43,7 @@ def a_check(name: str, *, passes: bool, error: Exception | None = None) -> Check
 
 
 def test_checks_print_a_line_each(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every check is run whatever the others say; one that cannot be made has failed."""
+    """Every check runs even if others fail; a check that raises an error has failed."""
     checks = (
         a_check("first", passes=True),
         a_check("second", passes=False),

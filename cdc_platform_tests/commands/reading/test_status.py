@@ -40,7 +40,7 @@ STATUS = Status(
 
 
 def test_status_of_a_new_pipeline(tmp_path: Path) -> None:
-    """A pipeline that has published nothing has a status, although nobody answers at the source."""
+    """A pipeline without a cut has a status, even if the source does not answer."""
     code, output, _ = run("status", begin(write_defs(tmp_path)))
     assert code == 0
     assert output.startswith("pipeline    bank, no cycle yet\nwatermark   none yet\nlag         -\n")
@@ -52,7 +52,7 @@ def test_status_of_a_new_pipeline(tmp_path: Path) -> None:
 def test_before_the_first_cycle_there_is_no_watermark(
     tmp_path: Path, type_name: str, start_micros: int
 ) -> None:
-    """Whatever the source, where a lineage begins is not a watermark, and nobody is silent for 56 years."""
+    """For no source is the start of the lineage a watermark, and nothing is 56 years silent."""
     source = {
         "SpannerPipeline": bank_attributes()["source"],
         "DatastreamPipeline": {"path": "stream"},

@@ -92,7 +92,7 @@ def test_errors_of_java(text: str, kind: type[CdcError]) -> None:
 )
 @pytest.mark.parametrize("path", ["/lake", "/defs/../lake"])
 def test_a_folder_that_cannot_be_written(error: Exception, path: str) -> None:
-    """What the file system refuses within the lake names the lake, however its settings write the path."""
+    """A file system error within the lake names the lake, in any spelling of its path."""
     with (
         pytest.raises(LakeAccessDenied, match="The lake at /lake is not writable;"),
         reaching(LakeSettings(path)),

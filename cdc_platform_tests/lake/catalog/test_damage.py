@@ -60,7 +60,7 @@ def of_first_cycle(lake: Lake) -> object:
 
 
 def damaged(folder: Path, table: str, row: dict[str, Any], facts: dict[str, str]) -> Lake:
-    """Return a lake in one of whose own tables somebody has written a row."""
+    """Return a lake with a foreign row in one of its system tables."""
     lake = Lake(LakeSettings(str(folder)), "p", delivers_events=table == READ or "event" in row)
     schema = own_tables(delivers_events=lake.delivers_events)[table]
     lake.system_table(table).append(pa.Table.from_pylist([row], schema), snapshot_properties=facts)

@@ -1,4 +1,4 @@
-"""A branch moves to any snapshot of its table, whatever others commit meanwhile."""
+"""A branch moves to any snapshot of its table, even if others commit at the same time."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_branch_moves_back_and_ahead(table: Table, branch: str) -> None:
 
 @pytest.mark.parametrize("branch", [MAIN, BRANCH])
 def test_retention_stays(table: Table, branch: str) -> None:
-    """How long snapshots of the branch stay is what somebody has set."""
+    """The user's retention of the branch's snapshots stays."""
     first, *_, last = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
     kept = {"max_snapshot_age_ms": 9_000_000, "min_snapshots_to_keep": 7}
     table.manage_snapshots().create_branch(last, branch, **kept).commit()

@@ -52,7 +52,7 @@ def _as_table(types: list[pa.DataType], rows: list[tuple[Any, ...]]) -> pa.Table
 
 @given(drawn=keys_and_rows())
 def test_a_row_has_the_key_that_equals_its_own(drawn: tuple[pa.Table, pa.Table]) -> None:
-    """Whatever the types, NULL equals NULL and nothing else."""
+    """For all types, NULL equals NULL and nothing else."""
     keys, rows = drawn
     tuples = [tuple(row.values()) for row in keys.to_pylist()]
     expected = [

@@ -134,7 +134,7 @@ def test_positions_are_read_without_tables(published: Lake, monkeypatch: pytest.
 
 
 def test_before_the_first_cut_there_are_none(lake: Lake) -> None:
-    """No position, no publication and no cut is found, whatever is asked for."""
+    """No position, publication or cut is found, for any request."""
     assert (
         cut_positions(lake),
         publications_since(lake, 0),
@@ -169,7 +169,7 @@ def test_cuts_are_found_by_number(numbers: set[int], published: Lake) -> None:
 
 
 def test_older_files_of_cuts_stay_unread(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many cuts are looked for, only files are read that may have one of them."""
+    """For any number of requested cuts, only files that may contain one of them are read."""
     for first in (1, 1001, 2001):
         append_together(lake, [(number, number) for number in range(first, first + 1000)])
     with read_parts(monkeypatch) as parts:

@@ -196,7 +196,7 @@ def test_files_of_what_the_newest_cut_names_are_not_looked_for(
 
 
 def test_a_lost_cut_hides_no_other_lost_commit(lake: Lake) -> None:
-    """Where nobody can read the newest cut, the files of every commit are looked for."""
+    """If the newest cut cannot be read, the files of every commit are checked."""
     table = publish(lake, "t", 1)
     table.append(pa.table({"id": [2]}), snapshot_properties={CYCLE: "2"})
     append_cut(lake, Cut(2, 7, 3, {}, 8))

@@ -68,7 +68,7 @@ def test_texts_wait_until_a_cycle_notes_them(lake: Lake) -> None:
 
 
 def test_a_replay_ends_the_pause_of_its_file(lake: Lake) -> None:
-    """A failure of before the replay was asked for does not count; one that comes after it does."""
+    """A failure before the request for a replay does not count; one after it does."""
 
     def note_failure(cycle: int) -> None:
         rows = [

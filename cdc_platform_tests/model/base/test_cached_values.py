@@ -39,7 +39,7 @@ def test_a_value_is_computed_once_until_it_is_taken_out() -> None:
 
 
 def test_no_object_waits_for_another_one() -> None:
-    """One whose value takes for ever stops nobody else."""
+    """A value that never arrives blocks no other value."""
     slow, quick = Place(), Place()
     slow.may_compute = threading.Event()
     with ThreadPoolExecutor(1) as pool:

@@ -32,7 +32,7 @@ def test_root_has_a_fixed_key() -> None:
 
 
 def test_what_no_table_of_the_lake_can_have_is_known() -> None:
-    """Iceberg's own columns, whatever their case, the lake's, and all that changes have on their way."""
+    """Iceberg's own columns in any case, the lake's, and all internal columns of changes."""
     files = Path(net_changes.__file__).parent.glob("*.py")
     texts = [file.read_text(encoding="utf-8") for file in files]
     ours = {word for text in texts for word in re.findall(r'"(__[a-z_]+)[0-9"{]', text)} - {"__pycache__"}

@@ -86,7 +86,7 @@ def test_the_innermost_step_shows_the_tasks_of_spark() -> None:
 
 
 def test_a_function_is_a_step() -> None:
-    """It is under way exactly as long as the function runs, whatever ends it."""
+    """The step is in progress exactly as long as the function runs, for any kind of end."""
     worker = Worker()
     assert [report.name for report in worker.work()] == ["work"]
     assert worker.progress.reports() == ()

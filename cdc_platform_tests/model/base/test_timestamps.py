@@ -66,7 +66,7 @@ def test_order_of_nanosecond_texts_is_time_order(item: tuple[int, int], other: t
     ],
 )
 def test_nanosecond_texts_are_in_utc(text: str, expected: str) -> None:
-    """However a moment is written, its text is the same."""
+    """All spellings of a moment give the same text."""
     assert expected == to_nanosecond_text(text)
 
 

@@ -1,4 +1,4 @@
-"""Keys that shift in a transaction: whatever cycles it comes in, each key has the row that it ends with."""
+"""Keys that shift in a transaction: in any distribution over cycles, each key has its final row."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -136,7 +136,7 @@ def test_rows_hold_a_key_one_after_the_other(made: Transaction) -> None:
 
 
 def two_swaps() -> Transaction:
-    """Return a transaction in which two rows go by one key that nobody has, one after the other."""
+    """Return a transaction in which two rows pass through one unused key, one after the other."""
     made = Transaction()
     for move in (("A", 4), ("B", 0), ("A", 1), ("C", 4), ("B", 3), ("C", 0)):
         made.run(move)

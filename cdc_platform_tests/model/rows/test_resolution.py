@@ -149,7 +149,7 @@ def read_in_batches(database: Database, sizes: Sequence[int], table: dict[RowId,
 @settings(max_examples=200, deadline=None)
 @given(STEPS, SIZES)
 def test_any_history_in_any_batches_is_the_truth(steps: list[tuple[Any, ...]], sizes: list[int]) -> None:
-    """Whatever happens to keys, every change is whole again, and the table is the source's."""
+    """For any sequence of key changes, every change is complete, and the table is the source's."""
     database, table = play(steps, {}), dict[RowId, Values]()
     changes = read_in_batches(database, sizes, table)
     assert database.truths == [resolved.new_values for resolved in changes]

@@ -139,7 +139,7 @@ BACK = [observation(10, notes(**TEXT, **RANK), is_sure=True)]
 def test_a_column_that_left_the_stream_for_a_while_lacks_what_changed(
     windows: list[Window], gone_micros: int, added_micros: int
 ) -> None:
-    """It comes back without the values of before, which may be outdated, and is said to lack them."""
+    """It comes back without its earlier values, which may be outdated, and is reported as incomplete."""
     history, events = follow(FORMER, *windows, unwatched=["rank"])
     columns = history.tables["notes"]
     assert (SchemaChange.COLUMN_DROPPED, "rank", gone_micros) in changes(events)
@@ -192,7 +192,7 @@ def test_a_column_that_records_lack_is_kept_where_the_source_gives_no_reason() -
     ],
 )
 def test_a_column_recreated_as_another_type_is_so_once(windows: list[Window]) -> None:
-    """Values written since are in the new column, whatever later schema reads say of its place."""
+    """Values written since are in the new column, independent of its place in later schema reads."""
     before = notes(**TEXT, **RANK, **NOTE)
     history, _ = follow(([observation(5, before)], read_at(6, before)), *windows)
     lives = [

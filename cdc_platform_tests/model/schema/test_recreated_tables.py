@@ -96,7 +96,7 @@ def test_a_schema_read_of_another_moment_begins_no_table() -> None:
 def test_a_rename_takes_the_other_name_away_at_its_moment(
     steps: dict[int, tuple[str, ...]], renamed: set[str]
 ) -> None:
-    """A table that comes up while no other one goes has no rows of before, whatever else is gone since."""
+    """A table that appears while no other one disappears has no earlier rows."""
 
     def read_back(micros: int) -> SchemaRead:
         names = [names for since, names in steps.items() if since <= micros]

@@ -180,7 +180,7 @@ def test_what_was_stored_is_carried_into_the_wider_column() -> None:
 
 
 def test_names_that_differ_in_case_are_two_columns() -> None:
-    """Neither takes the other's place, whatever comes next."""
+    """Neither replaces the other in any order."""
     table = history_of([{"name": TEXT}, {"Name": INT}, {"name": TEXT}, {"Name": DAY}]).tables["t"]
     assert types_of(table) == {"id": "INT64", "name": "STRING", "Name__string": "STRING"}
     assert [event.change for event in events_of(history_of([{"name": TEXT}]), 2, {"Name": INT})] == [

@@ -73,7 +73,7 @@ def test_a_read_follows_a_bounded_number_of_children() -> None:
 
 
 def test_generations_of_one_cycle_make_the_lineage_that_several_cycles_make() -> None:
-    """Whatever the order of the reports: a split, and the merge of its halves with a partition of before."""
+    """For any order of the reports: a split, and the merge of its halves with an earlier partition."""
     root = [WindowReport("", 999, 999, WindowOutcome.FINISHED)]
     before = advance(begin(1_000), 1, root, [announced("a", 1_000), announced("z", 1_000)])
     rounds = [

@@ -244,7 +244,7 @@ def test_a_partition_that_starts_before_its_known_start_is_refused() -> None:
 
 
 def test_an_end_without_a_start_is_refused() -> None:
-    """A partition that nobody announced has not been read, whatever a report says of it."""
+    """A partition that was never announced has not been read, even if a report claims so."""
     ended = WindowReport("nobody", 999, 1_700, WindowOutcome.ENDED)
     with pytest.raises(PartitionBoundsInvalid, match="is unknown"):
         advance(two_partitions(), 2, [ended], [])
@@ -318,7 +318,7 @@ def test_watermark_and_positions_never_go_back(stream: Stream) -> None:
 
 @given(streams(max_transactions=3))
 def test_lineage_of_a_correct_stream_is_sound(stream: Stream) -> None:
-    """Whatever is split, merged, interrupted or skipped, no rule of partitions is broken."""
+    """After any splits, merges, interruptions and skips, no rule of partitions is broken."""
     for batch in batches_of(stream)[1]:
         assert violations(batch.lineage) == []
 

@@ -56,7 +56,7 @@ def test_a_partition_that_fails_is_named_with_its_error() -> None:
 
 
 def test_a_stuck_partition_holds_the_watermark_and_is_asked_again() -> None:
-    """However long the others are read on, nothing of it is skipped: a new window begins at its position."""
+    """Nothing of it is skipped while the others are read on: a new window begins at its position."""
     lineage, position = two_partitions(), START - 1
     for cycle in range(2, 6):
         end = START + 10 * cycle * SECOND

@@ -31,6 +31,6 @@ def test_record_order_is_documented(sequence: str, expected: str) -> None:
 
 @given(record_sequences(), record_sequences())
 def test_text_order_of_sequences_is_their_order(item: Sequence, other: Sequence) -> None:
-    """Sequences compare as texts as their pairs of numbers do, in whatever form each is written."""
+    """Sequences compare as texts like their pairs of numbers, in every spelling."""
     (typed, text), (other_typed, other_text) = item, other
     assert (typed < other_typed) == (record_order(text) < record_order(other_text))

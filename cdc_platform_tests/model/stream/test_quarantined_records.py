@@ -27,7 +27,7 @@ def record_of(record: str, origin: str | None = None, cycle: int = 1) -> Quarant
     ],
 )
 def test_a_filter_narrows_by_all_that_it_names(chosen_by: QuarantineFilter, is_meant: bool) -> None:
-    """Whatever a filter leaves out narrows nothing."""
+    """An omitted filter narrows nothing."""
     assert is_meant is chosen_by.matches(record_of("shop.users/a"))
 
 

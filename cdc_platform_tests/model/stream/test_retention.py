@@ -43,7 +43,7 @@ def test_no_moment_outlives_the_last() -> None:
     now_s=st.integers(10 * DAY_S, 10 * DAY_S + 900),
 )
 def test_what_stays_has_always_stayed(ages_s: set[int], later_s: int, now_s: int) -> None:
-    """Nothing is asked for later that was given up before, however time continues."""
+    """A moment that was given up is never requested again."""
     moments = [(now_s - age) * SECOND for age in ages_s]
     now = kept_moments(moments, now_s * SECOND, 600, DAY_S)
     assert kept_moments(moments, (now_s + later_s) * SECOND, 600, DAY_S) <= now

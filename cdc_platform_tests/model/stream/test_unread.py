@@ -10,7 +10,7 @@ def test_pauses_double_up_to_an_hour() -> None:
 
 
 def test_a_clock_that_is_set_back_ends_the_pause() -> None:
-    """A pause is at most as long as it was when it began, whatever the clock says meanwhile."""
+    """A pause never becomes longer than it was at its start, even if the clock changes."""
     failure, now_micros = FailedRead("1", 5_000_000_000, ""), 5_000_000_000
     moments = (now_micros - 1, now_micros, now_micros + 29_999_999, now_micros + 30_000_000)
     assert [failure.is_due(moment) for moment in moments] == [True, False, False, True]
@@ -30,7 +30,7 @@ def test_it_survives_as_text() -> None:
 
 
 def test_a_report_names_it() -> None:
-    """Reports of before, and of sources whose files do not pause, do not state when it was tried."""
+    """Older reports, and those of sources whose files do not pause, do not state the time of the try."""
     failure = FailedRead("1-2", 5, "Broken")
     assert failure == FailedRead.of_report(failure.reported_version, "Broken")
     assert FailedRead.of_report("1-2", "Broken") is None

@@ -102,7 +102,7 @@ def take_watermark_back(pipeline: Pipeline, _spark: "SparkSession") -> None:
 
 
 def finish_root(pipeline: Pipeline, spark: "SparkSession") -> None:
-    """Finish a partition that nobody continues."""
+    """Finish a partition without children."""
     assert load_lineage(pipeline.lake) is not None
     spark.sql(f"UPDATE {pipeline.lake.spark_system_table(LINEAGE)} SET state = 'finished'")
 

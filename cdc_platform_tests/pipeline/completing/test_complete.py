@@ -42,7 +42,7 @@ MOVING: Final = "public.moving"
 COLUMNS: Final = {"id": "bigint", "a": "integer", "big": "text"}
 KEYS: Final = 30
 UNSEEN: Final = 20
-"""From this key on, nobody has seen the large value."""
+"""From this key on, the large value was never sent."""
 DELETED: Final = 99
 """The key of a row that was deleted, and that a table may keep."""
 MOVED: Final = 98

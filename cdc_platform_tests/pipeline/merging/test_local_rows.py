@@ -1,4 +1,4 @@
-"""Rows after local net changes are those of Spark's MERGE, whatever the net changes and the rows."""
+"""Rows after local net changes are those of Spark's MERGE, for any net changes and rows."""
 
 from typing import Any, Final
 

@@ -45,7 +45,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_a_copied_key_is_found(lake: Lake, name: str) -> None:
-    """The filter of a key that somebody has typed finds its row, and no other."""
+    """The filter of a key that a user types finds its row, and no other."""
     kind, values, texts = VALUES[name]
     rows = pa.table({"id": pa.array([*values, None], kind), "row": [*range(len(values)), -1]})
     table = lake.catalog.create_table(f"bank.{name}", rows.schema)

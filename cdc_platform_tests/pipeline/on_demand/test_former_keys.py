@@ -35,6 +35,6 @@ def history(*codes: str) -> ColumnHistory:
 def test_a_key_has_the_spellings_of_its_former_types(
     codes: tuple[str, ...], kind: str, value: str | None, former: list[tuple[str, str | None]]
 ) -> None:
-    """Each is what the source would convert to the key; a type of before counts once."""
+    """Each is what the source would convert to the key; an earlier type counts once."""
     keys = former_keys(history(*codes), RowKey((KeyColumn("id", kind),), (value,)))
     assert former == [(key.columns[0].kind, key.values[0]) for key in keys]

@@ -210,7 +210,7 @@ def test_events_of_a_log_in_order_enter_it_late(
 def test_a_transaction_is_replayed_whole(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sound members come back with the faulty one, in one cycle, however few texts a cycle decodes."""
+    """Sound members come back with the faulty one, in one cycle, for any number of texts per cycle."""
     monkeypatch.setattr("cdc_platform.pipeline.on_demand.replay.TEXTS_OF_A_CYCLE", 1)
     connector = Connector()
     connector.whole(1)

@@ -1,4 +1,4 @@
-"""Tables follow the source's schema, wherever it changes, whatever dies meanwhile."""
+"""Tables follow the source's schema, at every kind of change and after every crash."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -101,7 +101,7 @@ def test_a_kill_in_a_schema_change_loses_nothing(
 def test_a_column_that_changes_its_type_twice_between_cycles_keeps_its_values(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Values of rows that nobody writes go the same way as at the source, through both types at once."""
+    """Values of unchanged rows are converted like at the source, through both types at once."""
     source = EvolvingSource()
     for key in ("1", "2"):
         source.write(key, int(key), ValueCaptureType.NEW_ROW, ("a",))

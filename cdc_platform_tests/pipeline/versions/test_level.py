@@ -1,4 +1,4 @@
-"""A cycle leaves tables alone that nothing changes, however many there are."""
+"""A cycle does not touch unchanged tables, for any number of them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

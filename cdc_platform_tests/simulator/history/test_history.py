@@ -107,7 +107,7 @@ def test_tables_are_the_changes_of_the_history(chosen: SimulatorSettings) -> Non
 @given(SETTINGS)
 @settings(max_examples=8)
 def test_same_seed_same_history(chosen: SimulatorSettings) -> None:
-    """Equal settings and origin make equal histories, however they are asked for."""
+    """Equal settings and origin give equal histories, for any order of requests."""
     simulated, other = Simulated(chosen, ORIGIN + 3 * SECOND), Simulated(chosen, ORIGIN)
     for second in range(1, 4):
         other.now_micros = ORIGIN + second * SECOND

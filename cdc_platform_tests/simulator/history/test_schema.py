@@ -14,7 +14,7 @@ from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, data_of, foll
 
 
 def test_schema_changes_at_their_times() -> None:
-    """Records have the columns of their time, and rows of before a column have NULL in it."""
+    """Records have the columns of their time, and rows older than a column have NULL in it."""
     changes = (
         SchemaChange(1, SchemaChangeKind.ADD_COLUMN, "transfers", "memo", "STRING(MAX)"),
         SchemaChange(2, SchemaChangeKind.RETYPE_COLUMN, "transfers", "note", "BYTES(MAX)"),

@@ -172,7 +172,7 @@ def test_faults_are_seeded() -> None:
 
 
 def test_a_query_that_is_asked_again_gets_through() -> None:
-    """However bad the odds, a query fails so many times in a row and no more."""
+    """Even at the worst odds, the number of successive failures of a query is bounded."""
     faults = Faults(SimulatorSettings(faults=(Fault.UNAVAILABLE,), fault_probability=1.0))
     query = StreamQuery(1, None, "token", 1000)
 

@@ -207,7 +207,7 @@ def test_a_line_that_is_too_long_is_one_fault(compress: type[bytes], length: int
 
 @given(st.lists(st.binary(max_size=9), max_size=9), st.integers(1, 20))
 def test_lines_do_not_depend_on_chunks(lines: list[bytes], chunk_bytes: int) -> None:
-    """A line is the same however many chunks it comes in."""
+    """A line is the same for any number of chunks."""
     lines = [line.replace(b"\n", b"").replace(b"\r", b"") for line in lines]
     stream = BytesIO(b"{" + b"\n".join(lines))
     with (

@@ -90,7 +90,7 @@ def test_a_delete_may_name_its_document_by_metadata_only(identifier: Any) -> Non
 
 @pytest.mark.parametrize("depth", [10, 500, 5_000])
 def test_an_identifier_may_be_nested_deeply(depth: int) -> None:
-    """However deep its arrays are, an identifier names one document."""
+    """An identifier names one document, for any depth of its arrays."""
     identifier = "[" * depth + "]" * depth
     assert document(identifier, {}).keys == document(identifier, {}).keys
     assert document(identifier, {}).keys != document(f"[{identifier}]", {}).keys
@@ -122,5 +122,5 @@ def test_an_equal_cluster_time_is_the_same_change() -> None:
 
 
 def test_a_collection_has_identifiers_of_one_type_in_the_lake() -> None:
-    """The column of identifiers is text, whatever type a document's identifier has."""
+    """The column of identifiers is text, for every type of identifier."""
     assert document(1, {}).column_types == document('"x"', {}).column_types

@@ -206,7 +206,7 @@ def test_orders_of_shifted_keys_say_the_same_in_any_order(halves: tuple[Half, ..
 
 
 def _newest(cycles: list[list[SourceEvent]]) -> dict[str, str]:
-    """Return the rows that cycles leave, each of which gives its halves their order among those of before."""
+    """Return the rows after cycles, each of which orders its halves among the earlier ones."""
     newest: dict[str, tuple[str, SourceEvent]] = {}
     logged: list[KeyEvent] = []
     for cycle in cycles:

@@ -71,7 +71,7 @@ def test_a_block_that_is_larger_than_any_file_is_one_fault(size: int) -> None:
 
 
 def test_the_text_and_the_reason_of_a_fault_are_bounded() -> None:
-    """A line of many megabytes is kept as its beginning and its digest, whatever is wrong with it."""
+    """A faulty line of many megabytes is kept as its beginning and its digest."""
     bad = b'{"broken":"' + b"a" * 30_000_000
     (fault,) = (
         event for event in decode_file(SETTINGS, b"\n".join([line(1), bad])) if isinstance(event, FaultyEvent)

@@ -1,4 +1,4 @@
-"""Every sample reaches the end state of its source, in whatever order its events arrive and how often."""
+"""Every sample reaches the end state of its source, in any order and with any repetition of its events."""
 
 import json
 from collections.abc import Callable, Sequence

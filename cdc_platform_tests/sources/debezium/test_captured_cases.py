@@ -48,7 +48,7 @@ def changes_of(name: str, *, without_headers: bool = False, **chosen: Any) -> li
 @pytest.mark.parametrize("without_headers", [False, True])
 @pytest.mark.parametrize("name", WHOLE)
 def test_tables_are_the_database_s(name: str, *, without_headers: bool) -> None:
-    """In batches of any size, with headers and without, rows are exact, whatever became of their keys."""
+    """In batches of any size, with and without headers, rows are exact after any key change."""
     events = changes_of(name, without_headers=without_headers)
     for batch in (1, 2, 7, len(events)):
         tables, _ = apply_changes(events, batch)
@@ -76,7 +76,7 @@ def test_partitions_of_a_topic_may_be_read_in_any_order(random: Random, partitio
 
 
 def test_only_a_literal_marker_stays() -> None:
-    """No marker reaches a value, but the one that somebody has inserted; it is counted."""
+    """No marker becomes a value, except one that a user inserted; it is counted."""
     events = changes_of("keys")
     with_marker = [event for event in events if DEFAULT_PLACEHOLDER in (event.new_values or "")]
     assert with_marker

@@ -159,7 +159,7 @@ def test_every_value_is_the_database_s(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODES)
 def test_every_shape_of_an_unavailable_value_is_known(name: str) -> None:
-    """An update that touches no large value has nothing but unavailable ones, whatever they look like."""
+    """In an update that changes no large value, all of them are unavailable, in every encoding."""
     decoded = decode(name, settings_of(name))
     assert not faults_in(decoded)
     updates = [
@@ -214,7 +214,7 @@ def test_intervals_are_the_same_in_every_mode_of_times(name: str) -> None:
 
 
 def test_null_where_a_type_has_no_marker_waits_for_a_choice() -> None:
-    """Unless somebody has said what null means, the update goes to quarantine; each choice has its result."""
+    """Without a policy for null, the update goes to quarantine; each policy has its result."""
     plain = settings_of("types_default")
     assert all(
         "null_policies" in fault.reason

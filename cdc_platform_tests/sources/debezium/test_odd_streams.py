@@ -67,7 +67,7 @@ def test_an_update_of_a_chosen_key_is_a_key_change() -> None:
 
 
 def test_values_alone_differ_by_their_keys() -> None:
-    """Rows of a COPY share their position; what comes again, at whatever place, is recognised."""
+    """Rows of a COPY share their position; repeats are recognised at any place."""
     rows = [line(envelope("c", after={"id": key, "n": 1})) for key in (1, 2, 1)]
     events = decode_all(*values_of(*rows), keys=KEYS)
     first, second, again = (event for event in events if isinstance(event, SourceEvent))
@@ -95,7 +95,7 @@ def test_flattened_updates_without_an_lsn_are_distinguished() -> None:
     ],
 )
 def test_columns_may_be_called_as_fields_of_messages(columns: Mapping[str, Any]) -> None:
-    """A flattened row is one, whatever its table's columns are called."""
+    """A flattened row is one row, for any column names of its table."""
     types = {"id": "bigint", **dict.fromkeys(columns, "text")}
     event = only_event(flattened(500, id=1, **columns), columns={TABLE: types})
     assert event.new_values is not None
@@ -222,7 +222,7 @@ NUMBERED: Final = {TABLE: {"id": "numeric(36,3)", "n": "integer", "big": "text"}
 
 @given(spelled_decimals(), spelled_decimals())
 def test_equal_keys_are_one_text(item: str, other: str) -> None:
-    """Rows are followed by the texts of keys, so these are equal where the numbers are, however written."""
+    """Rows are identified by the texts of keys, so equal numbers have equal texts in every spelling."""
     events = (
         only_event(
             line(envelope("c", after={"id": text, "n": 1}), {"id": text}),
@@ -235,7 +235,7 @@ def test_equal_keys_are_one_text(item: str, other: str) -> None:
 
 
 def test_the_columns_of_a_key_have_one_order() -> None:
-    """However the connector orders them, and of the two zeros of a float there is one."""
+    """This holds for any order of the connector, and both zeros of a float are one."""
     columns = {TABLE: {"id": "bigint", "part": "double precision"}}
     keys = ({"id": 1, "part": 0.0}, {"part": -0.0, "id": 1})
     events = [only_event(line(envelope("c", after=key), key), columns=columns) for key in keys]
@@ -266,7 +266,7 @@ def test_a_key_of_more_digits_than_its_type_is_refused() -> None:
 
 @pytest.mark.parametrize("op", ["c", "u", "d"])
 def test_a_marker_is_no_key(op: str) -> None:
-    """A key that was not sent names no row, whatever the event does."""
+    """A key that was not sent names no row, for any kind of event."""
     marked = {"id": DEFAULT_PLACEHOLDER, "n": 1}
     row = line(envelope(op, **{"before" if op == "d" else "after": marked}), {"id": DEFAULT_PLACEHOLDER})
     columns = {TABLE: {"id": "text", "n": "integer"}}
@@ -354,7 +354,7 @@ def test_an_array_of_too_many_dimensions_is_a_fault() -> None:
 
 
 def test_a_snapshot_row_that_is_a_fault_moves_no_position() -> None:
-    """A position that nobody can have been at does not make the changes after it look old."""
+    """An impossible position does not make the changes after it look old."""
     source = {"lsn": 2**64 - 1, "snapshot": "true"}
     decoder = Decoder(settings_with())
     (fault,) = decoder.decode_lines([line(envelope("r", after=None, source=source), {"id": 1})])

@@ -83,7 +83,7 @@ def test_both_sides_report_a_move(moving: Answers) -> None:
 
 
 def test_record_sequences_are_one_order_of_all_kinds(moving: Answers) -> None:
-    """Within a timestamp of a partition sequences rise, whatever the kinds of the records."""
+    """Within a timestamp of a partition sequences rise, across all kinds of records."""
     for records in moving.partitions.values():
         others = [record for record in records if HEARTBEAT not in record]
         for _, same in groupby(others, key=micros):

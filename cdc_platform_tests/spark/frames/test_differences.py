@@ -1,4 +1,4 @@
-"""Frames are compared row by row, whatever their order."""
+"""Frames are compared row by row, in any order."""
 
 from typing import TYPE_CHECKING, Final
 

@@ -17,7 +17,7 @@ _serial: Final = itertools.count(1)
 
 
 def cached_plans(spark: "SparkSession") -> int:
-    """Return how many plans Spark's cache manager has, whatever they hold."""
+    """Return the number of plans in Spark's cache manager."""
     manager: Any = spark._jsparkSession.sharedState().cacheManager()  # noqa: SLF001  nothing else exposes it
     field = next(item for item in manager.getClass().getDeclaredFields() if "cachedData" in item.getName())
     field.setAccessible(True)

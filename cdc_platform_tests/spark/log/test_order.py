@@ -68,7 +68,7 @@ def ordered_rows(spark: "SparkSession", rows: list[RawRow], expected: int) -> li
 @pytest.mark.usefixtures("many_tasks")
 @pytest.mark.parametrize("expected_records", [1, SINGLE_TASK_RECORDS + 1], ids=["one task", "many tasks"])
 def test_changes_are_in_commit_order(spark: "SparkSession", expected_records: int) -> None:
-    """Timestamp, transaction, record and mod decide, in this order, however many tasks do the work."""
+    """Timestamp, transaction, record and mod decide, in this order, for any number of tasks."""
     rows = [
         insert("b", 2),
         insert("a", 2, sequence=10, records=2, mods=2),
@@ -117,7 +117,7 @@ def test_few_changes_are_counted_as_many_are(spark: "SparkSession", rows: list[R
 
 
 def test_records_that_came_twice_are_there_once(spark: "SparkSession") -> None:
-    """Equal timestamp, transaction and record sequence make a duplicate, whatever partition sent it."""
+    """Equal timestamp, transaction and record sequence make a duplicate, from any partition."""
     twice = insert("a", 1, mods=2)
     rows = [twice, {**twice, "partition_token": "other", "cycle": 9}, insert("a", 2), twice]
     changes = ordered_rows(spark, rows, 4)

@@ -66,7 +66,7 @@ def is_same(expected: object, actual: object) -> bool:
 
 @pytest.mark.parametrize("most", [0, 10_000], ids=["by type", "by column"])
 def test_every_type_is_cast(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    """One column a value, all in one row, so that one job does for all; however many columns there are."""
+    """One column per value, all in one row, so that one job suffices for any number of columns."""
     schema = table("t", {"id": "INT64"}, {f"c{n}": text for n, (text, _, _) in enumerate(VALUES)})
     fields = ", ".join(f'"c{n}": {value}' for n, (_, value, _) in enumerate(VALUES))
     monkeypatch.setattr(casts, "WIDE_COLUMNS", most)
@@ -101,7 +101,7 @@ def test_annotated_types_stay_text(spark: "SparkSession") -> None:
 def test_nanoseconds_are_kept_as_text(
     spark: "SparkSession", written: str | None, expected: str | None
 ) -> None:
-    """A timestamp whose nanoseconds count is in UTC and has nine digits, however it was written."""
+    """A timestamp whose nanoseconds count is in UTC with nine digits, for every spelling."""
     schema = with_nanoseconds(table("t", {"id": "INT64"}, {"at": "TIMESTAMP"}))
     row = typed(spark, schema, [change(json.dumps({"at": written}))])[0]
     assert (expected, None if written is None else to_nanosecond_text(written)) == (row["at"], expected)
@@ -254,7 +254,7 @@ def test_an_explicit_null_is_not_an_absent_column(
     is_whole: bool,
     expected: Mapping[str, tuple[Any, bool]],
 ) -> None:
-    """A partial update says of each column whether it names it."""
+    """A partial update states for each column whether it names it."""
     schema = table("t", {"id": "INT64"}, {"a": "INT64", "b": "STRING(9)"})
     row = typed(spark, schema, [change(json.dumps(values), is_whole=is_whole)])[0]
     assert expected == {name: (row[name], row[named(name)]) for name in ("a", "b")}

@@ -34,7 +34,7 @@ class Moment(Enum):
     WITHIN = "within"
     """Half of the file is there."""
     AFTER = "after"
-    """The effect has happened, and nobody knows of it."""
+    """The effect has happened, unconfirmed."""
 
 
 class Failure(Enum):
@@ -47,7 +47,7 @@ class Failure(Enum):
     BROKEN = "Input/output error"
     """One effect fails."""
     REFUSED = "refused as outdated"
-    """One commit is refused, although nobody else has made one."""
+    """One commit is refused, although there is no other."""
 
     def goes_on(self, kind: EffectKind) -> bool:
         """Return whether all effects of a kind fail after the first one."""

@@ -127,7 +127,7 @@ SOURCES: Final[Mapping[str, tuple[str, str]]] = {
 }
 """By source: the workload, and one of its tables."""
 BY_SPARK: Final[Mapping[str, Any]] = {"local_read_s": 0.0, "local_merge_bytes": 0}
-"""Spark's tasks read, order and merge, however little there is."""
+"""Spark's tasks read, order and merge, even small inputs."""
 
 
 def _of_source(name: str) -> dict[str, Scenario]:

@@ -105,7 +105,7 @@ def test_contradictions_are_noted(change_type: str, is_deleted: bool) -> None:
 
 
 def test_what_a_backfill_read_is_a_snapshot() -> None:
-    """A backfill's row says nothing of whether it is new, whatever its type says."""
+    """A backfill's row does not show whether it is new, for any type of event."""
     event = {**mysql(change_type="INSERT"), "read_method": "mysql-backfill-fulldump"}
     assert change(event).mod_type == "SNAPSHOT"
 

@@ -50,7 +50,7 @@ def test_a_key_is_readable() -> None:
 
 
 def test_the_writing_half_of_a_key_change_wins() -> None:
-    """At one place and one moment what removes a row comes before what writes it, whatever their uuids."""
+    """At one place and moment, a removal comes before a write, for any uuids."""
     assert key(at(0), removal=True, event_id="z") < key(at(0), event_id="a")
 
 
@@ -139,7 +139,7 @@ def test_a_backfill_needs_no_place(metadata: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", [SourceKind.SALESFORCE, SourceKind.MYSQL, SourceKind.POSTGRESQL])
 def test_by_source_timestamp_a_backfill_repairs_what_came_before(kind: SourceKind) -> None:
-    """The backfill beats changes of before it was read, and loses to those of its moment and after it."""
+    """The backfill wins over changes before its read, and loses to simultaneous and later ones."""
     place = {SourceKind.POSTGRESQL: {"lsn": "1/1"}, SourceKind.MYSQL: LOG}.get(kind, {})
     events = {ms: {"source_timestamp": ms, "source_metadata": place} for ms in (999, 1000, 1001)}
     captured = {ms: key(event, BY_CLOCK, kind=kind) for ms, event in events.items()}
@@ -177,7 +177,7 @@ def test_an_initial_backfill_takes_no_part_in_epochs() -> None:
 
 
 def test_keys_of_before_a_forced_backfill_stay_as_they_are() -> None:
-    """Declaring an epoch that is still to come changes no key of before it, so stored ones stay valid."""
+    """Declaring a future epoch changes no earlier key, so stored ones stay valid."""
     declared = OrderRules(BackfillPolicy.FORCE, epochs=(1_000_000,))
     assert [key(at(n)) for n in (0, 999)] == [key(at(n), declared) for n in (0, 999)]
 
@@ -256,7 +256,7 @@ def test_everything_else_is_refused(text: object) -> None:
 def test_text_order_is_the_order_of_numbers(
     item: tuple[tuple[int, ...], str], other: tuple[tuple[int, ...], str], tail: str
 ) -> None:
-    """Sequences compare as texts as tuples of their numbers do, in whatever case and width they come."""
+    """Sequences compare as texts like tuples of their numbers, in every case and width."""
     (numbers, text), (other_numbers, other_text) = item, other
     ordered = f"{sequence_order(text)}{tail}" < f"{sequence_order(other_text)}{tail}"
     assert (numbers < other_numbers) == ordered

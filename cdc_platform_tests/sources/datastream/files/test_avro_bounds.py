@@ -189,7 +189,7 @@ def test_tables_of_many_columns_that_may_be_null_are_read() -> None:
 
 
 def test_values_are_counted_by_event() -> None:
-    """Events that have the most values are read, however many lie in one block; numbers count once."""
+    """Events with the maximum of values are read, for any number per block; numbers count once."""
     array = long(900) + long(2**60) * 900 + b"\0"
     data = avro(event(x={"type": "array", "items": "long"}), array * 9, 9)
     good, faults = read(data, Bounds(most_values=1_000))
@@ -198,7 +198,7 @@ def test_values_are_counted_by_event() -> None:
 
 
 def test_a_text_that_is_not_unicode_is_one_fault() -> None:
-    """The events around it arrive, in whatever text of its own it is; its octets are in the fault."""
+    """The events around it arrive, in any of its texts; its octets are in the fault."""
     schema = event(x="string", y={"type": "array", "items": "string"})
     schema["fields"].append({"name": "uuid", "type": "string"})
 

@@ -1,4 +1,4 @@
-"""Files of JSON lines say the same, however they are cut into blocks and however their lines are parsed."""
+"""Files of JSON lines give the same events, for any size of blocks and either parser."""
 
 import copy
 import gzip

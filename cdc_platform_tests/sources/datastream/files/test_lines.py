@@ -22,7 +22,7 @@ def quick(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("compress", [bytes, quick])
 def test_a_long_line_is_copied_a_few_times(compress: Callable[[bytes], bytes]) -> None:
-    """The octets allocated are a small multiple of the line, however many chunks it comes in."""
+    """The octets allocated are a small multiple of the line, for any number of chunks."""
     with MeasuredStream(compress(b"{}\n" + LONG + b"\n[]")) as stream:
         found = [line for block in read_blocks(stream) for line in block]
     assert found == [b"{}", LONG, b"[]"]

@@ -83,7 +83,7 @@ def test_types_are_borrowed(tmp_path: Path, name: str, data: bytes) -> None:
 
 @pytest.mark.parametrize("name", [f"{KEY}_cdc_1_2_4.avro", f"{KEY}_cdc_1_2_4.avro.json"])
 def test_json_borrows_types_whatever_its_file_is_called(tmp_path: Path, name: str) -> None:
-    """The content of a file decides how it is read and whether it needs a schema, and so do its texts."""
+    """The content of a file decides how it is read, whether it needs a schema, and how its texts are read."""
     origin = put(tmp_path, name, LINE)
     assert [types_of(row) for row in events(read(tmp_path))] == [GUESSED]
     put(tmp_path, f"{KEY}.avsc", json.dumps(SCHEMA).encode())

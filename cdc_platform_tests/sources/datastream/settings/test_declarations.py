@@ -1,4 +1,4 @@
-"""Types that are declared, and types that are guessed where nobody declares any."""
+"""Declared types, and guessed types of undeclared columns."""
 
 import json
 from typing import Any
@@ -303,7 +303,7 @@ DOCUMENTS = [
 
 @pytest.mark.parametrize(("text", "expected"), DOCUMENTS)
 def test_a_document_is_what_it_was(text: str, expected: str) -> None:
-    """Members of one name, their order and signs of zeros stay, whatever the format and the type's source."""
+    """Members of one name, their order and signs of zeros stay, in every format and type."""
     decoding = Decoding(schemas={"a" * 40: (("c", FieldType(Kind.JSON)),)})
     ways = [
         from_json([text], "JSON"),

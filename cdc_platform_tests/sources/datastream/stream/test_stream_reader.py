@@ -148,7 +148,7 @@ def test_an_object_of_a_source_that_is_not_known_keeps_the_name_that_is_shown(
 
 
 def test_objects_of_several_pages_are_all_read_once(server: DatastreamServer) -> None:
-    """Objects come in order of name, whatever the order and the size of the pages."""
+    """Objects come in order of name, for any order and size of the pages."""
     server.most_page_size = 3
     server.hold("RUNNING", *(table(number) for number in reversed(range(8))))
     names = [stream_object.name for stream_object in read_stream(server.settings()).objects]
@@ -233,7 +233,7 @@ def test_nobody_who_answers_is_unreachable() -> None:
 
 
 def test_a_slow_answer_ends_at_the_deadline_of_the_read(server: DatastreamServer) -> None:
-    """A server that accepts calls and does not answer holds nobody longer than `deadline_s`."""
+    """A server that accepts calls and does not answer blocks a caller for at most `deadline_s`."""
     server.hold("RUNNING")
     server.delay_s = 30
     begun_s = time.monotonic()

@@ -76,7 +76,7 @@ def test_what_has_been_read_long_ago_is_deleted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_empty", [False, True])
 def test_a_lake_that_lacks_deleted_events_is_reported(tmp_path: Path, is_empty: bool) -> None:
-    """A lake from an older copy, or a new one, would continue with a gap that nobody sees."""
+    """A lake from an older copy, or a new one, would continue with an unnoticed gap."""
     spool = filled(tmp_path, 2, 3, 1)
     spool.require_next({})
     names = [file.path.name for file in spool.files()]
@@ -195,7 +195,7 @@ class Capture:
 
 
 def test_a_death_at_any_file_of_a_spool_loses_nothing(tmp_path: Path) -> None:
-    """Whatever file is not made, renamed or removed any more, offsets have no gap, and all events come."""
+    """If a file operation fails, offsets have no gap, and all events arrive."""
     whole = Capture(tmp_path / "whole")
     with dying_in(tmp_path, None):
         whole.run()

@@ -17,7 +17,7 @@ def test_a_spool_that_its_engine_has_not_made_yet_holds_nothing(tmp_path: Path) 
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    """Files that somebody else writes are in a folder that exists; a wrong path must not look empty."""
+    """Files of other writers are in an existing folder; a wrong path must not look empty."""
     source = DebeziumSource(DebeziumSettings(FilesInput(str(tmp_path / "nowhere"))))
     with pytest.raises(SourceNotFound, match="nowhere"):
         source.describe()

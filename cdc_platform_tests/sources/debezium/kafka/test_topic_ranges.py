@@ -80,7 +80,7 @@ def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
     ],
 )
 def test_lost_messages_are_reported(partitions: list[TopicPartition], words: str) -> None:
-    """Messages that were never read are not passed over in silence."""
+    """Messages that were deleted unread are reported."""
     with pytest.raises(OffsetsLost, match=words):
         plan_ranges(partitions, read_progress((FIRST, 30, 30)), SETTINGS)
 

@@ -169,7 +169,7 @@ class LoadedDice(Random):
 )
 @given(deliveries(), st.randoms(use_true_random=False))
 def test_cycles_have_whole_transactions_in_order(delivery: Delivery, dice: Random) -> None:
-    """However partitions lag behind each other, and whatever comes again, or cannot be read, it is one lake.
+    """For any lag of partitions, repeats and unreadable messages, the result is one lake.
 
     So it is with the connector's headers and without. Cycles add up to the stream, and no marker is anywhere,
     but the one that somebody has written.

@@ -99,7 +99,7 @@ def test_a_value_alone_needs_its_keys_declared() -> None:
 
 
 def test_a_marker_is_one_only_where_a_value_can_be_unavailable() -> None:
-    """INSERT ships all values: a marker in it is what somebody has written, unless the key has changed."""
+    """INSERT sends all values: a marker in it is a user's value, unless the key has changed."""
     headers = {"__debezium.context.taskId": "0"}
     literal = only_event(line(envelope("c", after=MARKED), KEY, headers=headers))
     assert not literal.unavailable_columns

@@ -15,7 +15,7 @@ MOVED = line(envelope("c", after={"id": 9, "n": 1, "xs": None}), {"id": 9})
 
 
 def moved(folder: Path, policy: NullPolicy, *lines: str) -> Record:
-    """Return what a cycle makes of the half that takes a key."""
+    """Return a cycle's change for the half that takes a key."""
     cycles = Cycles(settings_with(input=FilesInput(str(folder)), null_policies={"smallint[]": policy}))
     return next(row for row in feed(cycles, lines).log if row["mod_type"] != "DELETE")
 

@@ -24,7 +24,7 @@ UP: Final = {key: key + 1 for key in FIRST}
 def rows_in_lake(
     connector: DeferredConnector, *, has_headers: bool, has_metadata: bool, repeats: bool
 ) -> Any:
-    """Return the rows that the log makes of what was sent, once or twice, in one cycle."""
+    """Return the rows after a log of what was sent, once or twice, in one cycle."""
     lines = connector.lines if has_headers else without_headers(connector.lines)
     lake = Lake()
     with TemporaryDirectory() as folder:
@@ -74,7 +74,7 @@ def test_rows_whose_keys_shift_or_swap_are_all_there(
 def test_any_permutation_of_keys_is_followed(
     permutations: list[tuple[list[int], list[int]]], metadata_flags: tuple[bool, bool], repeats: bool
 ) -> None:
-    """In whatever order a statement reaches the rows, and also where all of it is sent again."""
+    """For any order in which a statement reaches the rows, also if all of it is repeated."""
     connector = DeferredConnector()
     connector.insert_all(FIRST)
     connector.begin()

@@ -73,7 +73,7 @@ def test_what_comes_again_shows_no_end(tmp_path: Path) -> None:
 
 
 def test_a_server_whose_positions_start_over() -> None:
-    """A transaction committed later than all that have passed is new, however low its positions are."""
+    """A transaction committed later than all others is new, even with low positions."""
     logs = topic_logs()
     before, after = Connector(5000, 5000), Connector(100, 100, transaction=810)
     before.whole(1)

@@ -97,7 +97,7 @@ def test_a_numeric_without_a_precision_may_be_large() -> None:
 
 @pytest.mark.parametrize("declared", ["geometry", "geography", "vector", "halfvec", "polygon", "path"])
 def test_null_in_a_declared_type_without_a_marker_is_refused(declared: str) -> None:
-    """Nobody has said what it means, so the update waits in quarantine."""
+    """Its meaning is not declared, so the update waits in quarantine."""
     update = line(envelope("u", after={"id": 1, "big": None}), {"id": 1})
     columns = {TABLE: {"id": "bigint", "big": declared}}
     assert "`null_policies`" in only_fault(update, columns=columns).reason

@@ -95,7 +95,7 @@ def test_versions_are_compared_by_their_numbers() -> None:
 
 
 def test_null_is_judged_by_its_policy() -> None:
-    """Null in a type without a marker is what somebody has said; in others it is NULL."""
+    """Null in a type without a marker follows the policy; in others it is NULL."""
     expected = [ValueState.UNAVAILABLE, ValueState.VALUE, ValueState.UNDECIDED]
     plain = detector_of(TEXTS, MARKER, NullPolicy.ERROR)
     policies = (NullPolicy.UNAVAILABLE, NullPolicy.NULL, NullPolicy.ERROR)

@@ -52,7 +52,7 @@ def test_the_last_line_needs_no_end() -> None:
 def test_a_file_that_grows_gives_the_lines_of_the_whole_file(
     lines: list[str], sizes: list[int], has_mark: bool
 ) -> None:
-    """However a file has grown, and whatever of it was read before, nothing is lost, doubled or moved.
+    """For any growth of a file, nothing is lost, duplicated or moved.
 
     Only a carriage return may be left out that comes behind an object which was read without its end.
     """
@@ -119,7 +119,7 @@ def test_zeros_behind_a_gzip_are_no_damage() -> None:
 
 @pytest.mark.parametrize("is_gzip", [False, True])
 def test_a_long_line_is_copied_a_few_times(is_gzip: bool) -> None:
-    """The octets allocated are a small multiple of the line, however many chunks it comes in."""
+    """The octets allocated are a small multiple of the line, for any number of chunks."""
     long = os.urandom(2**24).hex()
     data = f'{{}}\n{long}\n{{"a": 1}}'.encode()
     with MeasuredStream(gzip.compress(data, 1) if is_gzip else data) as stream:

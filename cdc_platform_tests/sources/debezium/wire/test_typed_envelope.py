@@ -80,7 +80,7 @@ def test_captured_changes_are_parsed_by_their_types_and_as_they_were(monkeypatch
 @settings(max_examples=200, derandomize=True, deadline=None)
 @given(st.sampled_from(SEEDS), steps())
 def test_generated_changes_have_the_same_content(seed: Any, made: Any) -> None:
-    """Whatever is wrong with an envelope, both ways find the same content, or the same fault."""
+    """For any defect of an envelope, both ways find the same content, or the same fault."""
     line = written(changed(seed, made))
     try:
         json.loads(line)

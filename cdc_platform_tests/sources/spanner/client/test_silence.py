@@ -1,4 +1,4 @@
-"""A call that says nothing for too long is ended, whatever the caller does meanwhile."""
+"""A call that is silent for too long is ended, independent of the caller."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Reading one chunk of a copy: every row once, whatever breaks."""
+"""Reading one chunk of a copy: every row once, for every failure."""
 
 from base64 import b64encode
 from dataclasses import replace
