@@ -95,11 +95,8 @@ def _findings(
         if status.is_silence and polled_s > max(late_after_s, UNPOLLED_S):
             ago = f"{as_duration(polled_s)} ago"
             yield State.LATE, f"the source was last polled {ago}; start `sync --continuous` or the sensor"
-    for stuck in status.stuck_partitions:
-        yield (
-            State.INCOMPLETE,
-            f"partition {stuck.key} holds the watermark, {as_duration(stuck.age_s)} behind",
-        )
+    for part in status.stuck_partitions:
+        yield State.INCOMPLETE, f"partition {part.key} holds the watermark, {as_duration(part.age_s)} behind"
     if status.unread_files:
         yield State.INCOMPLETE, f"{as_count(len(status.unread_files), 'file')} could not be read"
     if status.quarantined:

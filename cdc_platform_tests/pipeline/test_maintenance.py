@@ -26,7 +26,7 @@ from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing import maintain
 from cdc_platform.pipeline.publishing.maintain import (
     MaintenanceOutcome,
-    MaintenanceTask,
+    TableTask,
     choose_tasks,
     maintain_lake,
 )
@@ -223,10 +223,10 @@ def test_cycles_that_leave_nothing_to_compact_are_not_counted(
     assert tried == []
 
 
-def make_chores(urgencies: Iterable[float]) -> list[MaintenanceTask]:
+def make_chores(urgencies: Iterable[float]) -> list[TableTask]:
     """Return maintenance tasks of tables named by number, which do nothing."""
     return [
-        MaintenanceTask(str(number), urgency, lambda _: MaintenanceOutcome())
+        TableTask(str(number), urgency, lambda _: MaintenanceOutcome())
         for number, urgency in enumerate(urgencies)
     ]
 

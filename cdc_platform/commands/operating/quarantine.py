@@ -126,9 +126,7 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
 @DEFS
 @NAME
 @_narrowed
-@click.option(
-    "--record", metavar="RECORD", help="Only this record, with the records that must be replayed with it."
-)
+@click.option("--record", metavar="RECORD", help="Only this record, and those replayed with it.")
 @_AS_JSON
 def replay(
     defs: Path, name: str | None, wanted: QuarantineFilter, *, record: str | None, as_json: bool

@@ -124,7 +124,7 @@ def print_notes(pipeline: "Pipeline") -> None:
 
 
 @dataclass(frozen=True)
-class _CatchUp:
+class _Goal:
     """Progress to the end of the cycles: the watermark moves from a position to the target, in a step."""
 
     until: CycleLimit
@@ -147,7 +147,7 @@ class _CatchUp:
 
 
 @contextmanager
-def _way(pipeline: "Pipeline", until: CycleLimit, target_micros: int) -> Iterator[_CatchUp]:
+def _way(pipeline: "Pipeline", until: CycleLimit, target_micros: int) -> Iterator[_Goal]:
     """Yield the progress, shown as the outermost step unless the cycles have no end."""
     from cdc_platform.model.stream.lineage import watermark_micros
     from cdc_platform.pipeline.reading.trace import trace_lineage
@@ -157,25 +157,23 @@ def _way(pipeline: "Pipeline", until: CycleLimit, target_micros: int) -> Iterato
     is_known = watermark is not None and not pipeline.capabilities.delivers_events
     from_micros = watermark if is_known else None
     if until.is_endless:
-        yield _CatchUp(until, target_micros, from_micros, None)
+        yield _Goal(until, target_micros, from_micros, None)
     elif until.cycles is not None:
         with pipeline.progress.step("cycles", "cycles", until.cycles) as step:
-            yield _CatchUp(until, target_micros, from_micros, step)
+            yield _Goal(until, target_micros, from_micros, step)
     else:
         seconds = (target_micros - from_micros) // 1_000_000 if from_micros is not None else 0
         counted = (CAUGHT_UP, seconds) if seconds > 0 else ("", None)
         with pipeline.progress.step("catch up", *counted) as step:
-            yield _CatchUp(until, target_micros, from_micros, step)
+            yield _Goal(until, target_micros, from_micros, step)
 
 
-def _follow(
-    pipeline: "Pipeline", session: "SparkSession", wants_more: Callable[[], bool], way: _CatchUp
-) -> bool:
+def _follow(pipeline: "Pipeline", spark: "SparkSession", wants_more: Callable[[], bool], way: _Goal) -> bool:
     from cdc_platform.pipeline.cycle_loop import follow_source
 
     until = way.until
     most_failures = None if until.is_endless else MOST_FAILURES
-    outcomes = follow_source(pipeline, session, wants_more, _as_fault, most_failures)
+    outcomes = follow_source(pipeline, spark, wants_more, _as_fault, most_failures)
     delivers_events = pipeline.capabilities.delivers_events
     is_level = partial(_is_caught_up, target_micros=way.target_micros, delivers_events=delivers_events)
     for count, outcome in enumerate(outcomes, start=1):

@@ -14,10 +14,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 
 @dataclass(frozen=True)
 class RecreatedColumn:
-    """A column that was recreated between two schema reads.
-
-    ``before`` is its ordinal at the first schema read; ``ahead`` are the columns that have since moved ahead.
-    """
+    """A recreated column: its ordinal at the earlier schema read, and the columns that overtook it."""
 
     before: int
     ahead: frozenset[str]

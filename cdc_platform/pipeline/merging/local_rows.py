@@ -72,10 +72,8 @@ def is_newer(net_changes: LocalNetChanges, matched: pa.Table, old: pa.Table) -> 
     if not keeps_order(net_changes.schema):
         return np.ones(matched.num_rows, dtype=np.bool_)
     # Partial updates already include all newer changes.
-    follows = pc.greater_equal if net_changes.has_partial_updates else pc.greater
-    newer = follows(
-        matched[ORDERING_KEY], pc.fill_null(old[ORDERING_KEY], "").cast(matched[ORDERING_KEY].type)
-    )
+    later = pc.greater_equal if net_changes.has_partial_updates else pc.greater
+    newer = later(matched[ORDERING_KEY], pc.fill_null(old[ORDERING_KEY], "").cast(matched[ORDERING_KEY].type))
     return _chosen(newer)
 
 

@@ -100,11 +100,8 @@ class MaintenanceRun:
 
 
 @dataclass(frozen=True)
-class MaintenanceTask:
-    """The maintenance of one table.
-
-    ``urgency`` is the number of cycles since the last maintenance, relative to the limit: at 1 it is due.
-    """
+class TableTask:
+    """Maintenance of one table; ``urgency`` is the cycles since the last one, over their limit: due at 1."""
 
     table: str
     urgency: float
@@ -134,16 +131,14 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
         return sum(outcomes, start=MaintenanceOutcome())
 
 
-def choose_tasks(
-    settings: MaintenanceSettings, tasks: Sequence[MaintenanceTask]
-) -> Sequence[MaintenanceTask]:
+def choose_tasks(settings: MaintenanceSettings, tasks: Sequence[TableTask]) -> Sequence[TableTask]:
     """Return the most urgent tasks, enough for each one's turn to come before it is due again."""
     at_once = ceil(len(tasks) / settings.minor_every_cycles)
     due = [task for task in tasks if task.urgency >= 1]
     return sorted(due, key=lambda task: -task.urgency)[:at_once]
 
 
-def _list_tasks(run: MaintenanceRun) -> list[MaintenanceTask]:
+def _list_tasks(run: MaintenanceRun) -> list[TableTask]:
     pipeline = run.pipeline
     merged = {name: pipeline.lake.table(name) for name in choose_tables(run)}
     for name, table in merged.items():
@@ -151,19 +146,16 @@ def _list_tasks(run: MaintenanceRun) -> list[MaintenanceTask]:
         pipeline.level_tables.compare(name, newest.snapshot_id if newest is not None else None)
     return [
         *(
-            MaintenanceTask(name, _urgency_of_merged(run, table), partial(_maintain_merged, name))
+            TableTask(name, _urgency_of_merged(run, table), partial(_maintain_merged, name))
             for name, table in merged.items()
             if table is not None and _is_published(table)
         ),
         *(
-            MaintenanceTask(name, _urgency_of_own(run, name), partial(_maintain_own, name))
+            TableTask(name, _urgency_of_own(run, name), partial(_maintain_own, name))
             for name in (*_rolling_tables(pipeline), LINEAGE)
         ),
         # These tables are seldom written, so they are never due.
-        *(
-            MaintenanceTask(name, 0, partial(_clean_seldom, name))
-            for name in (SELDOM if run.is_thorough else ())
-        ),
+        *(TableTask(name, 0, partial(_clean_seldom, name)) for name in (SELDOM if run.is_thorough else ())),
     ]
 
 

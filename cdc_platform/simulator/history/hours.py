@@ -32,7 +32,7 @@ PACE_SETTINGS: Final = ("rate", "partitions", "partition_life_s")
 
 
 @dataclass(frozen=True)
-class OpenInterval:
+class Interval:
     """Blocks `[first, end)` in which the bank is open; `end` is None if it never closes."""
 
     first: int
@@ -45,9 +45,7 @@ class OpenInterval:
 class OpeningHours:
     """The openings so far, stored in a file if there is one."""
 
-    def __init__(
-        self, origin_micros: int, openings: Sequence[OpenInterval], file: "StateFile | None"
-    ) -> None:
+    def __init__(self, origin_micros: int, openings: Sequence[Interval], file: "StateFile | None") -> None:
         self.origin_micros = origin_micros
         self.openings = list(openings)
         self._file = file
@@ -88,7 +86,7 @@ class OpeningHours:
         """Return when a block starts."""
         return self.origin_micros + block * BLOCK_MICROS
 
-    def blocks(self, first: int, last: int) -> Iterator[tuple[int, OpenInterval]]:
+    def blocks(self, first: int, last: int) -> Iterator[tuple[int, Interval]]:
         """Yield the open blocks from one to another, both inclusive."""
         for opening in self.openings:
             end = last + 1 if opening.end is None else min(opening.end, last + 1)
@@ -115,13 +113,13 @@ class StateFile:
     path: Path
     settings: SimulatorSettings
 
-    def read(self) -> tuple[int, list[OpenInterval]] | None:
+    def read(self) -> tuple[int, list[Interval]] | None:
         """Return origin and openings; None if there is no file yet."""
         if not self.path.exists():
             return None
         try:
             state: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
-            openings = [OpenInterval(**fields) for fields in state["openings"]]
+            openings = [Interval(**fields) for fields in state["openings"]]
             version, origin, settings = state["format_version"], state["origin_micros"], state["settings"]
         except (ValueError, KeyError, TypeError) as error:
             raise SettingError("state", f"is not a state file of the simulator: {self.path}") from error
@@ -147,7 +145,7 @@ class StateFile:
         if self.settings.history_s:
             raise SettingError("history_s", f"(--age) is {self.settings.history_s:g}, but {advice}")
 
-    def write(self, origin_micros: int, openings: Sequence[OpenInterval]) -> None:
+    def write(self, origin_micros: int, openings: Sequence[Interval]) -> None:
         """Replace the file atomically."""
         document = {
             "format_version": FORMAT_VERSION,
@@ -170,5 +168,5 @@ class StateFile:
         return lasting
 
 
-def _opening(settings: SimulatorSettings, first: int, end: int | None) -> OpenInterval:
-    return OpenInterval(first, end, settings.rate, settings.partitions, settings.partition_life_s)
+def _opening(settings: SimulatorSettings, first: int, end: int | None) -> Interval:
+    return Interval(first, end, settings.rate, settings.partitions, settings.partition_life_s)

@@ -13,7 +13,7 @@ from enum import Enum
 from heapq import heappop, heappush
 from typing import NamedTuple, TypeAlias
 
-from cdc_platform.simulator.history.hours import OpenInterval
+from cdc_platform.simulator.history.hours import Interval
 from cdc_platform.simulator.history.partitions import SPACE, Moment, Partition, PartitionTree
 
 Placements: TypeAlias = Callable[[int], tuple[str, ...]]
@@ -49,7 +49,7 @@ class MovingKeys(PartitionTree):
     A partition may have several ranges of keys.
     """
 
-    def __init__(self, seed: int, origin_micros: int, opening: OpenInterval, placements: Placements) -> None:
+    def __init__(self, seed: int, origin_micros: int, opening: Interval, placements: Placements) -> None:
         self.changes: list[PartitionChange] = []
         self._alive: list[Partition] = []
         self._placements = placements
@@ -59,7 +59,7 @@ class MovingKeys(PartitionTree):
             partition.placement = first[partition.serial % len(first)]
         self._inhabited = {partition.placement for partition in self._partitions}
 
-    def begin_block(self, start_micros: int, opening: OpenInterval) -> None:
+    def begin_block(self, start_micros: int, opening: Interval) -> None:
         """Advance to the next block; a new placement starts with one partition without keys."""
         super().begin_block(start_micros, opening)
         for placement in self._placements(start_micros):
@@ -89,7 +89,7 @@ class MovingKeys(PartitionTree):
         """The number of partitions alive at the end of the generated history."""
         return len(self._alive)
 
-    def end_next(self, opening: OpenInterval, newest: Moment, next_micros: int | None) -> None:
+    def end_next(self, opening: Interval, newest: Moment, next_micros: int | None) -> None:
         """Let the next partition give keys away at its due time, or at the commit before or after that."""
         due_micros, serial = heappop(self._ends)
         partition = self._partitions[serial]
@@ -115,7 +115,7 @@ class MovingKeys(PartitionTree):
         last = self.changes[-1].moment if self.changes else newest
         return max(self._dice.choice(moments), newest, last)
 
-    def _start_within_parent(self, partition: Partition, moment: Moment, opening: OpenInterval) -> None:
+    def _start_within_parent(self, partition: Partition, moment: Moment, opening: Interval) -> None:
         started = [
             self._make(SPACE, SPACE, moment.micros, (), opening) for _ in range(self._dice.choice((1, 1, 2)))
         ]
@@ -169,7 +169,7 @@ class MovingKeys(PartitionTree):
         self.changes.append(PartitionChange(moment, len(self.changes), partition, kind, tokens))
 
     def _make(
-        self, low: int, high: int, micros: int, parents: tuple[Partition, ...], opening: OpenInterval
+        self, low: int, high: int, micros: int, parents: tuple[Partition, ...], opening: Interval
     ) -> Partition:
         partition = super()._make(low, high, micros, parents, opening)
         self._alive.append(partition)
