@@ -35,7 +35,7 @@ from cdc_platform.pipeline.merging.local_merge import commit_merge, plan_merge
 from cdc_platform.pipeline.merging.local_rows import LocalNetChanges
 from cdc_platform.spark.tables.merge import append_inserted, merge_existing
 from cdc_platform.spark.tables.net_changes import compute_net_changes, measure_net_changes
-from cdc_platform.spark.tables.typed import KIND, ORDINAL, named
+from cdc_platform.spark.tables.typed import KIND, ORDINAL, flag_of
 
 PLATFORM = "platform, v3"
 COLUMNS = [column.name for column in TABLE.columns]
@@ -101,7 +101,7 @@ def net_changes_of(table: IcebergTable, changes: Path, *, has_partial_updates: b
     """Provide the net changes, computed once."""
     frame = table.spark.read.parquet(str(changes))
     if has_partial_updates:
-        flags = {named(name): "true" for name in VALUES}
+        flags = {flag_of(name): "true" for name in VALUES}
         frame = frame.selectExpr("*", *(f"{value} AS `{name}`" for name, value in flags.items()))
     net_changes = compute_net_changes(frame, TABLE, has_partial_updates=has_partial_updates).persist()
     try:

@@ -72,7 +72,7 @@ class PipelineHistory:
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadablePipeline:
     """The error of a pipeline that cannot be read."""
 
     problem: str
@@ -97,7 +97,7 @@ class WatchedPipeline:
         """Name of the pipeline."""
         return self.pipeline.name
 
-    def read_facts(self, checks: CheckHistory) -> PipelineFacts | Unreadable:
+    def read_facts(self, checks: CheckHistory) -> PipelineFacts | UnreadablePipeline:
         """Return the pipeline's current state, or the error of reading it."""
         try:
             return self._read_facts(checks.latest(self.name))
@@ -122,7 +122,7 @@ class WatchedPipeline:
             copies=load_copy_rates(pipeline, status),
         )
 
-    def read_history(self, facts: PipelineFacts, hours: float) -> PipelineHistory | Unreadable:
+    def read_history(self, facts: PipelineFacts, hours: float) -> PipelineHistory | UnreadablePipeline:
         """Return the history of the last hours, or the part that exists, or the error of reading it."""
         try:
             return self._read_history(facts, hours)
@@ -143,10 +143,10 @@ class WatchedPipeline:
         return PipelineHistory(span, lag, rates, partitions=drawn)
 
 
-def unreadable(error: Exception) -> Unreadable:
+def unreadable(error: Exception) -> UnreadablePipeline:
     """Return a pipeline that cannot be read because of an error."""
     text = str(error) if isinstance(error, CdcError) else f"{type(error).__name__}: {error}"
-    return Unreadable(text)
+    return UnreadablePipeline(text)
 
 
 def _cycle_s(pipeline: Pipeline, status: Status) -> float | None:

@@ -13,7 +13,7 @@ from cdc_platform.simulator.sql.reads import Result, chosen_keys
 from cdc_platform.simulator.sql.sql import StreamCall
 from cdc_platform.simulator.stream.faults import KINT64MAX_1, QueryFault, befall
 from cdc_platform.simulator.stream.messages import message_type
-from cdc_platform.simulator.wire.chunks import Position, Row, messages
+from cdc_platform.simulator.wire.chunks import Cursor, Row, messages
 from cdc_platform.simulator.wire.moments import Moments, ReadTime, framed, transaction
 from cdc_platform.simulator.wire.problems import STREAMS_ALONE, Refusal, read_only
 from cdc_platform.simulator.wire.simulator_settings import Dialect, Fault, PartitionMode
@@ -183,7 +183,7 @@ class SpannerService:
 
     def _rows(self, result: Result, request: Any, reading: ReadTime) -> Iterator[bytes]:
         token = bytes(request.resume_token)
-        skip = Position.from_token(token).rows if token else 0
+        skip = Cursor.from_token(token).rows if token else 0
         metadata = row_type(result.columns) + framed(reading.transaction)
         return messages(metadata, result.rows(skip), self._settings.chunk_bytes)
 
@@ -260,8 +260,8 @@ def _part(result: Result, partition_token: bytes) -> Result:
     return Result(result.columns, rows)
 
 
-def _moved(row: Row, by_rows: int) -> Position:
-    return Position(0, (row.position.rows if row.position else 0) - by_rows)
+def _moved(row: Row, by_rows: int) -> Cursor:
+    return Cursor(0, (row.position.rows if row.position else 0) - by_rows)
 
 
 def _nested_type(fields: Mapping[str, Any]) -> Any:

@@ -7,7 +7,7 @@ from cdc_platform.dashboard.charts import draw_chart, nice_seconds, nice_top
 from cdc_platform.dashboard.copy_rates import CopyRate, estimate
 from cdc_platform.dashboard.cut_history import CutHistory, lag_by_column, publication_by_column
 from cdc_platform.dashboard.partition_lanes import SHOWN, draw_partitions
-from cdc_platform.dashboard.read_lanes import place_of
+from cdc_platform.dashboard.read_lanes import folder_of
 from cdc_platform.dashboard.time_span import COLUMNS, TimeSpan
 from cdc_platform.lake.state.copies import Batch
 from cdc_platform.model.base.quantities import as_duration
@@ -148,7 +148,7 @@ def test_of_many_partitions_the_newest_are_drawn() -> None:
 )
 def test_what_was_read_has_a_place(path: str, place: str) -> None:
     """Files are shown by folder, without those of days and hours, and topic partitions by topic."""
-    assert place == place_of(path)
+    assert place == folder_of(path)
 
 
 def test_the_time_left_of_a_copy() -> None:

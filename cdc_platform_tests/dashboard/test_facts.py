@@ -15,7 +15,7 @@ from cdc_platform.dashboard import change_rates
 from cdc_platform.dashboard.check_history import CheckFact, CheckHistory
 from cdc_platform.dashboard.copy_rates import load_copy_rates
 from cdc_platform.dashboard.cut_history import load_cut_history
-from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, Unreadable, WatchedPipeline
+from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, UnreadablePipeline, WatchedPipeline
 from cdc_platform.dashboard.health import State, assess_health
 from cdc_platform.dashboard.metrics import PipelineCollector
 from cdc_platform.dashboard.page import PageOptions, PipelineView, write_page
@@ -109,7 +109,7 @@ def test_reading_makes_nothing(watched: WatchedPipeline, tmp_path: Path) -> None
     facts = WatchedPipeline.of(load_settings(write_defs(tmp_path)), late_after_s=60).read_facts(
         CheckHistory()
     )
-    assert isinstance(facts, Unreadable)
+    assert isinstance(facts, UnreadablePipeline)
     assert "There is no lake" in facts.problem
     assert facts.health.word is State.UNKNOWN
     assert not (tmp_path / "lake").exists()

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, REMOVE, UPDATE
-from cdc_platform.spark.tables.typed import named
+from cdc_platform.spark.tables.typed import flag_of
 
 Chosen = npt.NDArray[np.bool_]
 
@@ -94,7 +94,7 @@ def new_rows(
     if net_changes.has_partial_updates:
         for column in net_changes.schema.value_columns:
             name = column.name
-            columns[name] = _either(_chosen(matched[named(name)]), matched[name], old[name])
+            columns[name] = _either(_chosen(matched[flag_of(name)]), matched[name], old[name])
     return pa.table(columns | {name: old[name] for name in extra_columns})
 
 

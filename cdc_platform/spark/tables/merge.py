@@ -10,7 +10,7 @@ from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spark_type
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE, NetChangeStats
-from cdc_platform.spark.tables.typed import named
+from cdc_platform.spark.tables.typed import flag_of
 
 
 def create_table_sql(target: str, table: TableSchema, format_version: int) -> str:
@@ -133,6 +133,6 @@ def _update_clause(table: TableSchema, newer: str, *, has_partial_updates: bool)
 
 def _new_value(name: str, *, has_partial_updates: bool) -> str:
     new, old = quote_spark("s", name), quote_spark("t", name)
-    return (
-        f"CASE WHEN {quote_spark('s', named(name))} THEN {new} ELSE {old} END" if has_partial_updates else new
-    )
+    if not has_partial_updates:
+        return new
+    return f"CASE WHEN {quote_spark('s', flag_of(name))} THEN {new} ELSE {old} END"

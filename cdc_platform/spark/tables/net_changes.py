@@ -14,8 +14,8 @@ from cdc_platform.spark.tables.typed import (
     KIND,
     ORDINAL,
     LogColumns,
+    flag_of,
     key_parts,
-    named,
     type_changes,
     with_key_parts,
 )
@@ -127,15 +127,15 @@ def _net_partial_updates(changes: DataFrame, table: TableSchema, keys: list[Colu
     return aggregated.withColumn(ACTION, _action(is_gone)).selectExpr(
         *_key_names(table),
         *(f"{quote_spark(name, 'value')} AS {quote_spark(name)}" for name in values),
-        *(f"{quote_spark(name)} IS NOT NULL AS {quote_spark(named(name))}" for name in values),
-        *([ORDERING_KEY, f"true AS {quote_spark(named(ORDERING_KEY))}"] if keeps_order(table) else []),
+        *(f"{quote_spark(name)} IS NOT NULL AS {quote_spark(flag_of(name))}" for name in values),
+        *([ORDERING_KEY, f"true AS {quote_spark(flag_of(ORDERING_KEY))}"] if keeps_order(table) else []),
         ACTION,
     )
 
 
 def _newest_value(name: str) -> str:
     """Return the SQL of a column's newest value; the struct separates NULL from an unnamed column."""
-    value, is_named = quote_spark(name), quote_spark(named(name))
+    value, is_named = quote_spark(name), quote_spark(flag_of(name))
     newest = f"max_by(struct({value} AS value), CASE WHEN {is_named} THEN {ORDINAL} END)"
     return f"{newest} AS {value}"
 

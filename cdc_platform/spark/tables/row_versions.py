@@ -20,7 +20,7 @@ from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.spark.tables.merge import create_table_sql
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, NetChangeStats
-from cdc_platform.spark.tables.typed import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, named
+from cdc_platform.spark.tables.typed import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, flag_of
 
 CLOSED_AT: Final = "__closed_at"
 _GONE: Final = "__gone"
@@ -112,7 +112,7 @@ def current_before(
         F.lit(False).alias(IS_READ),
         *_keys(table),
         *(_col(column.name) for column in table.value_columns),
-        *(F.lit(True).alias(named(column.name)) for column in table.value_columns),
+        *(F.lit(True).alias(flag_of(column.name)) for column in table.value_columns),
     )
 
 
@@ -205,7 +205,7 @@ def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) ->
 
 def _newest(name: str, so_far: WindowSpec) -> Column:
     # The struct separates an explicit NULL from a column that no change names.
-    value = F.when(_col(named(name)), F.struct(_col(name).alias("value")))
+    value = F.when(_col(flag_of(name)), F.struct(_col(name).alias("value")))
     return F.last(value, ignorenulls=True).over(so_far)["value"]
 
 

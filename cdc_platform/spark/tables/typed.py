@@ -85,7 +85,7 @@ class LogColumns:
 PLAIN_WORDS = LogColumns.of(CHANGE_STREAM)
 
 
-def named(column: str) -> str:
+def flag_of(column: str) -> str:
     """Return the name of the flag for columns that a change names."""
     return f"{FLAG_PREFIX}{column}"
 
@@ -135,7 +135,7 @@ def type_changes(
     )
     values = {column.name: _value(table, column) for column in (*table.key_columns, *table.value_columns)}
     if has_partial_updates:
-        values |= {named(column.name): _is_named(column) for column in table.value_columns}
+        values |= {flag_of(column.name): _is_named(column) for column in table.value_columns}
     return parsed.selectExpr(
         *map(quote_spark, (KIND, ORDINAL, *further, *origin)),
         *(f"{sql} AS {quote_spark(name)}" for name, sql in values.items()),
@@ -180,9 +180,9 @@ def _texts(mod: str, table: TableSchema) -> str:
     All are NULL if Spark cannot parse the mod: see `_parsed`, which every caller uses.
     """
     names = _names_in(table, is_keys=mod == "keys")
-    named = ", ".join(f"{quote_spark(name)}: string" for name in names)
+    flag_of = ", ".join(f"{quote_spark(name)}: string" for name in names)
     fields = ", ".join(f"{_field(name)}: string" for name in names)
-    schema = quote_text(f"struct<{named or '`_`: string'}>")
+    schema = quote_text(f"struct<{flag_of or '`_`: string'}>")
     return f"cast(from_json({mod}, {schema}) AS struct<{fields or '_: string'}>)"
 
 

@@ -16,7 +16,7 @@ from cdc_platform.pipeline.merging.local_rows import (
     new_rows,
 )
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE
-from cdc_platform.spark.tables.typed import named
+from cdc_platform.spark.tables.typed import flag_of
 from cdc_platform_tests.example_tables import table
 
 Row = dict[str, Any]
@@ -43,8 +43,8 @@ def changed_rows(draw: st.DrawFn) -> tuple[list[Row], list[Row], bool, bool]:
     for id_ in draw(ids):
         change = {"id": id_, **draw(row), ACTION: draw(st.sampled_from([APPEND, UPDATE, REMOVE, NOTHING]))}
         if has_partial_updates:
-            change |= {named(name): draw(flags) for name in values if name != ORDERING_KEY}
-            change |= {named(ORDERING_KEY): True} if keeps else {}
+            change |= {flag_of(name): draw(flags) for name in values if name != ORDERING_KEY}
+            change |= {flag_of(ORDERING_KEY): True} if keeps else {}
         net_changes.append(change)
     return stored, net_changes, has_partial_updates, keeps
 
@@ -69,7 +69,7 @@ def merged(
         if action == REMOVE:
             del rows[change["id"]]
         elif has_partial_updates:
-            old |= {name: value for name, value in values.items() if name == "id" or change[named(name)]}
+            old |= {name: value for name, value in values.items() if name == "id" or change[flag_of(name)]}
         else:
             rows[change["id"]] = values
     return rows
@@ -89,7 +89,7 @@ def test_rows_become_what_the_statement_says(drawn: tuple[list[Row], list[Row], 
     stored, changes, has_partial_updates, keeps = drawn
     schema = ORDERED if keeps else SCHEMA
     columns = [column.name for column in schema.columns]
-    flags = [named(column.name) for column in schema.value_columns] if has_partial_updates else []
+    flags = [flag_of(column.name) for column in schema.value_columns] if has_partial_updates else []
     net_changes = LocalNetChanges(
         as_arrow(changes, [*columns, *flags, ACTION]), schema, has_partial_updates, trusts_inserts=False
     )

@@ -21,7 +21,7 @@ from cdc_platform.spark.tables.net_changes import (
     compute_net_rows,
     measure_net_changes,
 )
-from cdc_platform.spark.tables.typed import PLAIN_WORDS, named, type_changes
+from cdc_platform.spark.tables.typed import PLAIN_WORDS, flag_of, type_changes
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.strategies import spark_cases
 
@@ -115,7 +115,7 @@ def answers_of(net_changes: "DataFrame", *, has_partial_updates: bool) -> dict[i
     return {
         row["id"]: NetChange(
             row[ACTION],
-            {name: row[name] for name in ("a", "b") if not has_partial_updates or row[named(name)]},
+            {name: row[name] for name in ("a", "b") if not has_partial_updates or row[flag_of(name)]},
         )
         for row in net_changes.collect()
     }

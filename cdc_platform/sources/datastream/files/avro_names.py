@@ -65,7 +65,7 @@ def _joined(namespace: str, name: str) -> str:
     return f"{namespace}.{name}" if namespace else name
 
 
-def named(schema: Schema) -> dict[str, Schema]:
+def types_by_name(schema: Schema) -> dict[str, Schema]:
     """Return all types that a qualified schema defines, by name; a type is defined once and then only named.
 
     A schema file may leave the namespace out, so that a short name means the first type that has it.

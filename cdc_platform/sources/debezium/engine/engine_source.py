@@ -36,7 +36,7 @@ STATES: Final[tuple[tuple[str, type[SourceError], str], ...]] = (
 )
 
 
-def place_of(settings: EngineInput) -> str:
+def database_of(settings: EngineInput) -> str:
     """Return a description of an engine's database for messages."""
     return f"{settings.host}:{settings.port}, database `{settings.database}`, slot `{settings.slot}`"
 
@@ -52,7 +52,7 @@ def check_capturable(settings: EngineInput) -> None:
         if _first_row(connection, "SELECT current_setting('wal_level')") != ("logical",):
             raise ReplicationRefused(
                 "The server's log does not contain row changes: set `wal_level = logical` in the server's "
-                f"configuration and restart it. Source: {place_of(settings)}"
+                f"configuration and restart it. Source: {database_of(settings)}"
             )
         _check_publication(connection, settings)
         _check_slot(connection, settings)
@@ -84,7 +84,7 @@ def _check_publication(connection: Any, settings: EngineInput) -> None:
     if _first_row(connection, "SELECT 1 FROM pg_publication WHERE pubname = ?", settings.publication) is None:
         raise ReplicationRefused(
             "The publication does not exist, and `publication.autocreate.mode` is `disabled`: create it with "
-            f"`CREATE PUBLICATION {settings.publication} FOR TABLE ...`. Source: {place_of(settings)}"
+            f"`CREATE PUBLICATION {settings.publication} FOR TABLE ...`. Source: {database_of(settings)}"
         )
 
 
@@ -98,21 +98,21 @@ def _check_slot(connection: Any, settings: EngineInput) -> None:
             raise SettingError(
                 "engine.slot",
                 f"names a slot of something else, of the plugin `{plugin}` and the database `{database}`: "
-                f"choose another name. Source: {place_of(settings)}",
+                f"choose another name. Source: {database_of(settings)}",
             )
         if wal_status == "lost":
             raise SlotOutrun(
                 "The slot has lost changes: the server has removed log that it needed "
                 "(`max_slot_wal_keep_size`). Drop the slot, and set `snapshot` to `when_needed`, which reads "
                 "all rows again, or begin with a new spool and a new lake. "
-                f"Source: {place_of(settings)}"
+                f"Source: {database_of(settings)}"
             )
         if is_active != "t":
             return
         if time.monotonic() > deadline:
             raise SlotInUse(
                 "Another engine or connector reads the slot: stop it, or choose another `slot` with its own "
-                f"spool. Source: {place_of(settings)}"
+                f"spool. Source: {database_of(settings)}"
             )
         time.sleep(0.2)
 
@@ -144,8 +144,8 @@ def _meaning(error: Any, settings: EngineInput) -> SourceError:
     state, text = str(error.getSQLState()), str(error.getMessage())
     for beginning, kind, advice in STATES:
         if state.startswith(beginning):
-            return kind(f"{advice} Source: {place_of(settings)}: {text}")
-    return CaptureStopped(f"The source rejects a query of the engine. Source: {place_of(settings)}: {text}")
+            return kind(f"{advice} Source: {database_of(settings)}: {text}")
+    return CaptureStopped(f"The source rejects an engine query. Source: {database_of(settings)}: {text}")
 
 
 def _first_row(connection: Any, query: str, *values: str) -> tuple[str | None, ...] | None:
