@@ -23,7 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--target", choices=sorted(targets()))
-    parser.add_argument("--folder", type=Path, help="where inputs are kept that have no documented outcome")
+    parser.add_argument("--folder", type=Path, help="folder for inputs with an undocumented outcome")
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="cdc-fuzz-"))
     end_s = time.monotonic() + 60 * options.minutes

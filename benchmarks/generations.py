@@ -84,7 +84,7 @@ def run(options: Namespace, report: Report, spark: SparkSession, source: Spanner
     seconds = interleaved(
         options.rounds, {name: partial(time_reading, name, step) for name, step in steps.items()}
     )
-    must_equal(1, len(records), "numbers of records, however they are read")
+    must_equal(1, len(records), "numbers of records, by all ways of reading")
     for name, count in commits.items():
         report.note(f"{name}: commits", count, "commits", records=max(records))
     report.compare(seconds, TOGETHER, max(records), "records/s")
@@ -111,7 +111,7 @@ def main() -> None:
 
     parser = arguments(__doc__ or "")
     parser.add_argument("--partitions", type=int, default=6, help="that live at a time")
-    parser.add_argument("--life-s", type=float, default=5.0, help="least life of a partition")
+    parser.add_argument("--life-s", type=float, default=5.0, help="minimum life of a partition")
     parser.add_argument("--rate", type=float, default=20.0, help="transactions a second")
     parser.add_argument("--seconds", type=float, default=480.0, help="how far the pipeline is behind")
     parser.add_argument("--rounds", type=int, default=1, help="rounds that count")

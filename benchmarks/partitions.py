@@ -131,7 +131,7 @@ def compare_reads(options: Namespace, report: Report, spark: SparkSession) -> No
             # The simulator writes its records when they are first wanted.
             stream.read()
         counts = {stream.changes for stream in streams.values()}
-        must_equal(1, len(counts), "numbers of changes, whatever the partitions")
+        must_equal(1, len(counts), "numbers of changes, for all partitions")
         compare_cores(options, report, streams)
         compare_tasks(options, report, streams, spark)
 
@@ -149,7 +149,7 @@ def compare_modes(options: Namespace, report: Report) -> None:
             for stream in streams.values():
                 stream.read()
             counts = {stream.changes for stream in streams.values()}
-            must_equal(1, len(counts), "numbers of changes, whatever the mode")
+            must_equal(1, len(counts), "numbers of changes, in all modes")
 
             def read(stream: Stream) -> float:
                 stream.read()

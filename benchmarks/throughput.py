@@ -274,7 +274,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--source", choices=[*SOURCES, DECODING], required=True)
-    parser.add_argument("--changes", type=int, default=1_000_000, help="changes; of Spanner, about so many")
+    parser.add_argument("--changes", type=int, default=1_000_000, help="changes; approximate for Spanner")
     parser.add_argument("--rounds", type=int, default=2, help="rounds; the last one counts")
     parser.add_argument(
         "--driver-memory", default="3g", help="of Spark's driver; the platform's default is 2g"

@@ -76,7 +76,7 @@ def log_in(connection: "duckdb.DuckDBPyConnection", folder: str, properties: Map
 
 
 def _login(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a secret that log in; none of them for a bucket that is open to everybody."""
+    """Return the options of a secret that log in; none of them for a public bucket."""
     if property_as_bool(dict(properties), "s3.anonymous", False):
         return {}
     role = _options(_ROLE, properties)

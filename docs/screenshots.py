@@ -137,7 +137,7 @@ def browser_page() -> Iterator[Any]:
     found = (shutil.which(name) for name in BROWSERS)
     browser = next((path for path in found if path is not None), None)
     if browser is None:
-        sys.exit("No Chromium was found on the PATH: install the package `chromium`")
+        sys.exit("Chromium was not found on the PATH: install the package `chromium`")
     with sync_playwright() as playwright:
         # As root, which containers often are, Chromium has no sandbox.
         opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])

@@ -120,7 +120,7 @@ def test_a_lag_that_is_not_known_is_a_warning(files: PipelineSettings) -> None:
 
 
 def test_a_run_reports_good_results_itself(bank: PipelineSettings) -> None:
-    """While a run continues the sensor speaks up only if something is late, as of a run that hangs."""
+    """While a run continues the sensor reports only lateness, such as that of a run that hangs."""
     assets, during = PipelineAssets("bank", ("accounts",)), Evaluation(is_running=True)
     assert results_of(report(assets, bank, RUNNING, during, POSITION + SECOND)) == {}
     late = report(assets, bank, RUNNING, during, POSITION + 61 * SECOND)

@@ -69,7 +69,7 @@ def declare(folder: Path) -> Path:
 def test_a_full_disk_is_an_error_of_one_line(spark: "SparkSession", tmp_path: Path) -> None:
     """One line says what to do, whether this process or Spark writes; with room the next start continues."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("No small disk can be mounted here: this user may have no namespace of its own")
+        pytest.skip("No small disk can be mounted here: this user may not create a namespace")
     defs, disk, kept = declare(tmp_path), tmp_path / "lake", tmp_path / "kept"
     disk.mkdir()
     kept.mkdir()

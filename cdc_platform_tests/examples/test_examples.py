@@ -291,7 +291,7 @@ def test_a_project_on_top(examples: dict[str, Synced], on_top: Callable[..., Non
 def test_dbt_on_top(on_top: Callable[..., None], tmp_path: Path) -> None:
     """Dbt builds and tests its models on the tables of a cut."""
     if shutil.which(os.environ.get("DBT", "dbt")) is None and os.environ.get("CI") != "true":
-        pytest.skip("No dbt was found; examples/on_top/README.md says how to install it")
+        pytest.skip("dbt was not found; examples/on_top/README.md describes its installation")
     on_top("dg", "launch", "--job", "dbt")
     with duckdb.connect(str(tmp_path / "reports" / "warehouse.duckdb"), read_only=True) as warehouse:
         rows = warehouse.execute("FROM customer_spending ORDER BY customer_id").fetchall()

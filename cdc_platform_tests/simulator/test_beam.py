@@ -59,7 +59,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> str:
     if shutil.which("javac") is None:
         if os.environ.get("CI") == "true":
             pytest.fail("javac is missing; install a JDK of Java 17")
-        pytest.skip("the reader has to be compiled, and javac is missing")
+        pytest.skip("the reader must be compiled, and javac is missing")
     classes = str(tmp_path_factory.mktemp("beam"))
     subprocess.run(["javac", "-cp", os.pathsep.join(jars), "-d", classes, str(READER)], check=True)
     return os.pathsep.join((classes, *jars))

@@ -198,5 +198,5 @@ def test_debezium_fails_on_some_forms(kafka: Broker, tmp_path: Path) -> None:
             stack.enter_context(connectors({tmp_path / failure: simulator}, kafka, logs[failure]))
         give_up_at = time.monotonic() + WITHIN_S
         while any(not log.exists() or failure not in log.read_text() for failure, log in logs.items()):
-            assert time.monotonic() < give_up_at, "the connector knows a form by now"
+            assert time.monotonic() < give_up_at, "the connector already knows a form"
             time.sleep(0.2)

@@ -133,7 +133,7 @@ def _checked_dialect(client: SchemaReader) -> Dialect:
     settings, dialect = client.settings, client.client.fetch_dialect()
     if settings.dialect not in (None, dialect):
         raise DialectMismatch(
-            f"{settings.database_path} speaks {dialect}, but `dialect` says {settings.dialect}. Remove the "
+            f"{settings.database_path} uses {dialect}, but `dialect` says {settings.dialect}. Remove the "
             "setting, or check `database`",
         )
     return dialect
@@ -217,7 +217,7 @@ def check_nanosecond_columns(description: StreamDescription, names: tuple[str, .
     }
     for name in names:
         if name not in types:
-            raise SettingError("nanosecond_columns", f"names no column that the stream watches: {name!r}")
+            raise SettingError("nanosecond_columns", f"names an unwatched column: {name!r}")
         if (types[name].element or types[name]).annotation != NANOSECONDS:
             raise SettingError("nanosecond_columns", f"names a column that is not a timestamp: {name!r}")
 

@@ -24,7 +24,7 @@ EMULATOR_VARIABLE: Final = "SPANNER_EMULATOR_HOST"
 
 
 class Dialect(StrEnum):
-    """The SQL that a database speaks, fixed when it is created."""
+    """The SQL dialect of a database, fixed when it is created."""
 
     GOOGLESQL = "googlesql"
     """Records are arrays of structs; names in SQL are quoted by backticks."""

@@ -1,4 +1,4 @@
-"""A gRPC server that speaks as much of Spanner as a reader needs, and answers what a test wrote down."""
+"""A gRPC server that implements as much of Spanner as a reader needs, and answers what a test wrote down."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

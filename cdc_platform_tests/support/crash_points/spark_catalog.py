@@ -30,7 +30,7 @@ def require_javac() -> None:
     if shutil.which("javac") is None:
         if os.environ.get("CI") == "true":
             pytest.fail("javac is missing; install a JDK of Java 17")
-        pytest.skip("Spark's catalog with crash points has to be compiled, and javac is missing")
+        pytest.skip("Spark's catalog with crash points must be compiled, and javac is missing")
 
 
 @cache

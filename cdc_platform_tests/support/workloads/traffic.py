@@ -148,7 +148,7 @@ class Traffic:
         if outcome.cut is not None and outcome.cut.position_micros != self.checked_micros:
             lacking = check_cut(simulator, pipeline, outcome.cut)
             uncopied = lacking & self.lacking - load_plans(pipeline.lake).keys()
-            assert uncopied == set(), f"tables that cut {outcome.cut.cut} lacks, and nobody copies"
+            assert uncopied == set(), f"tables that cut {outcome.cut.cut} lacks, without a copy"
             self.lacking = lacking
             self.transactions += check_log(simulator, pipeline, outcome.cut, self.checked_micros)
             self.checked_micros, self.cuts = outcome.cut.position_micros, self.cuts + 1

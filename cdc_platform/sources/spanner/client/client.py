@@ -59,7 +59,7 @@ class SpannerClient(SpannerConnection):
         spoken = str(rows[0][0]) if rows else "no dialect"
         if spoken not in _DIALECTS:
             raise DialectMismatch(
-                f"{self.settings.database_path} speaks {spoken}, and this version reads "
+                f"{self.settings.database_path} uses {spoken}, and this version reads "
                 f"{' and '.join(_DIALECTS.values())}. Update the platform, or check `database`",
             )
         self._dialect = _DIALECTS[spoken]
