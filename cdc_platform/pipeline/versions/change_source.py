@@ -36,7 +36,7 @@ from cdc_platform.spark.tables.typed import (
     TRANSACTION,
     LogColumns,
     convert_expression,
-    named,
+    flag_of,
     type_changes,
 )
 
@@ -197,7 +197,7 @@ def read_changes(
     position = F.lit(to_datetime(source.copy.plan.position_micros))
     no_transaction = F.lit(None).cast("string").alias(TRANSACTION)
     origin = [position.alias(COMMITTED), no_transaction, F.lit(True).alias(IS_READ)]
-    flags = [F.lit(True).alias(named(column.name)) for column in source.schema.value_columns]
+    flags = [F.lit(True).alias(flag_of(column.name)) for column in source.schema.value_columns]
     copied = rows.select(
         F.lit(ChangeKind.INSERT.value).alias(KIND),
         (F.lit(COPIED_KEY) if source.span.is_late else F.lit(COPIED).cast("bigint")).alias(ORDINAL),
