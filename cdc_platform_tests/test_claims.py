@@ -159,7 +159,7 @@ def test_a_claim_does_not_wait_for_a_dead_run(instance: dg.DagsterInstance) -> N
 def test_a_run_that_was_given_up_does_not_begin(instance: dg.DagsterInstance) -> None:
     """A run that was reported failed while its process was slow stops before it does anything."""
     run_id = make_run(instance, dg.DagsterRunStatus.FAILURE)
-    with pytest.raises(dg.Failure, match="ended from outside"):
+    with pytest.raises(dg.Failure, match="terminated externally"):
         claim_run(instance, run_id, "bank")
 
 

@@ -207,7 +207,7 @@ def test_nanosecond_columns_become_text(postgresql: SpannerSettings) -> None:
     types = {column.name: spark_type(column.type) for column in description.tables[1].columns}
     assert (types["at"], types["seen"]) == ("string", "timestamp")
 
-    for name, problem in (("wide.a", "no timestamp"), ("wide.nope", "no column")):
+    for name, problem in (("wide.a", "not a timestamp"), ("wide.nope", "unwatched column")):
         wrong = SpannerSource(replace(postgresql, nanosecond_columns=(name,)))
         with pytest.raises(SettingError, match=problem):
             wrong.start_micros()
