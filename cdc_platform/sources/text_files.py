@@ -44,7 +44,7 @@ def decompressed(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
         try:
             text = member.decompress(chunk, CHUNK_BYTES)
         except zlib.error as error:
-            raise FileDamaged(f"It is not gzip from some place on ({error})") from error
+            raise FileDamaged(f"It is not gzip after some position ({error})") from error
         if text:
             yield text
         if member.eof:
