@@ -249,6 +249,6 @@ def _not_found(settings: SpannerSettings, stream_names: list[str]) -> SourceNotF
 
 
 def _watches_nothing(settings: SpannerSettings, keyless: tuple[str, ...]) -> StreamWatchesNothing:
-    but = f" but such as have no key column: {', '.join(keyless)}" if keyless else ""
+    but = f" except those without a key column: {', '.join(keyless)}" if keyless else ""
     example = f"ALTER CHANGE STREAM {settings.change_stream} SET FOR ALL"
     return StreamWatchesNothing(f"The {settings.title} watches no table{but}. Set what it watches: {example}")
