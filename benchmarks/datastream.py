@@ -1,7 +1,7 @@
 """Datastream files: a pipeline compared with Spark's own reading, and cycles with nothing new.
 
 A million events of MySQL lie in 2,000 files of JSON lines: inserts, updates and deletes of one table of
-ten columns. The pipeline reads, merges and publishes them; in comparison, `spark.read.json` reads the
+ten columns. The pipeline reads, orders, merges and publishes them; as a peer, `spark.read.json` reads the
 same files, every value of them, and it also appends them to an Iceberg table as they are. Then the read
 progress names 100,000 files that lie there and have been read, and cycles are timed that find nothing new.
 """
