@@ -111,7 +111,7 @@ def filled(columns: dict[str, object], schema: pa.Schema) -> pa.Table:
 
 
 def compact(lake: WatchedLake, after_cycle: int) -> None:
-    """Rewrite what the cycles after one have written as one file for each table."""
+    """Rewrite the files of the cycles after a given one as one file for each table."""
     newer = f"cycle > {after_cycle}"
     for name in (RAW, LOG, CUT):
         table = lake.pipeline.lake.system_table(name)

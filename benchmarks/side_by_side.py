@@ -154,7 +154,7 @@ def _row(key: int, values: tuple[int, str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Bench:
-    """What all candidates share."""
+    """The common settings of all candidates."""
 
     spark: SparkSession
     lake: LakeSettings

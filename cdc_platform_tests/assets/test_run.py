@@ -183,7 +183,7 @@ def test_all_assets_make_a_cycle(whole: Whole) -> None:
 
 
 def test_a_run_need_not_name_the_partitions(bench: Bench) -> None:
-    """A run of everything comes to the same if it names no partition."""
+    """A run of all assets has the same result without partition keys."""
     assert_complete(run_first(bench, names_partitions=False))
 
 

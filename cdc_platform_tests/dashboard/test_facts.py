@@ -75,7 +75,7 @@ def test_changes_a_second(watched: WatchedPipeline, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_span_has_its_own_cuts(watched: WatchedPipeline) -> None:
-    """Only cuts of the span are read, and the one before: its lag lasts into the span."""
+    """Only cuts of the span are read, and the previous one: its lag extends into the span."""
     lake = watched.pipeline.lake
     newest = newest_cut(lake)
     last = load_cut_history(lake, TimeSpan(START + 145 * SECOND, START + 200 * SECOND), newest)

@@ -112,7 +112,7 @@ def test_grandchildren_end_too(tmp_path: Path) -> None:
 
 
 def test_a_dead_child_is_an_error_with_its_last_words(tmp_path: Path) -> None:
-    """When a part of the demo ends by itself, the demo says which one, and what it said."""
+    """When a part of the demo ends unexpectedly, the demo reports its name and its output."""
     with Children(tmp_path, tmp_path) as children:
         children.start("broken", [sys.executable, "-c", "import sys; sys.exit('no money left')"])
         wait_for("no money left", children.log_of("broken"))

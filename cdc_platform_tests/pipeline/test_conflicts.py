@@ -68,7 +68,7 @@ def unchanged(pipeline: Pipeline) -> Pipeline:
 
 @pytest.fixture(scope="module")
 def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
-    """The bank after its first cycle; each test continues from where the one before has left it."""
+    """The bank after its first cycle; each test continues from the state of the previous one."""
     pipeline = bank_pipeline(session_lake)
     feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)

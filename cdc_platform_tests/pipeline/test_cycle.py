@@ -76,7 +76,7 @@ def by_spark(pipeline: Pipeline) -> Pipeline:
 
 @pytest.fixture(scope="module")
 def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
-    """The bank after three cycles; each test continues from where the one before has left it."""
+    """The bank after three cycles; each test continues from the state of the previous one."""
     pipeline = bank_pipeline(session_lake)
     for number in (1, 2, 3):
         feed_cycle(pipeline, number)

@@ -63,7 +63,7 @@ def row_of(row: dict[str, Any]) -> Row:
 
 
 def assert_log(pipeline: Pipeline, scenario: Scenario, *, is_whole: bool) -> None:
-    """Look whether the log has every write once, with its large value or without a word of it."""
+    """Return whether the log has every write once, with its large value or without any part of it."""
     rows, lacking = list[Row](), set[tuple[int, int]]()
     for change in log_rows(pipeline):
         if change["new_values"] is None:

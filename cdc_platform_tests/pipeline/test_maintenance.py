@@ -71,7 +71,7 @@ def found_snapshot(pipeline: Pipeline, table: str) -> Snapshot:
 
 @pytest.fixture(scope="module")
 def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
-    """The bank after two cycles; each test continues from where the one before has left it."""
+    """The bank after two cycles; each test continues from the state of the previous one."""
     pipeline = bank_pipeline(session_lake)
     run_until(pipeline, spark, 2)
     return pipeline

@@ -207,7 +207,7 @@ def test_one_cycle_may_read_what_starts_in_it() -> None:
 
 
 def test_what_ended_without_children_is_pruned() -> None:
-    """Nothing continues it, so it is forgotten; one that announced a partition stays until that is read."""
+    """Nothing continues it, so it is forgotten; a partition that announced another stays until that is read."""
     ended = WindowReport("a", 999, 1_600, WindowOutcome.ENDED)
     lineage = from_parents(ended, complete("b", 999, 2_000))
     assert violations(lineage) == []
@@ -236,7 +236,7 @@ def test_a_partition_that_starts_again_after_its_end_is_refused() -> None:
 
 
 def test_a_partition_that_starts_before_its_known_start_is_refused() -> None:
-    """It has been read from the later start on, so that what came before would be lost."""
+    """It has been read from the later start, so earlier records would be lost."""
     lineage = from_parents(complete("a", 999, 2_000))
     again = ChildAnnouncement(3, 1_400, "c", ("b",))
     with pytest.raises(PartitionBoundsInvalid, match="announced again with an earlier start"):

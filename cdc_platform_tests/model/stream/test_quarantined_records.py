@@ -40,7 +40,7 @@ def test_a_record_is_called_by_what_is_its_own() -> None:
 
 
 def test_halves_of_a_key_change_are_replayed_together() -> None:
-    """They come from one place of the source's log: one was refused by itself, the other one with it."""
+    """They come from one place of the source's log: one was refused, the other one belongs to it."""
     refused = replace(record_of("a", "t"), record='{"record_order": "01 05 0002 1 09"}')
     neighbour = replace(record_of("b", "t"), record='{"ordering_key": "01 05 0001 0 08"}')
     records = [

@@ -181,7 +181,7 @@ def test_a_table_waits_for_its_copy_and_for_the_log(
 def test_a_table_is_added_without_stopping_the_others(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """While it is copied, also in vain, cuts of the others continue; then it joins them."""
+    """While it is copied, even if the copy fails, cuts of the others continue; then it joins them."""
     pipeline = bank_of(session_lake, 10, TRANSFERS)
     source = source_of(pipeline)
     source.schema_at = lambda micros: SchemaRead(

@@ -9,7 +9,7 @@ from cdc_platform.pipeline.on_demand.former_keys import former_keys
 
 
 def history(*codes: str) -> ColumnHistory:
-    """Return a table whose key had these types, each converted from the one before."""
+    """Return a table whose key had these types, each converted from the previous one."""
     last = len(codes) - 1
     versions = (
         ColumnVersion(

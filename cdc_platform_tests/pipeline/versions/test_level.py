@@ -200,7 +200,7 @@ def test_what_another_process_makes_of_a_table_is_found_by_turns(
 def test_a_table_that_was_recreated_begins_empty_before_its_first_change(
     spark: "SparkSession", session_lake: LakeSettings, *, is_soft: bool
 ) -> None:
-    """What the dropped table had is gone with the cut that knows the new one, and stays gone."""
+    """The content of the dropped table is removed with the cut that has the new one, and stays removed."""
     options = {"transfers": TableOptions(history=True, soft_delete=is_soft)}
     pipeline = make_pipeline(session_lake, (ACCOUNTS, TRANSFERS), options=options)
     feed(pipeline, START, account(START, 1), transfer(START, "x"))

@@ -273,7 +273,7 @@ def test_numbers_are_finite(name: str) -> None:
 
 @pytest.mark.parametrize("dialect", list(Dialect))
 def test_the_table_of_all_types_has_them(dialect: Dialect) -> None:
-    """It has every type of its dialect and arrays of each, and one that no reader knows."""
+    """It has every type of its dialect and arrays of each, and an unknown type."""
     database = simulated(20, rate=30, accounts=20, all_types=True, dialect=dialect)
     table = database.history.schemas.at(ORIGIN).tables["all_types"]
     parse = ColumnType.from_spanner_type

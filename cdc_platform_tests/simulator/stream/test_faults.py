@@ -118,7 +118,7 @@ def test_window_reader_gets_over_them(server: Server, client: SpannerClient, fau
 
 @pytest.mark.parametrize("fault", RESUMED_BY_STOCK)
 def test_stock_client_resumes(server: Server, fault: Fault) -> None:
-    """The stock client continues by itself, and resume tokens keep it from reading anything twice."""
+    """The stock client continues automatically, and resume tokens prevent duplicate reads."""
     assert server.simulator is not None
     token, start, end = busy_partition(server.simulator)
     bounds = to_datetime(start), to_datetime(end), token

@@ -99,7 +99,7 @@ def test_key_changes_are_paired_without_headers() -> None:
 
 @pytest.mark.parametrize("name", ["keys", "transactions", "truncates", "identities"])
 def test_a_second_delivery_has_the_same_identities_and_order(name: str) -> None:
-    """Every event is one of its own, and would be known again; without a key, too."""
+    """Every event has a unique, repeatable identity, also without a key."""
     settings = settings_for(truth_of(name))
     once, again = events_in(decode(name, settings)), events_in(decode(name, settings))
     assert len(once) == len({event.event_id for event in once})

@@ -147,7 +147,7 @@ def test_a_column_that_the_lake_cannot_have_is_refused(name: str) -> None:
 
 
 def test_what_was_sent_before_the_metadata_holds_nothing_back(tmp_path: Path) -> None:
-    """Its transactions have no boundaries, so each of its events counts by itself; a bad one, too."""
+    """Its transactions have no boundaries, so each of its events counts alone, even a bad one."""
     connector = Connector(commit=900, lsn=900, transaction=800)
     connector.whole(3)
     old = [line(envelope("c", after={"id": 1, "n": n}), {"id": 1}) for n in (1, "much")]

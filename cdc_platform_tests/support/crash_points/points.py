@@ -41,7 +41,7 @@ class Failure(Enum):
     """An error by which an effect fails while its process lives on; the text is what the system says."""
 
     FULL = "No space left on device"
-    """From an effect on, every file that is written remains half, and the catalog takes no commit."""
+    """From this effect on, every written file is truncated, and the catalog refuses commits."""
     READ_ONLY = "Read-only file system"
     """From an effect on, nothing can be written or deleted."""
     BROKEN = "Input/output error"
@@ -104,7 +104,7 @@ class CrashPoints:
     effects: list[Effect] = field(default_factory=list)
     death: Death | None = None
     failure: Failure | None = None
-    """How the effect fails at which the run would die otherwise."""
+    """Error of an effect at which the run would otherwise die."""
     has_failed: bool = False
     is_dead: bool = False
     witness: Witness | None = None

@@ -160,7 +160,7 @@ class Trial:
         return self.judge(time.monotonic() - begun, has_checks=has_checks)
 
     def judge(self, seconds: float, *, has_checks: bool) -> Recovery:
-        """Return what came of a lake that has recovered within some seconds."""
+        """Return the outcome of a recovery within some seconds."""
         with reopened(self.settings) as pipeline:
             faults = [*self.faults(pipeline), *(self.failed_checks(pipeline) if has_checks else ())]
             return Recovery(seconds, len(unreferenced_files(pipeline.lake)), tuple(faults))

@@ -41,7 +41,7 @@ CHANGES: Final = 20
 IMPATIENT: Final = MaintenanceSettings(
     keep_every_cut_s=0, keep_snapshots_s=0, keep_snapshots=10, keep_metadata_s=0, expire_every_cycles=1
 )
-"""Maintenance that leaves of a few cycles no more than it must."""
+"""Maintenance that removes as much of a few cycles as it may."""
 
 OpenWorkload = Callable[[Place], AbstractContextManager[Workload]]
 

@@ -145,7 +145,7 @@ class Day:
         return Soak(self.workload, self.spark, self._mend, takes_turns=True)
 
     def _mend(self, error: CdcError) -> None:
-        """Count an error that may pass by itself, and mend what caused it."""
+        """Count a temporary error, and remove its cause."""
         self.struck[f"cycles tried again: {type(error).__name__}"] += 1
         if POINTS.has_failed:
             wait_for_spark(self.spark)

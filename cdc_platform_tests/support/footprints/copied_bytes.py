@@ -6,7 +6,7 @@ from typing import Self
 
 
 class MeasuredStream(BytesIO):
-    """A stream that adds up what is allocated between its reads, be it freed again or not.
+    """A stream that adds up the memory allocated between its reads, even if it was freed again.
 
     Anyone who copies what it has read so far at each read allocates that much again each time. Use it as a
     context manager.

@@ -47,7 +47,7 @@ def test_a_type_that_was_named_before_is_the_same_type() -> None:
 
 
 def test_types_of_one_name_in_two_namespaces_are_two() -> None:
-    """A column has the type that Avro finds by its full name, be it written, inherited or dotted."""
+    """A column has the type that Avro finds by its full name: written, inherited or dotted."""
     interval, clock = UNIFIED["INTERVAL"].schema("c"), UNIFIED["DATETIME"].schema("c")
     first, second = (
         {**schema, "name": "r", "namespace": name} for schema, name in ((interval, "n1"), (clock, "n2"))

@@ -332,6 +332,6 @@ def test_tables_are_named_by_a_template() -> None:
 
 
 def test_ignored_columns_stay_out() -> None:
-    """A generated column is in snapshots only, so it is kept out of the table."""
+    """A generated column is in snapshots only, so the table does not have it."""
     event = only_event(update(after={**ROW, "total": 5}), ignored_columns={TABLE: ("total",)})
     assert "total" not in event.column_types

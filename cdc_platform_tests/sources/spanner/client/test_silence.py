@@ -64,7 +64,7 @@ def test_a_slow_caller_is_no_silence() -> None:
 
 
 def test_an_error_of_the_call_stays_what_it_is() -> None:
-    """A call that breaks by itself is not taken for a silent one."""
+    """A broken call is not treated as a silent one."""
     call = Call(0, 0.001)
     call.cancel()
     with pytest.raises(ConnectionError):
