@@ -207,7 +207,7 @@ def test_one_cycle_may_read_what_starts_in_it() -> None:
 
 
 def test_what_ended_without_children_is_pruned() -> None:
-    """Nothing continues it, so it is forgotten; a partition that announced another stays until that is read."""
+    """Nothing continues it, so it is forgotten; one that announced another stays until that is read."""
     ended = WindowReport("a", 999, 1_600, WindowOutcome.ENDED)
     lineage = from_parents(ended, complete("b", 999, 2_000))
     assert violations(lineage) == []
