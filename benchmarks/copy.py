@@ -1,7 +1,7 @@
-"""Initial copy: rows a second from the emulator into the lake, and what a rival way of reading takes.
+"""Initial copy: rows per second from the emulator into the lake, compared with a rival way of reading.
 
 The bank's accounts are there before the pipeline begins, and nobody writes meanwhile. The platform copies
-them in chunks as Spark tasks, straight into the table. Beside it, one stock client reads the same rows in
+them in chunks as Spark tasks, straight into the table. In comparison, a stock client reads the rows in
 one stream and writes nothing: a bound that no copy through that client can pass.
 """
 
@@ -44,7 +44,7 @@ def read_with_stock_client(database: Any) -> int:
 
 
 def copying(bench: Bench, number: int, chunk_rows: int) -> Pipeline:
-    """Return a pipeline that begins with a copy, in a part of the lake of its own."""
+    """Return a pipeline that begins with a copy, in a separate part of the lake."""
     source = bench.pipeline.source
     assert isinstance(source, SpannerSettings)
     source = replace(source, start_timestamp=None)

@@ -7,7 +7,7 @@ must have lost and doubled nothing. Further runs really die, by an exception tha
 their recoveries. Ends with exit code 1 if anything is wrong.
 
 `--failing full` lets effects fail instead, while the process lives on: a full disk, a read-only or broken
-one, a commit that is refused. The run has to end by the error that says so, and the same process goes on.
+one, a commit that is refused. The run has to end by the error that says so, and the same process continues.
 
 `--minutes 55` gives each kind its share of so much time; `--resume` leaves out the kinds that the file of
 results has already, and the table at the end has both.
@@ -109,12 +109,12 @@ def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--only", nargs="+", choices=[*SCENARIOS], default=[*SCENARIOS], help="scenarios")
-    parser.add_argument("--singly", type=int, default=35, help="most moments of a scenario; 0 means each")
+    parser.add_argument("--singly", type=int, default=35, help="moments per scenario at most; 0 for all")
     parser.add_argument("--pairs", type=int, default=3, help="pairs of deaths of each scenario")
-    parser.add_argument("--checked-every", type=int, default=5, help="all checks run after one of so many")
+    parser.add_argument("--checked-every", type=int, default=5, help="run all checks after every Nth")
     kinds = [failure.name.lower() for failure in Failure]
     parser.add_argument("--failing", choices=kinds, default=None, help="how effects fail, instead of deaths")
-    parser.add_argument("--minutes", type=float, default=None, help="most time, shared by the scenarios")
+    parser.add_argument("--minutes", type=float, default=None, help="maximum time, shared by all scenarios")
     parser.add_argument("--resume", action="store_true", help="leave out what the file of results has")
     options = parser.parse_args()
     options.singly = options.singly or None

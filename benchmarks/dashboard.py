@@ -111,7 +111,7 @@ def filled(columns: dict[str, object], schema: pa.Schema) -> pa.Table:
 
 
 def compact(lake: WatchedLake, after_cycle: int) -> None:
-    """Rewrite what the cycles after one have written as one file for each table."""
+    """Rewrite the files of the cycles after a given one as one file for each table."""
     newer = f"cycle > {after_cycle}"
     for name in (RAW, LOG, CUT):
         table = lake.pipeline.lake.system_table(name)
@@ -119,7 +119,7 @@ def compact(lake: WatchedLake, after_cycle: int) -> None:
 
 
 def write_partitions(lake: WatchedLake, partitions: int, start_micros: int) -> None:
-    """Store a lineage in which each partition but the last has ended, and its child goes on."""
+    """Store a lineage in which each partition but the last has ended, and its child continues."""
     stored = load_lineage(lake.pipeline.lake)
     assert stored is not None
     step = (lake.position_micros - start_micros) // (partitions + 1)

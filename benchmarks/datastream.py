@@ -1,7 +1,7 @@
-"""Files of Datastream: a pipeline beside Spark's own reading of the same files, and cycles with nothing new.
+"""Datastream files: a pipeline compared with Spark's own reading, and cycles with nothing new.
 
 A million events of MySQL lie in 2,000 files of JSON lines: inserts, updates and deletes of one table of
-ten columns. The pipeline reads, orders, merges and publishes them; beside it, `spark.read.json` reads the
+ten columns. The pipeline reads, orders, merges and publishes them; as a peer, `spark.read.json` reads the
 same files, every value of them, and it also appends them to an Iceberg table as they are. Then the read
 progress names 100,000 files that lie there and have been read, and cycles are timed that find nothing new.
 """
@@ -86,7 +86,7 @@ def write_files(folder: Path, events: int, files: int) -> None:
 
 
 def open_new(work: Path, folder: Path, number: int) -> Pipeline:
-    """Return a pipeline over the files, in a part of the lake of its own."""
+    """Return a pipeline over the files, in a separate part of the lake."""
     source = DatastreamSettings(str(folder), table_name="{table}")
     spark = SparkSettings(driver_memory="6g")
     return open_pipeline(PipelineSettings(f"files_{number}", source, LakeSettings(str(work / "lake")), spark))
@@ -122,7 +122,7 @@ def append_with_spark(spark: SparkSession, folder: Path) -> int:
 
 
 def know_files(pipeline: Pipeline, folder: Path, files: int) -> None:
-    """Lay so many files down, and tell the read progress that they have been read."""
+    """Create the files, and record in the read progress that they have been read."""
     many = folder.with_name("known")
     for number in range(files):
         day, hour, minute = number // 14_400 + 1, number // 600 % 24, number // 10 % 60

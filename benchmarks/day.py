@@ -118,9 +118,7 @@ def main() -> None:
     )
     parser.add_argument("--hours", type=float, default=24.0, help="simulated hours")
     parser.add_argument("--changes", type=int, default=120, help="changes of a minute, about")
-    parser.add_argument(
-        "--minutes", type=float, default=None, help="most real minutes of a day; it then ends early"
-    )
+    parser.add_argument("--minutes", type=float, default=None, help="maximum real minutes per day")
     options = parser.parse_args()
     report = Report("day", options)
     settings = SparkSettings(driver_memory="2g", conf={**INTERPRETED, **ONE_TASK})

@@ -1,4 +1,4 @@
-"""Records a second and core: the platform's decoding into Arrow beside the stock client's default.
+"""Records per second and core: the platform's decoding into Arrow compared with the stock client's.
 
 Both begin with the same serialised answer of a change stream query. The stock client ends with Python
 objects, the platform with the Arrow batches that Spark takes.

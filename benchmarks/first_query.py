@@ -37,7 +37,7 @@ class Example:
         name: of the example.
         page: the page that has the commands.
         commands: what is run, one after the other; the last one is the query.
-        beside: what runs meanwhile in another terminal.
+        alongside: what runs meanwhile in another terminal.
         is_ready: a text that it says when it can be used.
         expected: a part of what the query prints.
     """
@@ -46,7 +46,7 @@ class Example:
     page: str
     commands: tuple[str, ...]
     expected: str
-    beside: str | None = None
+    alongside: str | None = None
     is_ready: str = ""
 
 
@@ -117,7 +117,7 @@ class Newcomer:
         return done.stdout
 
     @contextmanager
-    def beside(self, command: str, is_ready: str) -> Iterator[Callable[[str], str]]:
+    def alongside(self, command: str, is_ready: str) -> Iterator[Callable[[str], str]]:
         """Run a command in another terminal until it is interrupted; yield what waits for a text of it."""
         log = self.folder / f"{shlex.split(command)[1]}.log"
         shell, environment = self._shell(command), self._environment()
@@ -156,8 +156,8 @@ def query_first(newcomer: Newcomer, example: Example) -> None:
     """Run the commands of an example, print how long each takes, and verify the result of the query."""
     with ExitStack() as stack:
         commands: Sequence[str] = example.commands
-        if example.beside is not None:
-            wait_for = stack.enter_context(newcomer.beside(example.beside, example.is_ready))
+        if example.alongside is not None:
+            wait_for = stack.enter_context(newcomer.alongside(example.alongside, example.is_ready))
             commands = commands or re.findall(
                 rf"{PRINTED} +(cdc-platform query .+)", wait_for("FROM accounts")
             )
@@ -185,7 +185,7 @@ def main() -> None:
     for example in EXAMPLES:
         if options.only in (None, example.name):
             seconds = timed(partial(query_first, newcomer, example))
-            report.note(example.name, seconds, "s", commands=len(example.commands) + bool(example.beside))
+            report.note(example.name, seconds, "s", commands=len(example.commands) + bool(example.alongside))
 
 
 if __name__ == "__main__":

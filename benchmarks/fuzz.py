@@ -2,7 +2,7 @@
 
 It takes inputs as the tests do (`cdc_platform_tests/fuzzing`), others each time, in processes whose memory is
 limited. An input that has no documented outcome, that kills its process, or that takes too long is kept as a
-file and reported, and the run goes on. Put the line that it prints into the decoder's file in
+file and reported, and the run continues. Put the line that it prints into the decoder's file in
 `fuzzing/corpus`.
 """
 
@@ -23,7 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--target", choices=sorted(targets()))
-    parser.add_argument("--folder", type=Path, help="where inputs are kept that have no documented outcome")
+    parser.add_argument("--folder", type=Path, help="folder for inputs with an undocumented outcome")
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="cdc-fuzz-"))
     end_s = time.monotonic() + 60 * options.minutes

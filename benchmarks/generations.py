@@ -67,7 +67,7 @@ def run(options: Namespace, report: Report, spark: SparkSession, source: Spanner
 
     def time_reading(name: str, step: Step) -> float:
         lake = LakeSettings(str(options.work / "generations"))
-        local_s = 10 * options.seconds if options.here else PipelineSettings.local_read_s
+        local_s = 10 * options.seconds if options.local else PipelineSettings.local_read_s
         name_of_lake = f"bank_{next(numbers)}"
         pipeline = open_pipeline(PipelineSettings(name_of_lake, source, lake, local_read_s=local_s))
         end_micros = trace_lineage(pipeline).partitions[""].start_micros + int(options.seconds * 1e6)
@@ -84,14 +84,14 @@ def run(options: Namespace, report: Report, spark: SparkSession, source: Spanner
     seconds = interleaved(
         options.rounds, {name: partial(time_reading, name, step) for name, step in steps.items()}
     )
-    must_equal(1, len(records), "numbers of records, however they are read")
+    must_equal(1, len(records), "numbers of records, by all ways of reading")
     for name, count in commits.items():
         report.note(f"{name}: commits", count, "commits", records=max(records))
     report.compare(seconds, TOGETHER, max(records), "records/s")
 
 
 def measure_restart(options: Namespace, report: Report) -> None:
-    """Run one cycle in a process of its own, and report how long it took and how far its cut is behind."""
+    """Run one cycle in a separate process, and report how long it took and how far its cut is behind."""
     folder = options.work / "generations"
     folder.mkdir()
     source = json.loads((options.work / f"partitions-{options.partitions}.json").read_text(encoding="utf-8"))
@@ -111,11 +111,11 @@ def main() -> None:
 
     parser = arguments(__doc__ or "")
     parser.add_argument("--partitions", type=int, default=6, help="that live at a time")
-    parser.add_argument("--life-s", type=float, default=5.0, help="least life of a partition")
+    parser.add_argument("--life-s", type=float, default=5.0, help="minimum life of a partition")
     parser.add_argument("--rate", type=float, default=20.0, help="transactions a second")
     parser.add_argument("--seconds", type=float, default=480.0, help="how far the pipeline is behind")
     parser.add_argument("--rounds", type=int, default=1, help="rounds that count")
-    parser.add_argument("--here", action="store_true", help="read in this process, not in tasks of Spark")
+    parser.add_argument("--local", action="store_true", help="read in this process, not in tasks of Spark")
     parser.add_argument("--restart", action="store_true", help="measure a whole restart instead")
     options = parser.parse_args()
     report = Report("generations", options)
@@ -127,7 +127,7 @@ def main() -> None:
             return
         # A read in this process does without a session.
         session: AbstractContextManager[SparkSession] = nullcontext(cast("SparkSession", None))
-        opened = session if options.here else open_session(SparkSettings(), LakeSettings(str(folder)))
+        opened = session if options.local else open_session(SparkSettings(), LakeSettings(str(folder)))
         run(options, report, stack.enter_context(opened), stream.source.settings)
 
 

@@ -106,7 +106,7 @@ class GrownSource(FakeSource):
     changes: list[RawRow] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Answer each read with the changes at hand."""
+        """Answer each read with the prepared changes."""
         self.answer = self.answer_cycle
 
     def plan_copies(self, _at_micros: int) -> Any:
@@ -136,7 +136,7 @@ class Candidate:
 
     def copy(self, spark: SparkSession) -> None:
         """Bring the table into the lake as it is before any change."""
-        while copy_tables(self.pipeline, spark).is_going_on:
+        while copy_tables(self.pipeline, spark).is_pending:
             pass
         self.cycle(spark)
 
@@ -215,7 +215,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=10, help="how many times as large the other one is")
     parser.add_argument("--changes", type=int, default=1000, help="changes of a cycle")
     parser.add_argument("--chunk-rows", type=int, default=25_000, help="rows a task copies")
-    parser.add_argument("--rounds", type=int, default=20, help="cycles on each table that count")
+    parser.add_argument("--rounds", type=int, default=20, help="counted cycles on each table")
     parser.add_argument("--warm-up", type=int, default=6, help="cycles on each before them")
     parser.add_argument("--even", action="store_true", help="change keys of the whole table, not recent ones")
     options = parser.parse_args()

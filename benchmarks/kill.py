@@ -1,6 +1,6 @@
-"""Kills the whole process group of a running sync at random moments, then asks for the proof.
+"""Kills the whole process group of a running sync at random moments, then runs every check.
 
-The source is a simulator that goes on all the time: transfers are committed, and partitions live for
+The source is a simulator that never stops: transfers are committed, and partitions live for
 seconds. `copy` begins with tables that hold rows already, and with a new pipeline as soon as a copy is
 complete; under `schema` columns are added, dropped and retyped, and tables added, every two seconds; `all`
 is both; under `moves` keys move every second between partitions of two placements. Before a pipeline is
@@ -55,20 +55,20 @@ CHUNK_ROWS: Final = 500
 
 @dataclass
 class Target:
-    """The pipelines that are killed, one after the other, each with a part of the lake of its own."""
+    """The pipelines that are killed, one after the other, each with a separate part of the lake."""
 
     folder: Path
     simulator: Simulator
     copies: bool
     number: int = 1
-    proven: int = 0
+    checked: int = 0
     changes: int = 0
     schema_changes: int = 0
     killed_at: Counter[str] = field(default_factory=Counter)
 
     @property
     def lake(self) -> Lake:
-        """The lake of the pipeline at hand."""
+        """The lake of the current pipeline."""
         return Lake(LakeSettings(str(self.folder / "lake")), f"bank_{self.number}")
 
     def write_definition(self) -> Path:
@@ -91,7 +91,7 @@ class Target:
         return path
 
     def step(self) -> str:
-        """Return what the pipeline was about, as far as the lake tells."""
+        """Return what the pipeline was doing, as far as the lake shows."""
         lake = self.lake
         plans = load_plans(lake)
         if self.copies:
@@ -112,7 +112,7 @@ def kill_at_random(target: Target, kills: int, within_s: float, chance: random.R
         target.killed_at[step] += 1
         print(f"  kill {number}/{kills} {step}: {position(target.lake)}", flush=True)
         if target.copies and step == "in cycles" and number < kills:
-            prove(target)
+            check_lake(target)
             target.number += 1
 
 
@@ -122,7 +122,7 @@ def position(lake: Lake) -> str:
     return f"cut {cut.cut}, cycle {cut.cycle}" if cut is not None else "no cut yet"
 
 
-def prove(target: Target) -> None:
+def check_lake(target: Target) -> None:
     """Make sure that nothing is lost, twice or wrong."""
     definition = target.write_definition()
     catch_up(definition)
@@ -133,7 +133,7 @@ def prove(target: Target) -> None:
     table = lake.catalog.load_table(f"{lake.pipeline}.{lake_table_name('accounts')}")
     balances = table.scan(selected_fields=("balance",)).to_arrow()["balance"].to_pylist()
     must_equal(ACCOUNTS * EACH_OPENED_WITH, sum(balances), "sum of balances")
-    target.proven += 1
+    target.checked += 1
     target.changes += len(log)
     target.schema_changes += sum(event.since_micros is not None for event in list_schema_events(lake))
 
@@ -150,10 +150,10 @@ def run_scenario(options: argparse.Namespace, name: str, report: Report) -> None
     with Simulator(replace(simulated, **SCENARIOS[name])) as simulator:
         target = Target(folder, simulator, copies="preloaded_transfers" in SCENARIOS[name])
         kill_at_random(target, options.kills, options.within_s, chance)
-        prove(target)
+        check_lake(target)
         kills = {step.replace(" ", "_"): times for step, times in target.killed_at.items()}
         report.note(f"{name}: kills survived, every check passed", options.kills, "kills", **kills)
-        report.note(f"{name}: pipelines proven", target.proven, "pipelines")
+        report.note(f"{name}: pipelines checked", target.checked, "pipelines")
         report.note(f"{name}: changes in the log, each once", target.changes, "changes")
         report.note(f"{name}: changes of the schema followed", target.schema_changes, "changes")
 

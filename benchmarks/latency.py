@@ -115,7 +115,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--ui", action="store_true", help="of Dagster's sensor, instead of `sync`")
     parser.add_argument("--rate", type=float, default=200, help="transfers a second, of about three changes")
-    parser.add_argument("--token-life-s", type=int, default=20, help="least life of a partition")
+    parser.add_argument("--token-life-s", type=int, default=20, help="minimum life of a partition")
     parser.add_argument("--warm-up-s", type=float, default=120, help="seconds after the first cut, left out")
     parser.add_argument("--seconds", type=float, default=120, help="seconds that are measured")
     options = parser.parse_args()

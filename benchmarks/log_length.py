@@ -1,4 +1,4 @@
-"""Cycles of a few events beside a long log: their cost must not follow what the log remembers.
+"""Cycles of a few events with a long log: their cost must not depend on the length of the log.
 
 Two pipelines read files of Datastream's events about the same few rows: one has a short log, the other one a
 log of a million changes, all of them young enough that they may come again. Then each round adds a file of
@@ -27,7 +27,7 @@ from cdc_platform.sources.datastream.settings.datastream_settings import Datastr
 from cdc_platform.spark.session.spark_settings import SparkSettings
 
 KEYS: Final = 1_000
-EVENTS_A_TICK: Final = 100
+EVENTS_PER_CYCLE: Final = 100
 EVENTS_A_FILE: Final = 5_000
 SHORT, LONG = "short log", "long log"
 AGAIN: Final = "a file comes again"
@@ -59,14 +59,14 @@ class Bench:
         self.events = events
         run_all(self.pipeline, spark)
 
-    def tick(self, spark: SparkSession, *, again: bool = False) -> float:
+    def cycle(self, spark: SparkSession, *, again: bool = False) -> float:
         """Return the seconds of a cycle that reads a file: of new events, or of those before them."""
-        begin = self.events - EVENTS_A_TICK if again else self.events
-        self.add_events(range(begin, begin + EVENTS_A_TICK))
+        begin = self.events - EVENTS_PER_CYCLE if again else self.events
+        self.add_events(range(begin, begin + EVENTS_PER_CYCLE))
         outcomes = []
         seconds = timed(lambda: outcomes.append(run_cycle(self.pipeline, spark)))
-        self.events = begin + EVENTS_A_TICK
-        must_equal(0 if again else EVENTS_A_TICK, outcomes[0].order.changes, "changes of a tick")
+        self.events = begin + EVENTS_PER_CYCLE
+        must_equal(0 if again else EVENTS_PER_CYCLE, outcomes[0].order.changes, "changes of a cycle")
         return seconds
 
 
@@ -105,11 +105,11 @@ def main() -> None:
         benches[SHORT].fill(spark, EVENTS_A_FILE)
         benches[LONG].fill(spark, options.changes)
         for what, again in (("new events", False), (AGAIN, True)):
-            ticks = {
-                name: lambda bench=bench, again=again: bench.tick(spark, again=again)
+            cycles = {
+                name: lambda bench=bench, again=again: bench.cycle(spark, again=again)
                 for name, bench in benches.items()
             }
-            report_ratio(report, what, interleaved(options.rounds, ticks))
+            report_ratio(report, what, interleaved(options.rounds, cycles))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""One million changes into ten million rows: the platform's net changes and merge, and who else does it.
+"""One million changes into ten million rows: the platform's net changes and merge, and its peers.
 
-A patch of this size is merged by the process that runs the cycle; Spark's split merge, which larger ones
-take, is measured beside it. Peers in the same run: a hand-written `row_number` window and Iceberg MERGE
+The process that runs the cycle merges net changes of this size; Spark's split merge, which larger ones
+take, is measured in comparison. Peers in the same run: a hand-written `row_number` window and Iceberg MERGE
 INTO (format versions 2 and 3, merge-on-read), and delta-rs where `deltalake` is installed.
 """
 
@@ -35,7 +35,7 @@ from cdc_platform.pipeline.merging.local_merge import commit_merge, plan_merge
 from cdc_platform.pipeline.merging.local_rows import LocalNetChanges
 from cdc_platform.spark.tables.merge import append_inserted, merge_existing
 from cdc_platform.spark.tables.net_changes import compute_net_changes, measure_net_changes
-from cdc_platform.spark.tables.typed import KIND, ORDINAL, named
+from cdc_platform.spark.tables.typed import KIND, ORDINAL, flag_of
 
 PLATFORM = "platform, v3"
 COLUMNS = [column.name for column in TABLE.columns]
@@ -101,7 +101,7 @@ def net_changes_of(table: IcebergTable, changes: Path, *, has_partial_updates: b
     """Provide the net changes, computed once."""
     frame = table.spark.read.parquet(str(changes))
     if has_partial_updates:
-        flags = {named(name): "true" for name in VALUES}
+        flags = {flag_of(name): "true" for name in VALUES}
         frame = frame.selectExpr("*", *(f"{value} AS `{name}`" for name, value in flags.items()))
     net_changes = compute_net_changes(frame, TABLE, has_partial_updates=has_partial_updates).persist()
     try:
@@ -199,7 +199,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the table")
     parser.add_argument("--changes", type=int, default=1_000_000, help="changes to merge")
-    parser.add_argument("--rounds", type=int, default=4, help="rounds; the first is cold and told apart")
+    parser.add_argument("--rounds", type=int, default=4, help="rounds; the first, cold one is separate")
     options = parser.parse_args()
     report = Report("merge", options)
     job = prepare(options)

@@ -46,7 +46,7 @@ START: Final = 1_790_000_000 * SECOND
 
 @dataclass
 class Stream:
-    """A simulated stream in a process of its own, and the windows that have its traffic."""
+    """A simulated stream in a separate process, and the windows that have its traffic."""
 
     source: SpannerSource
     windows: tuple[ReadWindow, ...]
@@ -131,7 +131,7 @@ def compare_reads(options: Namespace, report: Report, spark: SparkSession) -> No
             # The simulator writes its records when they are first wanted.
             stream.read()
         counts = {stream.changes for stream in streams.values()}
-        must_equal(1, len(counts), "numbers of changes, whatever the partitions")
+        must_equal(1, len(counts), "numbers of changes, for all partitions")
         compare_cores(options, report, streams)
         compare_tasks(options, report, streams, spark)
 
@@ -149,7 +149,7 @@ def compare_modes(options: Namespace, report: Report) -> None:
             for stream in streams.values():
                 stream.read()
             counts = {stream.changes for stream in streams.values()}
-            must_equal(1, len(counts), "numbers of changes, whatever the mode")
+            must_equal(1, len(counts), "numbers of changes, in all modes")
 
             def read(stream: Stream) -> float:
                 stream.read()
@@ -213,7 +213,7 @@ def long_lineage(past: int, living: int) -> Lineage:
 
 
 def measure_lineage(options: Namespace, report: Report) -> None:
-    """Plan a cycle upon a long lineage, and bring it one cycle further, through the lake."""
+    """Plan a cycle on a long lineage, and bring it one cycle further, through the lake."""
     lineage = long_lineage(options.past, LIVING)
     must_equal([], violations(lineage), "violations of the lineage")
     folder = options.work / "lineage"

@@ -1,7 +1,7 @@
 """Two processes on one pipeline, each of which is stopped at random moments, for longer than timeouts last.
 
-Both run `cdc-platform sync --continuous` against a simulator that goes on all the time. SIGSTOP stops one of
-them with its Java, wherever it is, and SIGCONT lets it go on where another has worked meanwhile. Neither may
+Both run `cdc-platform sync --continuous` against a simulator that never stops. SIGSTOP stops one of
+them with its Java, anywhere, and SIGCONT lets it continue where another has worked meanwhile. Neither may
 end. At the end both are stopped properly, the pipeline catches up, every check runs, no record may be in the
 log twice, and no money may be lost.
 """
@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from benchmarks.kill import ACCOUNTS, Target, position, prove
+from benchmarks.kill import ACCOUNTS, Target, check_lake, position
 from benchmarks.measure.harness import Report, arguments, must_equal
 from benchmarks.measure.processes import start
 from cdc_platform.lake.state.cuts import newest_cut
@@ -37,7 +37,7 @@ def stop_at_random(
     while time.monotonic() < until_s:
         time.sleep(dice.uniform(0, 10))
         process, seconds = dice.choice(processes), dice.uniform(0, options.longest_s)
-        must_equal(None, process.poll(), "exit code of a run that goes on")
+        must_equal(None, process.poll(), "exit code of a run that continues")
         os.killpg(process.pid, signal.SIGSTOP)
         time.sleep(seconds)
         os.killpg(process.pid, signal.SIGCONT)
@@ -76,7 +76,7 @@ def main() -> None:
             for process in processes:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-        prove(target)
+        check_lake(target)
     report.note("pauses of one of two processes, every check passed", pauses, "pauses")
     report.note("changes in the log, each once", target.changes, "changes", cuts=cut.cut if cut else 0)
 

@@ -154,7 +154,7 @@ def _row(key: int, values: tuple[int, str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Bench:
-    """What all candidates share."""
+    """The common settings of all candidates."""
 
     spark: SparkSession
     lake: LakeSettings
@@ -255,7 +255,7 @@ def by_streaming(bench: Bench, events: Events, number: int) -> Callable[[], Data
 
 
 def run_flink(bench: Bench, events: Events, folder: Path, rounds: int) -> None:
-    """Run Flink in a process of its own, and report its last round."""
+    """Run Flink in a separate process, and report its last round."""
     seconds, warehouse = folder / "seconds", folder / "flink"
     filled = {"warehouse": warehouse.as_uri(), "topic": events.topic, "address": bench.address}
     statements = [statement.format(**filled) for statement in FLINK_STATEMENTS]

@@ -1,8 +1,8 @@
 """Many small commits into a large table: seconds and bytes of each, with maintenance in the average.
 
 The platform's merge, which needs no Spark for so few changes, runs with the maintenance that the platform
-itself would do after as many cycles. A hand-written window and MERGE INTO runs beside it for the first
-commits, on a table of its own that nobody maintains.
+itself would do after as many cycles. A hand-written window and MERGE INTO runs next to it for the first
+commits, on a separate table without maintenance.
 """
 
 import argparse

@@ -76,7 +76,7 @@ def run_locally(name: str, options: argparse.Namespace) -> Soaked:
     shutil.rmtree(folder, ignore_errors=True)
     temporary = folder / "temporary"
     temporary.mkdir(parents=True)
-    # What Spark, its libraries and the platform leave behind can then be told from what others do.
+    # This separates what Spark, its libraries and the platform leave behind from what others do.
     os.environ["TMPDIR"] = str(temporary)
     os.environ["JDK_JAVA_OPTIONS"] = f"-Djava.io.tmpdir={temporary}"
     lake = LakeSettings(str(folder / "lake"))
@@ -170,8 +170,8 @@ def print_grown(before: dict[str, int], after: dict[str, int]) -> None:
 
 
 def run_in_child(name: str, options: argparse.Namespace) -> Soaked:
-    """Run the cycles of a source in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.soak", "--here", "--only", name]
+    """Run the cycles of a source in a separate process."""
+    command = [sys.executable, "-m", "benchmarks.soak", "--in-process", "--only", name]
     arguments = {"cycles": options.cycles, "every": options.every, "changes": options.changes}
     arguments |= {"heap": options.heap, "seed": options.seed, "work": options.work}
     command += [text for option, value in arguments.items() for text in (f"--{option}", str(value))]
@@ -197,23 +197,23 @@ def main() -> None:
     parser.add_argument("--heap", default="2g", help="heap of Spark's driver")
     parser.add_argument("--changes", type=int, default=100, help="changes or messages for a cycle, about")
     parser.add_argument("--every", type=int, default=20, help="cycles between two samples of memory")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     # Servers stop and files close as they do at the end.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
-    if options.here:
+    if options.in_process:
         (name,) = options.only
         soaked_text = json.dumps(asdict(run_locally(name, options)))
         (options.work / "soak" / name / RESULT).write_text(soaked_text, encoding="utf-8")
         return
     report = Report("soak", options)
     soaked = [run_in_child(name, options) for name in options.only]
-    failed = sum(tell(report, item) for item in soaked)
+    failed = sum(report_soak(report, item) for item in soaked)
     print(markdown(soaked))
     sys.exit(1 if failed else 0)
 
 
-def tell(report: Report, soaked: Soaked) -> int:
+def report_soak(report: Report, soaked: Soaked) -> int:
     """Report the criteria of a run, and return how many of them are not met."""
     criteria = judge(soaked)
     for criterion in criteria:

@@ -1,6 +1,6 @@
 """Changes a second from a source to a published cut, by step, with what each step costs.
 
-A pipeline of its own reads the same changes in each round, until nothing is left to read; the first round
+A separate pipeline reads the same changes in each round, until nothing is left to read; the first round
 warms up. Its steps are those of a cycle, where reading is parted into what happens before the commit of raw
 records, and this commit. Of Spanner and Datastream, the job of the commit decodes, too. Processor seconds are
 the measure to compare: wall seconds depend on what else the machine does.
@@ -80,7 +80,7 @@ class Bench:
 
     Args:
         source: settings of the pipelines that read it.
-        changes: how many there are; None where the log tells.
+        changes: how many there are; None where the log shows it.
         verify: raises unless the tables of a pipeline are right.
         begin_micros: where a pipeline has read up to before, so that it knows the partitions: a stream begins
             with one query, which a task follows through all partitions that come up.
@@ -210,11 +210,11 @@ SOURCES: Final[Mapping[str, Any]] = {
 def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter, end_micros: int | None = None) -> int:
     """Run the steps of cycles until nothing is left to read, and return how many changes the log has got.
 
-    Events are read until none is left; partitions of a change stream go on, and are read up to a moment.
+    Events are read until none is left; partitions of a change stream never end, and are read up to a moment.
     """
     changes, commit = 0, writes.commit_cycle
 
-    def commit_apart(*parts: Any) -> Any:
+    def commit_timed(*parts: Any) -> Any:
         meter.end("read")
         committed = commit(*parts)
         meter.end("raw write")
@@ -223,7 +223,7 @@ def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter, end_micros
     is_done = False
     meter.begin()
     while not is_done:
-        with patch.object(reading, "commit_cycle", commit_apart):
+        with patch.object(reading, "commit_cycle", commit_timed):
             read = reading.read_windows(pipeline, spark, end_limit_micros=end_micros)
         meter.end("read")
         if not read.committed:
@@ -278,7 +278,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--source", choices=[*SOURCES, DECODING], required=True)
-    parser.add_argument("--changes", type=int, default=1_000_000, help="changes; of Spanner, about so many")
+    parser.add_argument("--changes", type=int, default=1_000_000, help="changes; approximate for Spanner")
     parser.add_argument("--rounds", type=int, default=2, help="rounds; the last one counts")
     parser.add_argument(
         "--driver-memory", default="3g", help="of Spark's driver; the platform's default is 2g"

@@ -13,7 +13,7 @@ from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.simulator.wire.simulator_settings import Dialect, PartitionMode
 from cdc_platform.spark.session.spark_settings import SparkSettings
-from cdc_platform_tests.support.workloads.traffic import SECOND, Traffic, prove_end
+from cdc_platform_tests.support.workloads.traffic import SECOND, Traffic, check_end
 
 
 def run(options: Namespace, traffic: Traffic, spark: SparkSession, report: Report) -> None:
@@ -22,21 +22,21 @@ def run(options: Namespace, traffic: Traffic, spark: SparkSession, report: Repor
         begin_micros = traffic.now_micros
         begin, end = time.perf_counter(), begin_micros + int(options.minutes * 60 * SECOND)
         # A cut lies a microsecond before the clock that its cycle saw.
-        while (traffic.proven_micros or 0) < end - 1:
+        while (traffic.checked_micros or 0) < end - 1:
             traffic.cycle(simulator, pipeline, spark, options.cycle_s)
             passed_s = (traffic.now_micros - begin_micros) / SECOND
-            lag_s = (traffic.now_micros - (traffic.proven_micros or begin_micros)) / SECOND
+            lag_s = (traffic.now_micros - (traffic.checked_micros or begin_micros)) / SECOND
             print(
                 f"  {passed_s:6.0f} s  cut {traffic.cuts:<4} lag {lag_s:5.1f} s  "
                 f"{simulator.history.tree.live_count} partitions  "
                 + "  ".join(f"{step} {taken:.1f} s" for step, taken in traffic.seconds.items()),
                 flush=True,
             )
-        prove_end(pipeline, spark)
+        check_end(pipeline, spark)
         wall_s = time.perf_counter() - begin
         lineage = load_lineage(pipeline.lake)
         partitions = lineage.partitions.values() if lineage is not None else ()
-        report.note("cuts proven", traffic.cuts, "cuts", transactions=traffic.transactions)
+        report.note("cuts checked", traffic.cuts, "cuts", transactions=traffic.transactions)
         changes = [event for event in list_schema_events(pipeline.lake) if event.since_micros is not None]
         report.note("schema changes followed", len(changes), "changes")
         report.note(

@@ -1,4 +1,4 @@
-"""Events of Debezium of which a fifth lack values, beside the same with all values, and beside a shortcut.
+"""Debezium events of which a fifth lack values, compared with complete events, and with a shortcut.
 
 Each candidate brings a table further by the same changes, from files of messages to rows. The shortcut is
 what most people write: the latest event of each key, whose markers are filled from the stored row. It is
@@ -189,7 +189,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000, help="updates")
     parser.add_argument("--rows", type=int, default=200_000, help="rows of the table")
     parser.add_argument("--share", type=float, default=0.2, help="share of the updates that lack the value")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds; the first is cold and told apart")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds; the first, cold one is separate")
     options = parser.parse_args()
     report = Report("unavailable", options)
     folder = options.work / "unavailable"

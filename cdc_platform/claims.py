@@ -86,7 +86,7 @@ def claim_run(
     If two runs claim at the very same moment and both continue, only one of them can commit the raw records.
 
     Raises:
-        Failure: the run was ended from outside in that time.
+        Failure: the run was terminated externally in that time.
     """
     claimed_at = f"{time.time():.6f}"
     tags = {PIPELINE_TAG: pipeline, WORKER_TAG: Worker.current().to_tag(), CLAIMED_TAG: claimed_at}
@@ -98,7 +98,7 @@ def claim_run(
             # Ephemeral runs of tests are unknown to the instance until they end.
             if mine is None:
                 return
-            raise dg.Failure(f"Run {run_id} was ended from outside before it began.", allow_retries=False)
+            raise dg.Failure(f"Run {run_id} was terminated externally before it began.", allow_retries=False)
         older_runs = [other for other in unfinished_runs(instance, pipeline) if _is_before(other, mine)]
         if not older_runs:
             return

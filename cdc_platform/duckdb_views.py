@@ -76,7 +76,7 @@ def log_in(connection: "duckdb.DuckDBPyConnection", folder: str, properties: Map
 
 
 def _login(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a secret that log in; none of them for a bucket that is open to everybody."""
+    """Return the options of a secret that log in; none of them for a public bucket."""
     if property_as_bool(dict(properties), "s3.anonymous", False):
         return {}
     role = _options(_ROLE, properties)
@@ -105,8 +105,8 @@ def _server(folder: str, properties: Mapping[str, str]) -> dict[str, str]:
 
 def _options(names: Mapping[str, tuple[str, str]], properties: Mapping[str, str]) -> dict[str, str]:
     """Return those options of a secret that the properties give."""
-    found = {name: get_first_property_value(dict(properties), *keys) for name, keys in names.items()}
-    return {name: str(value) for name, value in found.items() if value}
+    options = {name: get_first_property_value(dict(properties), *keys) for name, keys in names.items()}
+    return {name: str(value) for name, value in options.items() if value}
 
 
 def _region(bucket: str) -> dict[str, str]:

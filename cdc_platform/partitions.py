@@ -31,11 +31,11 @@ def compare_keys(instance: dg.DagsterInstance, pipeline: str, lineage: Lineage) 
     name = change_stream_partitions(pipeline).name
     keys_before = tuple(instance.get_dynamic_partitions(str(name)))
     # Dictionaries keep the order, and a key is found in them at once: there may be thousands.
-    known, live_keys = dict.fromkeys(keys_before), dict.fromkeys(part.key for part in live(lineage))
+    current_keys, live_keys = dict.fromkeys(keys_before), dict.fromkeys(part.key for part in live(lineage))
     return KeyChanges(
-        unchanged=tuple(key for key in known if key in live_keys),
-        added=tuple(key for key in live_keys if key not in known),
-        retired=tuple(key for key in known if key not in live_keys),
+        unchanged=tuple(key for key in current_keys if key in live_keys),
+        added=tuple(key for key in live_keys if key not in current_keys),
+        retired=tuple(key for key in current_keys if key not in live_keys),
     )
 
 

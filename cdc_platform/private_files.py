@@ -12,7 +12,7 @@ FOLDER_MODE: Final = 0o700
 def open_private(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
     """Open a file of mode 0600 for writing: a new one in place of one that is there, or at the end of it.
 
-    A file that is there gets the mode, too. What is no file, such as a terminal, keeps its own.
+    A file that is there gets the mode, too. What is not a file, such as a terminal, keeps its own.
 
     Raises:
         OSError: the file cannot be opened, or belongs to another user.

@@ -194,10 +194,10 @@ def evaluate_pipeline(
     instance: dg.DagsterInstance, settings: PipelineSettings, running: Running, selection: RunSelection
 ) -> dg.SensorResult | dg.SkipReason:
     """Return the result of one evaluation of the sensor."""
-    reason = why_wait(instance, settings.name)
+    reason = find_wait_reason(instance, settings.name)
     if reason is not None:
         return dg.SkipReason(reason)
-    pipeline = open_pipeline(replace(settings, source=settings.source.impatient(SOURCE_DEADLINE_S)))
+    pipeline = open_pipeline(replace(settings, source=settings.source.with_deadline(SOURCE_DEADLINE_S)))
     try:
         with reaching(settings.lake):
             clock_micros = pipeline.source.clock_micros()
@@ -225,7 +225,7 @@ def has_news(pipeline: Pipeline, lineage: Lineage, clock_micros: int) -> bool:
     return bool(pipeline.source.plan(lineage, request, lambda: load_read_progress(pipeline.lake)).windows)
 
 
-def why_wait(instance: dg.DagsterInstance, pipeline: str) -> str | None:
+def find_wait_reason(instance: dg.DagsterInstance, pipeline: str) -> str | None:
     """Return the reason not to request a run of a pipeline now, None if there is none."""
     going_on = unfinished_runs(instance, pipeline)
     if going_on:

@@ -14,7 +14,7 @@ _IN_LINE: Final = re.compile(f"[{_OBEYED}\t\n]")
 
 
 def visible_text(text: str) -> str:
-    """Return a text whose lines stay, with all else that is no letter or sign escaped."""
+    """Return a text with its line ends kept and all other unprintable characters escaped."""
     return _IN_TEXT.sub(_escape, text)
 
 

@@ -32,7 +32,7 @@ class BankStream:
 
 @contextmanager
 def required() -> Iterator[None]:
-    """Skip where there is no emulator on a laptop; fail where the tests are the gate."""
+    """Skip where there is no emulator on a laptop; fail in CI."""
     try:
         yield
     except EmulatorMissing as missing:
@@ -56,7 +56,7 @@ def still_emulator() -> Iterator[str]:
 
 
 def make_bank(host: str, database: str, value_capture_type: str = "NEW_ROW") -> BankStream:
-    """Return a new bank in a database of its own."""
+    """Return a new bank in a separate database."""
     bank = BankSettings(host, database=database, value_capture_type=value_capture_type)
     create_bank(bank, accounts=20)
     spanner = SpannerSettings(

@@ -26,7 +26,7 @@ from cdc_platform_tests.support.history import (
 
 
 @dataclass(frozen=True)
-class Fate:
+class WindowFault:
     """Fate of a window: whether it is read, how far, and whether a restart repeats its records."""
 
     is_read: bool = True
@@ -40,13 +40,13 @@ class CyclePlan:
 
     clock_micros: int
     max_window_s: float | None = None
-    fates: tuple[Fate, ...] = (Fate(),)
+    fates: tuple[WindowFault, ...] = (WindowFault(),)
     shuffle: int = 0
     """Decides on the order in which the rows of the cycle arrive."""
 
 
 @dataclass(frozen=True)
-class Slicing:
+class ReadSchedule:
     """Division of a history into partitions and cycles."""
 
     tree: PartitionTree
@@ -84,14 +84,14 @@ class FakeChangeStream:
         return expected_log(self.history, self.tree.locate, at_micros)
 
     def read(
-        self, planned: ReadWindow, cycle: int = 1, fate: Fate | None = None
+        self, planned: ReadWindow, cycle: int = 1, fate: WindowFault | None = None
     ) -> tuple[list[RawRow], WindowReport]:
         """Return the records of a window, the row that reports on it as the last, and that report.
 
         Raises:
             PartitionBoundsInvalid: The window does not lie in the life of its partition.
         """
-        fate = fate or Fate()
+        fate = fate or WindowFault()
         end_micros = self._end_micros(planned)
         ends_inside = end_micros is not None and end_micros <= planned.end_inclusive_micros
         rows = [raw_row(record, cycle) for record in self._records(planned)]
@@ -133,7 +133,7 @@ class FakeChangeStream:
         return [_child_row(token, end_micros, cycle, number, record) for number, record in enumerate(records)]
 
 
-def raw_rows(history: History, slicing: Slicing) -> list[CycleBatch]:
+def raw_rows(history: History, schedule: ReadSchedule) -> list[CycleBatch]:
     """Return what the cycles of a slicing read, and then as many whole cycles as it takes to read the rest.
 
     Each batch holds the rows of one cycle of `raw_change_records` (columns of RAW_CHANGE_RECORDS with Python
@@ -143,13 +143,13 @@ def raw_rows(history: History, slicing: Slicing) -> list[CycleBatch]:
     the last batch is at or after `history.end_micros`. A cycle that has nothing to read gives no batch, as in
     the platform.
     """
-    stream = FakeChangeStream(history, slicing.tree)
-    lineage = begin(slicing.tree.start_micros)
+    stream = FakeChangeStream(history, schedule.tree)
+    lineage = begin(schedule.tree.start_micros)
     batches: list[CycleBatch] = []
-    for plan in slicing.cycles:
+    for plan in schedule.cycles:
         batches += _run_cycle(stream, lineage, plan)
         lineage = batches[-1].lineage if batches else lineage
-    spans = slicing.tree.spans
+    spans = schedule.tree.spans
     rest = CyclePlan(max(history.end_micros, *(span.start_micros for span in spans)) + 2)
     while (watermark_micros(lineage) or 0) < rest.clock_micros - 1:
         batches += _run_cycle(stream, lineage, rest)

@@ -1,4 +1,4 @@
-"""The command line as a real process, in a process group of its own that ends with the test."""
+"""The command line as a real process, in a separate process group that ends with the test."""
 
 import os
 import random
@@ -17,7 +17,7 @@ from typing import Final
 from cdc_platform.demo.processes import end_leftovers
 
 ENVIRONMENT: Final = {**os.environ}
-"""As it was before the first test, whatever tests have set since."""
+"""The environment before the first test, without later changes by tests."""
 
 PORTS: Final = (20_000, 32_000)
 """Below the ports of which the system takes one for every connection, and so many that two seldom meet."""
@@ -67,7 +67,7 @@ class Program:
 def start(
     log: Path, module: str, *arguments: str | Path, environment: Mapping[str, str] = ENVIRONMENT
 ) -> Iterator[Program]:
-    """Yield a module that runs as a program; its process group is killed at the end, whatever happens."""
+    """Yield a module that runs as a program; its process group is killed at the end in any case."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     with start_command(log, command, {**environment, "PYTHONUNBUFFERED": "1"}) as program:
         yield program
@@ -96,7 +96,7 @@ def start_command(
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens on, and that no system gives to those who want any."""
+    """Return an unused port of loopback outside the range that systems assign."""
     while True:
         port = random.randrange(*PORTS)  # noqa: S311  no secret
         with socket.socket() as probe, suppress(OSError):

@@ -29,7 +29,7 @@ from cdc_platform_tests.sources.spanner.servers import (
 TOKEN_LIFE_S: Final = 1
 """Partitions of the emulator live so long to twice as long."""
 CHURNED_AFTER_S: Final = {SIMULATOR: 8.0, MOVING: 8.0, EMULATOR: 4.0 * TOKEN_LIFE_S + 1.0}
-"""By then partitions have split, merged and moved."""
+"""Partitions have split, merged and moved before it returns."""
 SERVERS: Final = [(name, dialect) for name in (SIMULATOR, EMULATOR) for dialect in Dialect]
 MOVING_SERVERS: Final = [(MOVING, dialect) for dialect in Dialect]
 
@@ -83,11 +83,11 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 
 @pytest.fixture(scope="session")
-def told_by() -> Callable[[Server], Answers]:
+def answers_of() -> Callable[[Server], Answers]:
     """Function that returns, once for each server, its records after its partitions have churned."""
     answers: dict[tuple[str, Dialect], Answers] = {}
 
-    def tell(server: Server) -> Answers:
+    def read(server: Server) -> Answers:
         if (server.name, server.dialect) not in answers:
             age_s = (from_datetime(server.now()) - server.created_micros) / 1_000_000
             time.sleep(max(0.0, CHURNED_AFTER_S[server.name] - age_s))
@@ -95,13 +95,13 @@ def told_by() -> Callable[[Server], Answers]:
             answers[server.name, server.dialect] = Answers(server, read_all(server, now_micros), now_micros)
         return answers[server.name, server.dialect]
 
-    return tell
+    return read
 
 
 @pytest.fixture
-def everything(server: Server, told_by: Callable[[Server], Answers]) -> Answers:
+def everything(server: Server, answers_of: Callable[[Server], Answers]) -> Answers:
     """All records of one of the servers."""
-    return told_by(server)
+    return answers_of(server)
 
 
 @pytest.fixture(params=[*SERVERS, *MOVING_SERVERS], ids="-".join)
@@ -113,14 +113,14 @@ def any_server(request: pytest.FixtureRequest) -> Server:
 
 
 @pytest.fixture
-def any_answers(any_server: Server, told_by: Callable[[Server], Answers]) -> Answers:
+def any_answers(any_server: Server, answers_of: Callable[[Server], Answers]) -> Answers:
     """All records of one of the servers, with either partition mode."""
-    return told_by(any_server)
+    return answers_of(any_server)
 
 
 @pytest.fixture(params=MOVING_SERVERS, ids="-".join)
 def moving(
-    request: pytest.FixtureRequest, moving_simulators: Servers, told_by: Callable[[Server], Answers]
+    request: pytest.FixtureRequest, moving_simulators: Servers, answers_of: Callable[[Server], Answers]
 ) -> Answers:
     """All records of a server with mutable key ranges."""
-    return told_by(moving_simulators[request.param])
+    return answers_of(moving_simulators[request.param])

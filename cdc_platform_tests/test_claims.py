@@ -1,4 +1,4 @@
-"""One run of a pipeline at a time, whatever happens to the processes of the others."""
+"""One run of a pipeline at a time, even if processes of others die."""
 
 import os
 import subprocess
@@ -97,7 +97,7 @@ def test_a_killed_run_is_reported_failed(instance: dg.DagsterInstance) -> None:
 
 
 def test_a_cancelling_run_that_was_killed_ends_as_cancelled(instance: dg.DagsterInstance) -> None:
-    """A run that somebody was cancelling when its process died counts as cancelled."""
+    """A run that was being cancelled when its process died counts as cancelled."""
     run_id = make_run(instance, dg.DagsterRunStatus.CANCELING, cdc__worker=dead_worker().to_tag())
     assert unfinished_runs(instance, "bank") == []
     assert status_of(instance, run_id) is dg.DagsterRunStatus.CANCELED
@@ -119,7 +119,7 @@ def test_a_queued_run_is_never_given_up() -> None:
 
 
 def test_other_pipelines_do_not_matter(instance: dg.DagsterInstance) -> None:
-    """Pipelines run beside each other."""
+    """Different pipelines run at the same time."""
     make_run(instance, pipeline="shop", cdc__worker=Worker.current().to_tag())
     assert unfinished_runs(instance, "bank") == []
 
@@ -127,7 +127,7 @@ def test_other_pipelines_do_not_matter(instance: dg.DagsterInstance) -> None:
 def test_a_claim_waits_for_the_run_before(
     shared_instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that claims its turn second goes on once the first has ended, and says what it waits for."""
+    """A run that claims its turn second continues once the first has ended, and says what it waits for."""
     monkeypatch.setattr(claims, "WAIT_S", 0.01)
     first, second = make_run(shared_instance), make_run(shared_instance)
     said: list[str] = []
@@ -159,7 +159,7 @@ def test_a_claim_does_not_wait_for_a_dead_run(instance: dg.DagsterInstance) -> N
 def test_a_run_that_was_given_up_does_not_begin(instance: dg.DagsterInstance) -> None:
     """A run that was reported failed while its process was slow stops before it does anything."""
     run_id = make_run(instance, dg.DagsterRunStatus.FAILURE)
-    with pytest.raises(dg.Failure, match="ended from outside"):
+    with pytest.raises(dg.Failure, match="terminated externally"):
         claim_run(instance, run_id, "bank")
 
 

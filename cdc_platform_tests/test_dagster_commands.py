@@ -28,7 +28,7 @@ COMMANDS: Final = {
 
 @dataclass(frozen=True)
 class Project:
-    """The example of Datastream with a lake and an instance of Dagster in a folder of its own."""
+    """The example of Datastream with a lake and an instance of Dagster in a separate folder."""
 
     folder: Path
 

@@ -131,7 +131,7 @@ def test_quarantine_warns_or_fails_and_never_blocks(
     check = next(check for check in checks if check.name == QUARANTINE_EMPTY)
     key = check_key(PipelineAssets("bank", ()), check)
     actual = describe_check_result(
-        key, check, CheckResult(False, "one is held", {}), 1, blocking=check.is_blocking
+        key, check, CheckResult(False, "one is in quarantine", {}), 1, blocking=check.is_blocking
     )
     assert (severity, False) == (actual.severity, actual.blocking)
     (declared,) = load_declared([path]).values()
@@ -176,7 +176,7 @@ def test_the_place_is_configured_or_found(tmp_path: Path, monkeypatch: pytest.Mo
     assert (Path("elsewhere"),) == definitions.find_places()
 
 
-def test_the_demo_stands_beside_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_is_defined_with_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pipeline takes the place of an example of the same name; two files of one place cannot do that."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(PLACE_VARIABLE, raising=False)

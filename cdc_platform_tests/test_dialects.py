@@ -116,7 +116,7 @@ def create(bank: BankSettings, dialect: Dialect) -> None:
 def test_tables_equal_the_source_in_every_dialect(
     spark: "SparkSession", session_lake: LakeSettings, still_emulator: str, dialect: Dialect
 ) -> None:
-    """Whatever its type, a value arrives as the source has it, in keys too; nothing is quarantined."""
+    """A value of any type arrives as the source has it, in keys too; nothing is quarantined."""
     bank = BankSettings(still_emulator, database=f"types-{dialect.value}")
     create(bank, dialect)
     source = SpannerSettings(bank.project, bank.instance, bank.database, "s", emulator_host=still_emulator)
@@ -130,8 +130,8 @@ def test_tables_equal_the_source_in_every_dialect(
         assert {row["reason"] for row in quarantined_rows(pipeline)} == set()
         cut = newest_cut(pipeline.lake)
         assert cut is not None
-        proofs, _ = reconcile_tables(pipeline, cut)
-        assert [proof for proof in proofs if not proof.is_equal] == []
+        reconciliations, _ = reconcile_tables(pipeline, cut)
+        assert [reconciliation for reconciliation in reconciliations if not reconciliation.is_equal] == []
     pipeline.source.close()
     expected: dict[Dialect, dict[str, list[tuple[Any, ...]]]] = {
         Dialect.GOOGLESQL: {"wide": [(1, "k"), (2, "k")]},

@@ -1,4 +1,4 @@
-"""The whole way as a user goes it: real processes, a bank that writes, and kills that nobody announces."""
+"""End to end as a user: real processes, a bank that writes, and unannounced kills."""
 
 import os
 import random
@@ -25,7 +25,7 @@ from cdc_platform_tests.servers.bank import BankSettings, open_database, sum_of_
 from cdc_platform_tests.servers.spanner_emulator import Emulator, find_emulator
 from cdc_platform_tests.spark_fixtures import TEST_SPARK, require_java
 from cdc_platform_tests.support.pipelines import CHECKS
-from cdc_platform_tests.support.workloads.traffic import prove_end
+from cdc_platform_tests.support.workloads.traffic import check_end
 from cdc_platform_tests.yaml_files import TYPE
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def catch_up(pipeline: Pipeline, spark: "SparkSession") -> None:
     target_micros = pipeline.source.clock_micros() - 1
     for outcome in follow_source(pipeline, spark, lambda: True, most_failures=1):
         is_there = outcome.cut is not None and outcome.cut.position_micros >= target_micros
-        if is_there and not outcome.copy.is_going_on:
+        if is_there and not outcome.copy.is_pending:
             return
 
 
@@ -164,7 +164,7 @@ def sum_of_table(lake: Lake) -> int:
 
 
 def test_the_demo_proves_itself(tmp_path: Path) -> None:
-    """The demo without a UI stops by itself, prints the proof, and exits with 0."""
+    """The demo without a UI stops by itself, prints the results of its checks, and exits with 0."""
     require_java()
     with running_demo(tmp_path, "--seconds", "6", "--rate", "40", "--no-ui") as demo:
         code = demo.ends_with(WITHIN_S)
@@ -190,7 +190,7 @@ def test_killed_at_random_moments(spark: "SparkSession", session_lake: LakeSetti
             change_bank(declared.bank, len(CHANGES) - 1)
         pipeline = declared.open()
         catch_up(pipeline, spark)
-        prove_end(pipeline, spark)
+        check_end(pipeline, spark)
         with open_database(declared.bank) as database:
             assert sum_of_balances(database) == sum_of_table(pipeline.lake)
         pipeline.source.close()

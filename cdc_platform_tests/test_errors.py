@@ -10,7 +10,7 @@ RETRY = "(retry)"
 
 
 def drawn() -> dict[str, tuple[str, bool]]:
-    """Return the parent of each error that the module's docstring draws, and whether it is retried."""
+    """Return the parent of each error in the module's docstring, and whether it is retried."""
     path: list[str] = []
     tree = {}
     for indent, name, text in LINE.findall(errors.__doc__ or ""):

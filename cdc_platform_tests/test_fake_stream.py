@@ -1,4 +1,4 @@
-"""The fake change stream keeps Spanner's promises, so that what is tested with it is tested right."""
+"""The fake change stream keeps Spanner's guarantees, so that tests with it are valid."""
 
 from collections import Counter
 
@@ -9,12 +9,12 @@ from cdc_platform.errors import PartitionBoundsInvalid
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform_tests.fake_stream import FakeChangeStream, Slicing, raw_rows
+from cdc_platform_tests.fake_stream import FakeChangeStream, ReadSchedule, raw_rows
 from cdc_platform_tests.partition_tree import PartitionTree, Span
 from cdc_platform_tests.strategies import streams
 from cdc_platform_tests.support.history import History, RawRow, tables_at
 
-Stream = tuple[History, Slicing]
+Stream = tuple[History, ReadSchedule]
 
 MERGING = PartitionTree(
     (
@@ -50,19 +50,19 @@ def assert_all_up_to_the_watermark_is_read(stream: Stream) -> None:
 
 def assert_records_come_from_the_partition_of_their_key(stream: Stream) -> None:
     """Each record is announced with its transaction's counts, by a partition that lived at its commit."""
-    history, slicing = stream
-    fake = FakeChangeStream(history, slicing.tree)
+    history, schedule = stream
+    fake = FakeChangeStream(history, schedule.tree)
     per_transaction = Counter(record.transaction.transaction_id for record in fake.records)
     for row in [row for batch in raw_rows(*stream) for row in data_rows(batch.rows)]:
-        start, end = slicing.tree.life(row["partition_token"])
+        start, end = schedule.tree.life(row["partition_token"])
         assert start <= from_datetime(row["record_timestamp"]) < (end or 10**18)
         assert per_transaction[row["server_transaction_id"]] == row["number_of_records_in_transaction"]
 
 
 def assert_changes_of_the_log_make_the_tables(stream: Stream) -> None:
     """Replaying the expected log key by key gives the rows of the serial history."""
-    history, slicing = stream
-    log = FakeChangeStream(history, slicing.tree).log()
+    history, schedule = stream
+    log = FakeChangeStream(history, schedule.tree).log()
     alive: dict[str, set[str]] = {table.name: set() for table in history.tables}
     for entry in log:
         keys = alive[entry.table_name]
@@ -73,7 +73,7 @@ def assert_changes_of_the_log_make_the_tables(stream: Stream) -> None:
 
 
 @given(streams())
-def test_any_stream_keeps_the_promises(stream: Stream) -> None:
+def test_any_stream_keeps_the_guarantees(stream: Stream) -> None:
     """All is read up to each watermark, from the partition of its key, and the log makes the tables."""
     assert_all_up_to_the_watermark_is_read(stream)
     assert_records_come_from_the_partition_of_their_key(stream)

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[1]
-PACKAGE: Final = "cdc_platform"
+from cdc_platform_tests.repository_files import PACKAGE, ROOT, text_files
+
 CODE: Final = (PACKAGE, f"{PACKAGE}_tests", "benchmarks", "docs")
 MACHINE_PATH: Final = re.compile(r"(?<![\w.$}/:-])/(?:root|home|Users|work|mnt|private)/\w")
-TEXT_SUFFIXES: Final = frozenset({".py", ".md", ".toml", ".cfg", ".yaml", ".yml", ".properties", ""})
 LINES_PER_FILE: Final = 400
 LINES_PER_PRODUCT_FILE: Final = 300
 ONE_NOUN: Final = frozenset(
@@ -21,7 +20,7 @@ ONE_NOUN: Final = frozenset(
         *("lake/catalog/lake.py", "spark/tables/typed.py"),
     }
 )
-"""Files of the package that are longer, and one noun all the same."""
+"""Files of the package that are longer, but still one noun."""
 LINES_PER_FUNCTION: Final = 60
 
 
@@ -42,14 +41,6 @@ def limit_of(path: Path) -> int:
     is_product = path.is_relative_to(ROOT / PACKAGE)
     is_long = is_product and path.relative_to(ROOT / PACKAGE).as_posix() in ONE_NOUN
     return LINES_PER_PRODUCT_FILE if is_product and not is_long else LINES_PER_FILE
-
-
-def text_files() -> list[Path]:
-    """Return the files of the project that people read or run."""
-    folders = [ROOT / name for name in (PACKAGE, f"{PACKAGE}_tests", "benchmarks", "docs", "examples", ".ci")]
-    below = [path for folder in folders for path in folder.rglob("*")]
-    paths = [path for path in (*ROOT.iterdir(), *below) if path.suffix in TEXT_SUFFIXES and path.is_file()]
-    return sorted(path for path in paths if path.name != ".git" and "__pycache__" not in path.parts)
 
 
 def test_files_fit_a_reader() -> None:

@@ -20,7 +20,7 @@ COUNTED = (RecordKind.DATA_CHANGE, RecordKind.HEARTBEAT, RecordKind.CHILD_PARTIT
 every_stream = pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
 
 
-def fold(stream: GoldenStream) -> dict[str, list[Mapping[str, Any]]]:
+def apply_stream(stream: GoldenStream) -> dict[str, list[Mapping[str, Any]]]:
     """Return the tables that the log gives when it is applied change by change."""
     tables: dict[str, dict[str, dict[str, Any]]] = {table.name: {} for table in stream.schemas}
     for change in stream.log:
@@ -49,7 +49,7 @@ def test_readme_has_three_lines(stream: GoldenStream) -> None:
 @every_stream
 def test_tables_follow_from_the_log(stream: GoldenStream) -> None:
     """Applying the log gives exactly the rows of the tables."""
-    by_text = {name: sorted(rows, key=str) for name, rows in fold(stream).items()}
+    by_text = {name: sorted(rows, key=str) for name, rows in apply_stream(stream).items()}
     assert {name: sorted(rows, key=str) for name, rows in stream.source_tables.items()} == by_text
 
 

@@ -78,11 +78,11 @@ def test_a_move_from_a_partition_that_is_behind() -> None:
     move = next(move for move, other in moves if other and other.start_micros < move.moment.micros)
     actual = moving(seconds=(move.moment.micros - ORIGIN - 1) / SECOND)
     actual.catch_up()
-    held = actual.watermark_micros
+    watermark = actual.watermark_micros
     actual.database.now_micros = probe.database.now_micros
     for _ in range(3):
         actual.cycle(skipped=move.partition.token)
-        assert held == actual.watermark_micros
+        assert watermark == actual.watermark_micros
         assert actual.truth() == actual.log
     assert actual.lineage.partitions[move.others[0]].position_micros > move.moment.micros
     assert actual.waiting
@@ -113,7 +113,7 @@ def test_lost_retention_of_one_of_two_sources() -> None:
 @pytest.mark.parametrize("dialect", list(Dialect))
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "PERMISSION_DENIED"])
 def test_a_query_that_fails_after_the_end_has_ended(dialect: Dialect, code: str) -> None:
-    """The end of a partition counts, whatever becomes of its query then: no start after it is asked for."""
+    """The end of a partition counts, for any outcome of its query: no later start is requested."""
     actual = moving(dialect=dialect)
     ended = changes_of(actual, ChangeKind.END)[0].partition
     service = actual.client.service
@@ -170,14 +170,14 @@ def test_a_partition_that_is_hours_behind_holds_no_other_back() -> None:
     """The others are read on to the present, and it catches up in parts of the length of a query."""
     actual = moving(rate=0.01, partition_life_s=2000)
     actual.catch_up()
-    held = next(token for token, partition in actual.lineage.partitions.items() if partition.is_live)
+    skipped = next(token for token, partition in actual.lineage.partitions.items() if partition.is_live)
     while actual.database.now_micros < ORIGIN + 3 * 3600 * SECOND:
         actual.database.now_micros += int(MOST_WINDOW_S * SECOND / 2)
-        actual.cycle(skipped=held)
+        actual.cycle(skipped=skipped)
     others = [
         partition
         for partition in actual.lineage.partitions.values()
-        if partition.is_live and partition.token != held and held not in partition.parent_tokens
+        if partition.is_live and partition.token != skipped and skipped not in partition.parent_tokens
     ]
     assert len(others) > 2
     assert max(partition.position_micros for partition in others) == actual.database.now_micros - 1
@@ -291,8 +291,8 @@ def test_a_placement_that_is_added_and_fails_at_first(code: str) -> None:
         assert report.outcome is WindowOutcome.INTERRUPTED
         assert actual.watermark_micros == report.end_inclusive_micros
         assert violations(actual.lineage) == []
-    held = find_stuck(actual.lineage, [report], actual.database.now_micros)
-    assert [actual.lineage.partitions[report.token].key] == [stuck.key for stuck in held]
+    stuck_ones = find_stuck(actual.lineage, [report], actual.database.now_micros)
+    assert [actual.lineage.partitions[report.token].key] == [stuck.key for stuck in stuck_ones]
     service.execute_streaming_sql = answer  # type: ignore[method-assign] # and answers
     actual.catch_up()
     assert "africa" in busy_placements(actual)
@@ -300,7 +300,7 @@ def test_a_placement_that_is_added_and_fails_at_first(code: str) -> None:
 
 
 def test_a_placement_that_is_younger_than_the_windows_of_a_late_reader() -> None:
-    """Its partitions start after the windows, which is no failure of its read function."""
+    """Its partitions start after the windows, which is not a failure of its read function."""
     added = SchemaChange(2, SchemaChangeKind.ADD_PLACEMENT, value="africa")
     late = placed(seconds=5, schema_changes=(added,))
     present = late.database.now_micros
@@ -318,7 +318,7 @@ def test_a_placement_that_is_younger_than_the_windows_of_a_late_reader() -> None
 
 
 def test_a_placement_that_is_added_while_partitions_are_chosen() -> None:
-    """Those that are chosen may hold the watermark, and the placement is found before that goes on."""
+    """Those that are chosen may hold the watermark, and the placement is found before that continues."""
     added = SchemaChange(2, SchemaChangeKind.ADD_PLACEMENT, value="africa")
     actual = placed(seconds=1.5, schema_changes=(added,))
     actual.catch_up()

@@ -1,4 +1,4 @@
-"""Files with rows and secrets are readable by the user alone, whatever was there before."""
+"""Files with rows and secrets are readable by the user alone, even if they replace others."""
 
 import re
 import stat
@@ -20,7 +20,7 @@ def mode_of(path: Path) -> int:
 def test_a_file_that_is_there_becomes_private(
     tmp_path: Path, mode: Literal["wb", "ab"], content: bytes
 ) -> None:
-    """Its former mode, by which others could read it, is gone, whether it is replaced or goes on."""
+    """Its former mode, by which others could read it, is gone, after a replacement or an append."""
     path = tmp_path / "file"
     path.write_bytes(b"old")
     path.chmod(0o644)

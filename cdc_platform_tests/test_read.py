@@ -56,7 +56,7 @@ HISTORY = {"accounts": TableOptions(history=True)}
 
 
 def run_cycles(pipeline: Pipeline, spark: "SparkSession", *numbers: int) -> None:
-    """Run some cycles of the bank; each one's merge leaves deletion vectors upon the last one's."""
+    """Run some cycles of the bank; each one's merge leaves deletion vectors on the last one's."""
     for number in numbers:
         feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
@@ -135,7 +135,7 @@ def test_what_pages_show_runs(
 
 @pytest.mark.integration
 def test_a_cut_is_found_by_number_or_moment(bank: Pipeline) -> None:
-    """A moment gives the newest cut at or before it; what cannot be found is told apart."""
+    """A moment gives the newest cut at or before it; each kind of missing cut has its own error."""
     tables = open_tables(bank.settings.lake, bank.name)
     first_micros = START + 2 * SECOND - 1
     assert (3, to_datetime(first_micros + 2 * SECOND)) == (tables.at().cut.cut, tables.at().position)
@@ -177,7 +177,7 @@ def test_the_command_queries_a_cut(
 
 
 @pytest.mark.integration
-def test_a_large_text_beside_such_a_number_takes_little_memory(bank: Pipeline, tmp_path: Path) -> None:
+def test_a_large_text_next_to_such_a_number_takes_little_memory(bank: Pipeline, tmp_path: Path) -> None:
     """Rows that are made valid JSON are looked at once, without a way back that grows with their texts."""
     attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
     sql, characters = "SELECT repeat('x', 1_000_000) AS a, 'nan'::DOUBLE AS b", 1_000_000

@@ -48,7 +48,7 @@ def begun(seconds: float = 0.5, **chosen: Any) -> tuple[Reading, str]:
 @given(traffics())
 @settings(deadline=None, max_examples=40)
 def test_every_watermark_equals_the_history(traffic: tuple[SimulatorSettings, tuple[float, ...]]) -> None:
-    """At each cycle's watermark the log is the true history up to there, whatever churns and breaks."""
+    """At each cycle's watermark the log is the true history up to there, for any churn and faults."""
     chosen, pauses_s = traffic
     # Between the two lengths of a stall; one that is only a busy machine's does no harm here.
     actual = reading(Simulated(chosen, ORIGIN), stuck_after_s=0.15)
@@ -72,7 +72,7 @@ def test_every_watermark_equals_the_history(traffic: tuple[SimulatorSettings, tu
 def test_a_partition_that_lags_holds_the_log_back(
     traffic: tuple[SimulatorSettings, tuple[float, ...]], data: st.DataObject
 ) -> None:
-    """Whichever partitions are read and whichever are left, the log is whole transactions in commit order.
+    """For any choice of partitions to read, the log is whole transactions in commit order.
 
     So a key that moves from a partition which lags to one which does not keeps its order.
     """
@@ -182,7 +182,7 @@ def test_a_restart_between_two_announcements_starts_the_child_once(tmp_path: Pat
 @every_mode
 @every_dialect
 def test_a_stalled_partition_is_asked_again_once(dialect: Dialect, mode: PartitionMode) -> None:
-    """A query that goes silent is replaced by a fresh one, which goes on where the first one was."""
+    """A query that goes silent is replaced by a fresh one, which continues where the first one was."""
     asked = []
     for stalls in (0, 1):
         reading, token = begun(dialect=dialect, stall_s=60.0, partition_mode=mode)

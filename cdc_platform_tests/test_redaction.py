@@ -1,4 +1,4 @@
-"""Secrets in texts and properties are hidden, whatever a user calls them."""
+"""Secrets in texts and properties are hidden, for any names."""
 
 import re
 
@@ -27,7 +27,7 @@ from cdc_platform.redaction import HIDING_ADDRESSES, redacted
     ],
 )
 def test_secrets_of_addresses_are_hidden(text: str, shown: str | None) -> None:
-    """A password may have any sign that people write in it; what is no secret stays."""
+    """A password may have any sign that people write in it; what is not a secret stays."""
     assert redacted(text) == (shown or text)
     assert str(CdcError(text)) == (shown or text)
     assert shown is None or re.search(HIDING_ADDRESSES, text, re.IGNORECASE) is not None

@@ -243,7 +243,7 @@ def test_a_made_table_is_in_the_cut_of_its_first_transaction(
 def test_a_table_without_a_key_column_is_left_out_by_itself(
     spark: "SparkSession", session_lake: LakeSettings, still_emulator: str
 ) -> None:
-    """It is named, all others go on, and a table of its name that has a key is read."""
+    """It is named, all others continue, and a table of its name that has a key is read."""
     bank = BankSettings(still_emulator, database="keyless")
     make_database(bank, KEYLESS)
     play(bank, (("INSERT INTO one (v) VALUES (1)", "INSERT INTO other (id, v) VALUES (1, 1)"),))

@@ -168,17 +168,17 @@ def test_nothing_changes_while_the_partitions_stay(
 
 @pytest.mark.usefixtures("source")
 def test_a_run_gets_the_time_to_follow(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
-    """The run goes on with further cycles for as long as the pipeline's settings say."""
+    """The run continues with further cycles for as long as the pipeline's settings say."""
     request = run_request_of(evaluate_pipeline(instance, settings, Running(follow_s=7.0), WANTED))
     assert request.run_config == {"ops": {"bank__cdc__cut": {"config": {"follow_s": 7.0}}}}
     assert request.asset_selection == ASSETS.all_keys
 
 
 @pytest.mark.usefixtures("source")
-def test_the_proof_is_made_now_and_then(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
-    """The first run is to prove all tables; the next do when the time has come again.
+def test_full_checks_run_periodically(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
+    """The first run has full checks; later ones have them when the interval has passed again.
 
-    Its checks are no steps, which would hide their last results from its start on.
+    Its checks are not steps, which would hide their last results from its start on.
     """
     first = run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
     assert first.asset_check_keys == [CHECK]
@@ -197,7 +197,7 @@ def test_the_proof_is_made_now_and_then(instance: dg.DagsterInstance, settings: 
 def test_two_runs_of_a_pipeline_never_overlap(
     instance: dg.DagsterInstance, settings: PipelineSettings, status: str
 ) -> None:
-    """While a run is going on in whatever status, no other is asked for."""
+    """While a run is in progress in any status, no other is asked for."""
     tags = {PIPELINE_TAG: "bank", "cdc/worker": Worker.current().to_tag()}
     run = dg.DagsterRun(job_name="bank_sync", status=dg.DagsterRunStatus[status], tags=tags)
     instance.add_run(run)
@@ -262,7 +262,7 @@ def test_a_stream_that_ended_is_a_reason_to_wait(
     assert "ended" in reason(evaluate_pipeline(instance, settings, Running(), WANTED))
 
 
-def test_a_run_that_goes_on_keeps_the_partitions_level(instance: dg.DagsterInstance) -> None:
+def test_a_run_that_continues_keeps_the_partitions_level(instance: dg.DagsterInstance) -> None:
     """What has ended leaves with the cycle that read its end, and its children take its place."""
     lineage = Lineage(
         {
@@ -286,7 +286,7 @@ def test_partitions_are_named_after_the_pipeline() -> None:
 
 @pytest.fixture
 def silent_files(tmp_path: Path) -> PipelineSettings:
-    """A pipeline of files that has published all there is, and whose catalog's users wait for nobody."""
+    """A pipeline of files that has published everything, and whose catalog's users do not wait."""
     (tmp_path / "files").mkdir()
     source = DatastreamSettings(str(tmp_path / "files"))
     catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db?timeout=0.05"}

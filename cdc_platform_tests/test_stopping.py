@@ -32,7 +32,7 @@ def exits_with(code: int) -> Iterator[None]:
 
 
 def test_the_first_signal_lets_the_step_end(capfd: pytest.CaptureFixture[str]) -> None:
-    """It says so, makes others silent, and the program goes on until it asks."""
+    """It says so, makes others silent, and the program continues until it asks."""
     quiet: list[str] = []
     with stop_signals(lambda: quiet.append("asked")) as stop:
         assert stop.is_not_asked()
@@ -93,7 +93,7 @@ def test_without_a_signal_errors_are_errors(error: Exception) -> None:
 
 
 def test_afterwards_signals_do_what_they_did() -> None:
-    """The handlers of before are back."""
+    """The previous handlers are back."""
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with stop_signals():
         assert before != [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]

@@ -34,7 +34,7 @@ def plain(schema: Any, to_json: Callable[[Any], str] = json.dumps) -> UnifiedTyp
 
 
 def record(fields: Sequence[Mapping[str, Any]], to_json: Callable[[Any], str]) -> UnifiedType:
-    """Return a type that is a record, which has a name of its own in each column."""
+    """Return a type that is a record, which has its own name in each column."""
     return UnifiedType(lambda name: {"type": "record", "name": f"r_{name}", "fields": fields}, to_json)
 
 

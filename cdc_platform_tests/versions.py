@@ -42,7 +42,7 @@ def versions_at(history: History, at_micros: int) -> dict[str, list[Version]]:
 
 
 def kept_rows_at(history: History, at_micros: int) -> dict[str, dict[Key, KeptRow]]:
-    """Return all rows that anybody could ever see in each table, deleted ones as they last were."""
+    """Return all rows that could ever be visible in each table, deleted ones in their last state."""
     rows: dict[str, dict[Key, KeptRow]] = {table.name: {} for table in history.tables}
     for transaction in _until(history, at_micros):
         newest = {

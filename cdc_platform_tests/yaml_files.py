@@ -14,7 +14,7 @@ TYPE: Final = next(iter(COMPONENTS))
 
 
 def bank_attributes(**changes: Any) -> dict[str, Any]:
-    """Return the attributes of a small pipeline whose source nobody answers for."""
+    """Return the attributes of a small pipeline with an unreachable source."""
     source = {
         "project": "p",
         "instance": "i",
@@ -42,6 +42,6 @@ def write_two(folder: Path, second: dict[str, Any] | None = None) -> Path:
 
 
 def change_stream_of(settings: PipelineSettings) -> SpannerSettings:
-    """Return what a pipeline is told of its change stream."""
+    """Return a pipeline's settings for its change stream."""
     assert isinstance(settings.source, SpannerSettings)
     return settings.source

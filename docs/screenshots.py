@@ -90,7 +90,7 @@ SHOTS: Final = (
 
 @contextmanager
 def running_demo(port: int) -> Iterator[Pages]:
-    """Run a demo in a folder of its own until it has published some cuts, and give its addresses."""
+    """Run a demo in a separate folder until it has published some cuts, and give its addresses."""
     program = shutil.which("cdc-platform")
     if program is None:
         sys.exit("`cdc-platform` is not on the PATH: pip install -e '.[test]'")
@@ -116,14 +116,14 @@ def running_demo(port: int) -> Iterator[Pages]:
 
 
 def find_pages(lines: Iterator[str]) -> Pages:
-    """Return the addresses of a demo once it prints a late enough cut; what it prints goes on."""
+    """Return the addresses of a demo once it prints a late enough cut; what it prints continues."""
     status_page = dagster = None
     for line in lines:
         print(line, end="", file=sys.stderr)
         status_page, dagster = STATUS_PAGE.search(line) or status_page, DAGSTER.search(line) or dagster
         cut = CUT.search(line)
         if status_page and dagster and cut is not None and int(cut[1]) >= CUTS:
-            # Somebody has to read what the demo goes on to say.
+            # Somebody has to read what the demo continues to say.
             threading.Thread(target=list, args=(lines,), daemon=True).start()
             return Pages(status_page[1], dagster[1])
     sys.exit("The demo has ended, or has not published enough cuts in time; see above")
@@ -137,7 +137,7 @@ def browser_page() -> Iterator[Any]:
     found = (shutil.which(name) for name in BROWSERS)
     browser = next((path for path in found if path is not None), None)
     if browser is None:
-        sys.exit("No Chromium was found on the PATH: install the package `chromium`")
+        sys.exit("Chromium was not found on the PATH: install the package `chromium`")
     with sync_playwright() as playwright:
         # As root, which containers often are, Chromium has no sandbox.
         opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])

@@ -60,7 +60,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point the links of a page to where the site has their targets.
 
-    A file of the repository that is no page leaves the text of its link.
+    A file of the repository that is not a page leaves the text of its link.
     """
     here = page.file.src_uri
     inside = here.removeprefix(f"{OUTSIDE}/")

@@ -41,7 +41,7 @@ def open_bench(folder: Path, token_life_s: int | None = None, accounts: int = 10
             database=bank.database,
             change_stream=bank.change_stream,
             emulator_host=host,
-            # The stream tells the whole history of the bank only from its own beginning on.
+            # The stream has the whole history of the bank only from its own beginning.
             start_timestamp=to_rfc3339(begin_micros),
         )
         spark = SparkSettings(driver_memory="3g")

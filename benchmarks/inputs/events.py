@@ -8,7 +8,7 @@ from typing import Any
 def change_message(
     op: str, table: str, key: Mapping[str, Any], after: Mapping[str, Any], lsn: int, sent_ms: int
 ) -> dict[str, Any]:
-    """Return the message of a change, a transaction of its own; with the operation `r`, a snapshot's row."""
+    """Return the message of a change, a separate transaction; with the operation `r`, a snapshot's row."""
     source = {
         "version": "3.6.3.Final",
         "connector": "postgresql",

@@ -119,13 +119,13 @@ def _payload(row: Row) -> dict[str, int | str]:
 
 
 class _Files:
-    """Files of JSON lines, each sending a file of its own."""
+    """Files of JSON lines, each sending a separate file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.files, self.events = folder, 0, 0
 
     def write(self, rows: Sequence[Row], event: Callable[[int, Row], Mapping[str, Any]]) -> None:
-        """Write the event of each row, which has a number of its own."""
+        """Write the event of each row, which has its own number."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.files += 1
         lines = (json.dumps(event(self.events + number, row)) for number, row in enumerate(rows, 1))
@@ -134,7 +134,7 @@ class _Files:
 
 
 class DatastreamFeed:
-    """Events of MySQL; each table has an object of its own."""
+    """Events of MySQL; each table has its own object."""
 
     def __init__(self, settings: PipelineSettings, folder: Path) -> None:
         self.pipeline, self._folder, self._files = open_pipeline(settings), folder, dict[str, _Files]()
@@ -208,7 +208,7 @@ def open_feed(
         name: the pipeline's name, which no other has.
         lake: where it writes.
         work: folder of the files.
-        tables: columns outside the key by table; Datastream's files tell theirs themselves.
+        tables: columns outside the key by table; Datastream's files contain theirs.
     """
     folder = work / name
     folder.mkdir(parents=True)

@@ -62,7 +62,7 @@ class TransactionDataSource(DataSource):
 
 
 class TransactionReader(DataSourceReader):
-    """Yields the records of each partition by a task of its own."""
+    """Yields the records of each partition by a separate task."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.windows = [ReadWindow(*window) for window in json.loads(options["windows"])]

@@ -121,7 +121,7 @@ def row_values(columns: int, chance: random.Random) -> dict[str, str]:
 
 
 def answer(records: int, columns: int, records_per_message: int, seed: int) -> Iterator[bytes]:
-    """Yield the serialised messages of one answer; every record is a row of its own."""
+    """Yield the serialised messages of one answer; every record is its own row."""
     chance = random.Random(seed)  # noqa: S311  a benchmark's input, not a secret
     for begin in range(0, records, records_per_message):
         message = PartialResultSet(resume_token=b"token")

@@ -25,7 +25,7 @@ from cdc_platform.lake.catalog.lake import LOG, RAW, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
-from cdc_platform.model.schema.table_options import ORDER_KEY
+from cdc_platform.model.schema.table_options import ORDERING_KEY
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder, end_state
 
 PIPELINE: Final = "shop"
@@ -123,7 +123,7 @@ def run_files(options: argparse.Namespace, report: Report) -> None:
             print(f"  kill {number}/{options.kills} {_step(lake)}", flush=True)
     catch_up(definition)
     check(definition)
-    _prove(lake, traffic)
+    _check_lake(lake, traffic)
     kills = {step.replace(" ", "_"): times for step, times in killed_at.items()}
     report.note("files: kills survived, every check passed", options.kills, "kills", **kills)
     report.note("files: changes in the log, each once", len(traffic.events), "changes", **traffic.counts)
@@ -146,7 +146,7 @@ def _write_definition(folder: Path) -> Path:
 
 
 def _step(lake: Lake) -> str:
-    """Return what the pipeline was about, as far as the lake tells."""
+    """Return what the pipeline was doing, as far as the lake shows."""
     cut = newest_cut(lake)
     if cut is None:
         return "before the first cut"
@@ -155,7 +155,7 @@ def _step(lake: Lake) -> str:
     )
 
 
-def _prove(lake: Lake, traffic: FileTraffic) -> None:
+def _check_lake(lake: Lake, traffic: FileTraffic) -> None:
     """Make sure that every event is in the log once, and that the tables are what the source has."""
     log = lake.system_table(LOG).scan(selected_fields=("record_id",)).to_arrow()["record_id"].to_pylist()
     times = Counter({event.record_id: -1 for event in traffic.events})
@@ -166,6 +166,6 @@ def _prove(lake: Lake, traffic: FileTraffic) -> None:
     expected = end_state(traffic.events)
     for name in TABLES:
         table = lake.table(name)
-        rows = table.scan().to_arrow().drop_columns([ORDER_KEY]).to_pylist() if table is not None else []
+        rows = table.scan().to_arrow().drop_columns([ORDERING_KEY]).to_pylist() if table is not None else []
         of_table = [row for (of, _), row in sorted(expected.items()) if of == name]
         must_equal(of_table, sorted(rows, key=lambda row: int(row["id"])), f"rows of `{name}`")

@@ -11,7 +11,7 @@ from benchmarks.inputs.load_feeds import KEY, Feed, Row, open_feed
 from benchmarks.measure.harness import Report, must_equal
 from benchmarks.measure.usage import Meter
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.model.schema.table_options import ORDER_KEY
+from cdc_platform.model.schema.table_options import ORDERING_KEY
 from cdc_platform.pipeline.cycle import CycleOutcome, run_cycle
 
 Values = Mapping[str, str]
@@ -76,5 +76,5 @@ class Loaded:
 
 def _texts(row: Mapping[str, Any]) -> tuple[int, Values]:
     values = {name: str(value) for name, value in row.items() if value is not None}
-    values.pop(ORDER_KEY, None)
+    values.pop(ORDERING_KEY, None)
     return int(values.pop(KEY)), values

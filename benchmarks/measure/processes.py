@@ -1,4 +1,4 @@
-"""Commands of a pipeline in process groups of their own, and their end at random moments."""
+"""Commands of a pipeline in separate process groups, and their end at random moments."""
 
 import os
 import random
@@ -12,7 +12,7 @@ from benchmarks.measure.harness import must_equal
 
 
 def start(definition: Path, command: str, *options: str) -> "subprocess.Popen[bytes]":
-    """Start a command of a pipeline in a process group of its own."""
+    """Start a command of a pipeline in a separate process group."""
     return subprocess.Popen(
         [sys.executable, "-m", "cdc_platform.cli", command, str(definition), *options], start_new_session=True
     )

@@ -1,4 +1,4 @@
-"""Results of a soak, and the criteria that they are held to."""
+"""Results of a soak, and the criteria that they must meet."""
 
 import math
 import statistics

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import SparkSession
 
 DRIVER, JVM, WORKERS = "driver", "JVM", "Python workers"
-_TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
+_CLOCK_PERIOD_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _SAMPLE_S: Final = 0.25
 
@@ -178,7 +178,7 @@ def _processes() -> Iterator[tuple[int, _Process]]:
             except OSError:
                 continue  # it has ended
             fields = text.rpartition(") ")[2].split()
-            own_s = (int(fields[11]) + int(fields[12])) * _TICK_S
+            own_s = (int(fields[11]) + int(fields[12])) * _CLOCK_PERIOD_S
             yield int(folder.name), _Process(int(fields[1]), own_s, int(fields[21]) * _PAGE_BYTES)
 
 

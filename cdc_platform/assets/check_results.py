@@ -15,7 +15,7 @@ from cdc_platform.model.base.names import CHECKED_AT, FRESH
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, CheckResult, checking
 from cdc_platform.pipeline.checks.invariants import checks_of
-from cdc_platform.pipeline.checks.running_checks import Guard
+from cdc_platform.pipeline.checks.running_checks import CheckRunner
 from cdc_platform.resources import PipelineRun
 from cdc_platform.visible import visible_text
 
@@ -96,7 +96,7 @@ def check_log(
         return
     evaluations: list[dg.AssetCheckEvaluation] = []
     try:
-        Guard(
+        CheckRunner(
             run.pipeline,
             run.spark,
             lambda *results: evaluations.extend(evaluate(assets, *results)),

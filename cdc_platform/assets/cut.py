@@ -14,7 +14,7 @@ from cdc_platform.assets.data_versions import DataVersions, cut_version
 from cdc_platform.assets.events import LoggedStates, cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.table_columns import own_schema
-from cdc_platform.checks.freshness import REPORT_EVERY_S, Freshness, judge, results_of
+from cdc_platform.checks.freshness import REPORT_EVERY_S, Freshness, freshness_results, results_of
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import CUT
@@ -73,7 +73,7 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         published = publish_cut(run.pipeline)
         described = metadata.describe_cut(published, assets.capabilities)
         yield dg.MaterializeResult(metadata=described, data_version=cut_version(published))
-        yield from judge(assets, running, Freshness.after_cycle(published, assets.capabilities))
+        yield from freshness_results(assets, running, Freshness.after_cycle(published, assets.capabilities))
         yield from run_full_checks(context, assets, run)
         if config.follow_s > 0:
             yield from _follow(context, assets, run, running, config.follow_s)
@@ -144,7 +144,7 @@ def _follow(
             level_partitions(context.instance, assets.pipeline, lineage)
             yield from cycle_events(versions, run.pipeline, outcome, lineage, logged)
             freshness = Freshness.after_cycle(outcome.cut, assets.capabilities)
-            yield from reports.choose(list(judge(assets, running, freshness)))
+            yield from reports.choose(list(freshness_results(assets, running, freshness)))
     except CheckFailed:
         yield from evaluations
         raise

@@ -120,7 +120,7 @@ def find_reading(
     """Return the stream's state that Datastream reported in this run."""
     reading = getattr(context.resources, stream.resource_key)
     if not isinstance(reading, StreamReading):
-        message = f"Resource {stream.resource_key} is no reading of a stream, but {type(reading).__name__}"
+        message = f"Resource {stream.resource_key} is not a reading of a stream, but {type(reading).__name__}"
         raise TypeError(message)
     return reading
 

@@ -1,6 +1,6 @@
 """The freshness check of a table: the lag of the newest cut stays below the bounds of the YAML.
 
-Runs report it, and for a pipeline that stands still a sensor of its own does, from the lake's metadata. It
+Runs report it, and for a pipeline that stands still a separate sensor does, from the lake's metadata. It
 counts the lag of the data, not the time since the last materialisation, so a table that
 nothing changes stays fresh.
 """
@@ -68,8 +68,8 @@ def build_freshness_check(
     )
     def fresh(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         # Since when something waits, only the sensor knows; the newest cut may be old because nothing came.
-        freshness = look(settings, time.time_ns() // 1000, news_since_micros=None)
-        for evaluation in judge(assets, running, freshness):
+        freshness = find_freshness(settings, time.time_ns() // 1000, news_since_micros=None)
+        for evaluation in freshness_results(assets, running, freshness):
             if evaluation.asset_check_key in context.selected_asset_check_keys:
                 yield as_result(evaluation)
 
@@ -91,13 +91,13 @@ def build_freshness_sensor(
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         is_running = bool(unfinished_runs(context.instance, settings.name))
         now_micros = time.time_ns() // 1000
-        return report(assets, settings, running, Before(context.cursor, is_running), now_micros)
+        return report(assets, settings, running, Evaluation(context.cursor, is_running), now_micros)
 
     return evaluate
 
 
 @dataclass(frozen=True)
-class Before:
+class Evaluation:
     """The start of a sensor evaluation: the cursor, and whether a run of the pipeline is active."""
 
     cursor: str | None = None
@@ -105,7 +105,7 @@ class Before:
 
 
 def report(
-    assets: PipelineAssets, settings: PipelineSettings, running: Running, before: Before, now_micros: int
+    assets: PipelineAssets, settings: PipelineSettings, running: Running, before: Evaluation, now_micros: int
 ) -> dg.SensorResult:
     """Return the results, unless they are those of a recent report; a run reports good ones itself.
 
@@ -118,18 +118,18 @@ def report(
         before: what is known from before.
         now_micros: the present.
     """
-    memory = msgspec.json.decode(before.cursor, type=_Memory) if before.cursor else _Memory()
+    memory = msgspec.json.decode(before.cursor, type=_SensorCursor) if before.cursor else _SensorCursor()
     try:
-        freshness = look(settings, now_micros, memory.news_since_micros)
+        freshness = find_freshness(settings, now_micros, memory.news_since_micros)
     except CdcError as error:
         reason = visible_text(f"{type(error).__name__}: {error}")
         freshness = Freshness(None, 0.0, memory.news_since_micros, reason)
-    evaluations = list(judge(assets, running, freshness))
+    evaluations = list(freshness_results(assets, running, freshness))
     results = results_of(evaluations)
     is_due = results != memory.results or now_micros / 1e6 - memory.reported_s >= REPORT_EVERY_S
     is_due &= not (before.is_running and all(evaluation.passed for evaluation in evaluations))
     reported_s = now_micros / 1e6 if is_due else memory.reported_s
-    after = _Memory(results, reported_s, freshness.news_since_micros)
+    after = _SensorCursor(results, reported_s, freshness.news_since_micros)
     return dg.SensorResult(
         asset_events=evaluations if is_due else [], cursor=msgspec.json.encode(after).decode()
     )
@@ -141,7 +141,7 @@ def results_of(evaluations: Iterable[dg.AssetCheckEvaluation]) -> str:
 
 
 @dataclass(frozen=True)
-class _Memory:
+class _SensorCursor:
     """What the sensor remembers from one evaluation to the next."""
 
     results: str = ""
@@ -149,7 +149,7 @@ class _Memory:
     news_since_micros: int | None = None
 
 
-def look(settings: PipelineSettings, now_micros: int, news_since_micros: int | None) -> Freshness:
+def find_freshness(settings: PipelineSettings, now_micros: int, news_since_micros: int | None) -> Freshness:
     """Return how far behind the newest cut is.
 
     Args:
@@ -161,7 +161,7 @@ def look(settings: PipelineSettings, now_micros: int, news_since_micros: int | N
     Raises:
         CdcError: the lake, or an event source, cannot be read.
     """
-    pipeline = open_pipeline(replace(settings, source=settings.source.impatient(SOURCE_DEADLINE_S)))
+    pipeline = open_pipeline(replace(settings, source=settings.source.with_deadline(SOURCE_DEADLINE_S)))
     try:
         cut = newest_cut(pipeline.lake)
         if cut is None:
@@ -177,7 +177,7 @@ def look(settings: PipelineSettings, now_micros: int, news_since_micros: int | N
         pipeline.source.close()
 
 
-def judge(
+def freshness_results(
     assets: PipelineAssets, running: Running, freshness: Freshness
 ) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield the result of each table; one that is in no cut yet, or not known, is a warning."""

@@ -22,7 +22,7 @@ _SEVERITIES: Final = {
 def build_stream_check(stream: StreamAsset) -> dg.AssetChecksDefinition:
     """Return the check that the stream runs and reports no errors.
 
-    It blocks nothing: what the stream has written so far is read and published all the same.
+    It blocks nothing: what the stream has written so far is still read and published.
     """
 
     @dg.asset_check(
@@ -40,7 +40,7 @@ def build_stream_check(stream: StreamAsset) -> dg.AssetChecksDefinition:
 
 
 def judge_stream(outcome: StreamStatus | SourceError) -> dg.AssetCheckResult:
-    """Return the result of the check: a status that is no concern passes, and nothing else does.
+    """Return the result of the check: a status that is not a concern passes, and nothing else does.
 
     A status that may be read by itself later is a warning; one that somebody has to make readable an error.
     """

@@ -106,7 +106,7 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
     """Return the source tables of a pipeline: those of the settings, else of the source, else of the lake."""
     if settings.tables is not None:
         return tuple(sorted(settings.tables))
-    source = settings.source.impatient(DISCOVERY_DEADLINE_S)
+    source = settings.source.with_deadline(DISCOVERY_DEADLINE_S)
     pipeline = open_pipeline(replace(settings, source=source))
     try:
         # The lake knows tables that the source dropped; the source knows tables that no cycle has read yet.

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from cdc_platform.components.datastream import DatastreamPipeline
 from cdc_platform.components.debezium import DebeziumPipeline
 from cdc_platform.components.documents import Document, read_documents
-from cdc_platform.components.mistakes import as_setting_error, find_slips
+from cdc_platform.components.mistakes import as_setting_error, find_uncaught_mistakes
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.places import FILE_NAMES
 from cdc_platform.components.spanner import SpannerPipeline
@@ -122,12 +122,12 @@ def find_pipelines(place: Path) -> tuple[Path, ...]:
     if place.is_file():
         return (place,)
     paths = (path for name in FILE_NAMES for path in place.rglob(name))
-    found: dict[Path, Path] = {}
+    distinct: dict[Path, Path] = {}
     for path in sorted(paths):
         is_behind = any(part.startswith("..") for part in path.relative_to(place).parts)
         if not is_behind and path.is_file() and _declares(path):
-            found.setdefault(path.resolve(), path)
-    return tuple(found.values())
+            distinct.setdefault(path.resolve(), path)
+    return tuple(distinct.values())
 
 
 def _declares(path: Path) -> bool:
@@ -162,7 +162,7 @@ def _choose(place: Path, declared: dict[str, DeclaredPipeline], name: str | None
 
 def _load_document(document: Document) -> PipelineComponent:
     group = COMPONENTS[document.type_name].group()
-    for slip in find_slips(document, group):
+    for slip in find_uncaught_mistakes(document, group):
         raise slip
     try:
         return resolve_document(document)

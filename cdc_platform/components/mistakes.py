@@ -56,7 +56,7 @@ class Mistake:
         return cls(names, error["type"], error.get("ctx", {}), error["input"])
 
 
-def find_slips(document: Document, component: type[BaseModel]) -> list[SettingError]:
+def find_uncaught_mistakes(document: Document, component: type[BaseModel]) -> list[SettingError]:
     """Return the mistakes of a document that pydantic would miss, or describe in its own words."""
     return [*_find_plain_groups(document, component), *_find_unset(document)]
 
@@ -134,13 +134,13 @@ def _find_group(component: type[BaseModel], model_name: str) -> Names | None:
 
 def _mistakes(error: ValidationError, outer: Names) -> list[Mistake]:
     mistakes = [Mistake.of(each, outer) for each in error.errors()]
-    # Any setting may also be a template, so pydantic also reports that a wrong value is no text.
+    # Any setting may also be a template, so pydantic also reports that a wrong value is not text.
     return [each for each in mistakes if each.kind != "string_type" or not _is_explained(each, mistakes)]
 
 
-def _is_explained(mistake: Mistake, others: Sequence[Mistake]) -> bool:
+def _is_explained(mistake: Mistake, mistakes: Sequence[Mistake]) -> bool:
     """Return whether there is another mistake in the same setting, or of another kind for its value."""
-    within = [other for other in others if other.names[: len(mistake.names)] == mistake.names]
+    within = [other for other in mistakes if other.names[: len(mistake.names)] == mistake.names]
     return any(other.kind != mistake.kind or len(other.names) > len(mistake.names) for other in within)
 
 

@@ -17,7 +17,7 @@ _COMMON: Final = """\
     #   warehouse: gs://my-bucket/lake
 """
 _OPTIONS: Final = """\
-  # Every version of every row in a table of its own, and deleted rows that stay in the table with a mark.
+  # Every version of every row in its own table, and deleted rows that stay in the table with a mark.
   # table_options:
   #   accounts: {{history: true, soft_delete: true}}
 

@@ -29,7 +29,7 @@ class Unusable(yaml.YAMLError):
     """A part of a document is YAML, but outside the subset for pipelines' files."""
 
     def __init__(self, names: Names, node: yaml.Node, problem: str) -> None:
-        self.setting = f"{named(names)} (line {node.start_mark.line + 1})"
+        self.setting = f"{dotted_name(names)} (line {node.start_mark.line + 1})"
         self.problem = problem
         super().__init__(f"{self.setting} {problem}")
 
@@ -112,7 +112,7 @@ def _weigh(node: yaml.Node, weights: dict[int, int | None]) -> int:
     return weight
 
 
-def named(names: Names) -> str:
+def dotted_name(names: Names) -> str:
     """Return the dotted name of a setting, without the prefix `attributes`."""
     return ".".join(names[1:] if names[:1] == ("attributes",) and len(names) > 1 else names) or "document"
 
@@ -161,7 +161,7 @@ def _lines(node: yaml.Node, names: Names) -> Iterator[tuple[str, int]]:
     elif isinstance(node, yaml.SequenceNode):
         pairs = [(str(index), value, value) for index, value in enumerate(node.value)]
     for name, place, value in pairs:
-        yield named((*names, name)), place.start_mark.line + 1
+        yield dotted_name((*names, name)), place.start_mark.line + 1
         yield from _lines(value, (*names, name))
 
 

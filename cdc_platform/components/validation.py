@@ -18,7 +18,7 @@ from cdc_platform.components.loading import (
     require_pipelines,
     resolve_document,
 )
-from cdc_platform.components.mistakes import as_setting_errors, find_slips
+from cdc_platform.components.mistakes import as_setting_errors, find_uncaught_mistakes
 from cdc_platform.components.strict_yaml import lines_of
 from cdc_platform.errors import SettingError
 
@@ -105,7 +105,7 @@ def _judge_document(file: Path, document: Document, declared: dict[str, Document
 def _judge_once(file: Path, document: Document, declared: dict[str, Document]) -> list[SettingError]:
     """Return the mistakes of one pass; a document without mistakes is declared, even if it was repaired."""
     group = COMPONENTS[document.type_name].group()
-    if slips := find_slips(document, group):
+    if slips := find_uncaught_mistakes(document, group):
         return slips
     try:
         component = resolve_document(document)

@@ -12,7 +12,7 @@ from cdc_platform.dashboard.cut_history import (
     load_cut_history,
     publication_by_column,
 )
-from cdc_platform.dashboard.health import Health, Word, judge
+from cdc_platform.dashboard.health import Health, State, assess_health
 from cdc_platform.dashboard.partition_lanes import PartitionLanes, draw_partitions
 from cdc_platform.dashboard.read_lanes import ReadLanes, load_read_lanes
 from cdc_platform.dashboard.time_span import TimeSpan, Values
@@ -72,11 +72,11 @@ class PipelineHistory:
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadablePipeline:
     """The error of a pipeline that cannot be read."""
 
     problem: str
-    health: Health = field(default_factory=lambda: Health(Word.UNKNOWN))
+    health: Health = field(default_factory=lambda: Health(State.UNKNOWN))
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class WatchedPipeline:
         """Name of the pipeline."""
         return self.pipeline.name
 
-    def read_facts(self, checks: CheckHistory) -> PipelineFacts | Unreadable:
+    def read_facts(self, checks: CheckHistory) -> PipelineFacts | UnreadablePipeline:
         """Return the pipeline's current state, or the error of reading it."""
         try:
             return self._read_facts(checks.latest(self.name))
@@ -114,7 +114,7 @@ class WatchedPipeline:
         return PipelineFacts(
             status=status,
             now_micros=now_micros,
-            health=judge(status, checks, now_micros, self.late_after_s),
+            health=assess_health(status, checks, now_micros, self.late_after_s),
             checks=tuple(checks) if checks is not None else None,
             recent=recent_changes(log, now_micros),
             changes=count_rows(head(log)),
@@ -122,7 +122,7 @@ class WatchedPipeline:
             copies=load_copy_rates(pipeline, status),
         )
 
-    def read_history(self, facts: PipelineFacts, hours: float) -> PipelineHistory | Unreadable:
+    def read_history(self, facts: PipelineFacts, hours: float) -> PipelineHistory | UnreadablePipeline:
         """Return the history of the last hours, or the part that exists, or the error of reading it."""
         try:
             return self._read_history(facts, hours)
@@ -143,10 +143,10 @@ class WatchedPipeline:
         return PipelineHistory(span, lag, rates, partitions=drawn)
 
 
-def unreadable(error: Exception) -> Unreadable:
+def unreadable(error: Exception) -> UnreadablePipeline:
     """Return a pipeline that cannot be read because of an error."""
     text = str(error) if isinstance(error, CdcError) else f"{type(error).__name__}: {error}"
-    return Unreadable(text)
+    return UnreadablePipeline(text)
 
 
 def _cycle_s(pipeline: Pipeline, status: Status) -> float | None:

@@ -17,7 +17,7 @@ NAMED: Final = 3
 """Most tables named in a reason."""
 
 
-class Word(StrEnum):
+class State(StrEnum):
     """The health of a pipeline; every word but the first needs attention. The first of several applies."""
 
     HEALTHY = "Healthy"
@@ -40,17 +40,19 @@ class Word(StrEnum):
 class Health:
     """The health and its reasons, most severe first; ``note`` describes a pipeline without reasons."""
 
-    word: Word
+    word: State
     reasons: tuple[str, ...] = ()
     note: str = ""
 
     @property
     def is_healthy(self) -> bool:
         """Whether the pipeline needs no attention."""
-        return self.word is Word.HEALTHY
+        return self.word is State.HEALTHY
 
 
-def judge(status: Status, checks: Sequence[CheckFact] | None, now_micros: int, late_after_s: float) -> Health:
+def assess_health(
+    status: Status, checks: Sequence[CheckFact] | None, now_micros: int, late_after_s: float
+) -> Health:
     """Return the health of a pipeline.
 
     Args:
@@ -62,8 +64,8 @@ def judge(status: Status, checks: Sequence[CheckFact] | None, now_micros: int, l
     polled_s = _seconds_since_poll(status, checks or (), now_micros)
     findings = list(_findings(status, checks or (), polled_s, late_after_s))
     if not findings:
-        return Health(Word.HEALTHY, note=_note(status, polled_s, late_after_s))
-    order = list(Word)
+        return Health(State.HEALTHY, note=_note(status, polled_s, late_after_s))
+    order = list(State)
     findings.sort(key=lambda finding: order.index(finding[0]))
     return Health(findings[0][0], tuple(reason for _, reason in findings))
 
@@ -86,23 +88,23 @@ def _note(status: Status, polled_s: float, late_after_s: float) -> str:
 
 def _findings(
     status: Status, checks: Sequence[CheckFact], polled_s: float, late_after_s: float
-) -> Iterator[tuple[Word, str]]:
-    yield from ((Word.FAILING, failure) for failure in _failures(checks))
+) -> Iterator[tuple[State, str]]:
+    yield from ((State.FAILING, failure) for failure in _failures(checks))
     if status.lag_s is not None and status.lag_s > late_after_s:
-        yield from ((Word.LATE, reason) for reason in _late(status.lag_s, status, checks, late_after_s))
+        yield from ((State.LATE, reason) for reason in _late(status.lag_s, status, checks, late_after_s))
         if status.is_silence and polled_s > max(late_after_s, UNPOLLED_S):
             ago = f"{as_duration(polled_s)} ago"
-            yield Word.LATE, f"the source was last polled {ago}; start `sync --continuous` or the sensor"
-    for stuck in status.stuck_partitions:
-        yield Word.INCOMPLETE, f"partition {stuck.key} holds the watermark, {as_duration(stuck.age_s)} behind"
+            yield State.LATE, f"the source was last polled {ago}; start `sync --continuous` or the sensor"
+    for part in status.stuck_partitions:
+        yield State.INCOMPLETE, f"partition {part.key} holds the watermark, {as_duration(part.age_s)} behind"
     if status.unread_files:
-        yield Word.INCOMPLETE, f"{as_count(len(status.unread_files), 'file')} could not be read"
+        yield State.INCOMPLETE, f"{as_count(len(status.unread_files), 'file')} could not be read"
     if status.quarantined:
-        yield Word.INCOMPLETE, f"{as_count(status.quarantined, 'record')} in quarantine"
+        yield State.INCOMPLETE, f"{as_count(status.quarantined, 'record')} in quarantine"
     if status.copies:
-        yield Word.COPYING, f"initial copy of {', '.join(status.copies)}"
+        yield State.COPYING, f"initial copy of {', '.join(status.copies)}"
     if status.cut is None:
-        yield Word.STARTING, "no cut has been published yet"
+        yield State.STARTING, "no cut has been published yet"
 
 
 def _failures(checks: Sequence[CheckFact]) -> Iterator[str]:
@@ -126,7 +128,7 @@ def _late(lag_s: float, status: Status, checks: Sequence[CheckFact], late_after_
         yield f"the newest cut is {as_duration(lag_s)} behind; late after {as_duration(late_after_s)}"
         return
     fresh = [check for check in checks if check.name == FRESH]
-    # A table without a cut fails while others pass. Failures that are no warnings are reported elsewhere.
+    # A table without a cut fails while others pass. Failures that are not warnings are reported elsewhere.
     if fresh and not any(check.passed or check.has_failed for check in fresh):
         newest = max(fresh, key=lambda check: check.at_s)
         yield f"silent for {as_duration(lag_s)}, and check {FRESH} failed: {newest.summary}"

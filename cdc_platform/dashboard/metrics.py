@@ -7,7 +7,7 @@ from typing import Final
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from cdc_platform.dashboard.facts import PipelineFacts, Unreadable
+from cdc_platform.dashboard.facts import PipelineFacts, UnreadablePipeline
 
 PREFIX: Final = "cdc_platform_"
 
@@ -20,7 +20,7 @@ _Samples = Callable[[PipelineFacts], Sequence[tuple[Sequence[str], float | None]
 class PipelineCollector(Collector):
     """The metrics of some pipelines, by their names."""
 
-    facts: Mapping[str, PipelineFacts | Unreadable]
+    facts: Mapping[str, PipelineFacts | UnreadablePipeline]
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric; a pipeline for which a metric is unknown has no sample of it."""

@@ -21,7 +21,7 @@ from cdc_platform.dashboard.charts import (
     nice_seconds,
     nice_top,
 )
-from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, Unreadable
+from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, UnreadablePipeline
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.quantities import as_count, as_duration, as_number
 from cdc_platform.visible import visible_text
@@ -32,11 +32,11 @@ SPANS: Final = {"1 h": 1.0, "24 h": 24.0, "7 d": 168.0}
 
 @dataclass(frozen=True)
 class PipelineView:
-    """One pipeline on the page; an `Unreadable` ``history`` holds the reason."""
+    """One pipeline on the page; an `UnreadablePipeline` ``history`` holds the reason."""
 
     name: str
-    facts: PipelineFacts | Unreadable
-    history: PipelineHistory | Unreadable | None
+    facts: PipelineFacts | UnreadablePipeline
+    history: PipelineHistory | UnreadablePipeline | None
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ def _visible(value: Any) -> Any:
 def _describe(view: PipelineView) -> dict[str, Any]:
     """Return the values for the template of a pipeline."""
     described = {"name": view.name, "facts": view.facts, "health": view.facts.health, "problem": None}
-    if isinstance(view.facts, Unreadable):
+    if isinstance(view.facts, UnreadablePipeline):
         return {**described, "problem": view.facts.problem}
-    if isinstance(view.history, Unreadable):
+    if isinstance(view.history, UnreadablePipeline):
         described["problem"] = view.history.problem
     history = view.history if isinstance(view.history, PipelineHistory) else None
     return {

@@ -39,7 +39,7 @@ def load_read_lanes(lake: Lake, history: CutHistory, span: TimeSpan) -> ReadLane
     rows = lake.system_table(READ).scan(f"cycle >= {history.cycle[0]}", selected_fields=("cycle", "path"))
     read = rows.to_arrow()
     read = read.filter(pc.invert(pc.starts_with(read["path"], UNREAD)))
-    places = np.array([place_of(path) for path in read["path"].to_pylist()], dtype=object)
+    places = np.array([folder_of(path) for path in read["path"].to_pylist()], dtype=object)
     moments = history.moments_of(read["cycle"].to_numpy())
     inside = (moments >= span.start_micros) & (moments <= span.end_micros)
     places, columns = places[inside], span.column_of(moments[inside])
@@ -53,7 +53,7 @@ def _lane(name: str, columns: np.ndarray) -> ReadLane:
     return ReadLane(name, tuple(int(count) for count in counts), len(columns))
 
 
-def place_of(path: str) -> str:
+def folder_of(path: str) -> str:
     """Return the topic or folder of a read, without folders of years, months, days and the like."""
     parts = path.split("/")[:-1]
     while parts and parts[-1].isdigit():

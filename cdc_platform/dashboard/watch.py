@@ -11,7 +11,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
 from cdc_platform.dashboard.check_history import CheckHistory
-from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, Unreadable, WatchedPipeline
+from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, UnreadablePipeline, WatchedPipeline
 from cdc_platform.dashboard.metrics import PipelineCollector
 from cdc_platform.dashboard.page import PageOptions, PipelineView, write_page
 from cdc_platform.model.base.quantities import as_duration
@@ -23,7 +23,7 @@ PATIENCE_S: Final = 5.0
 Answer = TypeVar("Answer")
 SHOWN_LATE_S: Final = 60.0
 """Time for which an answer that came after its page is still shown."""
-_View = tuple[PipelineFacts | Unreadable, PipelineHistory | Unreadable | None]
+_View = tuple[PipelineFacts | UnreadablePipeline, PipelineHistory | UnreadablePipeline | None]
 
 
 class _Reading(Generic[Answer]):
@@ -109,7 +109,7 @@ class Watch:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _kept: dict[object, tuple[float, str]] = field(default_factory=dict)
     _views: Readings[_View] = field(init=False)
-    _states: Readings[PipelineFacts | Unreadable] = field(init=False)
+    _states: Readings[PipelineFacts | UnreadablePipeline] = field(init=False)
 
     def __post_init__(self) -> None:
         self._views = Readings(self.patience_s, lambda seconds: (_silent(seconds), None))
@@ -150,7 +150,7 @@ class Watch:
         return generate_latest(registry).decode()
 
 
-def _silent(seconds: float) -> Unreadable:
-    return Unreadable(
+def _silent(seconds: float) -> UnreadablePipeline:
+    return UnreadablePipeline(
         f"Its lake has not answered for {as_duration(seconds)}: check its catalog and its object store."
     )

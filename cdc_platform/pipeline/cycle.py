@@ -11,7 +11,7 @@ from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.model.base.progress import as_step
-from cdc_platform.pipeline.checks.running_checks import Guard
+from cdc_platform.pipeline.checks.running_checks import CheckRunner
 from cdc_platform.pipeline.copying.copy import NOTHING_COPIED, CopyOutcome, copy_tables
 from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.build import MergeOutcome
@@ -59,7 +59,7 @@ class _Stopwatch:
 
 @as_step("cycle")
 def run_cycle(
-    pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bool = False, guard: Guard | None = None
+    pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bool = False, checks: CheckRunner | None = None
 ) -> CycleOutcome:
     """Run one cycle; every step recognises what an earlier, interrupted run has done already.
 
@@ -67,7 +67,7 @@ def run_cycle(
         pipeline: the pipeline.
         spark: session that does the work.
         ends_pauses: whether to retry unreadable files now, because of a request.
-        guard: keeps what fails a check from being published; without one, nothing is checked.
+        checks: blocks publication if a check fails; without it, nothing is checked.
 
     Raises:
         CdcError: a step failed; earlier steps are kept, and the next cycle resumes from them.
@@ -80,11 +80,11 @@ def run_cycle(
         read = read_generations(pipeline, spark, ends_pauses=ends_pauses)
     with watch.measure("order"):
         order = order_changes(pipeline, spark)
-    if guard is not None:
+    if checks is not None:
         with watch.measure("check"):
-            guard.run_due()
+            checks.run_due()
     with watch.measure("merge"):
-        merges = _bring_up(pipeline, spark)
+        merges = _merge_all(pipeline, spark)
     with watch.measure("publish"):
         cut = publish_cut(pipeline)
     with watch.measure("maintain"):
@@ -92,7 +92,7 @@ def run_cycle(
     return CycleOutcome(read, order, merges, cut, watch.seconds, copy, maintenance)
 
 
-def _bring_up(pipeline: Pipeline, spark: SparkSession) -> tuple[MergeOutcome, ...]:
+def _merge_all(pipeline: Pipeline, spark: SparkSession) -> tuple[MergeOutcome, ...]:
     """Bring all tables and histories up to the log."""
     tables = merge_tables(pipeline, spark, pipeline.tables)
     return tables + extend_histories(pipeline, spark, pipeline.histories)
@@ -107,7 +107,7 @@ def finish_cycle(pipeline: Pipeline, spark: SparkSession) -> None:
     """
     if _is_behind(pipeline):
         order_changes(pipeline, spark)
-        _bring_up(pipeline, spark)
+        _merge_all(pipeline, spark)
         publish_cut(pipeline)
 
 

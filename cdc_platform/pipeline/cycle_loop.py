@@ -11,12 +11,12 @@ from cdc_platform.errors import CdcError
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.state.lost_commits import take_back_lost
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.checks.running_checks import CheckListener, Guard
+from cdc_platform.pipeline.checks.running_checks import CheckListener, CheckRunner
 from cdc_platform.pipeline.cycle import CycleOutcome, finish_cycle, run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 PAUSE_S: Final = 0.1
-"""Interval at which a pause checks whether it should go on."""
+"""Interval at which a pause checks whether it should continue."""
 LONGEST_BACKOFF_S: Final = 30.0
 
 
@@ -47,8 +47,8 @@ class _Failures:
             raise error
         self.listener(error)
 
-    def judge(self, outcome: CycleOutcome) -> None:
-        """Begin to count again after a cycle, or go on where a partition that cannot be read keeps it back.
+    def count_outcome(self, outcome: CycleOutcome) -> None:
+        """Reset the count after a cycle, or continue it if an unreadable partition holds the cycle back.
 
         Raises:
             CdcError: there were too many such cycles, or a copy failed and nobody listens.
@@ -94,18 +94,18 @@ def follow_source(
         CdcError: a cycle failed, and trying again would not help, was not asked for, or did not help.
     """
     failures, is_first, has_failed = _Failures(error_listener, most_failures), True, True
-    guard: Guard | None = None
+    checks: CheckRunner | None = None
     while wants_more():
         try:
             with reaching(pipeline.settings.lake):
                 if has_failed:
                     take_back_lost(pipeline.lake)
-                if guard is None:
-                    guard = Guard(pipeline, spark, check_listener)
+                if checks is None:
+                    checks = CheckRunner(pipeline, spark, check_listener)
                     # Before anything is added to what may have stopped the run before.
-                    guard.run_due()
+                    checks.run_due()
                     finish_cycle(pipeline, spark)
-                outcome = run_cycle(pipeline, spark, ends_pauses=is_first, guard=guard)
+                outcome = run_cycle(pipeline, spark, ends_pauses=is_first, checks=checks)
         except CdcError as error:
             has_failed = True
             failures.add(error)
@@ -113,7 +113,7 @@ def follow_source(
             continue
         is_first = has_failed = False
         yield outcome
-        failures.judge(outcome)
+        failures.count_outcome(outcome)
         if is_idle(outcome) or outcome.copy.failure is not None:
             pause(pipeline.settings.idle_interval_s, wants_more)
 
@@ -121,11 +121,11 @@ def follow_source(
 def is_idle(outcome: CycleOutcome) -> bool:
     """Return whether a cycle read no data change record, and had nothing more to read or copy."""
     if not outcome.read.committed:
-        return not outcome.copy.is_going_on
+        return not outcome.copy.is_pending
     watermark = outcome.order.watermark_micros
     is_level = watermark is not None and watermark >= outcome.read.clock_micros - 1
     return (
-        is_level and not outcome.copy.is_going_on and not outcome.read.records.get(RecordKind.DATA_CHANGE, 0)
+        is_level and not outcome.copy.is_pending and not outcome.read.records.get(RecordKind.DATA_CHANGE, 0)
     )
 
 

@@ -14,7 +14,7 @@ from cdc_platform.errors import SetupError
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.simulator.history.history import History
 from cdc_platform.simulator.history.history_file import HistoryFile
-from cdc_platform.simulator.history.hours import Hours
+from cdc_platform.simulator.history.hours import OpeningHours
 from cdc_platform.simulator.service import SpannerService
 from cdc_platform.simulator.sql.database import Database
 from cdc_platform.simulator.wire.problems import Refusal
@@ -78,7 +78,7 @@ class Simulator:
         self._seen_micros = 0
         self.database = Database(History(self.settings, self._hours()), clock)
         self._file = HistoryFile(self.history, history_file) if history_file is not None else None
-        self._work = threading.Thread(target=self._go_on, name="simulator", daemon=True)
+        self._work = threading.Thread(target=self._continue, name="simulator", daemon=True)
 
     def __enter__(self) -> Self:
         self.start()
@@ -154,15 +154,15 @@ class Simulator:
         """
         self.database.faults.demand(fault, times, token, after_rows)
 
-    def _hours(self) -> Hours:
+    def _hours(self) -> OpeningHours:
         if self._state is not None:
-            return Hours.kept_in(self._state, self.settings, self._clock())
+            return OpeningHours.kept_in(self._state, self.settings, self._clock())
         origin_micros = self.settings.origin_micros
         if origin_micros is None:
             origin_micros = self._clock() - int(self.settings.history_s * 1_000_000)
-        return Hours.always(self.settings, origin_micros)
+        return OpeningHours.always(self.settings, origin_micros)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         # The history continues without requests, so that later ones find it.
         is_over = False
         while not is_over:

@@ -11,10 +11,10 @@ from cdc_platform.simulator.sql.database import Database, Statement
 from cdc_platform.simulator.sql.parameters import parameter_types, parameter_values
 from cdc_platform.simulator.sql.reads import Result, chosen_keys
 from cdc_platform.simulator.sql.sql import StreamCall
-from cdc_platform.simulator.stream.faults import KINT64MAX_1, Fate, befall
+from cdc_platform.simulator.stream.faults import KINT64MAX_1, QueryFault, befall
 from cdc_platform.simulator.stream.messages import message_type
-from cdc_platform.simulator.wire.chunks import Position, Row, messages
-from cdc_platform.simulator.wire.moments import Moments, Reading, framed, transaction
+from cdc_platform.simulator.wire.chunks import Cursor, Row, messages
+from cdc_platform.simulator.wire.moments import Moments, ReadTime, framed, transaction
 from cdc_platform.simulator.wire.problems import STREAMS_ALONE, Refusal, read_only
 from cdc_platform.simulator.wire.simulator_settings import Dialect, Fault, PartitionMode
 from cdc_platform.simulator.wire.values import (
@@ -166,7 +166,7 @@ class SpannerService:
         version = self._database.reads.version(request.table, reading.micros)
         return self._partitions(len(chosen_keys(version, request.key_set)), request, reading)
 
-    def _partitions(self, total: int, request: Any, reading: Reading) -> Any:
+    def _partitions(self, total: int, request: Any, reading: ReadTime) -> Any:
         from google.cloud.spanner_v1.types import Partition, PartitionResponse
 
         count = request.partition_options.max_partitions or _PARTITIONS
@@ -181,9 +181,9 @@ class SpannerService:
     def _result(self, statement: Statement, request: Any) -> Result:
         return _part(self._database.answer(statement), request.partition_token)
 
-    def _rows(self, result: Result, request: Any, reading: Reading) -> Iterator[bytes]:
+    def _rows(self, result: Result, request: Any, reading: ReadTime) -> Iterator[bytes]:
         token = bytes(request.resume_token)
-        skip = Position.from_token(token).rows if token else 0
+        skip = Cursor.from_token(token).rows if token else 0
         metadata = row_type(result.columns) + framed(reading.transaction)
         return messages(metadata, result.rows(skip), self._settings.chunk_bytes)
 
@@ -209,13 +209,13 @@ class SpannerService:
         metadata = ResultSetMetadata(row_type=StructType(fields=fields))
         return bytes(ResultSetMetadata.serialize(metadata))
 
-    def _read_timestamp(self, fate: Fate, request: Any) -> bytes:
+    def _read_timestamp(self, fate: QueryFault, request: Any) -> bytes:
         wants = request.transaction.single_use.read_only.return_read_timestamp
         if fate.fault is not Fault.READ_TIMESTAMP or not wants:
             return b""
         return framed(transaction(b"", KINT64MAX_1))
 
-    def _statement(self, request: Any) -> tuple[Statement, Reading]:
+    def _statement(self, request: Any) -> tuple[Statement, ReadTime]:
         from google.cloud.spanner_v1.types import ExecuteSqlRequest
 
         reading = self._reading(request)
@@ -226,7 +226,7 @@ class SpannerService:
         strong = reading.is_strong_single_use
         return Statement(request.sql, values, reading.micros, strong, is_plan, types), reading
 
-    def _reading(self, request: Any) -> Reading:
+    def _reading(self, request: Any) -> ReadTime:
         self._check_session(request.session)
         return self._moments.reading(request.transaction)
 
@@ -260,8 +260,8 @@ def _part(result: Result, partition_token: bytes) -> Result:
     return Result(result.columns, rows)
 
 
-def _moved(row: Row, by_rows: int) -> Position:
-    return Position(0, (row.position.rows if row.position else 0) - by_rows)
+def _moved(row: Row, by_rows: int) -> Cursor:
+    return Cursor(0, (row.position.rows if row.position else 0) - by_rows)
 
 
 def _nested_type(fields: Mapping[str, Any]) -> Any:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class SourceOfArrivals(ABC):
-    """A source without a clock and a schema of its own: its clock is this machine's."""
+class ArrivalTimeSource(ABC):
+    """A source without its own clock and schema: its clock is this machine's."""
 
     def read_schema(self, micros: int) -> SchemaRead:
         """Return an empty schema: only events show the columns of tables."""

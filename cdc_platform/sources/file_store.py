@@ -185,7 +185,7 @@ def _ask(location: str, deadline_s: float) -> Opened:
     try:
         system, root = fs.FileSystem.from_uri(arrow_location(location, deadline_s))
     except pa.ArrowInvalid as error:
-        raise SettingError("path", f"is no address that can be read ({error}): {location}") from error
+        raise SettingError("path", f"is not an address that can be read ({error}): {location}") from error
     except (OSError, pa.ArrowException) as error:
         if _LACKS_LIBRARY.search(str(error)):
             raise LibraryMissing(

@@ -35,7 +35,7 @@ class TaskReader(DataSourceReader):
         return self._read(partition.value)
 
 
-def make_known(spark: SparkSession, source: type[DataSource]) -> None:
+def register_source(spark: SparkSession, source: type[DataSource]) -> None:
     """Register a data source with a session."""
     try:
         spark.dataSource.register(source)
@@ -49,7 +49,7 @@ def make_known(spark: SparkSession, source: type[DataSource]) -> None:
 
 def load_with(spark: SparkSession, source: type[DataSource], options: Mapping[str, str]) -> DataFrame:
     """Register a data source with the session, and return its data for some options."""
-    make_known(spark, source)
+    register_source(spark, source)
     return spark.read.format(source.name()).options(**options).load()
 
 

@@ -21,12 +21,12 @@ def read_chunks(stream: BinaryIO) -> Iterator[bytes]:
         FileDamaged: a gzip ends too early, or is invalid from some place on.
     """
     first = stream.read(CHUNK_BYTES)
-    chunks = decompressed(stream, first) if first.startswith(GZIP_MAGIC) else plain(stream, first)
+    chunks = decompressed(stream, first) if first.startswith(GZIP_MAGIC) else uncompressed(stream, first)
     yield next(chunks, b"").removeprefix(BYTE_ORDER_MARK)
     yield from chunks
 
 
-def plain(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
+def uncompressed(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
     """Yield the first chunk of a stream, and all following ones."""
     while chunk:
         yield chunk
@@ -44,7 +44,7 @@ def decompressed(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
         try:
             text = member.decompress(chunk, CHUNK_BYTES)
         except zlib.error as error:
-            raise FileDamaged(f"It is no gzip from some place on ({error})") from error
+            raise FileDamaged(f"It is not gzip after some position ({error})") from error
         if text:
             yield text
         if member.eof:

@@ -15,7 +15,7 @@ def prepare_worker() -> None:
 
     Spark adds its own archive and the jars of packages that it resolves to the path of its workers, which
     then read the directory of each one before every task: a fifth of a second, if Iceberg's jar is among
-    them. And Python searches all held events for cycles, again with every few hundred new ones: a third of
+    them. And Python searches all live events for cycles, again with every few hundred new ones: a third of
     the time of a reader that holds many.
     """
     for finder in sys.path_importer_cache.values():

@@ -1,4 +1,4 @@
-"""What a run logs in Dagster is bounded, however many tables and partitions a pipeline has."""
+"""What a run logs in Dagster is bounded, for any number of tables and partitions of a pipeline."""
 
 import time
 from typing import Final

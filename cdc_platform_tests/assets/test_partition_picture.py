@@ -43,7 +43,7 @@ def test_a_split_and_a_merge_are_lines() -> None:
 
 
 def test_lines_go_forwards() -> None:
-    """A line to a child that starts while its parent goes on begins at that start."""
+    """A line to a child that starts while its parent continues begins at that start."""
     picture = picture_of([partition("a", 0, 20, RUNNING), partition("b", 10, 20, RUNNING, "a")])
     line = next(picture.iterfind(f"{SVG}line"))
     assert line.get("x1") == line.get("x2")

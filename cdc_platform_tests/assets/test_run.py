@@ -88,7 +88,7 @@ class Bench:
         )
 
     def cut_config(self, follow_s: float) -> dict[str, Any]:
-        """Return the configuration of a run that goes on."""
+        """Return the configuration of a run that continues."""
         return {self.assets.cut.to_python_identifier(): {"follow_s": follow_s}}
 
 
@@ -183,7 +183,7 @@ def test_all_assets_make_a_cycle(whole: Whole) -> None:
 
 
 def test_a_run_need_not_name_the_partitions(bench: Bench) -> None:
-    """A run of everything comes to the same if it names no partition."""
+    """A run of all assets has the same result without partition keys."""
     assert_complete(run_first(bench, names_partitions=False))
 
 
@@ -256,7 +256,7 @@ def unsynced(bench: Bench) -> dict[str, list[str]]:
 
 
 def test_each_table_has_results_of_its_own(bench: Bench) -> None:
-    """A run that is to prove its cut says of each table whether it holds; the total result fails the run."""
+    """A run with full checks reports the result of each table; the total result fails the run."""
     begun = source_of(bench.pipeline).first_micros
     answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
     # The source says that it has no rows at all.

@@ -96,7 +96,7 @@ def test_an_observation_shows_state_errors_and_objects(server: DatastreamServer,
 def test_a_stream_of_many_objects_shows_some_and_counts_all(
     server: DatastreamServer, bench: StreamBench
 ) -> None:
-    """An object in trouble is shown however many there are."""
+    """A failing object is shown, for any number of objects."""
     server.hold("RUNNING", *(table(f"t{number:03}") for number in range(300)), table("zz", "STOPPED"))
     assert bench.run().success
     shown = bench.observed()
@@ -105,7 +105,7 @@ def test_a_stream_of_many_objects_shows_some_and_counts_all(
 
 
 def test_each_run_observes_again(server: DatastreamServer, bench: StreamBench) -> None:
-    """A stream that was paused and goes on is seen going on, and both moments stay in its history."""
+    """A stream that was paused and continues is seen to continue, and both moments stay in its history."""
     for state in ("RUNNING", "PAUSED", "RUNNING"):
         server.hold(state)
         assert bench.run().success
@@ -126,7 +126,7 @@ def test_a_run_asks_once(server: DatastreamServer, bench: StreamBench) -> None:
 def test_what_was_written_is_read_whatever_the_state(
     server: DatastreamServer, bench: StreamBench, state: str
 ) -> None:
-    """A stream that stands still stops no run: its last files are read all the same."""
+    """A stopped stream does not stop a run: its last files are still read."""
     server.hold(state)
     result = bench.run()
     assert result.success
@@ -156,7 +156,7 @@ def test_a_server_that_is_down_stops_no_run(server: DatastreamServer, bench: Str
 
 
 def test_a_missing_library_fails_the_run(bench: StreamBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anyone who wants the state must install what tells it; no run claims to have looked."""
+    """Observing the state needs an optional library; without it, no run claims to have observed anything."""
     monkeypatch.setitem(sys.modules, "google.cloud.datastream_v1", None)
     result = bench.run()
     assert not result.success

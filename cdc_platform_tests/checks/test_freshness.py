@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.checks.freshness import REPORT_EVERY_S, Before, build_freshness_check, report
+from cdc_platform.checks.freshness import REPORT_EVERY_S, Evaluation, build_freshness_check, report
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -54,20 +54,23 @@ def results_of(outcome: dg.SensorResult) -> dict[str, tuple[bool, str]]:
 )
 def test_the_lag_decides(bank: PipelineSettings, lag_s: int, expected: tuple[bool, str]) -> None:
     """A table passes, warns or fails by how far the newest cut is behind this machine's clock."""
-    outcome = report(ASSETS, bank, RUNNING, Before(), POSITION + lag_s * SECOND)
+    outcome = report(ASSETS, bank, RUNNING, Evaluation(), POSITION + lag_s * SECOND)
     assert expected == results_of(outcome)["accounts"]
 
 
 def test_a_table_in_no_cut_warns(bank: PipelineSettings) -> None:
     """What readers cannot see yet is not fresh, and no failure either."""
-    assert results_of(report(ASSETS, bank, RUNNING, Before(), POSITION))["transfers"] == (False, "WARN")
+    assert results_of(report(ASSETS, bank, RUNNING, Evaluation(), POSITION))["transfers"] == (
+        False,
+        "WARN",
+    )
 
 
 def test_the_same_results_are_reported_now_and_then(bank: PipelineSettings) -> None:
     """Only a change is reported at once, so that the event log does not fill up."""
-    first = report(ASSETS, bank, RUNNING, Before(), POSITION + SECOND)
+    first = report(ASSETS, bank, RUNNING, Evaluation(), POSITION + SECOND)
     for later_s, is_reported in ((30, False), (90, True), (REPORT_EVERY_S + 2, True)):
-        later = report(ASSETS, bank, RUNNING, Before(first.cursor), POSITION + int(later_s * SECOND))
+        later = report(ASSETS, bank, RUNNING, Evaluation(first.cursor), POSITION + int(later_s * SECOND))
         assert is_reported == bool(results_of(later)), later_s
 
 
@@ -84,10 +87,10 @@ def files(tmp_path: Path) -> PipelineSettings:
 def test_events_are_late_when_they_wait(files: PipelineSettings) -> None:
     """What a source of events has is late from when it was first seen, not from its last event."""
     settings, seen_micros = files, POSITION + 3600 * SECOND
-    seen = report(EVENTS, settings, RUNNING, Before(), seen_micros)
+    seen = report(EVENTS, settings, RUNNING, Evaluation(), seen_micros)
     assert results_of(seen)["accounts"] == (True, "WARN")
     assert json.loads(str(seen.cursor))["news_since_micros"] == seen_micros
-    waiting = report(EVENTS, settings, RUNNING, Before(seen.cursor), seen_micros + 70 * SECOND)
+    waiting = report(EVENTS, settings, RUNNING, Evaluation(seen.cursor), seen_micros + 70 * SECOND)
     assert results_of(waiting)["accounts"] == (False, "WARN")
     first, *_ = waiting.asset_events or []
     assert first.metadata["Time that events wait to be read (s)"].value == 70
@@ -106,10 +109,10 @@ def test_an_old_cut_of_events_is_not_late_by_its_age(files: PipelineSettings) ->
 
 def test_a_lag_that_is_not_known_is_a_warning(files: PipelineSettings) -> None:
     """While the source is down, the last result does not stay for ever; what waited still does."""
-    before = report(EVENTS, files, RUNNING, Before(), POSITION + SECOND)
+    before = report(EVENTS, files, RUNNING, Evaluation(), POSITION + SECOND)
     assert isinstance(files.source, DatastreamSettings)
     Path(files.source.path).rmdir()
-    outcome = report(EVENTS, files, RUNNING, Before(before.cursor), POSITION + 2 * SECOND)
+    outcome = report(EVENTS, files, RUNNING, Evaluation(before.cursor), POSITION + 2 * SECOND)
     assert results_of(outcome) == {"accounts": (False, "WARN"), "transfers": (False, "WARN")}
     first, *_ = outcome.asset_events or []
     assert str(first.description).startswith("not known: SourceNotFound: ")
@@ -117,8 +120,8 @@ def test_a_lag_that_is_not_known_is_a_warning(files: PipelineSettings) -> None:
 
 
 def test_a_run_reports_good_results_itself(bank: PipelineSettings) -> None:
-    """While a run goes on the sensor speaks up only if something is late, as of a run that hangs."""
-    assets, during = PipelineAssets("bank", ("accounts",)), Before(is_running=True)
+    """While a run continues the sensor reports only lateness, such as that of a run that hangs."""
+    assets, during = PipelineAssets("bank", ("accounts",)), Evaluation(is_running=True)
     assert results_of(report(assets, bank, RUNNING, during, POSITION + SECOND)) == {}
     late = report(assets, bank, RUNNING, during, POSITION + 61 * SECOND)
     assert results_of(late) == {"accounts": (False, "WARN")}

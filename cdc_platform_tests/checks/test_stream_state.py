@@ -70,7 +70,7 @@ def evaluation(bench: StreamBench) -> dg.AssetCheckEvaluation:
 def test_a_stream_that_stands_still_does_not_pass(
     server: DatastreamServer, state: str, severity: dg.AssetCheckSeverity, advice: str
 ) -> None:
-    """Severity says whether somebody wanted it so, the description what to do."""
+    """The severity says whether a user caused the state, the description says what to do."""
     server.hold(state)
     result = judged(server)
     assert (False, severity) == (result.passed, result.severity)
@@ -86,7 +86,7 @@ def test_a_running_stream_passes(server: DatastreamServer, bench: StreamBench) -
 
 
 def test_errors_of_a_running_stream_are_a_warning(server: DatastreamServer, bench: StreamBench) -> None:
-    """They are told with the object and the text, and counted."""
+    """Errors are reported with the object and the text, and counted."""
     server.hold("RUNNING", table("cards", "UNSUPPORTED"), table("users", "ACTIVE", BROKEN), errors=[BROKEN])
     actual = evaluation(bench)
     assert (actual.passed, actual.severity) == (False, WARN)
@@ -102,7 +102,7 @@ def test_errors_of_a_running_stream_are_a_warning(server: DatastreamServer, benc
 def test_a_stream_that_cannot_be_asked_does_not_pass(
     server: DatastreamServer, code: str, severity: dg.AssetCheckSeverity
 ) -> None:
-    """A state that may pass by itself is a warning; one that somebody has to change is an error."""
+    """A state that may pass by itself is a warning; one that requires action is an error."""
     server.hold("RUNNING")
     server.refusals = [Refusal(grpc.StatusCode[code], "no")] * 3
     result = judged(server)
@@ -119,7 +119,7 @@ def test_a_check_that_is_asked_for_alone_asks_the_stream(
     assert (actual.passed, actual.severity) == (False, ERROR)
 
 
-def test_verdict_and_observation_are_kept_on_disk(server: DatastreamServer, tmp_path: Path) -> None:
+def test_result_and_observation_are_kept_on_disk(server: DatastreamServer, tmp_path: Path) -> None:
     """Anyone who opens the instance later, as the UI does, finds what the run has seen."""
     server.hold("FAILED", errors=[BROKEN])
     with dg.DagsterInstance.local_temp(str(tmp_path)) as written:

@@ -96,7 +96,7 @@ LOCAL_SPARK: Final = {
 
 @pytest.fixture(scope="package")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    """Both services, each of which refuses anyone who has not the right credentials."""
+    """Both services, each of which refuses anyone without the right credentials."""
     programs = postgresql_programs()
     missing = [
         *([] if programs is not None else ["PostgreSQL"]),

@@ -67,7 +67,7 @@ class Driver:
 
 
 def command_lines() -> str:
-    """Return the command lines of all processes of this machine, where it tells them."""
+    """Return the command lines of all processes of this machine, where the system provides them."""
     lines = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -85,7 +85,7 @@ def all_text(*folders: Path) -> str:
 
 
 def test_a_pipeline_on_a_cluster(services: Services, tmp_path: Path) -> None:
-    """The tables equal the source, whichever machine drives; workers need nothing of it but what it sends."""
+    """The tables equal the source, on any driver; workers need nothing but what the driver sends."""
     require_java()
     with (
         Simulator(BANK) as simulator,

@@ -24,7 +24,7 @@ from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import Dialect, SimulatorSettings
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.servers.kafka import Broker
-from cdc_platform_tests.sources.datastream.generated_events import story, write_avro
+from cdc_platform_tests.sources.datastream.generated_events import scenario, write_avro
 from cdc_platform_tests.sources.debezium.written_events import TABLE
 from cdc_platform_tests.sources.spanner.servers import SIMULATOR, Server, connected
 from cdc_platform_tests.spark_fixtures import TEST_SPARK
@@ -49,7 +49,7 @@ class Sent:
         component: class of the pipeline's component, with its module.
         source: its settings, as YAML has them.
         reasons: of the bad records, each a part of the text that quarantine has.
-        tables: the rows to be published by table, and the column of their keys; none where a server tells.
+        tables: the rows to be published by table, and the column of their keys; none where a server has it.
         server: of Spanner.
         unread: a part of the reason for which a file is not read; empty where all are.
     """
@@ -151,7 +151,7 @@ def datastream_avro(folder: Path, _request: pytest.FixtureRequest) -> Iterator[S
     for name, (octets, keys, _) in hostile_datastream.AVRO_FILES.items():
         (folder / f"{name}.avro").write_bytes(octets)
         rows |= {key: {"c0": key, "t": '{"a":1}', "j": '{"a":1}'} for key in keys}
-    documents: list[dict[str, Any]] = [*story("mongodb")[:3]]
+    documents: list[dict[str, Any]] = [*scenario("mongodb")[:3]]
     documents[1]["payload"]["_id"] = json.dumps(HALF)
     write_avro(folder / "documents.avro", documents)
     reasons = [reason for _, _, reason in hostile_datastream.AVRO_FILES.values()]
@@ -172,7 +172,7 @@ def datastream_avro(folder: Path, _request: pytest.FixtureRequest) -> Iterator[S
 def spanner(dialect: Dialect) -> Iterator[Sent]:
     """Records among those of a simulator."""
     bad = bad_records(dialect)
-    additions = Additions([record.beside(name) for name, record in bad.items()], is_of_accounts)
+    additions = Additions([record.next_to_sound(name) for name, record in bad.items()], is_of_accounts)
     # So many a second that the first cycle has a good record for each bad one, however soon it begins.
     settings = SimulatorSettings(seed=3, dialect=dialect, accounts=40, rate=300, partitions=3, history_s=10)
     with (
@@ -222,14 +222,14 @@ def declare(sent: Sent, name: str, folder: Path, lake: LakeSettings) -> Path:
     return defs
 
 
-def held_of(defs: Path) -> list[dict[str, Any]]:
+def quarantined_in(defs: Path) -> list[dict[str, Any]]:
     """Return what the command lists."""
     code, output, _ = run("quarantine", "list", defs, "--json")
     assert code == 0
     return list(json.loads(output))
 
 
-def assert_held(reasons: list[str], records: list[dict[str, Any]]) -> None:
+def assert_quarantined(reasons: list[str], records: list[dict[str, Any]]) -> None:
     """Each reason is that of one record, and no record is left over."""
     reasons_left = [record["reason"] for record in records]
     missing = []
@@ -262,7 +262,7 @@ def assert_published(sent: Sent, defs: Path) -> None:
 
 
 def _state(sent: Sent, defs: Path) -> object:
-    """Return what a sync without news leaves alone; nothing where a server goes on."""
+    """Return what a sync without news leaves alone; nothing where a server continues."""
     pipeline = open_pipeline(load_settings(defs))
     if sent.server is not None:
         return None
@@ -290,8 +290,8 @@ def test_bad_values_are_quarantined_and_all_else_is_published(
         assert code == 0, said + errors
         count = len(sent.reasons)
         assert f"quarantine {count} new, {count} open" in said
-        records = held_of(defs)
-        assert_held(sent.reasons, records)
+        records = quarantined_in(defs)
+        assert_quarantined(sent.reasons, records)
         listed = run("quarantine", "list", defs)[1]
         assert listed.count("  open ") == min(count, 50)
         assert_published(sent, defs)
@@ -304,6 +304,6 @@ def test_bad_values_are_quarantined_and_all_else_is_published(
         state = _state(sent, defs)
         code, said, errors = run("sync", defs, "--until-caught-up")
         assert code == 0, said + errors
-        assert records == held_of(defs)
+        assert records == quarantined_in(defs)
         assert_published(sent, defs)
         assert state == _state(sent, defs)

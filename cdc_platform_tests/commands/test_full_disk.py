@@ -44,7 +44,7 @@ SMALL_DISK: Final = (
     'mount -t tmpfs -o size="$1"k tmpfs "$2" && cd "$2" && head -c "$3"k /dev/zero > filler && shift 3 '
     '&& "$@"; code=$?; cp -r . "$OUT"; exit $code'
 )
-"""Runs a command in a namespace of its own, in which a folder is a small disk, and keeps what is on it."""
+"""Runs a command in a separate namespace, in which a folder is a small disk, and keeps what is on it."""
 LOCALLY: Final = "locally"
 BY_SPARK: Final = "by_spark"
 
@@ -69,7 +69,7 @@ def declare(folder: Path) -> Path:
 def test_a_full_disk_is_an_error_of_one_line(spark: "SparkSession", tmp_path: Path) -> None:
     """One line says what to do, whether this process or Spark writes; with room the next start continues."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("No small disk can be mounted here: this user may have no namespace of its own")
+        pytest.skip("No small disk can be mounted here: this user may not create a namespace")
     defs, disk, kept = declare(tmp_path), tmp_path / "lake", tmp_path / "kept"
     disk.mkdir()
     kept.mkdir()

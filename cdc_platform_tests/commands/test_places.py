@@ -34,7 +34,7 @@ def test_a_folder_declares_the_pipelines_of_its_files(folder: Path) -> None:
 
 
 def test_the_environment_names_the_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stands in for a DEFS that is left out, whatever else a command takes, and for no other."""
+    """It replaces a missing DEFS of every command, and no other argument."""
     monkeypatch.setenv(PLACE_VARIABLE, str(folder / "one"))
     assert run("status")[:2] == run("status", folder / "one" / "defs.yaml")[:2]
     assert "declares no pipeline `shop`, but `first`" in run("status", "--name", "shop")[2]
@@ -172,7 +172,7 @@ def test_one_pipeline_is_no_pipelines(tmp_path: Path) -> None:
 
 
 def test_a_misspelled_type_is_reported(tmp_path: Path) -> None:
-    """It is a mistake beside a file that is right, too."""
+    """It is a mistake next to a valid file, too."""
     (tmp_path / "a").mkdir()
     wrong = write_defs(tmp_path / "a", type_name="cdc_platform.components.spanner.SpanerPipeline")
     write_defs(tmp_path)

@@ -30,7 +30,7 @@ def load(folder: Path, **source: Any) -> dg.Definitions:
 
 
 def test_a_stream_that_is_named_is_observed_and_checked(tmp_path: Path) -> None:
-    """It stands before the source, the sensor asks for it in each run, and the run tells its state."""
+    """It precedes the source, the sensor requests it in each run, and the run reports the stream's state."""
     with datastream_server() as server:
         server.hold("PAUSED")
         definitions = load(tmp_path, stream=STREAM, datastream_host=server.host)
@@ -85,7 +85,7 @@ def test_assets_show_the_columns_that_events_have(tmp_path: Path) -> None:
 
 
 def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that is none, an address without a stream, and a missing library are told when loading."""
+    """An invalid name, an address without a stream, and a missing library are reported when loading."""
     with pytest.raises(SettingError, match=r"source\.stream.*projects/PROJECT"):
         load(tmp_path, stream="shop")
     with pytest.raises(SettingError, match=r"source\.datastream_host.*without a scheme"):

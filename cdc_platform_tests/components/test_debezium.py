@@ -72,7 +72,7 @@ def test_modes_of_the_connector_are_a_group(
 
 
 def test_logins_stay_with_the_driver(tmp_path: Path) -> None:
-    """Workers are told what they need to know: neither options nor properties of clients."""
+    """Workers receive what they need to know: neither options nor properties of clients."""
     secret = {"kafka.sasl.jaas.config": 'required username="me" password="hush";'}
     kafka = {"bootstrap_servers": "localhost:9092", "topics_pattern": ".*", "options": secret}
     source = load(tmp_path, {"kafka": kafka}).source

@@ -141,7 +141,7 @@ def test_post_processing_with_variables_applies(project: Project, monkeypatch: p
 
 
 def test_post_processing_is_not_silently_ignored(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The code location that is no project of dg refuses what it does not apply."""
+    """The code location that is not a project of dg refuses what it does not apply."""
     project.write(described("a text"))
     monkeypatch.setenv(PLACE_VARIABLE, str(project.file))
     with pytest.raises(SettingError, match="post_processing` would be ignored"):
@@ -163,7 +163,7 @@ def test_other_names_of_the_file_are_checked(project: Project, name: str) -> Non
 def test_the_value_of_a_variable_is_no_template(
     project: Project, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """A variable is filled in once: a template in its value stays a text, or is no value of its setting."""
+    """A variable is filled in once: a template in its value stays text, or is an invalid value."""
     monkeypatch.setenv("BANK_TEXT", CODE.replace("SPOT", str(project.spot)))
     text: Any = "{{ env.BANK_TEXT }}"
     attributes = bank_attributes()

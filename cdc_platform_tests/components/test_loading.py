@@ -22,7 +22,7 @@ def test_the_example_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert change_stream_of(settings).emulator_host == "localhost:9010"
 
 
-def test_a_relative_lake_lies_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_lake_is_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A relative lake path counts from the YAML file's folder, wherever the program is started."""
     path = write_defs(tmp_path)
     monkeypatch.chdir("/")
@@ -50,7 +50,7 @@ def test_templates_read_the_environment(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("password", ["0123", "123", "1e5", "1.10", "'quoted'", "[1]", "p@ss%/", "True"])
 def test_texts_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, password: str) -> None:
-    """A password or a Spark setting that looks like a number or a list is no number and no list."""
+    """A password or a Spark setting that looks like a number or a list is not a number and no list."""
     monkeypatch.setenv("CATALOG_TOKEN", password)
     catalog = {"type": "rest", "uri": "http://c", "token": "{{ env.CATALOG_TOKEN }}", "other": "1_0"}
     lake = {"path": "gs://b/l", "catalog": catalog}
@@ -85,7 +85,7 @@ def test_names_of_the_source_stay_as_they_are(
 
 
 def test_a_variable_may_hold_all_of_a_list_or_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is written as in Python; a word is no list of letters, and where it is not set there is no value."""
+    """It is written as in Python; a word is not a list of letters, and an unset one has no value."""
     monkeypatch.setenv("BANK_TABLES", "['accounts', 'transfers']")
     monkeypatch.setenv("BANK_CONF", "{'spark.b': 'c'}")
     monkeypatch.delenv("BANK_UNSET", raising=False)
@@ -216,7 +216,7 @@ def test_an_unset_variable_without_default_is_named(tmp_path: Path) -> None:
 def test_templates_run_no_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, place: str
 ) -> None:
-    """Whatever is more than a variable of the environment is named and refused, in every kind of setting."""
+    """Anything but a variable of the environment is named and refused, in every kind of setting."""
     monkeypatch.setenv("X", "x")
     spot = tmp_path / "spot"
     parts: dict[str, Any] = {"spark": {}, "lake": {"path": "lake"}, "tables": [""]}
@@ -328,7 +328,7 @@ def test_a_key_that_stands_twice_is_refused(tmp_path: Path, more: str, key: str)
 
 
 def test_an_anchor_may_be_merged_and_overridden(tmp_path: Path) -> None:
-    """A value from a YAML merge key is no second value, even if the anchor has a merge key of its own."""
+    """A value from a YAML merge key is not a second value, even if the anchor has its own merge key."""
     path = write_defs(tmp_path)
     inner = "{<<: &inner {driver_memory: 1g, master: 'local[1]'}, driver_memory: 2g}"
     shared = f"attributes:\n  spark: {{<<: &outer {inner}, driver_memory: 3g}}\n"

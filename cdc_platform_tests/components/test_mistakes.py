@@ -74,8 +74,8 @@ def settings_of(component: type[BaseModel]) -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("names", list(settings_of(SpannerPipeline.group())), ids=".".join)
-def test_no_setting_speaks_in_words_of_the_validator(tmp_path: Path, names: tuple[str, ...]) -> None:
-    """Whatever is wrong with a setting, the message has no word of pydantic's."""
+def test_no_message_has_words_of_the_validator(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """For any mistake in a setting, the message contains none of pydantic's words."""
     for value in WRONG:
         changes: dict[str, Any] = {names[0]: value}
         if len(names) > 1:

@@ -1,4 +1,4 @@
-"""Every text that is no plain YAML is one error, with its file, its line and its setting."""
+"""Every text that is not a plain YAML is one error, with its file, its line and its setting."""
 
 from pathlib import Path
 from time import process_time
@@ -67,7 +67,7 @@ def test_a_key_that_is_no_text_is_named(tmp_path: Path, text: str, setting: str)
 
 @pytest.mark.parametrize("kind", ["[a]", "{a: 1}", "1", "null", "[[[a]]]"])
 def test_a_type_that_is_no_text_is_named(tmp_path: Path, kind: str) -> None:
-    """Lists and groups in place of the component's name are no component's."""
+    """Lists and groups in place of the component's name do not name a component."""
     path = tmp_path / "defs.yaml"
     path.write_text(f"type: {kind}\nattributes: {{}}\n", encoding="utf-8")
     with pytest.raises(SettingError) as caught:

@@ -122,7 +122,7 @@ def test_the_page_fits_its_reader(dashboard: Dashboard, browser: Any, width: int
 
 
 def test_one_word_and_a_reason(dashboard: Dashboard, browser: Any) -> None:
-    """Each pipeline has its word, and the reason beside it; the page begins with how many need attention."""
+    """Each pipeline has its state and the reason for it; the page begins with how many need attention."""
     page = browser.new_page()
     page.goto(dashboard.address)
     assert page.inner_text("h1") == "▲ 3 of 4 pipelines need attention"

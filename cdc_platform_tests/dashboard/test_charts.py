@@ -7,7 +7,7 @@ from cdc_platform.dashboard.charts import draw_chart, nice_seconds, nice_top
 from cdc_platform.dashboard.copy_rates import CopyRate, estimate
 from cdc_platform.dashboard.cut_history import CutHistory, lag_by_column, publication_by_column
 from cdc_platform.dashboard.partition_lanes import SHOWN, draw_partitions, holding_watermark
-from cdc_platform.dashboard.read_lanes import place_of
+from cdc_platform.dashboard.read_lanes import folder_of
 from cdc_platform.dashboard.time_span import COLUMNS, TimeSpan
 from cdc_platform.lake.state.copies import Batch
 from cdc_platform.model.base.quantities import as_duration
@@ -34,7 +34,7 @@ def test_the_lag_grows_until_the_next_cut() -> None:
 
 
 def test_an_outage_before_the_span_is_seen() -> None:
-    """The lag of the cut that was the newest when the span began goes on until the next one."""
+    """The lag of the cut that was the newest when the span began continues until the next one."""
     lags = lag_by_column(history((-100, -101), (50, 49)), SPAN)
     assert list(lags[:2]) == [102.0, 103.0]
     assert list(lags[48:51]) == [150.0, 151.0, 2.0]
@@ -58,7 +58,7 @@ def test_a_span_begins_with_its_data() -> None:
 
 
 def test_a_gap_is_no_line() -> None:
-    """What is not known is not drawn, and a single value is seen all the same."""
+    """Unknown values are not drawn, but a single value is visible."""
     values = np.full(COLUMNS, np.nan)
     values[0], values[10:12] = 5, 10
     chart = draw_chart(values, SPAN, as_duration, nice_seconds)
@@ -95,7 +95,7 @@ def lineage(*partitions: Partition) -> Lineage:
     return Lineage({part.token: part for part in partitions}, 1)
 
 
-def test_a_child_goes_on_in_the_lane_of_its_parent() -> None:
+def test_a_child_continues_in_the_lane_of_its_parent() -> None:
     """A move stays in its lane, a split and a merge are lines to other lanes; one bar holds the watermark."""
     drawn = draw_partitions(
         lineage(
@@ -131,7 +131,7 @@ def test_where_all_are_level_none_holds_the_watermark(ends: tuple[int, ...], hol
 
 
 def test_lines_go_forwards() -> None:
-    """A line to a child that starts while its parent goes on begins at that start."""
+    """A line to a child that starts while its parent continues begins at that start."""
     drawn = draw_partitions(
         lineage(partition("a", ("",), 0, 80, ended=False), partition("b", ("a",), 40, 80, ended=False))
     )
@@ -139,7 +139,7 @@ def test_lines_go_forwards() -> None:
 
 
 def test_of_many_partitions_the_newest_are_drawn() -> None:
-    """However many there are, a bounded number is drawn, and the one that holds the watermark."""
+    """For any number of partitions, a bounded number is drawn, including the one that holds the watermark."""
     old = partition("old", ("",), 0, 1, ended=False)
     many = (partition(f"{number:04}", ("",), number, number + 1) for number in range(1, 1000))
     drawn = draw_partitions(lineage(old, *many))
@@ -158,7 +158,7 @@ def test_of_many_partitions_the_newest_are_drawn() -> None:
 )
 def test_what_was_read_has_a_place(path: str, place: str) -> None:
     """Files are shown by folder, without those of days and hours, and topic partitions by topic."""
-    assert place == place_of(path)
+    assert place == folder_of(path)
 
 
 def test_the_time_left_of_a_copy() -> None:

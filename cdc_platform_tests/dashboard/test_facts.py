@@ -15,8 +15,8 @@ from cdc_platform.dashboard import change_rates
 from cdc_platform.dashboard.check_history import CheckFact, CheckHistory
 from cdc_platform.dashboard.copy_rates import load_copy_rates
 from cdc_platform.dashboard.cut_history import load_cut_history
-from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, Unreadable, WatchedPipeline
-from cdc_platform.dashboard.health import Word, judge
+from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, UnreadablePipeline, WatchedPipeline
+from cdc_platform.dashboard.health import State, assess_health
 from cdc_platform.dashboard.metrics import PipelineCollector
 from cdc_platform.dashboard.page import PageOptions, PipelineView, write_page
 from cdc_platform.dashboard.read_lanes import load_read_lanes
@@ -75,7 +75,7 @@ def test_changes_a_second(watched: WatchedPipeline, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_span_has_its_own_cuts(watched: WatchedPipeline) -> None:
-    """Only cuts of the span are read, and the one before: its lag lasts into the span."""
+    """Only cuts of the span are read, and the previous one: its lag extends into the span."""
     lake = watched.pipeline.lake
     newest = newest_cut(lake)
     last = load_cut_history(lake, TimeSpan(START + 145 * SECOND, START + 200 * SECOND), newest)
@@ -91,7 +91,7 @@ def test_recent_changes_are_those_of_the_logs_snapshots(watched: WatchedPipeline
 
 
 def test_compaction_is_no_change(tmp_path: Path) -> None:
-    """A table was changed last by the newest cycle that committed to it, whatever maintenance did since."""
+    """The last change of a table is the newest cycle that committed to it; maintenance does not count."""
     defs = write_defs(tmp_path)
     lake = WatchedLake.begin(defs, START)
     lake.run_cycle(START + SECOND, {"accounts": 2})
@@ -109,9 +109,9 @@ def test_reading_makes_nothing(watched: WatchedPipeline, tmp_path: Path) -> None
     facts = WatchedPipeline.of(load_settings(write_defs(tmp_path)), late_after_s=60).read_facts(
         CheckHistory()
     )
-    assert isinstance(facts, Unreadable)
+    assert isinstance(facts, UnreadablePipeline)
     assert "There is no lake" in facts.problem
-    assert facts.health.word is Word.UNKNOWN
+    assert facts.health.word is State.UNKNOWN
     assert not (tmp_path / "lake").exists()
     assert isinstance(watched.read_history(facts_of(watched), hours=1), PipelineHistory)
 
@@ -151,7 +151,7 @@ def test_a_copy_shows_its_rate(tmp_path: Path) -> None:
     assert (copy.table, copy.chunks, copy.copied_chunks, copy.copied_rows) == ("accounts", 4, 1, 50)
     assert pytest.approx(5, rel=0.5) == copy.rows_per_s
     assert pytest.approx(30, rel=0.5) == copy.left_s
-    assert facts.health.word is Word.COPYING
+    assert facts.health.word is State.COPYING
     assert "initial copy of accounts" in facts.health.reasons
 
 
@@ -185,31 +185,36 @@ def test_a_check_is_one_series(watched: WatchedPipeline) -> None:
 @pytest.mark.parametrize(
     ("changes", "checks", "word", "reasons"),
     [
-        ({"lag_s": 59.0}, [], Word.HEALTHY, 0),
-        # Warnings are shown, and are no reason to get up.
-        ({"lag_s": 59.0}, [failed("schema_changes", is_warning=True)], Word.HEALTHY, 0),
-        ({"lag_s": 61.0}, [], Word.LATE, 1),
+        ({"lag_s": 59.0}, [], State.HEALTHY, 0),
+        # Warnings are shown, and are not a reason to get up.
+        ({"lag_s": 59.0}, [failed("schema_changes", is_warning=True)], State.HEALTHY, 0),
+        ({"lag_s": 61.0}, [], State.LATE, 1),
         # Files and topics that are silent are not late, as long as somebody polls them.
-        (SILENT, [], Word.HEALTHY, 0),
-        (SILENT | {"polled_micros": START - 181 * SECOND}, [], Word.LATE, 1),
+        (SILENT, [], State.HEALTHY, 0),
+        (SILENT | {"polled_micros": START - 181 * SECOND}, [], State.LATE, 1),
         # They are where something waits; a warning that is within the bound of the page is none.
-        (SILENT, [failed("fresh", is_warning=True)], Word.LATE, 1),
-        (SILENT | {"lag_s": 59.0}, [failed("fresh", is_warning=True)], Word.HEALTHY, 0),
-        (SILENT, [failed("fresh", is_warning=False)], Word.FAILING, 1),
-        ({"lag_s": 61.0, "quarantined": 2}, [failed("keys_unique", is_warning=False)], Word.FAILING, 3),
-        ({"lag_s": 1.0, "quarantined": 2}, [], Word.INCOMPLETE, 1),
-        ({"lag_s": None, "cut": None}, [], Word.STARTING, 1),
+        (SILENT, [failed("fresh", is_warning=True)], State.LATE, 1),
+        (SILENT | {"lag_s": 59.0}, [failed("fresh", is_warning=True)], State.HEALTHY, 0),
+        (SILENT, [failed("fresh", is_warning=False)], State.FAILING, 1),
+        (
+            {"lag_s": 61.0, "quarantined": 2},
+            [failed("keys_unique", is_warning=False)],
+            State.FAILING,
+            3,
+        ),
+        ({"lag_s": 1.0, "quarantined": 2}, [], State.INCOMPLETE, 1),
+        ({"lag_s": None, "cut": None}, [], State.STARTING, 1),
     ],
 )
 def test_the_gravest_reason_is_the_word(
     watched: WatchedPipeline,
     changes: Mapping[str, object],
     checks: list[CheckFact],
-    word: Word,
+    word: State,
     reasons: int,
 ) -> None:
     """A failed check comes before lateness, and both before records in quarantine; all reasons are kept."""
-    health = judge(status_of(watched, **changes), checks, now_micros=START, late_after_s=60)
+    health = assess_health(status_of(watched, **changes), checks, now_micros=START, late_after_s=60)
     assert (word, reasons) == (health.word, len(health.reasons))
 
 
@@ -228,17 +233,17 @@ def status_of(watched: WatchedPipeline, **changes: object) -> Status:
         (7200.0, [1_000, 700], "silent for 2 h; polled 2 min ago"),
     ],
 )
-def test_silence_is_told(
+def test_silence_is_reported(
     watched: WatchedPipeline, lag_s: float, checks: list[float] | None, note: str
 ) -> None:
-    """Where files or topics are silent, the page says for how long, and when somebody looked."""
+    """If files or topics are silent, the page shows for how long, and when they were last polled."""
     facts = (
         [CheckFact("fresh", "bank/t", passed=True, is_warning=True, at_s=at_s, summary="") for at_s in checks]
         if checks is not None
         else None
     )
     silent = status_of(watched, lag_s=lag_s, is_silence=True, polled_micros=880 * SECOND)
-    assert note == judge(silent, facts, now_micros=1_120 * SECOND, late_after_s=300).note
+    assert note == assess_health(silent, facts, now_micros=1_120 * SECOND, late_after_s=300).note
 
 
 def test_a_failure_names_its_tables(watched: WatchedPipeline) -> None:
@@ -248,7 +253,7 @@ def test_a_failure_names_its_tables(watched: WatchedPipeline) -> None:
         for number in range(20)
     ]
     checks = [failed("keys_unique", is_warning=False), *checks]
-    health = judge(status_of(watched, lag_s=1.0), checks, now_micros=START, late_after_s=60)
+    health = assess_health(status_of(watched, lag_s=1.0), checks, now_micros=START, late_after_s=60)
     assert health.reasons == (
         "check keys_unique failed on bank__cdc/cut",
         "check keys_unique failed on 5 of 20 tables: shop/t0, shop/t1, shop/t2 and 2 more",

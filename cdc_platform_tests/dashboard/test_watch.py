@@ -21,12 +21,12 @@ PATIENCE_S: Final = 2.0
 
 def test_who_does_not_answer_keeps_nobody_waiting() -> None:
     """One that is silent is not asked again until it has answered; a late answer is shown the next time."""
-    gate, asked = threading.Event(), list[int]()
+    may_answer, asked = threading.Event(), list[int]()
 
     def slow() -> str:
         asked.append(1)
         number = len(asked)
-        gate.wait()
+        may_answer.wait()
         return f"slow {number}"
 
     readings = Readings(0.5, lambda _seconds: "silent")
@@ -34,7 +34,7 @@ def test_who_does_not_answer_keeps_nobody_waiting() -> None:
     for _ in range(2):
         assert expected == readings.ask({"slow": slow, "quick": lambda: "quick"})
     assert len(asked) == 1
-    gate.set()
+    may_answer.set()
     while (answer := readings.ask({"slow": slow})["slow"]) == "silent":
         pass
     assert answer == "slow 1"

@@ -56,8 +56,8 @@ def test_an_expired_bank_gives_way_to_another(tmp_path: Path, monkeypatch: pytes
             assert source.start_micros() == from_rfc3339(bank["start_timestamp"])
 
 
-def test_the_bank_books_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sum of its balances stays; started again in the same home, it has the history of before."""
+def test_the_bank_books_and_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum of its balances stays; restarted in the same home, it keeps its history."""
     monkeypatch.setenv(HOME_VARIABLE, "")
     monkeypatch.delenv("SPANNER_EMULATOR_HOST", raising=False)
     with running(tmp_path) as (bank, home):

@@ -51,7 +51,7 @@ def test_the_home_is_its_owners_alone(tmp_path: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")} == {0o600, 0o700}
 
 
-def test_the_same_bank_goes_on(tmp_path: Path) -> None:
+def test_the_same_bank_continues(tmp_path: Path) -> None:
     """Started again with its bank still there, the demo keeps its lake and its start."""
     with open_home(tmp_path) as home:
         prepare_home(home, BANK)
@@ -76,7 +76,7 @@ def test_another_bank_begins_a_lake(tmp_path: Path) -> None:
 
 
 def test_a_home_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    """A file is no folder: the option is named."""
+    """A file is not a folder: the option is named."""
     (tmp_path / "file").touch()
     with pytest.raises(SettingError, match="`--home` names a place"), open_home(tmp_path / "file"):
         pass

@@ -1,4 +1,4 @@
-"""Child processes of the demo: stopped with it, however it ends."""
+"""Child processes of the demo, which stop with it in every case."""
 
 import os
 import signal
@@ -112,7 +112,7 @@ def test_grandchildren_end_too(tmp_path: Path) -> None:
 
 
 def test_a_dead_child_is_an_error_with_its_last_words(tmp_path: Path) -> None:
-    """When a part of the demo ends by itself, the demo says which one, and what it said."""
+    """When a part of the demo ends unexpectedly, the demo reports its name and its output."""
     with Children(tmp_path, tmp_path) as children:
         children.start("broken", [sys.executable, "-c", "import sys; sys.exit('no money left')"])
         wait_for("no money left", children.log_of("broken"))
@@ -135,7 +135,7 @@ def test_children_obey_a_signal_that_the_demo_ignores(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_what_the_demo_itself_has_started_ends_by_itself(tmp_path: Path) -> None:
-    """A process that is no named child, such as a session's Java, may finish what it does at its end."""
+    """A process that is not a named child, such as a session's Java, may finish what it does at its end."""
     finished = tmp_path / "finished"
     finishing = f"""
 import signal, sys, time

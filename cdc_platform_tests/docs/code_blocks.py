@@ -30,7 +30,7 @@ BANK: Final = frozenset(
 POSTGRESQL: Final = frozenset({("docs/debezium-toast.md", "sql")})
 """Those that a PostgreSQL runs."""
 SIMULATOR: Final = frozenset({("docs/simulator.md", "python"), ("docs/simulator-readers.md", "python")})
-"""Those that run as programs of their own."""
+"""Those that run as separate programs."""
 
 _BLOCK: Final = re.compile(
     r"^(?P<before>[^\n]*)\n\n?(?P<indent> *)```(?P<language>[^\n]*)\n(?P<text>.*?)^ *```$",

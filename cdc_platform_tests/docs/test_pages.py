@@ -70,7 +70,7 @@ def test_every_page_is_linked_from_the_first() -> None:
 
 
 def test_broken_links_are_found(tmp_path: Path) -> None:
-    """A file or a heading that is not there is told; code and other sites are passed over."""
+    """A missing file or heading is reported; code and other sites are skipped."""
     (tmp_path / "other.md").write_text("# Other\n\n## A `code` heading: two\n", encoding="utf-8")
     page = tmp_path / "page.md"
     good = "[a](other.md) [b](other.md#a-code-heading-two) [c](#here) [d](https://example.com/x) `[e](no.md)`"

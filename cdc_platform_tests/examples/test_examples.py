@@ -28,7 +28,7 @@ from cdc_platform.components.loading import find_pipelines, load_each
 from cdc_platform.downstream.cut_io_manager import CutIOManager
 from cdc_platform.errors import SettingError, TableNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.model.schema.table_options import ORDER_KEY
+from cdc_platform.model.schema.table_options import ORDERING_KEY
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.read import open_tables
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
@@ -48,7 +48,7 @@ OMIT, VETO, ENRICH = "article_omit", "article_veto", "article_enrich"
 
 
 def content_of(path: Path, data: bytes) -> Any:
-    """Return what a file of a stream holds, however it is compressed."""
+    """Return the content of a file of a stream, with any compression."""
     return list(fastavro.reader(BytesIO(data))) if path.suffix == ".avro" else gzip.decompress(data)
 
 
@@ -85,7 +85,7 @@ def test_what_an_example_writes_is_no_part_of_the_project(defs: Path) -> None:
         assert (ROOT / ".cdc_platform").resolve() in Path(settings.lake.path).resolve().parents
 
 
-def test_only_one_pipeline_goes_on_without_end() -> None:
+def test_only_one_pipeline_continues_without_end() -> None:
     """Of several pipelines in a file, one is to be chosen where none ever ends."""
     code, _, errors = run("sync", EXAMPLES / "debezium" / "defs.yaml", "--continuous")
     assert code == 2
@@ -144,7 +144,7 @@ def _write_copy(example: Path, copy: Path, lake: str) -> None:
 
 @pytest.mark.integration
 def test_the_shop(pipelines: dict[str, Pipeline]) -> None:
-    """Late, repeated and shuffled events leave what the source has; a broken line is held with its reason."""
+    """Late, repeated and shuffled events produce the source's rows; a broken line is in quarantine."""
     pipeline = pipelines["shop"]
     customers = [list(_without_order(row).values()) for row in rows_of(pipeline, "customers")]
     assert [
@@ -160,7 +160,7 @@ def test_the_shop(pipelines: dict[str, Pipeline]) -> None:
     ] == orders
     assert len(log_rows(pipeline)) == 15
     (record,) = quarantined_rows(pipeline)
-    assert "The line is no JSON" in record["reason"]
+    assert "The line is not JSON" in record["reason"]
 
 
 @pytest.mark.integration
@@ -183,7 +183,7 @@ def test_quarantine_is_no_secret(examples: dict[str, Synced], tmp_path: Path) ->
     assert (code, failed) == (1, ["quarantine_empty"])
     (suite,) = ET.parse(report).getroot()  # noqa: S314  our own text
     assert suite.get("failures") == "1"
-    # Nothing stops: the pipeline goes on, and its line still counts what is open.
+    # Nothing stops: the pipeline continues, and its line still counts what is open.
     code, output, _ = run("sync", strict, "--cycles", "2")
     assert [code, output.count("(1 of 2)"), output.count("(2 of 2)"), output.count("0 new, 1 open")] == (
         [0, 1, 1, 2]
@@ -209,7 +209,7 @@ def test_every_pipeline_of_a_file_is_checked(examples: dict[str, Synced], tmp_pa
 
 
 def _without_order(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != ORDER_KEY}
+    return {name: value for name, value in row.items() if name != ORDERING_KEY}
 
 
 @pytest.mark.integration
@@ -227,7 +227,7 @@ def test_the_article(pipelines: dict[str, Pipeline], name: str) -> None:
 
 
 def _life(biography: str | None) -> str | None:
-    """Return whose life a whole biography tells."""
+    """Return the name of the person whose life a whole biography describes."""
     if biography is None:
         return None
     assert biography.count("Chapter") == 40
@@ -290,7 +290,7 @@ def test_a_project_on_top(examples: dict[str, Synced], on_top: Callable[..., Non
 def test_dbt_on_top(on_top: Callable[..., None], tmp_path: Path) -> None:
     """Dbt builds and tests its models on the tables of a cut."""
     if shutil.which(os.environ.get("DBT", "dbt")) is None and os.environ.get("CI") != "true":
-        pytest.skip("No dbt was found; examples/on_top/README.md says how to install it")
+        pytest.skip("dbt was not found; examples/on_top/README.md describes its installation")
     on_top("dg", "launch", "--job", "dbt")
     with duckdb.connect(str(tmp_path / "reports" / "warehouse.duckdb"), read_only=True) as warehouse:
         rows = warehouse.execute("FROM customer_spending ORDER BY customer_id").fetchall()
@@ -318,7 +318,7 @@ def load_orders(defs: Path, key: str, annotation: object) -> object:
 
 @pytest.mark.integration
 def test_an_input_has_the_form_of_its_annotation(examples: dict[str, Synced]) -> None:
-    """Arrow, Polars and DuckDB; what is no table of the cut, or has no such form, is refused by its name."""
+    """Arrow, Polars and DuckDB; anything else, or another form, is refused by its name."""
     defs = examples["datastream"].defs
     totals = [Decimal("7.05"), Decimal("49.90"), Decimal("120.00")]
     rows = load_orders(defs, "shop/orders", pa.Table)

@@ -84,7 +84,7 @@ class Killed(NamedTuple):
 def check_in_child(
     target: Target, number: int, examples: int, folder: Path, most_seconds: float = 6 * MOST_SECONDS
 ) -> Killed | None:
-    """Check inputs in a process of its own, which memory is limited for; return the input that ended it.
+    """Check inputs in a separate process, which memory is limited for; return the input that ended it.
 
     Args:
         target: the decoder.
@@ -116,7 +116,7 @@ def check_in_child(
 
 
 def _age_s(current: Path) -> float:
-    """Return how long the input at hand has been checked; 0 before the first."""
+    """Return how long the current input has been checked; 0 before the first."""
     return time.time() - current.stat().st_mtime if current.exists() else 0.0
 
 

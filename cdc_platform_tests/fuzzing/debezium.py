@@ -28,14 +28,14 @@ from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, e
 
 
 def _good(table: str, key: int) -> str:
-    """Return a good line, of a transaction of its own."""
+    """Return a good line, of a separate transaction."""
     source = {"table": table, "lsn": 900_000 + key, "txId": 900_000 + key}
     return line(envelope("c", after={"id": key, "n": key}, source=source), {"id": key})
 
 
 _GOOD: Final = [_good("good", key) for key in (1, 2)]
 """Neighbours in another table."""
-_BESIDE: Final = [_good("orders", key) for key in (9001, 9002)]
+_NEIGHBOURS: Final = [_good("orders", key) for key in (9001, 9002)]
 """Neighbours in the table that most bad events name."""
 _DEBEZIUM: Final = settings_with(
     columns={
@@ -97,7 +97,7 @@ def debezium_seeds() -> list[Any]:
 
 def check_debezium(data: bytes) -> None:
     """Check that a file with good lines around some octets gives both of them, and faults for the rest."""
-    before, after = ([lines[place].encode() for lines in (_GOOD, _BESIDE)] for place in (0, 1))
+    before, after = ([lines[place].encode() for lines in (_GOOD, _NEIGHBOURS)] for place in (0, 1))
     text = b"\n".join([*before, data.replace(b"\n", b" "), *after, b""])
     reader = SplitReader(SplitContext(_DEBEZIUM.to_options(), 1, WINDOW, True), None, {"file": FILE})
     decoded = reader.decoder.decode_lines([line.text for line in read_lines(BytesIO(text))])
@@ -110,7 +110,7 @@ def check_debezium(data: bytes) -> None:
 
 def check_debezium_topics(data: bytes) -> None:
     """Check the same of messages of topics, whose transactions are kept."""
-    good = [json.loads(text) for text in (*_GOOD, *_BESIDE)]
+    good = [json.loads(text) for text in (*_GOOD, *_NEIGHBOURS)]
     raw = [RawMessage("t", json.dumps(event["key"]), json.dumps(event["value"]), offset=0) for event in good]
     bad = [RawMessage("t", data, data, {"h": data}), RawMessage("t", b'{"id":1}', _value_of(data))]
     settings = replace(_DEBEZIUM, has_transaction_topic=True)

@@ -1,4 +1,4 @@
-"""Inputs as nobody sends them: documented ones with something wrong in them."""
+"""Malformed inputs: documented ones with a defect."""
 
 import json
 from collections.abc import Callable, Sequence

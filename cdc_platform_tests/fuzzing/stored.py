@@ -76,7 +76,7 @@ class Kind(NamedTuple):
 
 
 def table_with(summary: dict[str, str], ref: str = "main") -> Table:
-    """Return a table with one snapshot upon an empty one, whose summary has these entries."""
+    """Return a table with one snapshot on an empty one, whose summary has these entries."""
     common = {"timestamp-ms": 1, "manifest-list": "lake/p/t/metadata/snap.avro", "schema-id": 0}
     summary_fields = {"operation": "append", **summary}
     metadata = new_table_metadata(Schema(), UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, "lake/p/t")
@@ -122,7 +122,7 @@ def _position(text: str) -> str:
 def _state(text: str) -> DecoderState:
     states_of({STATE: text})
     state = DecoderState.from_json(text)
-    # What is there is what a decoder goes on with.
+    # What is there is what a decoder continues with.
     list(Decoder(settings_with(), state).decode_lines([line(envelope("d", before={"id": 1}), {"id": 1})]))
     return DecoderState.from_json(text)
 
@@ -162,7 +162,7 @@ _HISTORY: Final = (
 _BY_CHANGE: Final = {
     SchemaChange.COLUMN_ADDED: '{"code": "ARRAY", "array_element_type": {"code": "INT64"}}',
     SchemaChange.COLUMN_RETYPED: '{"code": "BYTES"}',
-    SchemaChange.COLUMN_BESIDE: '{"code": "NUMERIC", "type_annotation": "PG_NUMERIC"}',
+    SchemaChange.COLUMN_CASE_VARIANT: '{"code": "NUMERIC", "type_annotation": "PG_NUMERIC"}',
     SchemaChange.COLUMNS_PLACED: '{"n": 2}',
     SchemaChange.KEY_ORDERED: '["id"]',
     SchemaChange.UNWATCHED_COLUMNS: '["a", "b"]',

@@ -28,7 +28,7 @@ from cdc_platform_tests.fuzzing.documents import check_documents, document_input
 from cdc_platform_tests.fuzzing.mutations import TEXTS, bent, listed, plain, trees, written
 from cdc_platform_tests.fuzzing.raw_rows import GOLDEN, rows_of
 from cdc_platform_tests.fuzzing.stored import check_stored, stored_inputs
-from cdc_platform_tests.sources.datastream.generated_events import SOURCES, story
+from cdc_platform_tests.sources.datastream.generated_events import SOURCES, scenario
 from cdc_platform_tests.sources.datastream.raw_avro import avro
 from cdc_platform_tests.sources.spanner.fake_server import (
     change_row,
@@ -49,13 +49,13 @@ _STREAM: Final = DatastreamSettings(
 )
 _GOOD_EVENTS: Final = [
     {**event, "object": "good", "schema_key": "f" * 40, "uuid": f"good-{place}"}
-    for place, event in enumerate(story("mysql")[:2])
+    for place, event in enumerate(scenario("mysql")[:2])
 ]
-_BESIDE_EVENTS: Final = [
-    {**event, "uuid": f"beside-{place}", "payload": {**event["payload"], "id": 9000 + place}}
-    for place, event in enumerate(story("mysql")[:2])
+_NEIGHBOUR_EVENTS: Final = [
+    {**event, "uuid": f"neighbour-{place}", "payload": {**event["payload"], "id": 9000 + place}}
+    for place, event in enumerate(scenario("mysql")[:2])
 ]
-_GOOD_LINES: Final = [json.dumps(event).encode() for event in (*_GOOD_EVENTS, *_BESIDE_EVENTS)]
+_GOOD_LINES: Final = [json.dumps(event).encode() for event in (*_GOOD_EVENTS, *_NEIGHBOUR_EVENTS)]
 
 
 def check_datastream_json(data: bytes) -> None:
@@ -65,7 +65,7 @@ def check_datastream_json(data: bytes) -> None:
     rows = rows_of(decode_file(_STREAM, text))
     good = [row["record_sequence"] for row in rows if row["event"]["fault"] is None]
     identities = {name.rpartition("/")[2] for name in good}
-    assert {"good-0", "good-1", "beside-0", "beside-1"} <= identities
+    assert {"good-0", "good-1", "neighbour-0", "neighbour-1"} <= identities
     assert len(rows) == (5 if data.strip() else 4)
 
 
@@ -160,7 +160,7 @@ def _check_spanner(rows: list[RecordRow], good: RecordRow) -> None:
 
 
 def check_googlesql(data: bytes) -> None:
-    """Check that a value gives records or the one error that there is, and good records beside it stay."""
+    """Check that a value gives records or the one documented error, and that good records next to it stay."""
     good = decode_change_record(to_value(change_row(data=[data_record(_COMMIT)])).SerializeToString())
     try:
         rows = decode_change_record(data)
@@ -238,7 +238,7 @@ def _packed(lines: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
 def targets() -> dict[str, Target]:
     """Return all that is fuzzed, by name."""
     debezium = _lines_of(debezium_seeds())
-    datastream = _lines_of([event for source in SOURCES for event in story(source)[::3]])
+    datastream = _lines_of([event for source in SOURCES for event in scenario(source)[::3]])
     return {
         "debezium": Target(debezium, check_debezium),
         "debezium_topics": Target(debezium, check_debezium_topics),

@@ -1,4 +1,4 @@
-"""Bounds of one input hold for each, whatever came before, and a run outlives what kills a process."""
+"""Bounds of one input hold independently of earlier ones, and a run survives what kills a process."""
 
 import ctypes
 import faulthandler
@@ -66,7 +66,7 @@ def grow(data: bytes) -> None:
 
 
 def fail(data: bytes) -> None:
-    """Have an outcome that nobody has documented, for one input."""
+    """Have an undocumented outcome, for one input."""
     assert data != b"bad"
 
 
@@ -75,7 +75,7 @@ def fail(data: bytes) -> None:
     [(crash, "SIGSEGV"), (hang, "more than 2 seconds"), (grow, "no documented"), (fail, "no documented")],
 )
 def test_an_input_that_ends_its_process_is_kept(check: object, ending: str, tmp_path: Path) -> None:
-    """It lies in a file, and what asked for the check goes on."""
+    """It lies in a file, and what asked for the check continues."""
     assert callable(check)
     target = Target(st.sampled_from([b"good", b"bad"]), check)
     killed = check_in_child(target, 1, 50, tmp_path, most_seconds=2)

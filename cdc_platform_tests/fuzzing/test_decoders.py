@@ -1,4 +1,4 @@
-"""Whatever comes, decoders give changes, faults or documented errors, and the neighbours arrive."""
+"""For any input, decoders return changes, faults or documented errors, and the neighbours arrive."""
 
 import pytest
 from hypothesis import given

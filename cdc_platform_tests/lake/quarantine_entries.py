@@ -13,7 +13,7 @@ MOMENT = 1_800_000_000_000_000
 
 
 def quarantine_entry(event: str, origin: str | None = None, cycle: int = 1, **columns: Any) -> dict[str, Any]:
-    """Return a row of quarantine: an event with a text of its own."""
+    """Return a row of quarantine: an event with its own text."""
     return {
         "cycle": cycle,
         "reason": "The event has no ordering key",
@@ -29,7 +29,7 @@ def quarantine_entry(event: str, origin: str | None = None, cycle: int = 1, **co
 
 
 def quarantine(lake: Lake, cycle: int, *rows: dict[str, Any]) -> None:
-    """Commit a cycle that has read and ordered what is held."""
+    """Commit a cycle that has read and ordered the quarantined records."""
     properties = {CYCLE: str(cycle)}
     lake.system_table(QUARANTINED).append(
         pa.Table.from_pylist(list(rows), QUARANTINE), snapshot_properties=properties

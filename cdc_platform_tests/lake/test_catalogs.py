@@ -1,4 +1,4 @@
-"""Other catalogs than the default one: the same cycles, told apart by settings alone."""
+"""Catalogs other than the default one: the same cycles, with other settings alone."""
 
 from collections.abc import Mapping
 from pathlib import Path

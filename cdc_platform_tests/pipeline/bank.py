@@ -141,5 +141,5 @@ def busy(pipeline: Pipeline, accounts: int = 1, broken: int = 0) -> Pipeline:
 
 
 def wait(pipeline: Pipeline, seconds: float) -> None:
-    """Let the source's clock go on."""
+    """Let the source's clock continue."""
     source_of(pipeline).now_micros += round(seconds * SECOND)

@@ -32,7 +32,7 @@ Row = dict[str, JsonValue]
 
 @dataclass
 class EvolvingSource:
-    """A table's columns and rows; `past` has both after each step, `records` what the stream tells.
+    """A table's columns and rows; `past` has both after each step, `records` what the stream sends.
 
     `unwatched` are the columns that the stream does not watch, and `left` those that it has ever not watched.
     """
@@ -49,7 +49,7 @@ class EvolvingSource:
 
     @property
     def now_micros(self) -> int:
-        """When the step at hand happens."""
+        """When the current step happens."""
         return START + self.step * STEP
 
     def end_step(self) -> None:
@@ -68,7 +68,7 @@ class EvolvingSource:
         return as_schema(self.name, columns)
 
     def read_schema(self, micros: int) -> SchemaRead:
-        """Return what a look at the source tells."""
+        """Return the result of a schema read."""
         unwatched = self.past_unwatched[(micros - START) // STEP]
         schema = self.schema_at(micros)
         watched = tuple(column for column in schema.columns if column.name not in unwatched)
@@ -186,7 +186,7 @@ def lives(draw: st.DrawFn, max_steps: int = 14) -> tuple[EvolvingSource, list[in
             source.write(draw(st.sampled_from(KEYS)), number, draw(st.sampled_from(CAPTURES)), named)
         else:
             kind, name = draw(st.sampled_from(KINDS)), draw(st.sampled_from(NAMES))
-            # Dropped and added again as it was, or as Spanner would convert it, nothing may tell.
+            # Dropped and added again unchanged, or as Spanner would convert it: nothing may show it.
             code = draw(st.sampled_from(["STRING", "BYTES"] if gone.get(name) == "INT64" else TYPES))
             if gone.get(name) in {"STRING", "BYTES"}:
                 code = "INT64"

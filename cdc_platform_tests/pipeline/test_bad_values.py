@@ -15,7 +15,7 @@ from cdc_platform.sources.datastream.settings.datastream_settings import Datastr
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform.spark.log.faults import LONG_FAULT
 from cdc_platform_tests.fuzzing.known_inputs import corpus
-from cdc_platform_tests.sources.datastream.generated_events import story
+from cdc_platform_tests.sources.datastream.generated_events import scenario
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
 from cdc_platform_tests.support.cycles import failed_checks, sync
 from cdc_platform_tests.support.hostile.debezium import inserted
@@ -40,7 +40,7 @@ def begins(reasons: Iterable[str], text: str) -> int:
     return sum(reason.startswith(text) for reason in reasons)
 
 
-def test_debezium_goes_on(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
+def test_debezium_continues(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
     """Good rows before and behind every bad line are published, and each bad one has a reason.
 
     Too long names of columns and tables, and too long texts, are quarantined for their length.
@@ -69,9 +69,9 @@ def test_debezium_goes_on(spark: "SparkSession", session_lake: LakeSettings, tmp
     assert set(failed_checks(pipeline, spark)) <= {"quarantine_empty"}
 
 
-def test_datastream_goes_on(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
+def test_datastream_continues(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
     """The same of lines of JSON, and of whole files of Avro."""
-    good = [json.dumps(event).encode() for event in story("mysql")[:2]]
+    good = [json.dumps(event).encode() for event in scenario("mysql")[:2]]
     lines = [good[0], *corpus("datastream_json"), good[1]]
     (tmp_path / "lines.jsonl").write_bytes(b"\n".join(lines))
     for number, data in enumerate(corpus("datastream_avro")):
@@ -90,7 +90,7 @@ def test_a_name_that_spark_does_not_read_spoils_no_row_of_datastream(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     """An event whose column or table has too long a name is quarantined; other rows have their values."""
-    events = deepcopy(story("mysql")[:5])
+    events = deepcopy(scenario("mysql")[:5])
     events[1]["payload"][LONG] = 1
     events[3]["source_metadata"]["table"] = LONG
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, events)), encoding="utf-8")

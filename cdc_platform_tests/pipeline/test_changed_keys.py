@@ -167,7 +167,7 @@ def pipeline(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
 
 
 def test_nothing_is_set_aside_and_the_log_proves_all(pipeline: Pipeline, spark: "SparkSession") -> None:
-    """Tables and histories are what the whole log makes of them."""
+    """Tables and histories equal the result of the whole log."""
     assert quarantined_rows(pipeline) == []
     for check in (check_tables_equal_log, check_histories):
         result = check(pipeline, spark, EVERYTHING)

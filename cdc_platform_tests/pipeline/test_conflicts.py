@@ -68,7 +68,7 @@ def unchanged(pipeline: Pipeline) -> Pipeline:
 
 @pytest.fixture(scope="module")
 def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
-    """The bank after its first cycle; each test goes on from where the one before has left it."""
+    """The bank after its first cycle; each test continues from the state of the previous one."""
     pipeline = bank_pipeline(session_lake)
     feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
@@ -210,7 +210,7 @@ def opened(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
         ([("a", 2)], False),  # the second half of one: a rival has reset the branch between
         ([("a", None), ("b", 2)], False),  # halves of two attempts
         ([("a", None), ("b", None), ("a", 2)], False),  # interleaved
-        ([("a", 1), ("b", 1)], False),  # one upon the other: applied twice
+        ([("a", 1), ("b", 1)], False),  # one on the other: applied twice
         ([], False),  # nothing
     ],
 )
@@ -220,7 +220,7 @@ def test_only_one_whole_attempt_upon_its_base_is_finished(
     commits: list[tuple[str, int | None]],
     is_finished: bool,
 ) -> None:
-    """Whatever two runs have left on a branch, only what one of them has made alone may be published."""
+    """Of the commits of two runs on a branch, only those of a single run may be published."""
     schema = opened.table("accounts")
     base = load_table(opened, "accounts").current_snapshot()
     assert base is not None
@@ -268,7 +268,7 @@ def test_two_runs_cannot_both_publish(
     assert list(range(1, newest + 2)) == [cut.cut for cut in list_cuts(bank.lake)]
 
 
-def test_a_run_that_is_held_up_moves_no_table_back(
+def test_a_delayed_run_moves_no_table_back(
     spark: "SparkSession", bank: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another run publishes the next cut between a run's look at a table and its move of `main`."""
@@ -281,10 +281,10 @@ def test_a_run_that_is_held_up_moves_no_table_back(
     order_changes(bank, spark)
     merge_tables(bank, spark, bank.tables)
     interrupt_once(monkeypatch, branches, "_retention", rival)
-    held_up = publish_cut(bank)
+    delayed = publish_cut(bank)
     newest = list_cuts(bank.lake)[-1]
-    assert held_up is not None
-    assert held_up.cut + 1 == newest.cut
+    assert delayed is not None
+    assert delayed.cut + 1 == newest.cut
     heads = {name: head(load_table(bank, name)) for name in newest.tables}
     assert newest.tables == {name: found.snapshot_id for name, found in heads.items() if found is not None}
 
@@ -316,7 +316,7 @@ def test_a_lost_cut_that_tables_have_moved_to_is_published_again(
 def test_maintenance_by_another_process_disturbs_no_cycle(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It compacts and expires all it may within a merge and before `main` moves, and the next try goes on."""
+    """It compacts and expires what it may within a merge and before `main` moves; the next try continues."""
     pipeline = bank_pipeline(session_lake)
     feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)

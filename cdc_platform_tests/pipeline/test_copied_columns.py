@@ -1,4 +1,4 @@
-"""Copies of tables whose columns change: they have the columns of their moment, whatever the log knows."""
+"""Copies of tables whose columns change have the columns of their moment, for any state of the log."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -65,7 +65,7 @@ NOTES: Final[Mapping[int, tuple[Deed, ...]]] = {
     8: (write(8, "2"),),
 }
 """Changes to a table with rows, by step; its columns are named after their fate."""
-REMADE: Final[Mapping[int, tuple[Deed, ...]]] = {
+DROPPED_AND_RECREATED: Final[Mapping[int, tuple[Deed, ...]]] = {
     2: (end_table,),
     4: (make_table, write(4), write(6, "2")),
     8: (write(8), write(8, "3")),
@@ -83,7 +83,8 @@ def cycle(pipeline: Pipeline, spark: "SparkSession") -> Cut | None:
 
 # A table that is recreated between two looks leaves no trace of it.
 @pytest.mark.parametrize(
-    ("lives", "reads"), [({"notes": NOTES, "remade": REMADE}, (3, END)), ({"notes": NOTES}, (END,))]
+    ("lives", "reads"),
+    [({"notes": NOTES, "recreated": DROPPED_AND_RECREATED}, (3, END)), ({"notes": NOTES}, (END,))],
 )
 def test_a_copy_has_the_columns_of_its_moment(
     spark: "SparkSession",
@@ -92,7 +93,7 @@ def test_a_copy_has_the_columns_of_its_moment(
     lives: Mapping[str, Mapping[int, tuple[Deed, ...]]],
     reads: tuple[int, ...],
 ) -> None:
-    """Whatever the log knows of them when it is planned, and comes to know while it goes on; also killed."""
+    """Copied columns are right for any state of the log when the copy is planned and while it runs."""
     sources = [live(name, deeds) for name, deeds in lives.items()]
     pipeline = watch(session_lake, *sources)
     order_changes(pipeline, spark)

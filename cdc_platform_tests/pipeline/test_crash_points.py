@@ -13,7 +13,7 @@ import pytest
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import fact, head
 from cdc_platform_tests.support.crash_points.points import POINTS, Death, Died, EffectKind, Moment
-from cdc_platform_tests.support.crash_points.runs import opened_anew
+from cdc_platform_tests.support.crash_points.runs import reopened
 from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS
 from cdc_platform_tests.support.crash_points.series import Extent, run_series
 from cdc_platform_tests.support.crash_points.spark_catalog import require_javac
@@ -62,7 +62,7 @@ def test_what_a_death_has_damaged_is_noticed(spark: "SparkSession", folder: Path
     """A log that lacks a commit, and one that has it twice, differ from what was sent."""
     with SCENARIOS["spanner: ordinary"].open(spark, folder) as trial:
         trial.lake.restore(trial.list_leftovers()[-1].state)
-        with opened_anew(trial.settings) as pipeline:
+        with reopened(trial.settings) as pipeline:
             assert list(trial.faults(pipeline)) == []
             log = pipeline.lake.system_table(LOG)
             newest = head(log)

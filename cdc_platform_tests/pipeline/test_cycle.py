@@ -76,7 +76,7 @@ def by_spark(pipeline: Pipeline) -> Pipeline:
 
 @pytest.fixture(scope="module")
 def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
-    """The bank after three cycles; each test goes on from where the one before has left it."""
+    """The bank after three cycles; each test continues from the state of the previous one."""
     pipeline = bank_pipeline(session_lake)
     for number in (1, 2, 3):
         feed_cycle(pipeline, number)
@@ -148,7 +148,7 @@ def test_nobody_sees_a_table_before_its_cut(spark: "SparkSession", bank: Pipelin
 def test_a_cycle_killed_between_two_steps_is_finished_by_the_next(
     spark: "SparkSession", bank: Pipeline, done: int
 ) -> None:
-    """Whatever steps an ended process has done, the next run with more records reaches the right tables."""
+    """After a process ended at any step, the next run with more records produces the right tables."""
     run_steps(bank, spark)
     logged = len(log_rows(bank))
     feed_next(bank)
@@ -189,7 +189,7 @@ def test_a_merge_killed_halfway_is_begun_again(
 def test_main_is_moved_to_the_cut_by_the_next_run(
     spark: "SparkSession", bank: Pipeline, monkeypatch: pytest.MonkeyPatch, has_more: bool
 ) -> None:
-    """A process that ends after the cut and before `main` moved loses nothing, whatever comes next."""
+    """A process that ends after the cut and before `main` moved loses nothing in any later cycle."""
     run_steps(bank, spark)
     before, transfers = balances(bank), len(rows_of(bank, "transfers"))
     number = feed_next(bank)
@@ -228,7 +228,7 @@ def test_a_table_alone_catches_up_with_the_log(spark: "SparkSession", session_la
 
 
 def test_a_damaged_table_is_rebuilt_from_the_log(spark: "SparkSession", bank: Pipeline) -> None:
-    """From nothing or from an older cut, the table is rebuilt and published with a cut of its own."""
+    """From nothing or from an older cut, the table is rebuilt and published with its own cut."""
     run_steps(bank, spark)
     for at_cut in (None, 2):
         undamaged, cycle = balances(bank), read_mark(bank.lake.system_table(RAW)).cycle

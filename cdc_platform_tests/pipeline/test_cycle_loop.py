@@ -25,7 +25,7 @@ def run(
     most_failures: int | None,
     pauses: list[float] | None = None,
 ) -> list[CdcError]:
-    """Follow a source whose cycles always fail, for ten tries at most, and return what was told.
+    """Follow a source whose cycles always fail, for ten tries at most, and return what was reported.
 
     ``pauses`` receives how long each pause would have been.
     """
@@ -38,7 +38,7 @@ def run(
     monkeypatch.setattr(cycle_loop, "run_cycle", fail)
     monkeypatch.setattr(cycle_loop, "finish_cycle", lambda *_: None)
     monkeypatch.setattr(cycle_loop, "pause", lambda seconds, _wants_more: lengths.append(seconds))
-    monkeypatch.setattr(cycle_loop, "Guard", lambda *_: SimpleNamespace(run_due=lambda: None))
+    monkeypatch.setattr(cycle_loop, "CheckRunner", lambda *_: SimpleNamespace(run_due=lambda: None))
     monkeypatch.setattr(cycle_loop, "take_back_lost", lambda *_: None)
     opened = SimpleNamespace(settings=SimpleNamespace(lake=LakeSettings("lake")), lake=None)
     pipeline, spark = cast("Pipeline", opened), cast("SparkSession", None)
@@ -72,7 +72,7 @@ def test_what_does_not_pass_ends_the_cycles(monkeypatch: pytest.MonkeyPatch, err
 def test_what_was_left_is_published_before_more_is_read(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, is_logged: bool
 ) -> None:
-    """However soon a run is interrupted again, the cycle that the run before has read gets to its cut."""
+    """Even if a run is interrupted soon, the cycle that the previous run read is published."""
     pipeline = bank_pipeline(session_lake)
     feed_cycle(pipeline, 1)
     if is_logged:

@@ -145,7 +145,7 @@ def test_folders_and_files_that_change(
 def test_a_file_that_is_mended_at_the_source(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """Whatever a file left in quarantine is settled once a newer version shows it; what that lacks stays."""
+    """A newer version of a file closes its quarantined records that it contains; the others stay."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path, columns={"users": {"age": "INT64"}})
     place = folder.path / "shop_users/2027/01/15/08/00"
@@ -217,7 +217,7 @@ def test_history_and_deleted_rows_of_late_changes(pipeline: Pipeline) -> None:
 
 
 def test_a_backfill_moves_no_version_of_a_captured_change(pipeline: Pipeline, spark: "SparkSession") -> None:
-    """A row that was read tells when it was read, not when it changed; the check sees a history that differs.
+    """A backfilled row shows when it was read, not when it changed; the check sees a history that differs.
 
     The read comes before, between or after captured changes, in their cycle or in others, or all alone.
     """

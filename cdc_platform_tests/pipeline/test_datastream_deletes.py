@@ -28,7 +28,7 @@ TYPES: Final = {"shop.price": {"id": "DECIMAL(10,2)"}, "shop.moment": {"id": "TI
 
 
 def delete_by_metadata(folder: StreamFolder, table: str, position: int, key: Any) -> None:
-    """Write a delete without a payload as a file of its own."""
+    """Write a delete without a payload as a separate file."""
     event = MadeEvent(f"{table}-{position}", table, "DELETE", position).to_json()
     event["source_metadata"]["primary_keys"] = {"id": key}
     path = folder.path / f"shop_{table}/2027/01/15/08/00/{position}.jsonl"
@@ -36,7 +36,7 @@ def delete_by_metadata(folder: StreamFolder, table: str, position: int, key: Any
 
 
 def insert(folder: StreamFolder, table: str, position: int, key: Any) -> None:
-    """Write an insert as a file of its own."""
+    """Write an insert as a separate file."""
     row = {"id": key, "v": position}
     event = MadeEvent(f"{table}-{position}", table, "INSERT", position, row)
     folder.write([event], name=f"{position}.jsonl")
@@ -65,7 +65,7 @@ def test_a_key_of_the_metadata_is_that_of_the_payload(
 def test_a_delete_may_be_all_that_a_lake_has(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """A table comes up with the first event that tells its columns; what was deleted before counts then."""
+    """A table is created by the first event that shows its columns; earlier deletes count then."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path)
     delete_by_metadata(folder, "small", 200, 1)

@@ -57,7 +57,7 @@ def line(uuid: str, change: str, scn: int, row_id: str, row: dict[str, Any], tx_
 
 
 def rollback(uuid: str, scn: int, row_id: str) -> bytes:
-    """Return the line of a delete that tells no more than the row's address."""
+    """Return the line of a delete that has only the row's address."""
     return line(uuid, "DELETE", scn, row_id, {"ROWID": row_id})
 
 
@@ -136,7 +136,7 @@ def shifted(
         at_once, parted = swaps(-1, 1, list("ABCD")), swaps(-5, 5, list("EFGH"))
         come = [parted[place] for place in first]
         rest = [event for place, event in enumerate(parted) if place not in first]
-        # What came already comes again beside the rest, and keeps the place that it has.
+        # Events that were read already come again with the rest, and keep their place.
         for cycle, events in zip(cycles, (inserted, [*at_once, *come], [*rest, *come]), strict=True):
             cycle[table] = [events]
     for number, cycle in enumerate(cycles):
@@ -169,7 +169,7 @@ SWAPPED: Final = {"SWAPPED": range(6, 12), "SWAPPED_BY_TURNS": range(1, 12, 2)}
 
 @pytest.mark.parametrize("table", SWAPPED)
 def test_a_key_that_is_used_twice_for_a_while_has_no_row(shifted: Pipeline, table: str) -> None:
-    """Two swaps over one key that nobody has leave nothing there, in one cycle and in two."""
+    """Two swaps over one unused key leave no row there, in one cycle and in two."""
     expected = {1: "B", 2: "A", 3: "D", 4: "C", 5: "F", 6: "E", 7: "H", 8: "G"}
     assert [{"id": key, "name": name} for key, name in expected.items()] == found_rows(shifted, table)
 

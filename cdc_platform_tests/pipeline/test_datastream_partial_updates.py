@@ -1,4 +1,4 @@
-"""Updates that leave values out: whatever the order in which they come, the row is that of the source."""
+"""Updates that omit values: in any order of arrival, the row is that of the source."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 KEYS: Final = 60
-STORY: Final = [
+SCENARIO: Final = [
     ("INSERT", 100, "a", "x"),
     ("UPDATE-INSERT", 110, "b", None),  # the note is large, and was not sent
     ("UPDATE-INSERT", 120, "c", "y"),
@@ -30,9 +30,9 @@ STORY: Final = [
 ]
 
 
-def story_of(table: str, key: int, choice: random.Random) -> list[MadeEvent]:
+def scenario_of(table: str, key: int, choice: random.Random) -> list[MadeEvent]:
     """Return some of the events of a row, in any order."""
-    steps = choice.sample(STORY, choice.randint(1, len(STORY)))
+    steps = choice.sample(SCENARIO, choice.randint(1, len(SCENARIO)))
     return [
         MadeEvent(
             f"{table}-{key}-{position}", table, change, position, {"id": key, "name": name, "note": note}
@@ -56,7 +56,7 @@ def row_of(events: Iterable[MadeEvent]) -> dict[str, Any] | None:
 
 
 def is_unresolved(events: Sequence[MadeEvent]) -> bool:
-    """Return whether a row has a note that no event has told since the row began, so that a check says so."""
+    """Return whether no event has sent the row's note since the row began, so that a check reports it."""
     positions, begun, newest = [-1], [-1], max(events, key=lambda event: event.position)
     for event in events:
         if event.change in {"INSERT", "DELETE"}:
@@ -70,7 +70,7 @@ def is_unresolved(events: Sequence[MadeEvent]) -> bool:
 def test_any_order_of_partial_updates_gives_the_same_rows(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """A value that was not sent is that of the newest change before it which had one, however late."""
+    """An unsent value is that of the newest earlier change with a value, even if it arrives late."""
     choice = random.Random(7)  # noqa: S311  no secret
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(
@@ -80,19 +80,24 @@ def test_any_order_of_partial_updates_gives_the_same_rows(
         null_means_unchanged={"*": ("note",)},
         columns={"*": {"note": "STRING", "name": "STRING"}},
     )
-    stories = {
-        (table, key): story_of(table, key, choice) for table in ("plain", "kept") for key in range(KEYS)
+    scenarios = {
+        (table, key): scenario_of(table, key, choice) for table in ("plain", "kept") for key in range(KEYS)
     }
     for part in range(3):
         for table in ("plain", "kept"):
             folder.write(
-                [event for (name, _), events in stories.items() if name == table for event in events[part::3]]
+                [
+                    event
+                    for (name, _), events in scenarios.items()
+                    if name == table
+                    for event in events[part::3]
+                ]
             )
         pipeline = sync(pipeline, spark)
     for table in ("plain", "kept"):
-        rows = [row_of(events) for (name, _), events in stories.items() if name == table]
+        rows = [row_of(events) for (name, _), events in scenarios.items() if name == table]
         assert living(found_rows(pipeline, table)) == [row for row in rows if row is not None]
-    unknown = sum(map(is_unresolved, stories.values()))
+    unknown = sum(map(is_unresolved, scenarios.values()))
     failed = failed_checks(pipeline, spark)
     assert unknown > 0
     assert {"values_resolved"} == failed.keys()

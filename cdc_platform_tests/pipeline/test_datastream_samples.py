@@ -30,7 +30,7 @@ ONE_BY_ONE: Final[Sequence[Sequence[Sample]]] = (
     [sample for name, sample in CASES.items() if name != KEYLESS],
     [CASES[KEYLESS]],
 )
-"""The samples of each pipeline. Those of one table tell its story one after the other."""
+"""The samples of each pipeline. Those of one table are successive changes."""
 CYCLES: Final = 2
 
 
@@ -80,7 +80,7 @@ def test_the_samples_end_as_their_sources_did(
             for copy, name in enumerate(files):
                 put(folder, name, 100 * cycle + copy)
             pipeline = sync(pipeline, spark)
-        # Of a table's samples the last one tells its end.
+        # The last of a table's samples shows its end.
         for sample in {sample.table: sample for sample in samples}.values():
             expected = {key: str(value) for key, value in sample.expected.items()}
             assert expected == actual_values(pipeline, sample)

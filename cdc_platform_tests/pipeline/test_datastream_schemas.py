@@ -1,4 +1,4 @@
-"""Schemas that change from file to file: the table follows, or stays as it is, whichever file comes first."""
+"""Schemas that change from file to file: the table follows, or stays as it is, for any order of files."""
 
 import json
 from dataclasses import replace
@@ -87,26 +87,26 @@ def write_schemas(folder: StreamFolder) -> None:
 
 
 def write(folder: StreamFolder, table: str, key: str, position: int, *values: Any) -> None:
-    """Write an insert of a shape as a file of its own; the first value is the row's key."""
+    """Write an insert of a shape as a separate file; the first value is the row's key."""
     row = dict(zip(SHAPES[key], values, strict=True))
     event = MadeEvent(f"{table}-{position}", table, "INSERT", position, row, key)
     folder.write([event], name=f"{key}_mysql-cdc-binlog_{position}.jsonl")
 
 
 def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
-    """One batch has several schemas, and old ones come late: columns are added and widened only.
+    """One batch has several schemas, and old ones arrive late: columns are added and widened only.
 
     A frozen table leaves new columns out, and holds what does not fit its columns, or is one of them by
-    another case; with `quarantine` events of any other schema are held.
+    another case; with `quarantine` events of any other schema are quarantined.
     """
     folder = StreamFolder(tmp_path)
-    policies = {"frozen": "freeze", "held": "quarantine"}
+    policies = {"frozen": "freeze", "strict": "quarantine"}
     pipeline = make_pipeline(session_lake, tmp_path, schema_policy=policies)
     write_schemas(folder)
     write(folder, "free", "a2", 250, 5, 8, "x", "n5")
     write(folder, "free", "a1", 100, 1, 5, "n1")
     for table in policies:
-        # The earliest event tells the key only.
+        # The earliest event has only the key.
         gone = MadeEvent(f"{table}-50", table, "DELETE", 50, {"id": 9}, "a0")
         folder.write([gone], name="a0_mysql-cdc-binlog_50.jsonl")
         write(folder, table, "a2", 200, 2, 6, "x", "n2")
@@ -132,16 +132,16 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
     assert rows == free
     first, last = {"id": 1, "amount": 5, "note": "n1"}, {"id": 4, "amount": 8, "note": "n4"}
     assert found_rows(pipeline, "frozen") == [first, {"id": 2, "amount": 6, "note": "n2"}, last]
-    assert found_rows(pipeline, "held") == [first, last]
+    assert found_rows(pipeline, "strict") == [first, last]
     reasons = sorted(
         (row["table_name"], row["reason"].partition(": ")[2]) for row in quarantined_rows(pipeline)
     )
     is_wider = "`amount` is DECIMAL(10,2), and in the table INT64"
-    is_cased = "`Note` is new, `note` is lacking"
+    is_cased = "`Note` is new, `note` is missing"
     assert [
         ("frozen", "`Note` is `note` in the table"),
         ("frozen", is_wider),
-        *(("held", reason) for reason in (is_cased, "`added` is new", is_wider)),
+        *(("strict", reason) for reason in (is_cased, "`added` is new", is_wider)),
     ] == reasons
     assert failed_checks(pipeline, spark) == {}
 
@@ -174,7 +174,7 @@ def case_pairs(folder: StreamFolder, cycle: int) -> None:
 
 WIDENING: Final[tuple[dict[str, list[tuple[str, int, Any, str]]], ...]] = (
     {"w1": [("INSERT", 10, 1, "a"), ("DELETE", 30, 1, "a"), ("INSERT", 11, 2, "b"), ("INSERT", 12, 3, "c")]},
-    # A row of before its deletion comes late, a row changes, another one is deleted, and one is no number.
+    # A row of before its deletion comes late, a row changes, another one is deleted, and one is not a number.
     {
         "w2": [
             ("UPDATE-INSERT", 20, "1", "late"),
@@ -225,13 +225,13 @@ def settled(
 
 
 def test_no_check_fails_while_schemas_change(settled: Pipeline, spark: "SparkSession") -> None:
-    """Tables and histories are what the log makes of them."""
+    """Tables and histories equal the result of the log."""
     assert failed_checks(settled, spark) == {}
 
 
 @pytest.mark.parametrize("table", ["at_once", "narrow_first", "wide_first"])
 def test_columns_of_several_types_are_the_same_in_any_order(settled: Pipeline, table: str) -> None:
-    """No digit is lost, whichever type came first, or in one cycle with the others."""
+    """No digit is lost, for any order of the types, in one cycle or several."""
     rows = found_rows(settled, table)
     assert [[case[place] for case in MIXED.values()] for place in (3, 5)] == [
         [row[name] for name in MIXED] for row in rows
@@ -239,14 +239,14 @@ def test_columns_of_several_types_are_the_same_in_any_order(settled: Pipeline, t
 
 
 def test_bytes_are_no_key_of_texts(settled: Pipeline) -> None:
-    """A text in base64 may be that of another row: events with texts are held, and rows stay as they are."""
+    """A text in base64 may be that of another row: events with texts are quarantined, and rows stay."""
     assert [(row["id"], row["note"]) for row in rows_of(settled, "binary")] == [(b"\x00\xff", "old")]
     (quarantined,) = quarantined_rows(settled)
-    assert "`id` is bytes, but in the event it is no float, bytes or array:" in quarantined["reason"]
+    assert "`id` is bytes, but in the event it is not a float, bytes or array:" in quarantined["reason"]
 
 
 def test_columns_that_differ_in_case_only_have_their_own_values(settled: Pipeline) -> None:
-    """One stands beside the other, in the cycle that finds it and in those after."""
+    """Both columns exist, in the cycle that finds the new one and in those after."""
     assert [(row["id"], row["note"], row["Note__int64"]) for row in found_rows(settled, "pairs")] == [
         (1, "text", None),
         (2, None, 2),
@@ -296,7 +296,7 @@ def test_events_of_another_key_are_quarantined(
 ) -> None:
     """The key is that of the first cycle's earliest event; the same one in other letters can be declared.
 
-    A float is no key of integers until the type is declared: no two keys become one, and none is there twice.
+    A float is not a key of integers until the type is declared: keys neither merge nor repeat.
     """
     folder = StreamFolder(tmp_path)
     write_schemas(folder)
@@ -323,7 +323,7 @@ def test_events_of_another_key_are_quarantined(
         "The key of `keyed` is id, but the event's key is uid",
     ]
     (of_type,) = set(reasons) - set(of_keys)
-    assert "`id` is no float, bytes or array, but in the event it is a float:" in of_type
+    assert "`id` is not a float, bytes or array, but in the event it is a float:" in of_type
     source = pipeline.settings.source
     assert isinstance(source, DatastreamSettings)
     columns = {"shop.floating": {"id": "INT64"}}
@@ -343,7 +343,7 @@ def test_events_of_another_key_are_quarantined(
 def test_a_file_that_cannot_be_read_is_named(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """The others are read, it is tried again after a pause or when somebody asks, and read once it can be."""
+    """The others are read; it is retried after a pause or on request, and read once it can be."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path)
     write_schemas(folder)
@@ -364,7 +364,7 @@ def test_a_file_that_cannot_be_read_is_named(
     (file,) = read_status(pipeline).unread_files
     assert (str(unread), 2) == (file.path, file.tries)
     assert "tried 2 times, again at 20" in check_files(pipeline, spark, EVERYTHING).summary
-    # No cycle is needed to see it, nor one of other files to go on.
+    # No cycle is needed to see it, nor one of other files to continue.
     write(folder, "free", "a1", 120, 3, 5, "n3")
     pipeline = sync(pipeline, spark)
     assert not check_files(pipeline, spark, EVERYTHING).passed

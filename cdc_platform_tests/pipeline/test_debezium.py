@@ -109,7 +109,7 @@ def doubtful_orders() -> tuple[list[str], list[str]]:
 def test_what_events_leave_in_doubt(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """Equal rows without a key are as many as they were; what is not known is told, until an event tells it.
+    """Equal rows without a key keep their number; unknown values are reported until an event sends them.
 
     There are unresolved values, rows that a repeated snapshot lacks, and a transaction without its end.
     """
@@ -245,7 +245,7 @@ def test_changes_that_cycles_part(spark: "SparkSession", session_lake: LakeSetti
 def test_a_row_whose_key_changes_is_never_gone(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """Without transactions told, both halves enter the log or neither, and a half that stays alone is named.
+    """Without transaction metadata, both halves enter the log or neither, and a single half is reported.
 
     Under REPLICA IDENTITY FULL the row has its nulls under the new key.
     """

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 UNTOLD: Final = "extra_"
-"""Columns that are added with a default, whose value in older rows no event tells."""
+"""Columns that are added with a default, whose value in older rows no event sends."""
 
 WHOLE: Final = "public.whole"
 """The table under REPLICA IDENTITY FULL."""
@@ -81,7 +81,7 @@ def sync(pipeline: Pipeline, spark: "SparkSession") -> None:
 
 
 def kill_engine(pipeline: Pipeline) -> None:
-    """Kill the engine that runs beside the pipeline."""
+    """Kill the engine that runs for the pipeline."""
     assert isinstance(pipeline.source, DebeziumSource)
     assert pipeline.source.capture is not None
     engine = pipeline.source.capture._engine  # noqa: SLF001  nothing else knows whom to kill
@@ -108,7 +108,7 @@ def true_rows(checkpoint: Checkpoint, table: str) -> list[Row]:
     return _sorted({name: canonical(kind, row[name]) for name, kind in types.items()} for row in rows)
 
 
-def folded_rows(log: Iterable[Mapping[str, Any]], checkpoint: Checkpoint, table: str) -> list[Row]:
+def applied_rows(log: Iterable[Mapping[str, Any]], checkpoint: Checkpoint, table: str) -> list[Row]:
     """Return the rows of a table that changes of the log make."""
     types = types_of(checkpoint.tables[table]["columns"])
     rows: dict[str, Row] = {}
@@ -194,6 +194,6 @@ def test_the_lake_is_the_database(
         limit = markers[str(checkpoint.number)].ordering_key
         before = [change for change in log if change["ordering_key"] < limit]
         for table in TABLES:
-            actual = folded_rows(before, checkpoint, table)
+            actual = applied_rows(before, checkpoint, table)
             assert difference(true_rows(checkpoint, table), actual) == [], checkpoint.number
     assert failed_checks(pipeline, spark) == {}

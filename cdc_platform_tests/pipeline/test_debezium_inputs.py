@@ -48,7 +48,7 @@ class Inlet(Protocol):
     """Where a connector's messages come in."""
 
     def place(self) -> Path | KafkaInput:
-        """Return what a pipeline is told of it."""
+        """Return the pipeline's settings for it."""
         ...
 
     def send(self, lines: Sequence[str], number: int) -> None:
@@ -82,14 +82,14 @@ class FileInlet:
 class TopicInlet:
     """Topics of three partitions; the broker dies before the second delivery, one grows before the third.
 
-    From the second delivery on other consumers of the group that Spark is told come and go.
+    From the second delivery on other consumers of the same group join and leave.
     """
 
     broker: Broker
     others: Group
 
     def place(self) -> KafkaInput:
-        """Create the topics, and return what a pipeline is told of them."""
+        """Create the topics, and return the pipeline's settings for them."""
         for topic in TOPICS:
             self.broker.create(topic, 3 if "public" in topic else 1)
         return KafkaInput(self.broker.address, self.others.pattern, {"kafka.group.id": self.others.name})
@@ -153,7 +153,7 @@ def _is_whole(pipeline: Pipeline, transaction: str) -> bool:
 def test_a_compacted_topic_and_one_whose_messages_were_deleted(
     kafka_spark: "SparkSession", session_lake: LakeSettings, kafka: Broker
 ) -> None:
-    """Gaps between offsets are none in the rows; what is gone unread is told, and skipped on demand only."""
+    """Gaps between offsets leave no gaps in the rows; a loss is reported, and skipped on demand only."""
     topic, lines = "compacted.public.accounts", _renamed(ACCOUNTS, "compacted.public.accounts")
     kafka.create(topic, 1, cleanup_policy="compact,delete", segment_ms="50", min_cleanable_dirty_ratio="0.01")
     kafka.send(lines, {})

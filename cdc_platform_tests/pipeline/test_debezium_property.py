@@ -1,4 +1,4 @@
-"""Large values that updates leave out, through all steps of a cycle, however they arrive."""
+"""Large values that updates leave out, through all steps of a cycle, in any order of arrival."""
 
 import itertools
 import json
@@ -17,7 +17,7 @@ from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform_tests.sources.debezium.cycles import append
-from cdc_platform_tests.sources.debezium.stories import Row, Story, stories
+from cdc_platform_tests.sources.debezium.scenarios import Row, Scenario, scenarios
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
 from cdc_platform_tests.strategies import spark_cases
 from cdc_platform_tests.support.cycles import sync
@@ -32,38 +32,38 @@ _serial: Final = itertools.count(1)
 @pytest.mark.integration
 @pytest.mark.parametrize("strategy", [Strategy.OMIT, Strategy.ENRICH])
 @spark_cases(2)
-@given(drawn=stories())
+@given(drawn=scenarios())
 def test_tables_histories_and_log_have_every_value(
     spark: "SparkSession",
     session_lake: LakeSettings,
-    drawn: tuple[Story, list[list[str]]],
+    drawn: tuple[Scenario, list[list[str]]],
     strategy: Strategy,
 ) -> None:
     """In portions of any size, repeated from anywhere, with a whole or partial log; nowhere is a marker."""
-    story, portions = drawn
+    scenario, portions = drawn
     options = {TABLE: TableOptions(history=True)}
     with TemporaryDirectory() as folder:
         source = settings_with(input=FilesInput(folder), has_transaction_topic=True, strategy=strategy)
-        name = f"told_{next(_serial)}"
+        name = f"scenario_{next(_serial)}"
         pipeline = open_pipeline(PipelineSettings(name, source, session_lake, table_options=options))
         for turn, portion in enumerate(portions):
             append(Path(folder) / "events.jsonl", portion)
             pipeline = sync(reading_by_turns(pipeline, turn), spark)
-    versions = rows_of(pipeline, f"{TABLE}__history") if story.versions else []
-    assert sorted(story.rows.values()) == sorted(map(row_of, rows_of(pipeline, TABLE)))
-    assert sorted(story.rows.values()) == sorted(row_of(row) for row in versions if row[IS_CURRENT])
-    assert sorted(story.versions, key=str) == sorted(map(row_of, versions), key=str)
-    assert_log(pipeline, story, is_whole=strategy is Strategy.ENRICH)
+    versions = rows_of(pipeline, f"{TABLE}__history") if scenario.versions else []
+    assert sorted(scenario.rows.values()) == sorted(map(row_of, rows_of(pipeline, TABLE)))
+    assert sorted(scenario.rows.values()) == sorted(row_of(row) for row in versions if row[IS_CURRENT])
+    assert sorted(scenario.versions, key=str) == sorted(map(row_of, versions), key=str)
+    assert_log(pipeline, scenario, is_whole=strategy is Strategy.ENRICH)
     assert DEFAULT_PLACEHOLDER not in str([*rows_of(pipeline, TABLE), *versions, *log_rows(pipeline)])
 
 
 def row_of(row: dict[str, Any]) -> Row:
-    """Return a row of the lake as the story has it."""
+    """Return a row of the lake as the scenario has it."""
     return row["id"], row["n"], row["big"]
 
 
-def assert_log(pipeline: Pipeline, story: Story, *, is_whole: bool) -> None:
-    """Look whether the log has every write once, with its large value or without a word of it."""
+def assert_log(pipeline: Pipeline, scenario: Scenario, *, is_whole: bool) -> None:
+    """Return whether the log has every write once, with its large value or without any part of it."""
     rows, lacking = list[Row](), set[tuple[int, int]]()
     for change in log_rows(pipeline):
         if change["new_values"] is None:
@@ -73,5 +73,5 @@ def assert_log(pipeline: Pipeline, story: Story, *, is_whole: bool) -> None:
         if change["unavailable_columns"]:
             lacking.add(row[:2])
     assert not (is_whole and lacking)
-    expected = [row if row[:2] not in lacking else (*row[:2], None) for row in story.written]
+    expected = [row if row[:2] not in lacking else (*row[:2], None) for row in scenario.written]
     assert sorted(expected, key=str) == sorted(rows, key=str)

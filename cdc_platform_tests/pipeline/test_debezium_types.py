@@ -96,7 +96,7 @@ FOUND: Final = {"n": 1, "digits": "7", "shown": "{}", "hex": None, "parsed": Non
 
 
 def assert_unresolved(pipeline: Pipeline, spark: "SparkSession") -> None:
-    """Assert that the values that were set aside are told, and no other ones."""
+    """Assert that the values that were set aside are reported, and no other ones."""
     result = check_values(pipeline, spark, EVERYTHING)
     assert result.facts["unresolved"] == 2
     assert f'`{TABLE}` {{"id":1}}: hex; `{TABLE}` {{"id":1}}: parsed' in result.summary
@@ -159,7 +159,7 @@ def test_a_completed_log_has_values_of_a_wider_type_only(
 def test_a_value_under_another_name_is_unresolved(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, strategy: str, *, is_one_cycle: bool
 ) -> None:
-    """A row that was written before its column was renamed has told nothing of what is there by that name."""
+    """A row that was written before its column was renamed says nothing about the column of that name."""
     columns = {"id": "bigint", "n": "integer", "big": "text", "renamed": "text"}
     pipeline, connector = make_pipeline(session_lake, tmp_path, columns, strategy=strategy), Connector()
     for key in (1, 2):

@@ -121,7 +121,7 @@ BAD_TEXTS: Final = {
     "object": '{"a":1}',
 }
 WITH_M: Final = {**COLUMNS[TABLE], "m": "integer"}
-"""With a type whose NULL means NULL, beside one whose NULL means a value that was not sent."""
+"""With a type whose NULL means NULL, and one whose NULL means a value that was not sent."""
 CODED: Final = {"id": "integer", "code": "text", "v": "text"}
 DATED: Final = {"id": "integer", "d": "date"}
 WHOLE: Final = {

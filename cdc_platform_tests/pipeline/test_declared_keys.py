@@ -78,7 +78,7 @@ def assert_engines_see_the_key(pipeline: Pipeline, spark: "SparkSession", number
 
 
 def test_engines_see_the_key(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """Key columns are required and are the identifier fields, whatever merges; all readers read the table.
+    """Key columns are required and are the identifier fields, with every merger; all readers read the table.
 
     A table of an earlier version gets its key by the next cycle, over files that were written without it.
     """

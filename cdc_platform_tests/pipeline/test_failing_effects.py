@@ -50,14 +50,14 @@ def choose_places(effects: Sequence[Effect]) -> Iterator[tuple[Failure, Death]]:
 
 
 def test_an_effect_that_fails_ends_the_cycle_and_nothing_else(trial: Trial) -> None:
-    """The error says what has failed, and the same process goes on."""
+    """The error says what has failed, and the same process continues."""
     places = [*choose_places(list_effects(trial))]
     assert [failure for failure, _ in places] == [Failure.FULL, Failure.BROKEN, Failure.REFUSED]
     for failure, place in places:
         assert outlive(trial, failure, place, has_checks=False).faults == (), failure
 
 
-def test_a_copy_whose_catalog_is_older_than_its_files_goes_on(trial: Trial) -> None:
+def test_a_copy_whose_catalog_is_older_than_its_files_continues(trial: Trial) -> None:
     """Cycles since are made again; the other way round a file is missing, and the error says what to do."""
     list_effects(trial)
     later = trial.lake.keep()

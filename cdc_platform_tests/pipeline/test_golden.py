@@ -1,4 +1,4 @@
-"""Golden streams through the whole of a cycle: log, tables and quarantine are those that the files tell."""
+"""Golden streams through a whole cycle: log, tables and quarantine are those of the golden files."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -36,7 +36,7 @@ CASES: Final = [
 def test_a_stream_becomes_its_log_and_tables(
     spark: "SparkSession", session_lake: LakeSettings, stream: GoldenStream, at_once: bool
 ) -> None:
-    """However many cycles are read before the next step, the result is the same; all at once by Spark."""
+    """The result is the same for any number of cycles before the next step; all at once by Spark."""
     pipeline = make_pipeline(session_lake, stream.schemas, first_micros=stream.start_micros)
     pipeline = merging_by_spark(reading_by_spark(pipeline)) if at_once else pipeline
     for cycle, rows in stream.cycles.items():

@@ -39,7 +39,7 @@ KEPT: Final = TableOptions(history=True)
 
 
 def put(folder: StreamFolder, table: str, position: int, **row: Any) -> None:
-    """Write a row as a file of its own."""
+    """Write a row as a separate file."""
     folder.write([MadeEvent(f"{table}-{position}", table, "INSERT", position, row)])
 
 
@@ -109,7 +109,7 @@ def test_columns_of_a_history_that_are_copied_and_change(
     pipeline = replace(watched, settings=replace(watched.settings, table_options={"notes": KEPT}))
     order_changes(pipeline, spark)
     read_until(pipeline, KNOWN + 2, source)
-    while copy_tables(pipeline, spark).is_going_on:
+    while copy_tables(pipeline, spark).is_pending:
         pass
     for step in (5, END):
         read_until(pipeline, step, source)

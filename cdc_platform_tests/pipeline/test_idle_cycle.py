@@ -28,7 +28,7 @@ Insert = Callable[[int], object]
 
 
 def datastream(lake: LakeSettings, path: Path) -> tuple[Pipeline, str, Insert]:
-    """Return a pipeline, its table, and what inserts a row at its source: in a file of its own."""
+    """Return a pipeline, its table, and what inserts a row at its source: in a separate file."""
     folder = StreamFolder(path)
     return make_pipeline(lake, path), "users", lambda key: folder.write([user(f"u{key}", "INSERT", key, key)])
 

@@ -67,7 +67,7 @@ def table_rows(pipeline: Pipeline, name: str, *more: str) -> list[tuple[Any, ...
 
 
 def feed_refused(pipeline: Pipeline, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run two cycles; in the second one lies a transaction that is refused, and one that nobody can use."""
+    """Run two cycles; the second one has a refused transaction, and an unusable one."""
     feed(pipeline, START + SECOND, *(opening(n, 100, START + n) for n in (1, 2, 3)))
     run_steps(pipeline, spark)
     with monkeypatch.context() as patch:
@@ -121,7 +121,7 @@ def test_a_replayed_transaction_overrides_nothing_newer(
     (record,) = load_quarantined(pipeline.lake)
     assert (record.transaction_id, record.cycle) == ("broken", 4)
 
-    # Nothing is taken twice, ordinary cycles go on, and a second rebuild gives the same.
+    # Nothing is taken twice, ordinary cycles continue, and a second rebuild gives the same.
     feed(pipeline, START + 5 * SECOND, change(ModType.UPDATE, 3, 4 * SECOND + 1, "after", balance="51"))
     run_steps(pipeline, spark)
     assert [row["transaction_id"] for row in log_rows(pipeline)].count("refused") == 2

@@ -1,4 +1,4 @@
-"""Catalogs that make a commit and do not say so: nothing is lost, nothing comes twice, and cycles go on."""
+"""Catalogs that make a commit without confirming it: nothing is lost or duplicated, and cycles continue."""
 
 from itertools import islice
 from pathlib import Path
@@ -47,7 +47,7 @@ def follow(
     return errors
 
 
-def prove(pipeline: Pipeline) -> None:
+def check_pipeline(pipeline: Pipeline) -> None:
     """Make sure that each cycle's account is in the log once, and in the table."""
     opened = [cycle * 100 for cycle in range(1, read_mark(pipeline.lake.system_table(RAW)).cycle + 1)]
     logged = sorted(int(row["transaction_id"].split("-")[1]) for row in log_rows(pipeline))
@@ -82,7 +82,7 @@ def test_postgresql_loses_the_answers_to_commits_restarts_and_is_locked(
             errors = follow(pipeline, session_of(spark, lake), monkeypatch, 1)
             assert all(error.retryable for error in errors)
         proxy.choose = lambda _text: None
-        prove(pipeline)
+        check_pipeline(pipeline)
 
 
 def test_a_rest_catalog_does_not_say_what_it_did(
@@ -102,4 +102,4 @@ def test_a_rest_catalog_does_not_say_what_it_did(
         proxy.choose = lambda _request: None
         assert proxy.counts.total() >= 2
         assert all(error.retryable for error in errors)
-        prove(pipeline)
+        check_pipeline(pipeline)

@@ -24,7 +24,12 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing import maintain
-from cdc_platform.pipeline.publishing.maintain import Chore, MaintenanceOutcome, choose_chores, maintain_lake
+from cdc_platform.pipeline.publishing.maintain import (
+    MaintenanceOutcome,
+    TableTask,
+    choose_tasks,
+    maintain_lake,
+)
 from cdc_platform_tests.pipeline.bank import (
     SECOND,
     balances,
@@ -66,7 +71,7 @@ def found_snapshot(pipeline: Pipeline, table: str) -> Snapshot:
 
 @pytest.fixture(scope="module")
 def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
-    """The bank after two cycles; each test goes on from where the one before has left it."""
+    """The bank after two cycles; each test continues from the state of the previous one."""
     pipeline = bank_pipeline(session_lake)
     run_until(pipeline, spark, 2)
     return pipeline
@@ -81,7 +86,7 @@ def run_until(pipeline: Pipeline, spark: "SparkSession", cycle: int) -> None:
 
 @pytest.mark.integration
 def test_compaction_keeps_content_progress_and_cuts(spark: "SparkSession", bank: Pipeline) -> None:
-    """Small files become one, every cut reads as before, and the next cycle goes on as if nothing was.
+    """Small files become one, every cut reads as before, and the next cycle continues as if nothing was.
 
     Compaction does not come between a merge and its cut.
     """
@@ -129,7 +134,7 @@ def test_files_with_deleted_rows_are_rewritten_however_few(
 
 @pytest.mark.integration
 def test_expiry_forgets_old_cuts_and_no_progress(spark: "SparkSession", bank: Pipeline) -> None:
-    """With the shortest retention, cycles go on after expiry and nothing is read or applied twice."""
+    """With the shortest retention, cycles continue after expiry and nothing is read or applied twice."""
     pipeline = with_maintenance(bank, keep_every_cut_s=0, keep_snapshots=10)
     run_until(pipeline, spark, 13)
     assert maintain_lake(pipeline, spark, thorough=True).expired_files > 0
@@ -218,10 +223,10 @@ def test_cycles_that_leave_nothing_to_compact_are_not_counted(
     assert tried == []
 
 
-def make_chores(urgencies: Iterable[float]) -> list[Chore]:
-    """Return chores of tables named by number, which do nothing."""
+def make_chores(urgencies: Iterable[float]) -> list[TableTask]:
+    """Return maintenance tasks of tables named by number, which do nothing."""
     return [
-        Chore(str(number), urgency, lambda _: MaintenanceOutcome())
+        TableTask(str(number), urgency, lambda _: MaintenanceOutcome())
         for number, urgency in enumerate(urgencies)
     ]
 
@@ -236,17 +241,17 @@ def make_chores(urgencies: Iterable[float]) -> list[Chore]:
 )
 def test_a_cycle_takes_the_most_urgent_chores(chosen: list[str], urgencies: list[float]) -> None:
     """Of what is due one is done at a time, as long as all have their turn that way."""
-    chores = choose_chores(MaintenanceSettings(minor_every_cycles=6), make_chores(urgencies))
-    assert chosen == [chore.table for chore in chores]
+    tasks = choose_tasks(MaintenanceSettings(minor_every_cycles=6), make_chores(urgencies))
+    assert chosen == [task.table for task in tasks]
 
 
 @given(tables=st.integers(1, 60), every=st.integers(1, 20))
 def test_no_table_waits_for_twice_its_time(tables: int, every: int) -> None:
-    """However many tables there are, each is maintained before it is due for the second time."""
+    """For any number of tables, each is maintained before it is due for the second time."""
     settings = MaintenanceSettings(minor_every_cycles=every)
     waited = [0] * tables
     for _ in range(4 * every):
         waited = [cycles + 1 for cycles in waited]
-        for chore in choose_chores(settings, make_chores(cycles / every for cycles in waited)):
-            waited[int(chore.table)] = 0
+        for task in choose_tasks(settings, make_chores(cycles / every for cycles in waited)):
+            waited[int(task.table)] = 0
         assert max(waited) < 2 * every

@@ -1,4 +1,4 @@
-"""The promise of the whole: any history, read in any way, becomes exactly its log and its tables."""
+"""The invariant of the whole: any history, read in any way, becomes exactly its log and its tables."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform_tests.fake_stream import FakeChangeStream, Slicing, raw_rows
+from cdc_platform_tests.fake_stream import FakeChangeStream, ReadSchedule, raw_rows
 from cdc_platform_tests.strategies import spark_cases, streams
 from cdc_platform_tests.support.history import History, LogEntry, tables_at
 from cdc_platform_tests.support.pipelines import (
@@ -43,7 +43,7 @@ EXAMPLES = max(8, settings.default.max_examples // 8 if settings.default is not 
 def test_log_and_tables_equal_the_history_at_every_cut(
     spark: "SparkSession",
     session_lake: LakeSettings,
-    stream: tuple[History, Slicing],
+    stream: tuple[History, ReadSchedule],
     cycles_at_once: int,
     repeats: bool,
     by_spark: bool,
@@ -52,11 +52,11 @@ def test_log_and_tables_equal_the_history_at_every_cut(
 
     Either this process commits and merges what is little, or Spark does.
     """
-    history, slicing = stream
-    source = FakeChangeStream(history, slicing.tree)
-    pipeline = make_pipeline(session_lake, history.tables, first_micros=slicing.tree.start_micros)
+    history, schedule = stream
+    source = FakeChangeStream(history, schedule.tree)
+    pipeline = make_pipeline(session_lake, history.tables, first_micros=schedule.tree.start_micros)
     pipeline = merging_by_spark(reading_by_spark(pipeline)) if by_spark else pipeline
-    batches = raw_rows(history, slicing)
+    batches = raw_rows(history, schedule)
     event(f"{len(batches)} cycles")
     for number, batch in enumerate(batches, 1):
         append_raw(pipeline, batch.cycle, batch.rows, position_micros=0)

@@ -92,7 +92,7 @@ def names(spark: "SparkSession", session_lake: LakeSettings) -> Names:
 
 
 def test_a_column_comes_back_in_another_case(names: Names) -> None:
-    """It is another column without the values of before, which are set aside."""
+    """It is another column without the earlier values, which are set aside."""
     for source in names.cased:
         rows = rows_of(names.pipeline, source.name)
         stored = {row["id"]: (row["Note__string"], row["note"]) for row in rows}
@@ -100,7 +100,7 @@ def test_a_column_comes_back_in_another_case(names: Names) -> None:
 
 
 def test_a_new_column_has_the_name_of_what_was_set_aside(names: Names) -> None:
-    """It has its own values only, and those of before stand under a further name."""
+    """It has its own values only; the earlier ones are in a column of another name."""
     for source in names.taken:
         aside = [row["note__string_2"] for row in rows_of(names.pipeline, source.name)]
         assert (source.name, ["v1", None, None, None]) == (source.name, aside)

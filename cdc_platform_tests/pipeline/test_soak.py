@@ -35,7 +35,7 @@ _serial: Final = itertools.count(1)
 
 
 def count_persisted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that gets longer with each frame that is held in memory."""
+    """Return a list that grows with each frame that is cached."""
     from pyspark.sql.classic.dataframe import DataFrame
 
     persist, persisted = DataFrame.persist, list[str]()

@@ -24,7 +24,7 @@ NEW_VALUES: Final = ValueCaptureType.NEW_VALUES
         (1, {}),
         # A column comes back to the stream in another type, and a table is added and leaves it.
         (2, {"dialect": Dialect.POSTGRESQL, "capture": NEW_VALUES, "schema_change_every_s": 7.0}),
-        # Keys move every second between partitions that go on.
+        # Keys move every second between partitions that continue.
         (3, {"capture": NEW_VALUES, "partition_mode": PartitionMode.MUTABLE_KEY_RANGE}),
     ],
 )

@@ -105,13 +105,13 @@ def test_a_stuck_partition_is_noticed(
         assert bench.now_micros - 1 == freed.cut.position_micros
         assert check.run(pipeline, spark, EVERYTHING).passed
         assert read_status(pipeline).stuck_partitions == ()
-        assert all(proof.is_equal for proof in reconcile_tables(pipeline, freed.cut)[0])
+        assert all(reconciliation.is_equal for reconciliation in reconcile_tables(pipeline, freed.cut)[0])
 
 
 def test_a_partition_that_is_refused_for_good_ends_the_tries(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """While the others are read; anyone who goes on without end goes on, and status and check say why."""
+    """While the others are read; anyone who continues without end continues, and status and check say why."""
     bench = Bench(session_lake, Dialect.GOOGLESQL)
     check = next(check for check in CHECKS if check.name == "partitions_alive")
     with bench.open() as (simulator, pipeline):
@@ -135,7 +135,7 @@ def test_a_partition_that_is_refused_for_good_ends_the_tries(
 def test_lost_retention_stops_the_pipeline(
     spark: "SparkSession", session_lake: LakeSettings, dialect: Dialect
 ) -> None:
-    """The error tells the operator what to choose from; the next start says the same, and skips nothing."""
+    """The error lists the operator's choices; the next start reports the same, and skips nothing."""
     bench = Bench(session_lake, dialect)
     with bench.open() as (simulator, pipeline):
         first = bench.cycle(pipeline, spark, 4)

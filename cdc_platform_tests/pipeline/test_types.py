@@ -165,7 +165,7 @@ def _in_records(row: FormRow) -> dict[str, JsonValue]:
 
 
 def block_type(column_type: ColumnType) -> dict[str, Any]:
-    """Return a type as records tell it: they know nothing of the setting for nanoseconds."""
+    """Return a type as in records: they know nothing of the setting for nanoseconds."""
     if column_type.element is not None:
         return {"code": column_type.code, "array_element_type": block_type(column_type.element)}
     if column_type.annotation == NANOSECONDS:
@@ -242,7 +242,7 @@ def assert_explained(pipeline: Pipeline, writer: Writer) -> None:
 
 
 def assert_old_values(pipeline: Pipeline, writers: Mapping[Dialect, Writer]) -> None:
-    """Compare what the log has of the values before with what the records told."""
+    """Compare the previous values in the log with those in the records."""
     expected = {key: values for writer in writers.values() for key, values in writer.old.items()}
     actual = {
         row["transaction_id"]: json.loads(row["old_values"] or "{}")

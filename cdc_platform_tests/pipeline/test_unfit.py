@@ -1,4 +1,4 @@
-"""Values that do not fit the type of their column: never NULL, never silent, and the rest goes on."""
+"""Values that do not fit the type of their column: never NULL, never silent, and the rest continues."""
 
 from typing import TYPE_CHECKING
 
@@ -71,9 +71,9 @@ def test_a_transaction_with_an_unfit_value_is_quarantined(
     source_of(pipeline).rows_at = lambda name, _micros: iter(
         pa.Table.from_pylist(rows.get(name, []), types.get(name, pa.schema([]))).to_batches()
     )
-    proof = result(pipeline, spark, "tables_equal_source")
-    assert not proof.passed
-    assert proof.summary.endswith("2 records in quarantine are missing from the tables")
+    actual = result(pipeline, spark, "tables_equal_source")
+    assert not actual.passed
+    assert actual.summary.endswith("2 records in quarantine are missing from the tables")
 
 
 def test_a_value_whose_type_its_record_lacks_is_judged_by_the_table(

@@ -29,7 +29,7 @@ def test_json_stays_the_same_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_table_of_quarantine_has_no_forged_line() -> None:
-    """A name of the source with a line end in it is no second line."""
+    """A name of the source with a line end in it is not a second line."""
     record = QuarantinedRecord(1, "why", "p", 0, None, "r\n     0  open      accounts", "t\x1b[2J", None)
     lines = as_text(describe_quarantined([record])).splitlines()
     assert lines[1].split(maxsplit=3) == ["1", "open", "t\\u001b[2J", "r\\n     0  open      accounts"]

@@ -13,7 +13,7 @@ LONG = "-".join(str(number) for number in range(100))
 
 
 def test_a_file_has_each_row_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """However long a cell is, and whatever it holds, scripts find it whole."""
+    """Scripts find the whole content of a cell, for any length and any characters."""
     print_rendered(make_table(("name", "rows"), [(LONG, 1_234_567), (f"{NASTY}\n[red]", 8)]))
     heading, first, second = capsys.readouterr().out.splitlines()
     assert heading.split() == ["name", "rows"]
@@ -21,7 +21,7 @@ def test_a_file_has_each_row_on_one_line(capsys: pytest.CaptureFixture[str]) -> 
     assert second.split() == [f"{SHOWN}\\n[red]", "8"]
 
 
-def test_a_narrow_terminal_folds_what_is_long() -> None:
+def test_a_narrow_terminal_wraps_long_values() -> None:
     """All characters of a cell are there at 80 columns, and no line is longer."""
     file = StringIO()
     Console(file=file, width=80).print(make_table(("a", "b"), [("x", LONG)]), make_line(LONG))
@@ -31,7 +31,7 @@ def test_a_narrow_terminal_folds_what_is_long() -> None:
 
 
 def test_columns_of_a_grid_stand_below_each_other() -> None:
-    """Names and values need no widths of their own; lines end with their last letter."""
+    """Names and values need no own widths; lines end with their last letter."""
     assert as_text(make_grid([("a", "1"), ("long", "2")], indent=2)) == "  a     1\n  long  2"
 
 

@@ -79,7 +79,7 @@ class Written:
 
 
 _ENVIRONMENT: Final = threading.Lock()
-"""Held by the thread that has changed the environment for a moment."""
+"""A lock on temporary changes of the environment."""
 
 
 @contextmanager
@@ -123,9 +123,9 @@ def open_database(settings: BankSettings) -> Iterator[Any]:
 
 
 def create_bank(settings: BankSettings, accounts: int = 100) -> datetime:
-    """Create instance, database, tables, change stream and accounts; those that exist stay as they are.
+    """Create instance, database, tables, change stream and accounts; existing ones stay as they are.
 
-    The stream is there before the first account: read from the moment that is returned, a new one tells the
+    The stream is there before the first account: read from the moment that is returned, a new one has the
     whole history.
     """
     stream = (
@@ -152,7 +152,7 @@ def create_instance(settings: BankSettings, client: Any) -> None:
 
 
 def read_accounts(database: Any) -> BankAccounts:
-    """Return the balances of a strong read; account numbers go on above all that were ever used."""
+    """Return the balances of a strong read; account numbers continue above all that were ever used."""
     sql = (
         "SELECT account_id, balance FROM accounts UNION ALL "
         "SELECT GREATEST(MAX(from_account), MAX(to_account)), NULL FROM transfers"

@@ -20,7 +20,7 @@ MODULE: Final = """<ivy-module version="2.0">
 <dependencies>{}</dependencies>
 </ivy-module>"""
 ONLY_JARS: Final = ("-Divy.maven.lookup.sources=false", "-Divy.maven.lookup.javadoc=false")
-"""Looking for what nobody reads takes ten times as long as the jars."""
+"""Resolving optional dependencies takes ten times as long as the jars."""
 FETCHED_WITHIN_S: Final = 600.0
 
 
@@ -61,7 +61,7 @@ def fetch_jars(
 def require_jars(
     *packages: str, with_dependencies: bool = False, without: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Return the jars of packages: skip where they cannot be had on a laptop, fail where tests gate."""
+    """Return the jars of packages: skip where they cannot be had on a laptop, fail in CI."""
     try:
         return fetch_jars(packages, with_dependencies=with_dependencies, without=without)
     except (AssertionError, OSError, subprocess.SubprocessError) as error:

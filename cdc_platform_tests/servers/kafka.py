@@ -1,4 +1,4 @@
-"""A private Kafka: one broker that is its own controller, in a folder of its own, on free ports."""
+"""A private Kafka: one broker that is its own controller, in a separate folder, on free ports."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A private PostgreSQL: a cluster in a folder of its own, on a port that nobody else has."""
+"""A private PostgreSQL: a cluster in a separate folder, on an unused port."""
 
 import os
 import shutil
@@ -93,7 +93,7 @@ def postgresql_programs() -> Path | None:
 
 
 def require_postgresql() -> Path:
-    """Return the folder of PostgreSQL's programs: skip without them on a laptop, fail where tests gate."""
+    """Return the folder of PostgreSQL's programs: skip without them on a laptop, fail in CI."""
     programs = postgresql_programs()
     if programs is None and os.environ.get("CI") != "true":
         pytest.skip("PostgreSQL is not installed")
@@ -146,5 +146,5 @@ def _own(folder: Path) -> str | None:
 
 
 def run(command: Sequence[str], user: str | None) -> None:
-    """Run one of PostgreSQL's programs, which tells what is wrong in the server's log."""
+    """Run one of PostgreSQL's programs, which writes its errors to the server's log."""
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=user, timeout=300, cwd="/")

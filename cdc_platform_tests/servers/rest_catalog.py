@@ -1,4 +1,4 @@
-"""Catalogs that are services of their own: Iceberg's REST test server."""
+"""Catalogs that are separate services: Iceberg's REST test server."""
 
 import os
 import subprocess

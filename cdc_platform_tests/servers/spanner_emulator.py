@@ -163,7 +163,7 @@ def _die_with_parent() -> None:
 
 
 def _wait_for(process: "subprocess.Popen[bytes]", port: int) -> bool:
-    """Return whether the process answers on the port, and nobody else does."""
+    """Return whether the process itself answers on the port."""
     give_up_at_s = time.monotonic() + _READY_WITHIN_S
     while time.monotonic() < give_up_at_s and process.poll() is None:
         if answers(port):

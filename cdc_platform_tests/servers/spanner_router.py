@@ -2,7 +2,7 @@
 
 Beam writes its metadata table to the server that it reads from, and the simulator refuses writes. Beam's
 client begins all transactions in one session, and many at a time; Google's emulator keeps one transaction
-of a session, and aborts all but one that write. So each transaction gets a session of its own there, and
+of a session, and aborts all but one that write. So each transaction gets a separate session there, and
 those that write take turns.
 """
 
@@ -32,7 +32,7 @@ _OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),
 )
 _THREADS: Final = 512
-"""Every open change stream query waits in a thread of its own."""
+"""Every open change stream query waits in a separate thread."""
 _OF_THE_CALL: Final = ("user-agent", "grpc-", ":", "te", "content-type", "accept-encoding")
 """Headers that belong to one connection."""
 _REQUESTS: Final[dict[str, Any]] = {
@@ -80,7 +80,7 @@ class Turns:
 
 @dataclass
 class Transactions:
-    """The transactions on the emulator, each in a session of its own.
+    """The transactions on the emulator, each in a separate session.
 
     Args:
         channel: to the emulator.

@@ -20,7 +20,7 @@ def bookings(seed: int, count: int) -> tuple[BankAccounts, list[Booking]]:
 
 @given(st.integers(0, 2**32), st.integers(1, 200))
 def test_no_booking_changes_the_sum(seed: int, count: int) -> None:
-    """Whatever opens and closes, the sum of all balances stays, and nobody owes the bank."""
+    """After any openings and closings, the sum of all balances is constant, and no balance is negative."""
     bank_accounts, _ = bookings(seed, count)
 
     assert sum(bank_accounts.balances.values()) == 20_000

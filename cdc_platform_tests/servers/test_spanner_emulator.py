@@ -43,7 +43,7 @@ def test_emulator_on_the_path(tmp_path: Path) -> None:
     assert find_emulator({"PATH": str(tmp_path)}) == on_path
 
 
-def test_emulator_beside_gcloud(tmp_path: Path) -> None:
+def test_emulator_in_the_folder_of_gcloud(tmp_path: Path) -> None:
     """The emulator is found in the folder of gcloud, which may be a link."""
     gcloud = program(tmp_path / "sdk" / "bin", "gcloud")
     emulator = program(tmp_path / "sdk" / "bin" / "cloud_spanner_emulator", "emulator_main")
@@ -63,7 +63,7 @@ def test_message_names_the_ways(tmp_path: Path) -> None:
 
 
 def test_running_emulator_is_used(tmp_path: Path) -> None:
-    """An address in the environment is taken as it is, and one that does not answer is told."""
+    """An address in the environment is used as it is, and one that does not answer is reported."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         environment = {"SPANNER_EMULATOR_HOST": address, "PATH": str(tmp_path)}
@@ -88,7 +88,7 @@ def test_program_that_does_not_start_is_quoted(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_emulators_are_separate_and_end(emulator: str) -> None:
-    """Each emulator has a port of its own, and is gone after its context."""
+    """Each emulator has a separate port, and is gone after its context."""
     with open_emulator(60, {"PATH": os.environ["PATH"]}) as other:
         assert other != emulator
         assert is_up(other)
@@ -124,7 +124,7 @@ def test_emulator_ends_with_its_parent(emulator: str) -> None:
 
 
 def is_up(host: str) -> bool:
-    """Return whether anybody answers at the address."""
+    """Return whether a server answers at the address."""
     name, port = host.split(":")
     with socket.socket() as probe:
         probe.settimeout(1.0)

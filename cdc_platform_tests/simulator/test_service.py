@@ -76,7 +76,7 @@ FIVE: Final = "@start_timestamp, @end_timestamp, @partition_token, @heartbeat_mi
     ],
 )
 def test_arguments_are_those_of_the_signature(database: Simulated, arguments: str, said: str) -> None:
-    """Number, names and literals of a read function's arguments are checked, and it is told what is wrong."""
+    """Number, names and literals of a read function's arguments are checked, and mistakes are described."""
     with pytest.raises(Refusal, match=f"INVALID_ARGUMENT.*{said}"):
         ask(database, sql=NAMED.format(arguments))
 
@@ -97,7 +97,7 @@ def test_arguments_are_those_of_the_signature(database: Simulated, arguments: st
 def test_parameters_have_the_types_of_the_signature(
     database: Simulated, name: str, type_name: str, value: Any, said: str
 ) -> None:
-    """A parameter of another type, or with a value that is none of its type, is refused by its name."""
+    """A parameter of another type, or with a value that is not of its type, is refused by its name."""
     with pytest.raises(Refusal, match=f"INVALID_ARGUMENT.*{said}"):
         ask(database, {name: (type_name, value)})
 

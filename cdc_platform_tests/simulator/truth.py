@@ -26,7 +26,7 @@ class ReadChange(NamedTuple):
 def changes_until(simulator: Simulator, end_micros: int) -> "Counter[ReadChange]":
     """Return all changes of the stream that were committed at or before a moment.
 
-    The columns are those that the stream watches; an update of none of them is no change.
+    The columns are those that the stream watches; an update of none of them is not a change.
     """
     counts = Counter[ReadChange]()
     for transaction in simulator.history.serial():

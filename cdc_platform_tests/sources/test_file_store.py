@@ -1,4 +1,4 @@
-"""Files of a folder: what may not be listed is told, and hides nothing else; a silent store holds nobody."""
+"""Files of a folder: an unlistable folder is reported and hides no other; a silent store blocks nobody."""
 
 import os
 import socket
@@ -84,7 +84,7 @@ def test_a_locked_folder_is_one_that_cannot_be_read(root: Path, monkeypatch: pyt
 def test_a_source_that_may_not_be_listed_at_all_is_an_error(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing would come of it, and nobody would know."""
+    """It would have no effect, without any report."""
     lock(monkeypatch, root.name)
     with pytest.raises(AccessDenied):
         listed(root)
@@ -111,7 +111,7 @@ def test_a_store_that_does_not_answer_holds_nobody() -> None:
 
 
 def test_a_store_that_cannot_be_reached_is_reported() -> None:
-    """Google's client gives up within the deadline, too, and its reason is told."""
+    """Google's client gives up within the deadline, too, and its reason is reported."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     place = f"gs://anonymous@bucket/p?scheme=http&endpoint_override=127.0.0.1:{port}"
@@ -123,8 +123,8 @@ def test_a_store_that_cannot_be_reached_is_reported() -> None:
     ("location", "error", "said"),
     [
         ("oss://bucket/p", SettingError, "`path` has the unsupported scheme `oss`"),
-        ("file:///a b", SettingError, "`path` is no address that can be read .*: file:///a b"),
-        ("gs:///p", SettingError, "`path` is no address that can be read .*: gs:///p"),
+        ("file:///a b", SettingError, "`path` is not an address that can be read .*: file:///a b"),
+        ("gs:///p", SettingError, "`path` is not an address that can be read .*: gs:///p"),
     ],
 )
 def test_what_is_no_place_is_a_mistake_of_the_settings(

@@ -43,7 +43,7 @@ def test_odd_documents_are_those_of_the_standard_library(text: str) -> None:
 
 @pytest.mark.parametrize("text", ['{"a": 1', "{'a': 1}", "01", '"\t"', b'"\xff"', "[" * 200_000])
 def test_what_is_no_json_is_refused(text: str | bytes) -> None:
-    """Whatever is wrong with a text is a ValueError, as deep as it may be nested."""
+    """Any malformed text is a ValueError, at any depth of nesting."""
     with pytest.raises(ValueError, match=r"\w"):
         parse(text)
 

@@ -35,7 +35,7 @@ def test_schemes_are_those_that_arrow_knows(location: str, expected: str) -> Non
 
 
 def test_a_folder_has_no_scheme() -> None:
-    """It is whatever has no scheme, and always a place."""
+    """Every location without a scheme is a local path, and always a place."""
     check_location("path", "files/of/a stream")
     assert scheme_of("files/of/a stream") is None
 

@@ -1,4 +1,4 @@
-"""Two cycles of the small bank on a Spark Connect server; a process of its own, started by a test.
+"""Two cycles of the small bank on a Spark Connect server; a separate process, started by a test.
 
 One process cannot hold a classic and a Connect session, and the other tests have a classic one.
 """

@@ -17,8 +17,8 @@ def open_browser() -> Iterator[Any]:
     browsers = (shutil.which(name) for name in BROWSERS)
     browser = next((browser_path for browser_path in browsers if browser_path is not None), None)
     if browser is None and os.environ.get("CI") != "true":
-        pytest.skip("No Chromium was found on the PATH: install the package `chromium`")
-    assert browser is not None, "No Chromium was found on the PATH: install the package `chromium`"
+        pytest.skip("Chromium was not found on the PATH: install the package `chromium`")
+    assert browser is not None, "Chromium was not found on the PATH: install the package `chromium`"
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from cdc_platform.model.schema.table_options import ORDER_KEY
+from cdc_platform.model.schema.table_options import ORDERING_KEY
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.invariants import QUARANTINE_EMPTY, checks_of
 from cdc_platform.pipeline.cycle import run_cycle
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def sync(pipeline: Pipeline, spark: "SparkSession") -> Pipeline:
-    """Run cycles until all files that there are have been read, in a process of its own as it were."""
+    """Run cycles until all files that there are have been read, as if in a separate process."""
     pipeline = open_pipeline(pipeline.settings)
     while run_cycle(pipeline, spark).read.committed:
         pass
@@ -23,7 +23,7 @@ def sync(pipeline: Pipeline, spark: "SparkSession") -> Pipeline:
 
 def found_rows(pipeline: Pipeline, table: str) -> list[dict[str, Any]]:
     """Return the rows of a table by key, without what the lake adds."""
-    added = {ORDER_KEY}
+    added = {ORDERING_KEY}
     rows = [{name: row[name] for name in row.keys() - added} for row in rows_of(pipeline, table)]
     return sorted(rows, key=lambda row: int(row["id"]))
 

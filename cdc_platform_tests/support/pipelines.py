@@ -94,7 +94,7 @@ class FakeSource:
         )
 
     def decode_again(self, cycle: int, token: str, sequence: str, record_text: str) -> pa.RecordBatch | None:
-        """Return what Spanner's decoder makes of a malformed record."""
+        """Return the result of Spanner's decoder for a malformed record."""
         return decode_again(cycle, token, sequence, record_text)
 
     def start_micros(self) -> int:
@@ -213,7 +213,7 @@ def make_pipeline(  # noqa: PLR0913  a pipeline has many settings, and most test
     copy_chunk_rows: int | None = None,
     options: Mapping[str, TableOptions] | None = None,
 ) -> Pipeline:
-    """Return a pipeline on a fake source, with a name of its own unless one is given.
+    """Return a pipeline on a fake source, with its own name unless one is given.
 
     With `copy_chunk_rows` it begins with copies in chunks of so many rows, one chunk_batch of them a step.
     """
@@ -238,12 +238,12 @@ def reading_by_turns(pipeline: Pipeline, turn: int) -> Pipeline:
 
 
 def reading_by_spark(pipeline: Pipeline) -> Pipeline:
-    """Return a pipeline whose cycles Spark's tasks read, order and commit, however small they are."""
+    """Return a pipeline whose cycles Spark's tasks read, order and commit, even small ones."""
     return reading_by_turns(pipeline, 1)
 
 
 def merging_by_spark(pipeline: Pipeline) -> Pipeline:
-    """Return a pipeline whose net changes are merged by Spark, however few they are."""
+    """Return a pipeline whose net changes Spark merges, even few."""
     return replace(pipeline, settings=replace(pipeline.settings, local_merge_bytes=0))
 
 
@@ -264,7 +264,7 @@ def data_change(  # noqa: PLR0913  a record has many parts, and most tests leave
     token: str = "",
     schema: TableSchema | None = None,
 ) -> RawRow:
-    """Return a data change record as the reader writes it, without its cycle; it tells types of a schema."""
+    """Return a data change record as the reader writes it, without its cycle, with types of a schema."""
     return {
         "kind": RecordKind.DATA_CHANGE.value,
         "partition_token": token,
@@ -326,7 +326,7 @@ def raw_table(rows: Sequence[RawRow]) -> pa.Table:
 
 
 def append_raw(pipeline: Pipeline, cycle: int, rows: Sequence[RawRow], position_micros: int) -> None:
-    """Commit raw rows as a cycle, as the reading step does: it tells their size unless Spark reads them."""
+    """Commit raw rows as a cycle, as the reading step does: with their size unless Spark reads them."""
     table = raw_table([{**row, "cycle": cycle} for row in rows])
     properties = {CYCLE: str(cycle), POSITION: str(position_micros)}
     if pipeline.settings.local_read_s:

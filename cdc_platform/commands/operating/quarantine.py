@@ -126,7 +126,7 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
 @DEFS
 @NAME
 @_narrowed
-@click.option("--record", metavar="RECORD", help="Only this record, with what it cannot be parted from.")
+@click.option("--record", metavar="RECORD", help="Only this record, and those replayed with it.")
 @_AS_JSON
 def replay(
     defs: Path, name: str | None, wanted: QuarantineFilter, *, record: str | None, as_json: bool
@@ -229,11 +229,11 @@ def _outcome_as_dict(outcome: "ReplayOutcome") -> dict[str, Any]:
 def _describe_whole(records: Sequence[dict[str, Any]]) -> Group:
     parts: list[RenderableType] = []
     for fields in records:
-        known = [
+        fields_set = [
             (name, str(value)) for name, value in fields.items() if name != "record" and value is not None
         ]
         lines = json.dumps(fields["record"], indent=2, ensure_ascii=False).split("\n")
-        parts += [make_line(), make_grid(known), make_line(), *map(make_line, lines)]
+        parts += [make_line(), make_grid(fields_set), make_line(), *map(make_line, lines)]
     return Group(*parts[1:])
 
 

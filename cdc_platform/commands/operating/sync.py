@@ -40,7 +40,7 @@ MOST_FAILURES: Final = 5
 
 
 @dataclass(frozen=True)
-class Until:
+class CycleLimit:
     """End of a pipeline's cycles: after a number of them, never, or else once it has caught up."""
 
     cycles: int | None = None
@@ -88,13 +88,13 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, cycles: int | None
         for settings in share_spark(defs, chosen):
             print_name(settings.name, chosen)
             with reaching(settings.lake):
-                has_ended = run_cycles(settings, stop.is_not_asked, Until(cycles, continuous))
+                has_ended = run_cycles(settings, stop.is_not_asked, CycleLimit(cycles, continuous))
             if not has_ended:
                 stop.say("Stopped; the next start resumes from here.")
                 sys.exit(0 if continuous else stop.exit_code)
 
 
-def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], until: Until) -> bool:
+def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], until: CycleLimit) -> bool:
     """Run cycles of a pipeline until their end, and return whether they reached it."""
     from cdc_platform.pipeline.opened.pipeline import open_pipeline
     from cdc_platform.pipeline.reading.trace import trace_lineage
@@ -124,10 +124,10 @@ def print_notes(pipeline: "Pipeline") -> None:
 
 
 @dataclass(frozen=True)
-class _Way:
+class _Goal:
     """Progress to the end of the cycles: the watermark moves from a position to the target, in a step."""
 
-    until: Until
+    until: CycleLimit
     target_micros: int
     from_micros: int | None
     step: Step | None
@@ -137,7 +137,7 @@ class _Way:
         """Whether the cycles end once the pipeline has caught up."""
         return self.until.cycles is None and not self.until.is_endless
 
-    def go_on(self, count: int, outcome: "CycleOutcome") -> None:
+    def advance(self, count: int, outcome: "CycleOutcome") -> None:
         """Count a cycle, or update how far the watermark has come."""
         watermark = outcome.order.watermark_micros
         if self.step is not None and self.until.cycles is not None:
@@ -147,7 +147,7 @@ class _Way:
 
 
 @contextmanager
-def _way(pipeline: "Pipeline", until: Until, target_micros: int) -> Iterator[_Way]:
+def _way(pipeline: "Pipeline", until: CycleLimit, target_micros: int) -> Iterator[_Goal]:
     """Yield the progress, shown as the outermost step unless the cycles have no end."""
     from cdc_platform.model.stream.lineage import watermark_micros
     from cdc_platform.pipeline.reading.trace import trace_lineage
@@ -157,27 +157,27 @@ def _way(pipeline: "Pipeline", until: Until, target_micros: int) -> Iterator[_Wa
     is_known = watermark is not None and not pipeline.capabilities.delivers_events
     from_micros = watermark if is_known else None
     if until.is_endless:
-        yield _Way(until, target_micros, from_micros, None)
+        yield _Goal(until, target_micros, from_micros, None)
     elif until.cycles is not None:
         with pipeline.progress.step("cycles", "cycles", until.cycles) as step:
-            yield _Way(until, target_micros, from_micros, step)
+            yield _Goal(until, target_micros, from_micros, step)
     else:
         seconds = (target_micros - from_micros) // 1_000_000 if from_micros is not None else 0
         counted = (CAUGHT_UP, seconds) if seconds > 0 else ("", None)
         with pipeline.progress.step("catch up", *counted) as step:
-            yield _Way(until, target_micros, from_micros, step)
+            yield _Goal(until, target_micros, from_micros, step)
 
 
-def _follow(pipeline: "Pipeline", session: "SparkSession", wants_more: Callable[[], bool], way: _Way) -> bool:
+def _follow(pipeline: "Pipeline", spark: "SparkSession", wants_more: Callable[[], bool], way: _Goal) -> bool:
     from cdc_platform.pipeline.cycle_loop import follow_source
 
     until = way.until
     most_failures = None if until.is_endless else MOST_FAILURES
-    outcomes = follow_source(pipeline, session, wants_more, _as_fault, most_failures)
+    outcomes = follow_source(pipeline, spark, wants_more, _as_fault, most_failures)
     delivers_events = pipeline.capabilities.delivers_events
     is_level = partial(_is_caught_up, target_micros=way.target_micros, delivers_events=delivers_events)
     for count, outcome in enumerate(outcomes, start=1):
-        way.go_on(count, outcome)
+        way.advance(count, outcome)
         if count == 1 or until.cycles is not None or has_done_something(outcome):
             turn = (count, until.cycles) if until.cycles is not None else None
             line = describe_cycle(outcome, _count_open(pipeline), turn)
@@ -218,7 +218,7 @@ def _as_fault(error: CdcError) -> None:
 
 
 def _is_caught_up(outcome: "CycleOutcome", target_micros: int, *, delivers_events: bool) -> bool:
-    if outcome.copy.is_going_on:
+    if outcome.copy.is_pending:
         return False
     if delivers_events:
         from cdc_platform.pipeline.cycle_loop import is_idle

@@ -125,8 +125,8 @@ def _print_result(invariant: "Check", result: "CheckResult", seconds: float) -> 
 def _error_text(error: Exception) -> str:
     """Return the message of an error; only the first line of a foreign one, which may contain a stack."""
     described = as_known(error)
-    said = str(described) if described is not None else next(iter(str(error).splitlines()), "")
-    return f"{type(described or error).__name__}: {said}"
+    text = str(described) if described is not None else next(iter(str(error).splitlines()), "")
+    return f"{type(described or error).__name__}: {text}"
 
 
 def as_junit(results_by_pipeline: "Mapping[str, Results]") -> str:

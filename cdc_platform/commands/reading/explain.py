@@ -58,7 +58,7 @@ def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -
     begins with the copied row.
 
     KEY is the value itself if the primary key has one column; otherwise it is a JSON object of its columns,
-    or a JSON array in the order of the key. A KEY that begins with a dash and is no negative number comes
+    or a JSON array in the order of the key. A KEY that begins with a dash and is not a negative number comes
     last, after `--`.
 
     The command reads only the lake: no Spark is started, and the source may be down. The exit code is 1 if

@@ -44,7 +44,7 @@ Row = tuple[Cell, Cell]
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadableStatus:
     """Pipeline whose state cannot be read, and the error."""
 
     pipeline: str
@@ -101,7 +101,7 @@ def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s:
         print_text(_to_json(statuses, indent=2))
     else:
         print_rendered(describe_statuses(statuses))
-    if len(pipelines) < len(chosen) or any(isinstance(status, Unreadable) for status in statuses):
+    if len(pipelines) < len(chosen) or any(isinstance(status, UnreadableStatus) for status in statuses):
         sys.exit(1)
 
 
@@ -126,7 +126,7 @@ def _watch(chosen: "Sequence[PipelineSettings]", every_s: float, *, as_json: boo
             is_over.wait(every_s)
 
 
-def _read(pipeline: "Pipeline") -> "Status | Unreadable":
+def _read(pipeline: "Pipeline") -> "Status | UnreadableStatus":
     """Return the state of a pipeline, or its error, so that the other pipelines are still shown."""
     from cdc_platform.pipeline.on_demand.status import read_status
 
@@ -135,10 +135,10 @@ def _read(pipeline: "Pipeline") -> "Status | Unreadable":
     except Exception as error:
         if as_known(error) is None:
             raise
-        return Unreadable(pipeline.name, error_text(error))
+        return UnreadableStatus(pipeline.name, error_text(error))
 
 
-def _read_again(settings: "PipelineSettings", opened: "dict[str, Pipeline]") -> "Status | Unreadable":
+def _read_again(settings: "PipelineSettings", opened: "dict[str, Pipeline]") -> "Status | UnreadableStatus":
     """Return the state of a watched pipeline, which is opened once it has run.
 
     Unexpected errors do not hide other pipelines, either: they may be over at the next refresh.
@@ -153,15 +153,15 @@ def _read_again(settings: "PipelineSettings", opened: "dict[str, Pipeline]") -> 
         pipeline.forget_tables()
         return read_status(pipeline)
     except Exception as error:  # noqa: BLE001  shown in place of the pipeline
-        return Unreadable(settings.name, error_text(error))
+        return UnreadableStatus(settings.name, error_text(error))
 
 
-def _to_json(statuses: "Sequence[Status | Unreadable]", indent: int | None = None) -> str:
+def _to_json(statuses: "Sequence[Status | UnreadableStatus]", indent: int | None = None) -> str:
     return json.dumps([status.to_dict() for status in statuses], indent=indent)
 
 
 def describe_statuses(
-    statuses: "Sequence[Status | Unreadable]", *, most_partitions: int | None = None
+    statuses: "Sequence[Status | UnreadableStatus]", *, most_partitions: int | None = None
 ) -> Group:
     """Return the states of pipelines, one below the other.
 
@@ -171,7 +171,7 @@ def describe_statuses(
     """
     parts: list[RenderableType] = []
     for status in statuses:
-        if isinstance(status, Unreadable):
+        if isinstance(status, UnreadableStatus):
             shown: RenderableType = make_grid(status.rows())
         elif most_partitions is None:
             shown = describe_status(status)

@@ -98,7 +98,7 @@ def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
     full = find_full(error)
     if full is not None:
         return full
-    if isinstance(error, ModuleNotFoundError) and _comes_through(error, _LOADERS):
+    if isinstance(error, ModuleNotFoundError) and _is_raised_in(error, _LOADERS):
         return SetupError(
             f"A library of the lake's catalog is not installed ({error}); it belongs to the setting "
             "`lake.catalog`. For PostgreSQL: pip install 'cdc_platform[postgres]'; for Hive or Glue: "
@@ -192,7 +192,7 @@ def _explain_file(settings: LakeSettings, file: Path, error: "DBAPIError", text:
     return _silent_catalog(text) if _LOCKED.search(text) else None
 
 
-def _comes_through(error: Exception, modules: tuple[str, ...]) -> bool:
+def _is_raised_in(error: Exception, modules: tuple[str, ...]) -> bool:
     """Return whether code of one of these modules is in the traceback of an error."""
     names = (str(frame.f_globals.get("__name__", "")) for frame, _ in walk_tb(error.__traceback__))
     return any(name.startswith(modules) for name in names)

@@ -11,8 +11,8 @@ from cdc_platform.model.stream.records import RecordKind
 
 def _one_of(kind: type[StrEnum]) -> str:
     """Return the values of an enumeration, with "or" before the last one."""
-    *others, last = kind
-    return f"{', '.join(others)} or {last}"
+    *members, last = kind
+    return f"{', '.join(members)} or {last}"
 
 
 _EVENT: Final = (
@@ -77,7 +77,7 @@ _LINEAGE: Final[Mapping[str, str]] = {
     "position": "Everything at or before it has been read.",
     "created_cycle": "Cycle that announced it.",
     "running_cycle": "Cycle that first read it; null before.",
-    "finished_cycle": "Cycle that read its end; null before.",
+    "finished_cycle": "Cycle that read its end; null until then.",
     "continues_parents": "Whether its parents ended where it starts; false if it started while they went on.",
 }
 _CUTS: Final[Mapping[str, str]] = {

@@ -43,7 +43,7 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
-        self._known: dict[Identifier, Table] = {}
+        self._tables: dict[Identifier, Table] = {}
         self._lock = Lock()
 
     def load_table(self, identifier: str | Identifier) -> Table:
@@ -52,7 +52,7 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
         Raises:
             NoSuchTableError: the table does not exist.
         """
-        cached = self._known.get(Catalog.identifier_to_tuple(identifier))
+        cached = self._tables.get(Catalog.identifier_to_tuple(identifier))
         location = self._location(identifier)
         if location is None:
             raise NoSuchTableError(f"Table does not exist: {identifier}")
@@ -66,10 +66,10 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
         io = self._load_file_io(metadata.properties, location)
         table = Table(identifier, share_parts(metadata), location, io, self)
         with self._lock:
-            self._known.pop(table.name(), None)
-            while len(self._known) >= TABLES_MAX:
-                del self._known[next(iter(self._known))]
-            self._known[table.name()] = table
+            self._tables.pop(table.name(), None)
+            while len(self._tables) >= TABLES_MAX:
+                del self._tables[next(iter(self._tables))]
+            self._tables[table.name()] = table
         return table
 
     def _location(self, identifier: str | Identifier) -> str | None:
@@ -101,7 +101,7 @@ def read_metadata(file: InputFile, known: Iterable[Snapshot]) -> TableMetadata:
             dominate the time of Python's garbage collector.
 
     Raises:
-        ValidationError: the file is no metadata file.
+        ValidationError: the file is not a metadata file.
     """
     by_id = {snapshot.snapshot_id: snapshot for snapshot in known}
     try:
@@ -109,7 +109,7 @@ def read_metadata(file: InputFile, known: Iterable[Snapshot]) -> TableMetadata:
         numbered = [(entry["snapshot-id"], entry) for entry in fields.get("snapshots") or ()]
         fields["snapshots"] = [entry for number, entry in numbered if number not in by_id]
     except (msgspec.DecodeError, KeyError, TypeError) as error:
-        raise ValidationError(f"{file.location} is no metadata file: {error}") from error
+        raise ValidationError(f"{file.location} is not a metadata file: {error}") from error
     metadata = TableMetadataUtil.parse_raw(msgspec.json.encode(fields).decode())
     by_id.update((snapshot.snapshot_id, snapshot) for snapshot in metadata.snapshots)
     return metadata.model_copy(update={"snapshots": [by_id[number] for number, _ in numbered]})

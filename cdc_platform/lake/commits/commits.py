@@ -24,7 +24,7 @@ LATE: Final = "cdc.late"
 TAKEN: Final = "cdc.quarantine"
 """Fact of the log: the snapshot of quarantine whose replays the log has taken."""
 BYTES: Final = "cdc.bytes"
-"""Memory of the rows of a cycle, if one process held them all."""
+"""Memory of the rows of a cycle, if one process had them all in memory."""
 ATTEMPT: Final = "cdc.attempt"
 
 Fact = TypeVar("Fact")
@@ -115,7 +115,7 @@ def number_of(snapshot: Snapshot, key: str) -> int | None:
     """Return a whole number in a snapshot's summary, None without such an entry.
 
     Raises:
-        LakeDamaged: the entry is no whole number.
+        LakeDamaged: the entry is not a whole number.
     """
     return read_fact(snapshot, key, whole_number)
 
@@ -124,7 +124,7 @@ def position_of(snapshot: Snapshot) -> int | None:
     """Return the source position in a snapshot's summary, None without one.
 
     Raises:
-        LakeDamaged: the entry is no position.
+        LakeDamaged: the entry is not a position.
     """
     return read_fact(snapshot, POSITION, _position)
 
@@ -132,7 +132,7 @@ def position_of(snapshot: Snapshot) -> int | None:
 def _position(text: str) -> int:
     micros = whole_number(text)
     if not is_moment(micros):
-        raise ValueError(f"{micros} is no moment")
+        raise ValueError(f"{micros} is not a moment")
     return micros
 
 
@@ -162,7 +162,7 @@ def cycles_between(table: Table, after_exclusive: int, until_inclusive: int) -> 
 
 
 def bytes_since(table: Table, position_micros: int | None) -> int | None:
-    """Return the memory of the cycles beyond a position, None if a cycle does not state it."""
+    """Return the memory of the cycles after a position, None if a cycle does not state it."""
     total = 0
     for snapshot in ancestors_of(table, head(table)):
         if fact(snapshot, CYCLE) is None:

@@ -122,11 +122,11 @@ def delete_orphans(spark: SparkSession, table: Table, before_micros: int) -> int
     if not has_files_before(table.io, table.location(), before_micros):
         return 0
     moment = to_datetime(before_micros).isoformat(sep=" ")
-    found = spark.sql(
+    rows = spark.sql(
         f"CALL {CATALOG}.system.remove_orphan_files(table => '{'.'.join(table.name())}', "
         f"older_than => TIMESTAMP '{moment}', prefix_listing => true, dry_run => true)"
     ).collect()
     # Iceberg counts old metadata files as orphans, too.
     kept = {PurePosixPath(path).name for path in list_unlogged(table)}
-    orphans = [row[0] for row in found if PurePosixPath(row[0]).name not in kept]
+    orphans = [row[0] for row in rows if PurePosixPath(row[0]).name not in kept]
     return delete_files(table.io, orphans)

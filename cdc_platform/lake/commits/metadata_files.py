@@ -25,7 +25,7 @@ MISSING_IN_A_ROW: Final = 5
 """Missing files in a row that end the search: maintenance deletes the oldest first, and leaves no gaps."""
 
 
-class _Replaced(msgspec.Struct, frozen=True, rename="kebab"):
+class _LogEntry(msgspec.Struct, frozen=True, rename="kebab"):
     """An entry of a metadata log: a file, and when another one replaced it."""
 
     metadata_file: str
@@ -35,7 +35,7 @@ class _Replaced(msgspec.Struct, frozen=True, rename="kebab"):
 class _Metadata(msgspec.Struct, rename="kebab"):
     """The needed part of a metadata file: parsing its snapshots would take most of the time."""
 
-    metadata_log: tuple[_Replaced, ...] = ()
+    metadata_log: tuple[_LogEntry, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _existing(io: FileIO, paths: Iterable[str]) -> Iterator[str]:
 
 def _unlogged(table: Table) -> Iterator[tuple[str, int]]:
     """Yield the files before those in the log, newest first, each with the time of its replacement in ms."""
-    log = tuple(_Replaced(entry.metadata_file, entry.timestamp_ms) for entry in table.metadata.metadata_log)
+    log = tuple(_LogEntry(entry.metadata_file, entry.timestamp_ms) for entry in table.metadata.metadata_log)
     files = {entry.metadata_file for entry in log}
     while log:
         # A file that another tool has deleted does not hide those before it: its successors name them, too.
@@ -116,7 +116,7 @@ def _unlogged(table: Table) -> Iterator[tuple[str, int]]:
 
 
 @lru_cache(maxsize=READ_LOGS)
-def _read_log(file: _File) -> tuple[_Replaced, ...]:
+def _read_log(file: _File) -> tuple[_LogEntry, ...]:
     """Return the log of a metadata file, empty if the file was deleted or truncated."""
     source = file.io.new_input(file.path)
     if not source.exists():

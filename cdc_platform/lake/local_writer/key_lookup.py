@@ -108,7 +108,7 @@ def _codes(values: pa.Array | pa.ChunkedArray) -> Codes:
     return codes
 
 
-def files_in_reach(table: Table, files: Sequence[DataFile], keys: pa.Table) -> list[DataFile]:
+def candidate_files(table: Table, files: Sequence[DataFile], keys: pa.Table) -> list[DataFile]:
     """Return the files that may have rows of some keys, according to the bounds of the first key column.
 
     Args:

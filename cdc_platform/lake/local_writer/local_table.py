@@ -21,7 +21,7 @@ from cdc_platform.lake.local_writer.key_lookup import (
     ROW_ID,
     Codes,
     MatchedRows,
-    files_in_reach,
+    candidate_files,
     find_rows,
     read_rows,
 )
@@ -71,13 +71,13 @@ class LocalTable:
     base: Snapshot
     files: TableFiles
 
-    def files_in_reach(self, keys: pa.Table) -> list[DataFile]:
+    def candidate_files(self, keys: pa.Table) -> list[DataFile]:
         """Return the data files that may have rows of some keys.
 
         Args:
             keys: the keys, by the names of the table's columns; without keys there are no files.
         """
-        return files_in_reach(self.table, self.files.data, keys) if keys.num_rows else []
+        return candidate_files(self.table, self.files.data, keys) if keys.num_rows else []
 
     def find(self, within: Sequence[DataFile], keys: pa.Table) -> KeyRows:
         """Return the rows with some keys.

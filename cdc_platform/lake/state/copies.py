@@ -111,12 +111,12 @@ class ChunkBatch:
         """Parse the text of `to_text`.
 
         Raises:
-            ValueError, RecursionError: the text is no chunk batch.
+            ValueError, RecursionError: the text is not a chunk batch.
         """
         stored = parse_stored(text, _StoredBatch)
         ends = [end for first, last in stored.done for end in (first, last + 1)]
         if ends != sorted(ends) or not all(0 <= end <= MOST_CHUNKS for end in ends):
-            raise ValueError(f"{stored.done} are no ranges of chunks")
+            raise ValueError(f"{stored.done} are not ranges of chunks")
         chunks = frozenset(chunk for first, last in stored.done for chunk in range(first, last + 1))
         return cls(stored.number, stored.base, chunks, stored.own, stored.begun_micros)
 

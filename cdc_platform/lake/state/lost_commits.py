@@ -62,8 +62,8 @@ def take_back_lost(lake: Lake) -> tuple[str, ...]:
     cuts = f"{lake.system_namespace}.{CUT}"
     # Cuts come first, because only they show whether a commit of another table is used.
     taken = [*_take_back_of(lake, {cuts: lake.system_table(CUT)})]
-    others = {name: table for name, table in _tables(lake).items() if name != cuts}
-    return tuple(dict.fromkeys([*taken, *_take_back_of(lake, others)]))
+    tables = {name: table for name, table in _tables(lake).items() if name != cuts}
+    return tuple(dict.fromkeys([*taken, *_take_back_of(lake, tables)]))
 
 
 def _take_back_of(lake: Lake, tables: Mapping[str, Table]) -> Iterator[str]:

@@ -41,7 +41,7 @@ def marker_of(row: Mapping[str, Any]) -> Marker:
     """Return the marker in a row of the raw table.
 
     Raises:
-        LakeDamaged: the row is no marker.
+        LakeDamaged: the row is not a marker.
     """
     message = read_stored(
         _Message.from_text, row["event"]["metadata"], RAW, f"the message {row['record_sequence']}"

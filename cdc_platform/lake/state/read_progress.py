@@ -196,7 +196,7 @@ def read_report(event: Mapping[str, Any]) -> FileReport:
     """Return the report on a file in the column `event` of a raw row.
 
     Raises:
-        LakeDamaged: the row is no report.
+        LakeDamaged: the row is not a report.
     """
     return read_stored(FileReport.from_text, event["metadata"], RAW, f"the report on {event['origin']}")
 

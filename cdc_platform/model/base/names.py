@@ -84,12 +84,12 @@ def check_identifier(setting: str, value: str) -> str:
     """Return the value if it can name a pipeline or a namespace.
 
     Raises:
-        SettingError: The value is no valid name.
+        SettingError: The value is not a valid name.
     """
     if _IDENTIFIER.fullmatch(value) is None:
         raise SettingError(
             setting,
-            "must begin with a lower-case letter and go on with at most 62 lower-case letters, digits or "
+            "must begin with a lower-case letter and continue with at most 62 lower-case letters, digits or "
             f"underscores; choose another name than: {value!r}",
         )
     return value

@@ -17,7 +17,7 @@ def position_number(text: str) -> int:
     """Return a position or a count in a stored text.
 
     Raises:
-        ValueError: The text is no number, negative, or beyond 63 bits.
+        ValueError: The text is not a number, negative, or beyond 63 bits.
     """
     number = whole_number(text)
     if not 0 <= number < 2**63:
@@ -29,7 +29,7 @@ def whole_number(value: Any) -> int:
     """Return the integer in a number or text.
 
     Raises:
-        ValueError: the value is no integer.
+        ValueError: the value is not an integer.
     """
     if type(value) is int:
         return value
@@ -58,7 +58,7 @@ def number_text(text: str) -> str:
         ValueError: it is neither.
     """
     if _DECIMAL.fullmatch(text) is None and _NO_NUMBER.fullmatch(text) is None:
-        raise ValueError(f"{_shown(text)} is no number")
+        raise ValueError(f"{_shown(text)} is not a number")
     return text
 
 
@@ -66,10 +66,10 @@ def decimal_number(value: Any) -> Decimal:
     """Return the decimal in a number or text; a float gets its shortest digits.
 
     Raises:
-        ValueError, TypeError: the value is no number.
+        ValueError, TypeError: the value is not a number.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        raise TypeError(f"{_shown(value)} is no number")
+        raise TypeError(f"{_shown(value)} is not a number")
     try:
         return value if isinstance(value, Decimal) else Decimal(number_text(str(value)))
     except InvalidOperation:
@@ -80,10 +80,10 @@ def float_number(value: Any) -> float:
     """Return the float in a number or text.
 
     Raises:
-        ValueError, TypeError: the value is no number.
+        ValueError, TypeError: the value is not a number.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise TypeError(f"{_shown(value)} is no number")
+        raise TypeError(f"{_shown(value)} is not a number")
     return float(number_text(value) if isinstance(value, str) else value)
 
 

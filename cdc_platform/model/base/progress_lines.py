@@ -23,7 +23,7 @@ def report_lines(
 
     Args:
         progress: the steps.
-        write: called with a line, in a thread of its own.
+        write: called with a line, in a separate thread.
         last_line_s: returns the time of the last other output, by the monotonic clock.
         every_s: seconds between two lines.
     """
@@ -45,7 +45,7 @@ def report_lines(
 
 @contextmanager
 def in_background(run: Callable[[Event], None]) -> Iterator[None]:
-    """Run a function in a thread of its own; the end of the context sets its event and waits for it."""
+    """Run a function in a separate thread; the end of the context sets its event and waits for it."""
     is_over = Event()
     thread = Thread(target=run, args=(is_over,), daemon=True, name="progress")
     thread.start()

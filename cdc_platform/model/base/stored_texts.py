@@ -74,7 +74,7 @@ def parse_stored(text: str, shape: type[Stored]) -> Stored:
     """Return the JSON of a text as a type, such as `dict[str, int]` or a dataclass; see `as_shape`.
 
     Raises:
-        ValueError, RecursionError: the text is no JSON, or has another shape.
+        ValueError, RecursionError: the text is not JSON, or has another shape.
     """
     return as_shape(json.loads(text), shape)
 
@@ -113,7 +113,7 @@ def _as_shape(value: Any, shape: Any) -> Any:
 
 _LISTS: Final = (list, tuple, set, frozenset)
 _PLAIN: Final[dict[Any, tuple[Any, ...]]] = {
-    # A type, and what JSON has for it; `True` is no integer.
+    # A type, and what JSON has for it; `True` is not an integer.
     **{kind: (kind,) for kind in (str, int, bool, type(None))},
     float: (float, int),
 }

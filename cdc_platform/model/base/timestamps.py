@@ -20,7 +20,7 @@ def from_rfc3339(text: str) -> int:
     """Return the microseconds of an RFC 3339 text; digits beyond microseconds are cut off.
 
     Raises:
-        ValueError: The text is no RFC 3339 timestamp, has no offset, or one that leads out of the years.
+        ValueError: The text is not an RFC 3339 timestamp, has no offset, or one that leads out of the years.
     """
     match = _RFC3339.fullmatch(text)
     if match is None:
@@ -45,7 +45,7 @@ def to_nanosecond_text(text: str) -> str:
     """Return an RFC 3339 text in UTC with nine digits of a second, so that the order of texts is time's.
 
     Raises:
-        ValueError: The text is no RFC 3339 timestamp, or has no offset.
+        ValueError: The text is not an RFC 3339 timestamp, or has no offset.
     """
     micros = to_rfc3339(from_rfc3339(text))
     match = _RFC3339.fullmatch(text)

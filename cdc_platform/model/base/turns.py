@@ -1,4 +1,4 @@
-"""Turns: of many things some at a time, so that their number slows nothing down and each has its turn."""
+"""Turns: a few of many items at a time, so that each gets its turn and their number slows nothing."""
 
 from collections.abc import Sequence
 from typing import TypeVar

@@ -2,7 +2,7 @@
 
 Such a table is a multiset. The key of a row has two columns: a digest of the row, and its number among the
 equal rows, from 1. An insert adds the next copy, and a delete removes the last copy, since equal rows cannot
-be told apart.
+be distinguished.
 """
 
 import json

@@ -17,7 +17,7 @@ StoredRows = Mapping[RowId, Values | None]
 class RowChange:
     """One change of a batch, in the order of the source.
 
-    ``new_values`` lacks the unavailable columns. If the change is no whole row, columns that it does not name
+    ``new_values`` lacks the unavailable columns. If the change is not a whole row, columns that it omits
     keep their values.
     """
 

@@ -88,7 +88,7 @@ def parse_key(table: str, columns: tuple[KeyColumn, ...], text: str) -> RowKey:
             order of the key.
 
     Raises:
-        RowNotFound: the text is no key of the table.
+        RowNotFound: the text is not a key of the table.
     """
     parts = _as_json(text)
     names = [column.name for column in columns]

@@ -1,7 +1,7 @@
 """Versions of a source table's columns, and the columns of the lake's table that result from them.
 
 A column of the source has several versions if it was dropped and added again, or changed its type. The
-newest version has the column's name in the lake. An older one is set aside under a name of its own, such as
+newest version has the column's name in the lake. An older one is set aside under its own name, such as
 `note__string`; it keeps its values and receives no newer ones.
 """
 

@@ -158,11 +158,11 @@ def _add_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     return replace(_without_place(table, event.name), versions=(*table.versions, added))
 
 
-def _add_beside(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    return _append_beside(table, _version_of(event))
+def _add_variant(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    return _append_version(table, _version_of(event))
 
 
-def _append_beside(table: ColumnHistory, version: ColumnVersion) -> ColumnHistory:
+def _append_version(table: ColumnHistory, version: ColumnVersion) -> ColumnHistory:
     names = {case_key(version.lake_name) for version in table.versions}
     renamed = replace(version, lake_name=_aside_name(version, names))
     return replace(table, versions=(*table.versions, renamed))
@@ -208,7 +208,7 @@ def _retype(
     # It still shares its name with another column.
     ended = replace(old, until=new.since)
     table = replace(table, versions=(*table.versions[:place], ended, *table.versions[place + 1 :]))
-    return _append_beside(table, new)
+    return _append_version(table, new)
 
 
 def _version_of(event: SchemaEvent, *, is_late: bool = False) -> ColumnVersion:
@@ -266,7 +266,7 @@ _CHANGES: Final = {
     SchemaChange.COLUMN_RETYPED: _retype_column,
     SchemaChange.COLUMN_WIDENED: _widen_column,
     SchemaChange.COLUMN_REPLACED: _replace_column,
-    SchemaChange.COLUMN_BESIDE: _add_beside,
+    SchemaChange.COLUMN_CASE_VARIANT: _add_variant,
     SchemaChange.COLUMNS_PLACED: _place_columns,
     SchemaChange.KEY_ORDERED: _ordering_key,
     SchemaChange.UNWATCHED_COLUMNS: _unwatch_columns,

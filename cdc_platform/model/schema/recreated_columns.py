@@ -13,11 +13,8 @@ from cdc_platform.model.schema.table_schema import TableSchema
 
 
 @dataclass(frozen=True)
-class Renewal:
-    """A column that was recreated between two schema reads.
-
-    ``before`` is its ordinal at the first schema read; ``ahead`` are the columns that have since moved ahead.
-    """
+class RecreatedColumn:
+    """A recreated column: its ordinal at the earlier schema read, and the columns that overtook it."""
 
     before: int
     ahead: frozenset[str]
@@ -28,12 +25,12 @@ class Renewal:
         return place > self.before or any(ordinals.get(other, place) < place for other in self.ahead)
 
 
-def find_renewals(columns: ColumnHistory, now: TableSchema) -> Mapping[str, Renewal]:
+def recreated_columns_of(columns: ColumnHistory, now: TableSchema) -> Mapping[str, RecreatedColumn]:
     """Return the columns outside the key that were recreated since the last schema read.
 
     A column that was the last one, and is the last one again, is not found.
     """
-    renewals: dict[str, Renewal] = {}
+    recreated: dict[str, RecreatedColumn] = {}
     passed: list[str] = []
     furthest, is_added = 0, False
     for column in sorted(now.value_columns, key=lambda column: column.ordinal):
@@ -42,11 +39,11 @@ def find_renewals(columns: ColumnHistory, now: TableSchema) -> Mapping[str, Rene
             is_added = is_added or not _may_be_old(columns, column.name)
         elif is_added or before < furthest:
             is_added = True
-            renewals[column.name] = Renewal(before, _overtakers(columns, passed, before))
+            recreated[column.name] = RecreatedColumn(before, _overtakers(columns, passed, before))
         else:
             furthest = before
         passed.append(column.name)
-    return renewals
+    return recreated
 
 
 def _overtakers(columns: ColumnHistory, passed: list[str], before: int) -> frozenset[str]:
@@ -58,13 +55,15 @@ def _may_be_old(columns: ColumnHistory, name: str) -> bool:
     return name in columns.unwatched or columns.live(name) is not None
 
 
-def find_renewed(history: SchemaHistory, schema_read: SchemaRead | None) -> Mapping[tuple[str, str], Renewal]:
+def find_recreated(
+    history: SchemaHistory, schema_read: SchemaRead | None
+) -> Mapping[tuple[str, str], RecreatedColumn]:
     """Return the columns that were recreated unchanged since the last schema read, by table and name."""
     if schema_read is None or not schema_read.is_exact:
         return {}
     return {
-        (schema.name, name): renewal
+        (schema.name, name): recreated_column
         for schema in schema_read.tables
         if (columns := history.tables.get(schema.name)) is not None and columns.is_watched
-        for name, renewal in find_renewals(columns, schema).items()
+        for name, recreated_column in recreated_columns_of(columns, schema).items()
     }

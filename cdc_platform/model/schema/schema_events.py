@@ -27,7 +27,7 @@ class SchemaChange(StrEnum):
     """The column has a type that also holds its older values, in any order of the events."""
     COLUMN_REPLACED = "column_replaced"
     """The column has another type, and nothing states what its values became: they are set aside."""
-    COLUMN_BESIDE = "column_beside"
+    COLUMN_CASE_VARIANT = "column_case_variant"
     """A column was added whose name differs from another only in case; the lake gives it another name."""
     UNWATCHED_COLUMNS = "unwatched_columns"
     """From here on, the change stream does not watch these columns of a watched table."""
@@ -85,7 +85,7 @@ def describe_event(event: SchemaEvent) -> str:
         case SchemaChange.COLUMN_RETYPED | SchemaChange.COLUMN_WIDENED | SchemaChange.COLUMN_REPLACED:
             types = f"from {_type_text(event.previous)} to {_type_text(event.value)}"
             return f"`{event.table}`.`{event.name}` changed {types}{at}"
-        case SchemaChange.COLUMN_ADDED | SchemaChange.COLUMN_BESIDE | SchemaChange.COLUMN_DROPPED:
+        case SchemaChange.COLUMN_ADDED | SchemaChange.COLUMN_CASE_VARIANT | SchemaChange.COLUMN_DROPPED:
             is_gone = event.change is SchemaChange.COLUMN_DROPPED
             verb = "dropped, or is no longer watched," if is_gone else "added"
             kind = _type_text(event.value or event.previous)

@@ -7,7 +7,7 @@ from cdc_platform.model.base.names import case_key
 from cdc_platform.model.schema.column_versions import ColumnHistory, ColumnVersion
 from cdc_platform.model.schema.evolution import SchemaHistory, same_type
 from cdc_platform.model.schema.observed_columns import ObservedColumn, ObservedColumns, key_types
-from cdc_platform.model.schema.recreated_columns import Renewal, find_renewed
+from cdc_platform.model.schema.recreated_columns import RecreatedColumn, find_recreated
 from cdc_platform.model.schema.recreated_tables import find_renamed, has_other_key, shows_creation
 from cdc_platform.model.schema.schema_events import CREATED, UNCOPIED, SchemaChange, SchemaEvent
 from cdc_platform.model.schema.schema_reads import SchemaRead
@@ -73,7 +73,7 @@ def find_events(
     """
     sees_creation = shows_creation(history, schema_read, read_back)
     renamed = find_renamed(history, schema_read, read_back) if sees_creation else frozenset()
-    renewals = {} if widens else dict(find_renewed(history, schema_read))
+    recreated = {} if widens else dict(find_recreated(history, schema_read))
     # A schema read of files or topics is empty: their keys may change, and the source does not state how it
     # converted the values of a retyped column.
     is_read = schema_read is None or schema_read.is_exact or bool(schema_read.tables)
@@ -87,7 +87,7 @@ def find_events(
         fixes_keys=fixes_keys,
         converts=is_read,
         read_back=read_back,
-        renewals=renewals,
+        recreated=recreated,
         renamed=renamed,
         uncopied=schema_read.uncopied if schema_read is not None else frozenset(),
     )
@@ -107,7 +107,7 @@ class _Finder(SchemaRecorder):
     fixes_keys: bool = False
     converts: bool = True
     read_back: Callable[[int], SchemaRead] | None = None
-    renewals: dict[tuple[str, str], Renewal] = field(default_factory=dict)
+    recreated: dict[tuple[str, str], RecreatedColumn] = field(default_factory=dict)
     """Columns that a schema read shows to be recreated, and no record has shown yet."""
     renamed: frozenset[str] = frozenset()
     """Tables that may have had rows under another name."""
@@ -125,12 +125,12 @@ class _Finder(SchemaRecorder):
     """When a whole row, or a copy, of each table was last seen in this window."""
 
     def see(self, table: str, observation: ObservedColumns, *, may_retype: bool = True) -> None:
-        is_remade = self._is_remade(table, observation)
-        if is_remade and not may_retype:
+        is_recreated = self._is_recreated_table(table, observation)
+        if is_recreated and not may_retype:
             # It is a later table; records that are still to come show when it was created.
             return
         table_columns = (
-            self._remade(table, observation) if is_remade else self._watched(table, observation.micros)
+            self._recreated(table, observation) if is_recreated else self._watched(table, observation.micros)
         )
         for name, column in observation.columns.items():
             version = table_columns.live(name)
@@ -138,7 +138,7 @@ class _Finder(SchemaRecorder):
                 self._add(table, name, column, observation.micros)
             elif self.widens:
                 self._widen(table, version, column, observation.micros)
-            elif self._is_renewed(table, name, observation.columns) or self._joins_key(version, column):
+            elif self._is_recreated(table, name, observation.columns) or self._joins_key(version, column):
                 self._renew(table, version, column, observation.micros)
             elif _differs(version, column) and may_retype:
                 self._retype(table, version, column, observation.micros)
@@ -148,13 +148,13 @@ class _Finder(SchemaRecorder):
         if observation.is_whole:
             self._miss(table, observation)
 
-    def _is_remade(self, table: str, observation: ObservedColumns) -> bool:
+    def _is_recreated_table(self, table: str, observation: ObservedColumns) -> bool:
         columns = self.history.tables.get(table)
         return (
             self.fixes_keys and columns is not None and has_other_key(columns, key_types(observation.columns))
         )
 
-    def _remade(self, table: str, observation: ObservedColumns) -> ColumnHistory:
+    def _recreated(self, table: str, observation: ObservedColumns) -> ColumnHistory:
         """Record that a table was recreated, and drop the key columns that it no longer has."""
         was_dropped = self.history.tables[table].is_dropped
         columns = self._watched(table, observation.micros)
@@ -206,7 +206,7 @@ class _Finder(SchemaRecorder):
         for schema in schema_read.tables:
             observation = ObservedColumns.of_table(schema_read.micros, schema, is_whole=False)
             missed = {name: at for (table, name), at in self.missed.items() if table == schema.name}
-            self.gone |= self.renewals.keys()
+            self.gone |= self.recreated.keys()
             self.see(schema.name, observation, may_retype=schema_read.is_exact)
             self.drop_columns(schema.name, observation.columns, missed, schema_read)
             since = None if is_first else schema_read.micros
@@ -217,7 +217,7 @@ class _Finder(SchemaRecorder):
             if not self.widens:
                 # An inexact schema read shows the present ordinals, not those of its moment.
                 self.place(schema if schema_read.is_exact else replace(schema, columns=schema.key_columns))
-                self.order_key(schema, schema_read.micros)
+                self.record_key_order(schema, schema_read.micros)
         if schema_read.is_exact:
             self.drop_tables(schema_read)
             unwatched_tables = schema_read.unwatched.keys() - {
@@ -249,10 +249,10 @@ class _Finder(SchemaRecorder):
         since = None if self.fresh.get(table) is False else micros
         if since is not None:
             self._see_unwatched(table, name)
-        is_beside = self.widens and any(
+        is_variant = self.widens and any(
             case_key(version.name) == case_key(name) for version in self.history.tables[table].live_versions
         )
-        change = SchemaChange.COLUMN_BESIDE if is_beside else SchemaChange.COLUMN_ADDED
+        change = SchemaChange.COLUMN_CASE_VARIANT if is_variant else SchemaChange.COLUMN_ADDED
         self.record_version(change, table, name, column, since)
 
     def _widen(self, table: str, version: ColumnVersion, column: ObservedColumn, micros: int) -> None:
@@ -263,7 +263,7 @@ class _Finder(SchemaRecorder):
         self.record_version(SchemaChange.COLUMN_WIDENED, table, version.name, widened, micros, version)
 
     def _retype(self, table: str, version: ColumnVersion, column: ObservedColumn, micros: int) -> None:
-        if (table, version.name) in self.missed or (table, version.name) in self.renewals:
+        if (table, version.name) in self.missed or (table, version.name) in self.recreated:
             self._renew(table, version, column, micros)
             return
         change = SchemaChange.COLUMN_RETYPED
@@ -272,12 +272,12 @@ class _Finder(SchemaRecorder):
             change = SchemaChange.COLUMN_WIDENED if is_kept else SchemaChange.COLUMN_REPLACED
         self.record_version(change, table, version.name, column, micros, version)
 
-    def _is_renewed(self, table: str, name: str, columns: Mapping[str, ObservedColumn]) -> bool:
+    def _is_recreated(self, table: str, name: str, columns: Mapping[str, ObservedColumn]) -> bool:
         if (table, name) in self.gone:
             return True
-        renewal = self.renewals.get((table, name))
+        recreated_column = self.recreated.get((table, name))
         ordinals = {other: column.ordinal for other, column in columns.items() if not column.is_primary_key}
-        return renewal is not None and renewal.is_new(name, ordinals)
+        return recreated_column is not None and recreated_column.is_new(name, ordinals)
 
     def _renew(self, table: str, version: ColumnVersion, column: ObservedColumn, micros: int) -> None:
         # The column was absent in between: its old values are lost, not converted.
@@ -286,4 +286,4 @@ class _Finder(SchemaRecorder):
             self.record_unwatched(table, (*self.history.tables[table].unwatched, version.name), since)
         self.drop(table, version, since)
         self.record_version(SchemaChange.COLUMN_ADDED, table, version.name, column, micros, version)
-        self.renewals.pop((table, version.name), None)
+        self.recreated.pop((table, version.name), None)

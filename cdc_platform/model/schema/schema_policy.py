@@ -51,7 +51,7 @@ def find_refusal(
         ]
     if policy is SchemaPolicy.QUARANTINE:
         differences += [f"`{name}` is new" for name in record_columns if name not in table_types]
-        differences += [f"`{name}` is lacking" for name in table_types if name not in record_columns]
+        differences += [f"`{name}` is missing" for name in table_types if name not in record_columns]
     if not differences:
         return None
     named = ", ".join(differences)

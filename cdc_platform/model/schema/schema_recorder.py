@@ -51,7 +51,7 @@ class SchemaRecorder:
         if places != self.history.tables[schema.name].places:
             self.record(SchemaChange.COLUMNS_PLACED, schema.name, None, json.dumps(places))
 
-    def order_key(self, schema: TableSchema, micros: int) -> None:
+    def record_key_order(self, schema: TableSchema, micros: int) -> None:
         """Record a changed order of the key's columns, which records number by their places in the table."""
         before = [column.name for column in self.history.tables[schema.name].schema.key_columns]
         now = [column.name for column in schema.key_columns]

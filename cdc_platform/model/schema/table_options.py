@@ -22,7 +22,7 @@ DELETED: Final = "__deleted"
 DELETED_AT: Final = "__deleted_at"
 """Commit timestamp of the transaction that deleted the row; NULL while it lives."""
 
-ORDER_KEY: Final = "__ordering_key"
+ORDERING_KEY: Final = "__ordering_key"
 """Ordering key of the newest change of a row, if changes may arrive out of order."""
 
 _HISTORY_TYPES: Final = {
@@ -32,7 +32,7 @@ _HISTORY_TYPES: Final = {
     TRANSACTION_ID: "STRING",
 }
 _SOFT_DELETE_TYPES: Final = {DELETED: "BOOL", DELETED_AT: "TIMESTAMP"}
-_ORDER_TYPES: Final = {ORDER_KEY: "STRING"}
+_ORDER_TYPES: Final = {ORDERING_KEY: "STRING"}
 _ADDED: Final = frozenset({*_SOFT_DELETE_TYPES, *_ORDER_TYPES})
 _HISTORY_SUFFIX: Final = "__history"
 _SOURCE_SUFFIX: Final = "__source"
@@ -123,7 +123,7 @@ def keeps_deleted(stored: TableSchema) -> bool:
 
 def keeps_order(stored: TableSchema) -> bool:
     """Return whether a table of the lake stores the ordering key of each row's newest change."""
-    return any(column.name == ORDER_KEY for column in stored.columns)
+    return any(column.name == ORDERING_KEY for column in stored.columns)
 
 
 def taken_names(table: TableSchema, options: TableOptions) -> list[str]:

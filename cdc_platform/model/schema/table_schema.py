@@ -84,7 +84,7 @@ class ColumnType:
         """Parse a REST `Type` object, or its JSON text, as in `column_types`.
 
         Raises:
-            ValueError, LookupError, TypeError, AttributeError, RecursionError: it is no type.
+            ValueError, LookupError, TypeError, AttributeError, RecursionError: it is not a type.
         """
         fields: Mapping[str, Any] = json.loads(type_json) if isinstance(type_json, str) else type_json
         if depth > MOST_DIMENSIONS:

@@ -7,7 +7,7 @@ ADDRESS_ONLY: Final = "The event deletes a row that it knows by its ROWID only"
 """Start of the reason of a fault that ends once the row's key is found."""
 ADDRESS: Final = "row_id"
 """Metadata member of events, and of such faults: the physical address of the row."""
-ORDER_KEY: Final = "_ordering_key"
+ORDERING_KEY: Final = "_ordering_key"
 """Metadata member of such a fault: the ordering key of the event."""
 
 

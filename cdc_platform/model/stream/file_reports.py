@@ -48,10 +48,10 @@ class FileReport:
         """Parse the text of a report that a cycle wrote.
 
         Raises:
-            ValueError, RecursionError: the text is no report.
+            ValueError, RecursionError: the text is not a report.
         """
         report = parse_stored(text, cls)
         moments = [report.again_since_micros, *(transaction.since_micros for transaction in report.waiting)]
         if not all(micros is None or is_moment(micros) for micros in moments):
-            raise ValueError(f"{moments} are no moments")
+            raise ValueError(f"{moments} are not moments")
         return report

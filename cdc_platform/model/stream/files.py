@@ -29,7 +29,7 @@ class SourceFile:
         folder: the part of the source that contains it, such as a Datastream object.
         size_bytes: its size.
         modified_micros: when it was last written.
-        reported_version: its version if no listing contains it; for read progress that is no file, its text.
+        reported_version: its version if no listing contains it; for read progress without a file, its text.
         read_bytes: bytes at its start that were read before and are not read again.
     """
 
@@ -52,7 +52,7 @@ class SourceFile:
 
 
 def identity_in_file(file: SourceFile, place: str) -> str:
-    """Return the identity of a record without one of its own, such as a line that is no event."""
+    """Return the identity of a record without one of its own, such as a line that is not an event."""
     return f"{file.path}@{file.version}#{place}"
 
 
@@ -88,7 +88,7 @@ def choose_files(
 ) -> FileChoice:
     """Return the files that have not been read in their present version, oldest first.
 
-    Files that could not be read pause before the next attempt, and have a share of their own: many of them
+    Files that could not be read pause before the next attempt, and have their own share: many of them
     do not delay other files. They do not count for ``is_all``.
 
     Args:

@@ -37,18 +37,18 @@ class Generations:
         self._finished = set(finished_parents)
         self._ends: dict[str, int] = {}
         self._waiting: dict[str, ChildAnnouncement] = {}
-        self._known: set[str] = set()
+        self._tokens: set[str] = set()
         self._followed = 0
 
     def begin(self, tokens: Iterable[str]) -> None:
         """Add the partitions of the read itself: an announcement of one of them is a repetition."""
-        self._known.update(tokens)
+        self._tokens.update(tokens)
 
     def after(self, end: PartitionEnd) -> list[ReadWindow]:
         """Return the windows of the children that can be read once a partition has reached an end."""
         self._ends[end.token] = end.end_inclusive_micros
         for child in end.children:
-            if child.start_micros <= end.end_inclusive_micros + 1 and child.token not in self._known:
+            if child.start_micros <= end.end_inclusive_micros + 1 and child.token not in self._tokens:
                 self._waiting[child.token] = child
         ready = [child for child in self._waiting.values() if self._may_start(child)]
         return [
@@ -67,7 +67,7 @@ class Generations:
 
     def _window_of(self, child: ChildAnnouncement) -> ReadWindow:
         del self._waiting[child.token]
-        self._known.add(child.token)
+        self._tokens.add(child.token)
         self._followed += 1
         return ReadWindow(child.token, child.start_micros - 1, self._end_micros)
 

@@ -285,9 +285,9 @@ def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest
     """
     parents = [partitions.get(token) for token in partition.parent_tokens]
     start = partition.start_micros
-    goes_beside = not partition.continues_parents
+    starts_within = not partition.continues_parents
     if not all(
-        parent is None or parent.is_finished or (goes_beside and parent.position_micros >= start)
+        parent is None or parent.is_finished or (starts_within and parent.position_micros >= start)
         for parent in parents
     ):
         return False

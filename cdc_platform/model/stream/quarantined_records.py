@@ -82,7 +82,7 @@ class QuarantinedRecord:
         """The parsed JSON of the record; empty if quarantine keeps no text of it.
 
         Raises:
-            LakeDamaged: the text is no JSON object.
+            LakeDamaged: the text is not a JSON object.
         """
         return self._read(lambda text: parse_stored(text, dict[str, Any]))
 
@@ -91,7 +91,7 @@ class QuarantinedRecord:
         """The column `event` of the record; empty for change streams.
 
         Raises:
-            LakeDamaged: it is no JSON object.
+            LakeDamaged: it is not a JSON object.
         """
         return self._part(self.raw_record.get("event") or {}, dict[str, Any])
 

@@ -12,7 +12,7 @@ been the first of its minute.
 """
 
 
-def most_kept(last_s: float) -> int:
+def max_kept(last_s: float) -> int:
     """Return the most moments that stay where they are thinned out."""
     count, begin_s = 0, 0.0
     for limit_s, period_s in THINNED:

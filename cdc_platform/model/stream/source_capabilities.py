@@ -29,7 +29,7 @@ class SourceCapabilities:
         values_fit: whether every value of an event fits the type that the event declares for its column.
             Where the table has the same types, the values need no check.
         schema_policies: schema policies of the tables whose columns do not follow the source; `*` stands for
-            all tables without a policy of their own.
+            all tables without their own policy.
     """
 
     delivers_events: bool

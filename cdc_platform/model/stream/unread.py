@@ -61,11 +61,11 @@ class FailedRead:
         """Parse the text of `to_text`.
 
         Raises:
-            ValueError, RecursionError: the text is no failed read.
+            ValueError, RecursionError: the text is not a failed read.
         """
         failure = parse_stored(text, cls)
         if failure.tries < 1 or not is_moment(failure.micros):
-            raise ValueError(f"{failure.micros} and {failure.tries} are no moment and no count of tries")
+            raise ValueError(f"{failure.micros} and {failure.tries} are not a moment and a count of tries")
         return failure
 
     @classmethod

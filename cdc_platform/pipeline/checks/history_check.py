@@ -82,7 +82,7 @@ def find_faults(
         pipeline, spark, source, log.where(F.col("table_name") == table.name), has_origin=True
     )
     versions = make_versions(
-        changes, source.schema, has_partial_updates=True, remade_micros=source.remade_micros
+        changes, source.schema, has_partial_updates=True, recreated_micros=source.recreated_micros
     ).select(*all_columns)
     stored, overlapping = _count_versions(history, source.schema)
     return HistoryFaults(

@@ -109,7 +109,7 @@ CHECKS: tuple[Check, ...] = (
         "files_readable",
         "partition_lineage",
         "Every existing file was read. A warning names those that could not, why, and when they "
-        "are tried again; the others are read all the same.",
+        "are tried again; the others are still read.",
         every_cycle=True,
         run=check_files,
         applies=lambda capabilities: capabilities.delivers_events,

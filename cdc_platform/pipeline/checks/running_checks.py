@@ -17,7 +17,7 @@ CheckListener = Callable[[Check, CheckResult, int], None]
 """Receives each finished check, its result, and the cycle up to which it was made."""
 
 
-class Guard:
+class CheckRunner:
     """Runs each check periodically on the part of the log that it has not yet passed.
 
     The first round, with all checks, is due at once. It begins where the last round of the previous run may

@@ -109,7 +109,7 @@ class EqualRows:
         if local is None:
             return None
         keys, needed = pa.table({stored.row: sorted(row_texts)}), [stored.copy, *stored.deleted]
-        within = local.files_in_reach(keys)
+        within = local.candidate_files(keys)
         if is_much(local.table, within, keys, needed):
             return None
         rows = local.read(local.find(within, keys), [stored.row, *needed])

@@ -16,7 +16,7 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.json_codec import NULL, read_members, write_members
 
 STORED: Final = "stored"
-"""Kind of a line with a stored row; it is no whole row if a column is NULL."""
+"""Kind of a line with a stored row; it is not a whole row if a column is NULL."""
 UNKNOWN: Final = "unknown"
 """Kind of a line whose unavailable columns are NULL in the table because their values are unknown."""
 STORED_PLACE: Final = -2

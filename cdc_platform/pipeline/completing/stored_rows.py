@@ -50,8 +50,8 @@ class Lookup:
     def versions(self) -> Mapping[str, Snapshot]:
         """The tables as they were after the cycle; one that is behind is merged with the present settings."""
         present = sorted({schema.name for schema in self.pipeline.tables} & self.columns.keys())
-        found = {name: version_at(self.pipeline, self.spark, name, self.cycle) for name in present}
-        return {name: version for name, version in found.items() if version is not None}
+        versions = {name: version_at(self.pipeline, self.spark, name, self.cycle) for name in present}
+        return {name: version for name, version in versions.items() if version is not None}
 
     def stored(self, ids: DataFrame) -> DataFrame | None:
         """Return lines of what tables have of rows; None where no table has a version of the cycle.

@@ -15,11 +15,11 @@ from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.copies import CopyPlan, CopyProgress, load_copy_progress
 from cdc_platform.model.base.progress import Step, as_step
 from cdc_platform.pipeline.copying.chunks import copy_chunks, level_branch
-from cdc_platform.pipeline.copying.copy_plans import find_fresh, make_plans, plan_missing
+from cdc_platform.pipeline.copying.copy_plans import find_new_tables, make_plans, plan_missing
 from cdc_platform.pipeline.copying.copy_target import prepare_target, remove_orphans
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.attempts import PARALLEL_TABLES
-from cdc_platform.sources.loading import make_known
+from cdc_platform.sources.loading import register_source
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class CopyOutcome:
     notes: tuple[str, ...] = ()
 
     @property
-    def is_going_on(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether rows are still missing."""
         return bool(self.unplanned) or any(not progress.is_complete for progress in self.copies)
 
@@ -59,7 +59,7 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
     if not pipeline.capabilities.can_be_copied:
         return NOTHING_COPIED
     removed = remove_orphans(pipeline, spark)
-    fresh = find_fresh(pipeline)
+    fresh = find_new_tables(pipeline)
     if not fresh:
         return CopyOutcome(notes=removed)
     planned = plan_missing(pipeline, fresh)
@@ -108,7 +108,7 @@ class _Run:
         self._prepared: set[str] = set()
         self._restarted: set[str] = set()
         if copies:
-            make_known(spark, pipeline.copy_source.copy_format())
+            register_source(spark, pipeline.copy_source.copy_format())
 
     def next_tables(self) -> list[CopyProgress]:
         """Return the copies that the next batch continues."""
@@ -116,7 +116,7 @@ class _Run:
         return sorted(unfinished, key=lambda progress: len(progress.missing))[:PARALLEL_TABLES]
 
     def copy(self, chunk_batch: Sequence[CopyProgress]) -> None:
-        """Copy the next chunks of some tables, each by a Spark job of its own."""
+        """Copy the next chunks of some tables, each by a separate Spark job."""
         try:
             ready = [self._prepare(progress) for progress in chunk_batch]
         except CdcError as error:

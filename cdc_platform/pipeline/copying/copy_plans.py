@@ -29,7 +29,7 @@ class PlannedCopies:
     failure: SourceError | None = None
 
 
-def find_fresh(pipeline: Pipeline) -> list[str]:
+def find_new_tables(pipeline: Pipeline) -> list[str]:
     """Return the tables of the source that are not in a cut yet."""
     cut, lake = newest_cut(pipeline.lake), pipeline.lake
     unwatched = {name for name, columns in pipeline.schema_history.tables.items() if not columns.is_watched}

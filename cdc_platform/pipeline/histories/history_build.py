@@ -94,7 +94,7 @@ def run_history_builds(
         return run_attempts(
             spark,
             jobs,
-            believe=step.counting(partial(_extend, pipeline, spark)),
+            with_trust=step.counting(partial(_extend, pipeline, spark)),
             fall_back=step.counting(partial(_extend_anyway, pipeline, spark)),
             is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
             in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),
@@ -222,7 +222,7 @@ def _make_versions(changes: DataFrame, build: HistoryBuild) -> DataFrame:
         changes,
         source.schema,
         has_partial_updates=source.span.has_partial_updates,
-        remade_micros=source.remade_micros,
+        recreated_micros=source.recreated_micros,
     )
     return versions.coalesce(1) if _has_few_changes(build) else versions
 

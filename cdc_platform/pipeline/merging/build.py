@@ -18,13 +18,13 @@ from cdc_platform.pipeline.merging.local_merge import (
     commit_merge,
     count_actions,
     find_local,
-    is_at_hand,
+    fits_in_memory,
     plan_merge,
 )
 from cdc_platform.pipeline.merging.local_rows import LocalNetChanges
 from cdc_platform.pipeline.merging.soft_delete import net_changes_with_deleted
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.schema.table_ddl import convert_stored, mark_living
+from cdc_platform.pipeline.schema.table_ddl import convert_stored, mark_not_deleted
 from cdc_platform.pipeline.versions.branch import (
     Attempt,
     count_matched,
@@ -36,10 +36,10 @@ from cdc_platform.pipeline.versions.branch import (
 from cdc_platform.pipeline.versions.change_source import (
     SINGLE_TASK_CHANGES,
     ChangeSource,
+    log_columns_of,
     read_changes,
     read_span,
     select_changes,
-    words_of,
 )
 from cdc_platform.pipeline.versions.log_span import LogSpan
 from cdc_platform.spark.frames.table_frames import cache_frame, cache_view
@@ -140,7 +140,7 @@ def _net_changes(
     """Compute the net changes of a span of the log; this process merges them if they are few, else Spark."""
     local, frame = _find_local(pipeline, build), _compute_net_changes(pipeline, spark, build)
     # Net changes that contain whole rows may be larger than the changes.
-    if local is not None and not build.takes_former and is_at_hand(pipeline, build.span):
+    if local is not None and not build.takes_former and fits_in_memory(pipeline, build.span):
         merge = _plan_locally(local, build, frame, trusts_inserts=trusts_inserts)
         if merge is not None:
             yield merge
@@ -231,7 +231,7 @@ def _begin(
     reset_branch(pipeline, attempt)
     if stats.has_null_keys:
         allow_null_keys(load_table(pipeline, attempt.table))
-    marked = mark_living(pipeline, spark, attempt.table) if build.marks_living else 0
+    marked = mark_not_deleted(pipeline, spark, attempt.table) if build.marks_living else 0
     return marked + convert_stored(pipeline, spark, attempt.table, build.conversions)
 
 
@@ -250,7 +250,7 @@ def _compute_net_changes(pipeline: Pipeline, spark: SparkSession, build: Build) 
     )
     if not span.has_partial_updates:
         rows = select_changes(pipeline, spark, source, log)
-        return compute_net_rows(rows, build.schema, words_of(pipeline, source))
+        return compute_net_rows(rows, build.schema, log_columns_of(pipeline, source))
     changes = read_changes(pipeline, spark, source, log, has_origin=is_soft)
     if not is_soft:
         return compute_net_changes(changes, build.schema, has_partial_updates=True)

@@ -78,7 +78,7 @@ def find_local(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> Local
     return open_local(table, base)
 
 
-def is_at_hand(pipeline: Pipeline, span: LogSpan) -> bool:
+def fits_in_memory(pipeline: Pipeline, span: LogSpan) -> bool:
     """Return whether all changes of a span, and so their net changes, fit into this process's memory."""
     if span.changes > SINGLE_TASK_CHANGES:
         return False
@@ -98,7 +98,7 @@ def plan_merge(local: LocalTable, net_changes: LocalNetChanges) -> LocalMerge | 
     changes lack, which Spark leaves unchanged.
     """
     table, touched = local.table, net_changes.touched
-    within = local.files_in_reach(touched)
+    within = local.candidate_files(touched)
     if is_much(table, within, touched, net_changes.needed):
         return None
     key_rows = local.find(within, touched)

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.model.schema.table_options import ORDER_KEY, keeps_order
+from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, REMOVE, UPDATE
-from cdc_platform.spark.tables.typed import named
+from cdc_platform.spark.tables.typed import flag_of
 
 Chosen = npt.NDArray[np.bool_]
 
@@ -53,7 +53,7 @@ class LocalNetChanges:
         """The columns whose old values matter."""
         if self.has_partial_updates:
             return [column.name for column in self.schema.value_columns]
-        return [ORDER_KEY] if keeps_order(self.schema) else []
+        return [ORDERING_KEY] if keeps_order(self.schema) else []
 
 
 def matching(net_changes: LocalNetChanges, keys: npt.NDArray[np.int64]) -> pa.Table:
@@ -72,8 +72,8 @@ def is_newer(net_changes: LocalNetChanges, matched: pa.Table, old: pa.Table) -> 
     if not keeps_order(net_changes.schema):
         return np.ones(matched.num_rows, dtype=np.bool_)
     # Partial updates already include all newer changes.
-    follows = pc.greater_equal if net_changes.has_partial_updates else pc.greater
-    newer = follows(matched[ORDER_KEY], pc.fill_null(old[ORDER_KEY], "").cast(matched[ORDER_KEY].type))
+    later = pc.greater_equal if net_changes.has_partial_updates else pc.greater
+    newer = later(matched[ORDERING_KEY], pc.fill_null(old[ORDERING_KEY], "").cast(matched[ORDERING_KEY].type))
     return _chosen(newer)
 
 
@@ -94,7 +94,7 @@ def new_rows(
     if net_changes.has_partial_updates:
         for column in net_changes.schema.value_columns:
             name = column.name
-            columns[name] = _either(_chosen(matched[named(name)]), matched[name], old[name])
+            columns[name] = _either(_chosen(matched[flag_of(name)]), matched[name], old[name])
     return pa.table(columns | {name: old[name] for name in extra_columns})
 
 

@@ -190,7 +190,7 @@ def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build])
         return run_attempts(
             spark,
             jobs,
-            believe=step.counting(partial(split_build, pipeline, spark)),
+            with_trust=step.counting(partial(split_build, pipeline, spark)),
             fall_back=step.counting(partial(full_build, pipeline, spark)),
             is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
             in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),

@@ -25,7 +25,7 @@ from cdc_platform.model.rows.row_provenance import (
     read_values,
     trace_provenance,
 )
-from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, ORDER_KEY
+from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, ORDERING_KEY
 from cdc_platform.model.schema.table_schema import NANOSECONDS
 from cdc_platform.pipeline.on_demand.copied_row import CopiedRow, find_copied_row
 from cdc_platform.pipeline.on_demand.former_keys import former_keys
@@ -102,7 +102,7 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
 
     Raises:
         TableNotFound: the lake has no such table.
-        RowNotFound: the text is no key of the table, or neither the log nor an initial copy has the key.
+        RowNotFound: the text is not a key of the table, or neither the log nor an initial copy has the key.
     """
     stored = _find_table(pipeline, table)
     key = parse_key(table, _key_columns(pipeline, stored, table), key_text)
@@ -170,7 +170,7 @@ def _value_columns(pipeline: Pipeline, table: str, key: RowKey) -> list[str]:
     """Return the current names of the value columns in the source's records."""
     names = [column.name for column in pipeline.schema_history.tables[table].schema.columns]
     keys = {column.name for column in key.columns}
-    return [name for name in names if name not in {*keys, DELETED, DELETED_AT, ORDER_KEY}]
+    return [name for name in names if name not in {*keys, DELETED, DELETED_AT, ORDERING_KEY}]
 
 
 def _find_table(pipeline: Pipeline, table: str) -> Table:

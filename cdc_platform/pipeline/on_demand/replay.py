@@ -106,7 +106,7 @@ def _awaits_file(record: QuarantinedRecord, read_progress: Mapping[str, str]) ->
 
 
 def _divide(records: Iterable[QuarantinedRecord]) -> tuple[list[QuarantinedRecord], list[QuarantinedRecord]]:
-    """Return the records with a text of their own, and the others, which represent whole files."""
+    """Return the records with their own text, and the others, which represent whole files."""
     texts: list[QuarantinedRecord] = []
     lost: list[QuarantinedRecord] = []
     for record in records:

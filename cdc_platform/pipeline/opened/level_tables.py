@@ -12,26 +12,26 @@ class LevelTables:
     The cache saves time only: with an empty one, a cycle examines every table.
     """
 
-    _found: dict[str, tuple[int, ColumnHistory | None]] = field(default_factory=dict)
+    _levels: dict[str, tuple[int, ColumnHistory | None]] = field(default_factory=dict)
 
     def note(self, name: str, snapshot_id: int, columns: ColumnHistory | None) -> None:
         """Record that `main` of a table is the snapshot that a cut names, with all of its columns."""
-        self._found[name] = (snapshot_id, columns)
+        self._levels[name] = (snapshot_id, columns)
 
     def has(self, name: str, snapshot_id: int | None, columns: ColumnHistory | None) -> bool:
         """Return whether a table was noted with the same snapshot and columns, and not forgotten since."""
-        return self._found.get(name) == (snapshot_id, columns)
+        return self._levels.get(name) == (snapshot_id, columns)
 
     def compare(self, name: str, main_id: int | None) -> None:
         """Forget a table if another process has moved its `main` away from the noted snapshot."""
-        if name in self._found and self._found[name][0] != main_id:
+        if name in self._levels and self._levels[name][0] != main_id:
             self.forget(name)
 
     def forget(self, name: str) -> None:
         """Make the next cycle examine a table."""
-        self._found.pop(name, None)
+        self._levels.pop(name, None)
 
     @property
     def is_empty(self) -> bool:
         """Whether no table is noted."""
-        return not self._found
+        return not self._levels

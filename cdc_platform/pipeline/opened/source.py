@@ -36,7 +36,7 @@ class SourceSettings(Protocol):
         """Whether a new pipeline begins at the source's present; only a copy brings older rows."""
         ...
 
-    def impatient(self, deadline_s: float) -> Self:
+    def with_deadline(self, deadline_s: float) -> Self:
         """Return these settings with a single attempt of at most `deadline_s` seconds per request."""
         ...
 

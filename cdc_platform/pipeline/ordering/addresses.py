@@ -13,7 +13,7 @@ from cdc_platform.lake.catalog.lake import QUARANTINED, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantined, mark_replayed
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
-from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY, Addressed
+from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, Addressed
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -86,7 +86,7 @@ def read_notes(event_id: str, metadata: str | None) -> Mapping[str, Any]:
     """Return the source's metadata of an event from its raw record.
 
     Raises:
-        LakeDamaged: the metadata are no JSON object.
+        LakeDamaged: the metadata are not JSON object.
     """
     return read_stored(_notes, metadata or "{}", RAW, f"the event {event_id}")
 
@@ -98,7 +98,7 @@ def _notes(metadata: str) -> Mapping[str, Any]:
 def _as_addressed(row: Mapping[str, Any]) -> Addressed | None:
     """Return the delete in a raw record, None if the record lacks facts."""
     notes = read_notes(row["record_sequence"], row["event"]["metadata"])
-    address, ordering_key, table = notes.get(ADDRESS), notes.get(ORDER_KEY), row.get("table_name")
+    address, ordering_key, table = notes.get(ADDRESS), notes.get(ORDERING_KEY), row.get("table_name")
     if not (address and ordering_key and table):
         return None
     return Addressed(row["record_sequence"], table, str(address), str(ordering_key))
@@ -122,8 +122,8 @@ def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
             waiting.setdefault(addressed.event_id, []).append(record)
             addressed_deletes[addressed.event_id] = addressed
     # There are many raw records: they are only searched if a new record belongs to such a row.
-    near = _find_keys(arrived, list(addressed_deletes.values())) if addressed_deletes else {}
-    keys = _find_keys(raw, [addressed_deletes[event_id] for event_id in near]) if near else {}
+    located = _find_keys(arrived, list(addressed_deletes.values())) if addressed_deletes else {}
+    keys = _find_keys(raw, [addressed_deletes[event_id] for event_id in located]) if located else {}
     cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
     mark = ReplayMark(time.time_ns() // 1000, cycle, ReplaySource.TEXT)
     marks = {record.identity: mark for event_id in keys for record in waiting[event_id]}

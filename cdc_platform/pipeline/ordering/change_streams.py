@@ -94,5 +94,5 @@ def _judged_again(raw: DataFrame, late: Sequence[QuarantinedRecord]) -> DataFram
     transaction_ids = F.broadcast(raw.sparkSession.createDataFrame(table))
     first, last = (F.lit(to_datetime(micros)) for micros in (min(moments), max(moments)))
     records = raw.where(F.col("kind") == RecordKind.DATA_CHANGE.value)
-    near = records.where(F.col("record_timestamp").between(first, last))
-    return near.join(transaction_ids, list(TRANSACTION), "left_semi")
+    recent = records.where(F.col("record_timestamp").between(first, last))
+    return recent.join(transaction_ids, list(TRANSACTION), "left_semi")

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE
 from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expendable
 from cdc_platform.lake.state.cuts import Cut, cycle_published_by, find_cuts, publications_since
-from cdc_platform.model.stream.retention import kept_moments, most_kept
+from cdc_platform.model.stream.retention import kept_moments, max_kept
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import KEPT_SNAPSHOTS_MIN
 from cdc_platform.pipeline.versions.branch import load_table
@@ -70,7 +70,7 @@ def age_of_merged(pipeline: Pipeline, table: Table, now_micros: int) -> float:
         return 0
     settings, snapshots = pipeline.settings.maintenance, table.metadata.snapshots
     oldest_s = now_micros / 1_000_000 - min(snapshot.timestamp_ms for snapshot in snapshots) / 1000
-    certain = len(old) - most_kept(min(oldest_s, settings.keep_snapshots_s))
+    certain = len(old) - max_kept(min(oldest_s, settings.keep_snapshots_s))
     return certain / _enough(pipeline, len(snapshots) - certain)
 
 

@@ -75,8 +75,8 @@ MOST_LOOKED_AT: Final = 50
 
 
 @dataclass(frozen=True)
-class Upkeep:
-    """One maintenance of a lake; a thorough one includes chores that are not due yet."""
+class MaintenanceRun:
+    """One maintenance of a lake; a thorough one includes tasks that are not due yet."""
 
     pipeline: Pipeline
     spark: SparkSession
@@ -100,15 +100,12 @@ class Upkeep:
 
 
 @dataclass(frozen=True)
-class Chore:
-    """The maintenance of one table.
-
-    ``urgency`` is the number of cycles since the last maintenance, relative to the limit: at 1 it is due.
-    """
+class TableTask:
+    """Maintenance of one table; ``urgency`` is the cycles since the last one, over their limit: due at 1."""
 
     table: str
     urgency: float
-    run: Callable[[Upkeep], MaintenanceOutcome]
+    run: Callable[[MaintenanceRun], MaintenanceOutcome]
 
 
 @as_step("maintain")
@@ -126,55 +123,55 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
     Raises:
         LakeError: a compaction changed the number of rows; report it.
     """
-    upkeep = Upkeep(pipeline, spark, thorough, time.time_ns() // 1000)
-    chores = _list_chores(upkeep)
-    chosen = chores if thorough else choose_chores(pipeline.settings.maintenance, chores)
+    run = MaintenanceRun(pipeline, spark, thorough, time.time_ns() // 1000)
+    tasks = _list_tasks(run)
+    chosen = tasks if thorough else choose_tasks(pipeline.settings.maintenance, tasks)
     with pipeline.progress.step("maintain", "tables", len(chosen)) as step:
-        outcomes = (step.counting(chore.run)(upkeep) for chore in chosen)
+        outcomes = (step.counting(task.run)(run) for task in chosen)
         return sum(outcomes, start=MaintenanceOutcome())
 
 
-def choose_chores(settings: MaintenanceSettings, chores: Sequence[Chore]) -> Sequence[Chore]:
-    """Return the most urgent chores, enough for each chore's turn to come before it is due again."""
-    at_once = ceil(len(chores) / settings.minor_every_cycles)
-    due = [chore for chore in chores if chore.urgency >= 1]
-    return sorted(due, key=lambda chore: -chore.urgency)[:at_once]
+def choose_tasks(settings: MaintenanceSettings, tasks: Sequence[TableTask]) -> Sequence[TableTask]:
+    """Return the most urgent tasks, enough for each one's turn to come before it is due again."""
+    at_once = ceil(len(tasks) / settings.minor_every_cycles)
+    due = [task for task in tasks if task.urgency >= 1]
+    return sorted(due, key=lambda task: -task.urgency)[:at_once]
 
 
-def _list_chores(upkeep: Upkeep) -> list[Chore]:
-    pipeline = upkeep.pipeline
-    merged = {name: pipeline.lake.table(name) for name in choose_tables(upkeep)}
+def _list_tasks(run: MaintenanceRun) -> list[TableTask]:
+    pipeline = run.pipeline
+    merged = {name: pipeline.lake.table(name) for name in choose_tables(run)}
     for name, table in merged.items():
         newest = head(table) if table is not None else None
         pipeline.level_tables.compare(name, newest.snapshot_id if newest is not None else None)
     return [
         *(
-            Chore(name, _urgency_of_merged(upkeep, table), partial(_maintain_merged, name))
+            TableTask(name, _urgency_of_merged(run, table), partial(_maintain_merged, name))
             for name, table in merged.items()
             if table is not None and _is_published(table)
         ),
         *(
-            Chore(name, _urgency_of_own(upkeep, name), partial(_maintain_own, name))
+            TableTask(name, _urgency_of_own(run, name), partial(_maintain_own, name))
             for name in (*_rolling_tables(pipeline), LINEAGE)
         ),
         # These tables are seldom written, so they are never due.
-        *(Chore(name, 0, partial(_clean_seldom, name)) for name in (SELDOM if upkeep.is_thorough else ())),
+        *(TableTask(name, 0, partial(_clean_seldom, name)) for name in (SELDOM if run.is_thorough else ())),
     ]
 
 
-def choose_tables(upkeep: Upkeep) -> Sequence[str]:
+def choose_tables(run: MaintenanceRun) -> Sequence[str]:
     """Return the tables and histories that may be due: those that the cycle changed, and others in turn.
 
     In a table that no cycle changes, snapshots become old enough to expire, which can wait for its turn. The
     time decides the turn: cycle numbers stop while a source is silent, and may advance in steps of two or
     more, which would skip some tables forever.
     """
-    tables, log = upkeep.pipeline.lake_tables, upkeep.pipeline.lake.system_table(LOG)
-    if upkeep.is_thorough:
+    tables, log = run.pipeline.lake_tables, run.pipeline.lake.system_table(LOG)
+    if run.is_thorough:
         return tuple(tables)
     cycle = read_mark(log).cycle
     changed = tables_changed_after(log, cycle - 1) or ()
-    in_turn = choose_by_turns(tuple(tables), MOST_LOOKED_AT, upkeep.now_micros)
+    in_turn = choose_by_turns(tuple(tables), MOST_LOOKED_AT, run.now_micros)
     of_cycle = (name for name, source_table in tables.items() if source_table in changed)
     return tuple(dict.fromkeys((*of_cycle, *in_turn)))
 
@@ -183,56 +180,56 @@ def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
     return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.capabilities.delivers_events else ()))
 
 
-def _urgency_of_merged(upkeep: Upkeep, table: Table) -> float:
-    pipeline, due_after = upkeep.pipeline, upkeep.pipeline.settings.maintenance.minor_every_cycles
+def _urgency_of_merged(run: MaintenanceRun, table: Table) -> float:
+    pipeline, due_after = run.pipeline, run.pipeline.settings.maintenance.minor_every_cycles
     # Even a large share of deleted rows is not rewritten in every cycle.
     deleted = min(deleted_share(pipeline, table), cycles_since(table) / due_after)
     fragmented = fragments(pipeline, table) / due_after
-    return max(fragmented, deleted, age_of_merged(pipeline, table, upkeep.now_micros))
+    return max(fragmented, deleted, age_of_merged(pipeline, table, run.now_micros))
 
 
-def _urgency_of_own(upkeep: Upkeep, name: str) -> float:
-    table = upkeep.pipeline.lake.system_table(name)
-    age = age_of_own(upkeep.pipeline, name, table, upkeep.now_micros)
-    return max(age, fragmentation(upkeep.pipeline, table)) if name != LINEAGE else age
+def _urgency_of_own(run: MaintenanceRun, name: str) -> float:
+    table = run.pipeline.lake.system_table(name)
+    age = age_of_own(run.pipeline, name, table, run.now_micros)
+    return max(age, fragmentation(run.pipeline, table)) if name != LINEAGE else age
 
 
-def _maintain_merged(table: str, upkeep: Upkeep) -> MaintenanceOutcome:
-    pipeline, spark, settings = upkeep.pipeline, upkeep.spark, upkeep.pipeline.settings.maintenance
+def _maintain_merged(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
+    pipeline, spark, settings = run.pipeline, run.spark, run.pipeline.settings.maintenance
     pipeline.level_tables.forget(table)
     minor = compact_small_files(spark, _spark_name(pipeline, table), settings.small_file_bytes)
     _compare_rows(pipeline, table)
-    major = _compact_deleted(pipeline, spark, table, thorough=upkeep.is_thorough)
+    major = _compact_deleted(pipeline, spark, table, thorough=run.is_thorough)
     expired = expire_merged(
         pipeline,
         spark,
         table,
-        lambda: upkeep.kept_cuts,
-        upkeep.now_micros,
-        thorough=upkeep.is_thorough,
+        lambda: run.kept_cuts,
+        run.now_micros,
+        thorough=run.is_thorough,
     )
     stored = load_table(pipeline, table)
-    expired += upkeep.delete_metadata(stored) + upkeep.delete_orphans(stored)
+    expired += run.delete_metadata(stored) + run.delete_orphans(stored)
     return MaintenanceOutcome(minor, major, expired)
 
 
-def _clean_seldom(name: str, upkeep: Upkeep) -> MaintenanceOutcome:
-    return MaintenanceOutcome(expired_files=upkeep.delete_orphans(upkeep.pipeline.lake.system_table(name)))
+def _clean_seldom(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
+    return MaintenanceOutcome(expired_files=run.delete_orphans(run.pipeline.lake.system_table(name)))
 
 
-def _maintain_own(name: str, upkeep: Upkeep) -> MaintenanceOutcome:
-    pipeline, spark = upkeep.pipeline, upkeep.spark
+def _maintain_own(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
+    pipeline, spark = run.pipeline, run.spark
     if name == DELETION_MARKERS:
-        forget_deletion_markers(pipeline, spark, upkeep.now_micros)
+        forget_deletion_markers(pipeline, spark, run.now_micros)
     minor = 0
     is_fragmented = fragmentation(pipeline, pipeline.lake.system_table(name)) >= 1
     # The lineage is rewritten each time, so it has one file.
-    if name != LINEAGE and (upkeep.is_thorough or is_fragmented):
+    if name != LINEAGE and (run.is_thorough or is_fragmented):
         small_file_bytes = pipeline.settings.maintenance.small_file_bytes
         minor = compact_small_files(spark, f"{pipeline.lake.system_namespace}.{name}", small_file_bytes)
-    expired = expire_own(pipeline, spark, name, upkeep.now_micros, thorough=upkeep.is_thorough)
+    expired = expire_own(pipeline, spark, name, run.now_micros, thorough=run.is_thorough)
     stored = pipeline.lake.system_table(name)
-    expired += upkeep.delete_metadata(stored) + upkeep.delete_orphans(stored)
+    expired += run.delete_metadata(stored) + run.delete_orphans(stored)
     return MaintenanceOutcome(minor_files=minor, expired_files=expired)
 
 

@@ -34,7 +34,7 @@ MAX_ROUNDS: Final = 20
 
 ROUND_WORTH_S: Final = 2.0
 """Time for which an unread child must hold back the watermark to justify another round of Spark."""
-NEAR_ROUND_WORTH_S: Final = 0.5
+LOCAL_ROUND_WORTH_S: Final = 0.5
 """The same time if this process reads."""
 
 
@@ -64,8 +64,8 @@ class ReadOutcome:
 
     @property
     def another_is_worth_micros(self) -> int:
-        """The time for which the watermark must be held back to justify another round of reading."""
-        return round((NEAR_ROUND_WORTH_S if self.is_local else ROUND_WORTH_S) * 1_000_000)
+        """The time that the watermark must lag to justify another round of reading."""
+        return round((LOCAL_ROUND_WORTH_S if self.is_local else ROUND_WORTH_S) * 1_000_000)
 
     @property
     def interrupted(self) -> tuple[WindowReport, ...]:

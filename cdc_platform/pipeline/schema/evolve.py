@@ -26,7 +26,7 @@ from cdc_platform.model.schema.observed_columns import (
     ObservedColumns,
     parse_column_types,
 )
-from cdc_platform.model.schema.recreated_columns import find_renewed
+from cdc_platform.model.schema.recreated_columns import find_recreated
 from cdc_platform.model.schema.schema_events import SchemaEvent
 from cdc_platform.model.schema.schema_finder import find_events, is_news
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
@@ -160,7 +160,7 @@ def _find(
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
     schema_read = with_uncopied(pipeline, history, pipeline.read_schema(mark.position_micros))
     if not widens:
-        tables |= {name for name, _ in find_renewed(history, schema_read)}
+        tables |= {name for name, _ in find_recreated(history, schema_read)}
     policy_tables = {
         name for name in tables if pipeline.capabilities.schema_policy_of(name) is not SchemaPolicy.EVOLVE
     }

@@ -186,7 +186,7 @@ def convert_stored(
     )
 
 
-def mark_living(pipeline: Pipeline, spark: SparkSession, table: str) -> int:
+def mark_not_deleted(pipeline: Pipeline, spark: SparkSession, table: str) -> int:
     """Mark all rows on the branch as not deleted: they are older than the column for that.
 
     Returns:

@@ -30,7 +30,7 @@ Job = tuple[Attempt, BuildT]
 def run_attempts(
     spark: SparkSession,
     jobs: "Sequence[Job[BuildT]]",
-    believe: Callable[[Attempt, BuildT], OutcomeT | None],
+    with_trust: Callable[[Attempt, BuildT], OutcomeT | None],
     fall_back: Callable[[Attempt, BuildT], OutcomeT],
     *,
     is_small: bool,
@@ -41,8 +41,8 @@ def run_attempts(
     Args:
         spark: session that does the work.
         jobs: independent attempts with their builds; they share one token.
-        believe: builds with trust in the source's guarantees; returns None if the source broke one.
-        fall_back: builds without that trust, as an attempt of its own; attempts run one after the other.
+        with_trust: builds with trust in the source's guarantees; returns None if the source broke one.
+        fall_back: builds without that trust, as a separate attempt; attempts run one after the other.
         is_small: whether there is so little to do that generated code costs more than it saves.
         in_one_task: whether the tables are also small enough for a single task.
 
@@ -61,10 +61,10 @@ def run_attempts(
             marked_commits(spark, jobs[0][0].properties()),
             ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool,
         ):
-            believed = list(pool.map(lambda job: believe(*job), jobs))
+            outcomes = list(pool.map(lambda job: with_trust(*job), jobs))
         return tuple(
             outcome if outcome is not None else _fall_back(spark, job, fall_back)
-            for outcome, job in zip(believed, jobs, strict=True)
+            for outcome, job in zip(outcomes, jobs, strict=True)
         )
 
 

@@ -34,9 +34,9 @@ from cdc_platform.spark.tables.typed import (
     KIND,
     ORDINAL,
     TRANSACTION,
-    LogWords,
+    LogColumns,
     convert_expression,
-    named,
+    flag_of,
     type_changes,
 )
 
@@ -54,7 +54,7 @@ class ChangeSource:
     """A span of the log, and the rows of an initial copy below it.
 
     ``schema`` has the columns that these changes set. Changes committed before ``since_micros`` belong to a
-    dropped table of the same name and are left out; ``remade_micros`` are the times at which the table was
+    dropped table of the same name and are left out; ``recreated_micros`` are the times at which the table was
     dropped and recreated within the other changes. With ``keeps_truncated``, the rows that a truncate removed
     matter, and the span begins with the log. With ``is_history``, the columns have their names in the table's
     history. With ``takes_former``, a row is more than its newest change: for rows with late changes, earlier
@@ -65,7 +65,7 @@ class ChangeSource:
     span: LogSpan
     copy: CopyProgress | None = None
     since_micros: int | None = None
-    remade_micros: tuple[int, ...] = ()
+    recreated_micros: tuple[int, ...] = ()
     keeps_truncated: bool = False
     is_history: bool = False
     takes_former: bool = False
@@ -105,12 +105,12 @@ def find_beginning(
     source = ChangeSource(schema, span, copy, is_history=is_history)
     copied_micros = copy.plan.position_micros if copy is not None else -1
     moments = (beginning.micros for beginning in columns.beginnings)
-    remade = tuple(micros for micros in moments if micros is not None and micros > copied_micros)
-    if not remade:
+    recreated = tuple(micros for micros in moments if micros is not None and micros > copied_micros)
+    if not recreated:
         return source
     if is_history and _has_kept_key(schema):
-        return replace(source, remade_micros=remade)
-    return replace(source, copy=None, since_micros=remade[-1])
+        return replace(source, recreated_micros=recreated)
+    return replace(source, copy=None, since_micros=recreated[-1])
 
 
 def _has_kept_key(schema: TableSchema) -> bool:
@@ -162,13 +162,13 @@ def select_changes(
         log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(source.span.after_micros)))
     if source.span.has_truncates:
         without = with_truncated_rows if source.keeps_truncated else after_truncates
-        log = without(log, words_of(pipeline, source).position)
+        log = without(log, log_columns_of(pipeline, source).position)
     return log if pipeline.capabilities.comes_in_order else _with_older(pipeline, spark, source, log)
 
 
-def words_of(pipeline: Pipeline, source: ChangeSource) -> LogWords:
+def log_columns_of(pipeline: Pipeline, source: ChangeSource) -> LogColumns:
     """Return the columns that define the order of the changes of a source."""
-    return LogWords.of(pipeline.capabilities, is_late=source.span.is_late)
+    return LogColumns.of(pipeline.capabilities, is_late=source.span.is_late)
 
 
 def read_changes(
@@ -183,7 +183,7 @@ def read_changes(
         log: the result of `read_span` for the source.
         has_origin: whether to include the transaction and the time of changes; a copied row has none.
     """
-    log, words = select_changes(pipeline, spark, source, log), words_of(pipeline, source)
+    log, words = select_changes(pipeline, spark, source, log), log_columns_of(pipeline, source)
     has_partial_updates = source.span.has_partial_updates
     changes = type_changes(
         log, source.schema, has_partial_updates=has_partial_updates, has_origin=has_origin, words=words
@@ -197,7 +197,7 @@ def read_changes(
     position = F.lit(to_datetime(source.copy.plan.position_micros))
     no_transaction = F.lit(None).cast("string").alias(TRANSACTION)
     origin = [position.alias(COMMITTED), no_transaction, F.lit(True).alias(IS_READ)]
-    flags = [F.lit(True).alias(named(column.name)) for column in source.schema.value_columns]
+    flags = [F.lit(True).alias(flag_of(column.name)) for column in source.schema.value_columns]
     copied = rows.select(
         F.lit(ChangeKind.INSERT.value).alias(KIND),
         (F.lit(COPIED_KEY) if source.span.is_late else F.lit(COPIED).cast("bigint")).alias(ORDINAL),
@@ -227,16 +227,16 @@ def _with_older(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, l
     if span.after_exclusive == 0:
         return log
     if not source.takes_former:
-        return with_deletion_markers(log, _buried(pipeline, spark, source), source.schema)
+        return with_deletion_markers(log, _old_markers(pipeline, spark, source), source.schema)
     before = replace(span, after_exclusive=0, until_inclusive=span.after_exclusive)
     former = read_span(pipeline, spark, source.schema.name, before)
     return with_former(log, former, source.schema, is_small=span.changes <= SINGLE_TASK_CHANGES)
 
 
-def _buried(pipeline: Pipeline, spark: SparkSession, source: ChangeSource) -> DataFrame:
-    graves = read_own(pipeline, spark, DELETION_MARKERS)
+def _old_markers(pipeline: Pipeline, spark: SparkSession, source: ChangeSource) -> DataFrame:
+    markers = read_own(pipeline, spark, DELETION_MARKERS)
     is_older = F.col("cycle") <= source.span.after_exclusive
-    return graves.where((F.col("table_name") == source.schema.name) & is_older)
+    return markers.where((F.col("table_name") == source.schema.name) & is_older)
 
 
 def _copied_value(column: Column) -> str:

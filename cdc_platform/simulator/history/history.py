@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cdc_platform.simulator.history.bank import Bank, Draft
-from cdc_platform.simulator.history.hours import BLOCK_MICROS, Hours, Opening
+from cdc_platform.simulator.history.hours import BLOCK_MICROS, Interval, OpeningHours
 from cdc_platform.simulator.history.moving_keys import MovingKeys, PartitionChange
 from cdc_platform.simulator.history.partitions import Moment, PartitionTree, place
 from cdc_platform.simulator.history.schema import Schema, Schemas
@@ -40,7 +40,7 @@ class Block:
 class History:
     """All events, generated as far as they are requested; safe to use from several threads."""
 
-    def __init__(self, settings: SimulatorSettings, hours: Hours) -> None:
+    def __init__(self, settings: SimulatorSettings, hours: OpeningHours) -> None:
         self.settings, self.hours = settings, hours
         self._is_mixed = settings.record_sequences is RecordSequences.MIXED
         self.origin_micros = hours.origin_micros
@@ -68,7 +68,7 @@ class History:
     def advance(self, now_micros: int) -> None:
         """Generate everything up to a time, and the rest of its block."""
         with self._lock:
-            self.hours.stay_open(now_micros)
+            self.hours.keep_open(now_micros)
             last = self.hours.block_of(now_micros)
             if last < self._next_block:
                 return
@@ -130,7 +130,7 @@ class History:
                 _undo(rows, table, transaction)
         return rows
 
-    def _make(self, number: int, opening: Opening) -> None:
+    def _make(self, number: int, opening: Interval) -> None:
         if len(self._blocks) % _BLOCKS_PER_COPY == 0:
             self._copies[number] = {table: dict(rows) for table, rows in self._bank.rows.items()}
         start_micros = self.hours.start_micros(number)
@@ -143,7 +143,7 @@ class History:
         self._remember(number, made)
         self.transactions += len(made)
 
-    def _transactions(self, start_micros: int, opening: Opening) -> Iterator[Transaction]:
+    def _transactions(self, start_micros: int, opening: Interval) -> Iterator[Transaction]:
         self._due += opening.rate
         count = int(self._due)
         self._due -= count
@@ -186,7 +186,7 @@ class History:
         is_high_low = self._dice.random() < HIGH_LOW and self._is_mixed
         return Transaction(micros, identifier, draft.tag, draft.is_system, is_high_low, changes)
 
-    def _move_partitions(self, until_micros: int, opening: Opening, next_micros: int | None = None) -> None:
+    def _move_partitions(self, until_micros: int, opening: Interval, next_micros: int | None = None) -> None:
         """End the partitions whose end is at or before a time."""
         while True:
             end_micros = self.tree.next_end()

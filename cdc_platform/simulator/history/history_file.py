@@ -8,7 +8,7 @@ from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.simulator.history.history import History
 from cdc_platform.simulator.history.schema import SimColumn, SimTable
 from cdc_platform.simulator.history.transactions import Change, Mod, Row, Transaction
-from cdc_platform.simulator.wire.values import plain
+from cdc_platform.simulator.wire.values import as_json
 from cdc_platform.simulator.wire.wire import Plain
 
 _NEVER: Final = -1
@@ -86,6 +86,6 @@ def _change(table: SimTable, change: Change) -> dict[str, Any]:
 
 def _fields(columns: tuple[SimColumn, ...], row: Row) -> dict[str, Plain]:
     return {
-        column.name: plain(column.type, row[column.slot] if column.slot < len(row) else None)
+        column.name: as_json(column.type, row[column.slot] if column.slot < len(row) else None)
         for column in columns
     }

@@ -32,7 +32,7 @@ PACE_SETTINGS: Final = ("rate", "partitions", "partition_life_s")
 
 
 @dataclass(frozen=True)
-class Opening:
+class Interval:
     """Blocks `[first, end)` in which the bank is open; `end` is None if it never closes."""
 
     first: int
@@ -42,21 +42,21 @@ class Opening:
     partition_life_s: float
 
 
-class Hours:
+class OpeningHours:
     """The openings so far, stored in a file if there is one."""
 
-    def __init__(self, origin_micros: int, openings: Sequence[Opening], file: "StateFile | None") -> None:
+    def __init__(self, origin_micros: int, openings: Sequence[Interval], file: "StateFile | None") -> None:
         self.origin_micros = origin_micros
         self.openings = list(openings)
         self._file = file
 
     @classmethod
-    def always(cls, settings: SimulatorSettings, origin_micros: int) -> "Hours":
+    def always(cls, settings: SimulatorSettings, origin_micros: int) -> "OpeningHours":
         """Return hours that never end."""
         return cls(origin_micros, [_opening(settings, 0, None)], None)
 
     @classmethod
-    def kept_in(cls, path: Path, settings: SimulatorSettings, now_micros: int) -> "Hours":
+    def kept_in(cls, path: Path, settings: SimulatorSettings, now_micros: int) -> "OpeningHours":
         """Return the hours of a file, with a new opening from now on; a missing file is created.
 
         Raises:
@@ -86,15 +86,15 @@ class Hours:
         """Return when a block starts."""
         return self.origin_micros + block * BLOCK_MICROS
 
-    def blocks(self, first: int, last: int) -> Iterator[tuple[int, Opening]]:
+    def blocks(self, first: int, last: int) -> Iterator[tuple[int, Interval]]:
         """Yield the open blocks from one to another, both inclusive."""
         for opening in self.openings:
             end = last + 1 if opening.end is None else min(opening.end, last + 1)
             for block in range(max(first, opening.first), end):
                 yield block, opening
 
-    def stay_open(self, now_micros: int) -> None:
-        """Promise that the bank is open for some more blocks."""
+    def keep_open(self, now_micros: int) -> None:
+        """Keep the bank open for some more blocks."""
         current, last = self.block_of(now_micros), self.openings[-1]
         if self._file is None or last.end is None or current + 1 < last.end:
             return
@@ -113,16 +113,16 @@ class StateFile:
     path: Path
     settings: SimulatorSettings
 
-    def read(self) -> tuple[int, list[Opening]] | None:
+    def read(self) -> tuple[int, list[Interval]] | None:
         """Return origin and openings; None if there is no file yet."""
         if not self.path.exists():
             return None
         try:
             state: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
-            openings = [Opening(**fields) for fields in state["openings"]]
+            openings = [Interval(**fields) for fields in state["openings"]]
             version, origin, settings = state["format_version"], state["origin_micros"], state["settings"]
         except (ValueError, KeyError, TypeError) as error:
-            raise SettingError("state", f"is no state file of the simulator: {self.path}") from error
+            raise SettingError("state", f"is not a state file of the simulator: {self.path}") from error
         if version != FORMAT_VERSION:
             raise SettingError("state", f"has format {version}, which this version cannot read: {self.path}")
         for name, value in self._lasting().items():
@@ -145,7 +145,7 @@ class StateFile:
         if self.settings.history_s:
             raise SettingError("history_s", f"(--age) is {self.settings.history_s:g}, but {advice}")
 
-    def write(self, origin_micros: int, openings: Sequence[Opening]) -> None:
+    def write(self, origin_micros: int, openings: Sequence[Interval]) -> None:
         """Replace the file atomically."""
         document = {
             "format_version": FORMAT_VERSION,
@@ -168,5 +168,5 @@ class StateFile:
         return lasting
 
 
-def _opening(settings: SimulatorSettings, first: int, end: int | None) -> Opening:
-    return Opening(first, end, settings.rate, settings.partitions, settings.partition_life_s)
+def _opening(settings: SimulatorSettings, first: int, end: int | None) -> Interval:
+    return Interval(first, end, settings.rate, settings.partitions, settings.partition_life_s)

@@ -13,7 +13,7 @@ from enum import Enum
 from heapq import heappop, heappush
 from typing import NamedTuple, TypeAlias
 
-from cdc_platform.simulator.history.hours import Opening
+from cdc_platform.simulator.history.hours import Interval
 from cdc_platform.simulator.history.partitions import SPACE, Moment, Partition, PartitionTree
 
 Placements: TypeAlias = Callable[[int], tuple[str, ...]]
@@ -49,7 +49,7 @@ class MovingKeys(PartitionTree):
     A partition may have several ranges of keys.
     """
 
-    def __init__(self, seed: int, origin_micros: int, opening: Opening, placements: Placements) -> None:
+    def __init__(self, seed: int, origin_micros: int, opening: Interval, placements: Placements) -> None:
         self.changes: list[PartitionChange] = []
         self._alive: list[Partition] = []
         self._placements = placements
@@ -59,7 +59,7 @@ class MovingKeys(PartitionTree):
             partition.placement = first[partition.serial % len(first)]
         self._inhabited = {partition.placement for partition in self._partitions}
 
-    def begin_block(self, start_micros: int, opening: Opening) -> None:
+    def begin_block(self, start_micros: int, opening: Interval) -> None:
         """Advance to the next block; a new placement starts with one partition without keys."""
         super().begin_block(start_micros, opening)
         for placement in self._placements(start_micros):
@@ -89,19 +89,19 @@ class MovingKeys(PartitionTree):
         """The number of partitions alive at the end of the generated history."""
         return len(self._alive)
 
-    def end_next(self, opening: Opening, newest: Moment, next_micros: int | None) -> None:
+    def end_next(self, opening: Interval, newest: Moment, next_micros: int | None) -> None:
         """Let the next partition give keys away at its due time, or at the commit before or after that."""
         due_micros, serial = heappop(self._ends)
         partition = self._partitions[serial]
         moment = self._moment(due_micros + self._shift_micros, newest, next_micros)
         surplus, dice = self.live_count - opening.partitions, self._dice.random()
         if (surplus > 0 or (surplus == 0 and dice < 1 / 3)) and self._may_end(partition):
-            self._give_all(partition, moment)
+            self._move_all(partition, moment)
             return
         if surplus < 0 or dice < 2 / 3 or self.live_count == 1:
-            self._start_beside(partition, moment, opening)
+            self._start_within_parent(partition, moment, opening)
         else:
-            self._give_part(partition, self._other(partition), moment)
+            self._move_part(partition, self._other(partition), moment)
         # It is due again while it has keys; one that gave its last ones away continues without any.
         heappush(self._ends, (due_micros + self._life_micros(opening), serial))
 
@@ -115,7 +115,7 @@ class MovingKeys(PartitionTree):
         last = self.changes[-1].moment if self.changes else newest
         return max(self._dice.choice(moments), newest, last)
 
-    def _start_beside(self, partition: Partition, moment: Moment, opening: Opening) -> None:
+    def _start_within_parent(self, partition: Partition, moment: Moment, opening: Interval) -> None:
         started = [
             self._make(SPACE, SPACE, moment.micros, (), opening) for _ in range(self._dice.choice((1, 1, 2)))
         ]
@@ -123,9 +123,9 @@ class MovingKeys(PartitionTree):
             other.placement = partition.placement
         self._report(moment, partition, ChangeKind.START, started)
         for other in started:
-            self._give_part(partition, other, moment)
+            self._move_part(partition, other, moment)
 
-    def _give_part(self, partition: Partition, other: Partition, moment: Moment) -> None:
+    def _move_part(self, partition: Partition, other: Partition, moment: Moment) -> None:
         """Move a part of one of a partition's ranges, if it has any."""
         owned = [position for position, owner in enumerate(self._live) if owner is partition]
         if not owned:
@@ -140,7 +140,7 @@ class MovingKeys(PartitionTree):
             self._live[position] = other
         self._moved(partition, [other], moment)
 
-    def _give_all(self, partition: Partition, moment: Moment) -> None:
+    def _move_all(self, partition: Partition, moment: Moment) -> None:
         """Move each range of a partition to some other one, and end the partition."""
         receivers: list[Partition] = []
         for position, owner in enumerate(self._live):
@@ -169,7 +169,7 @@ class MovingKeys(PartitionTree):
         self.changes.append(PartitionChange(moment, len(self.changes), partition, kind, tokens))
 
     def _make(
-        self, low: int, high: int, micros: int, parents: tuple[Partition, ...], opening: Opening
+        self, low: int, high: int, micros: int, parents: tuple[Partition, ...], opening: Interval
     ) -> Partition:
         partition = super()._make(low, high, micros, parents, opening)
         self._alive.append(partition)

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from cdc_platform.simulator.history.hours import BLOCK_MICROS, Opening
+from cdc_platform.simulator.history.hours import BLOCK_MICROS, Interval
 from cdc_platform.simulator.history.schema import ACCOUNTS, ALL_TYPES, DOCUMENTS
 from cdc_platform.simulator.history.transactions import Key
 
@@ -46,7 +46,7 @@ class Partition:
 class PartitionTree:
     """All partitions of the history so far; at any time the live ones divide the key space."""
 
-    def __init__(self, seed: int, origin_micros: int, opening: Opening) -> None:
+    def __init__(self, seed: int, origin_micros: int, opening: Interval) -> None:
         self._seed, self._origin_micros = seed, origin_micros
         self._dice = random.Random(f"{seed}/partitions")  # noqa: S311 - simulated, and repeatable
         self._partitions: list[Partition] = []
@@ -94,7 +94,7 @@ class PartitionTree:
     def begin_block(
         self,
         start_micros: int,
-        opening: Opening,  # noqa: ARG002 - only partitions in placements begin with a block
+        opening: Interval,  # noqa: ARG002 - only partitions in placements begin with a block
     ) -> None:
         """Advance to the next block of open hours."""
         self._shift_micros = start_micros - self._open_micros
@@ -109,7 +109,7 @@ class PartitionTree:
 
     def end_next(
         self,
-        opening: Opening,
+        opening: Interval,
         newest: Moment,  # noqa: ARG002 - children start when they are due
         next_micros: int | None,  # noqa: ARG002 - only partitions that continue look ahead
     ) -> None:
@@ -127,7 +127,7 @@ class PartitionTree:
         """Count a block of open hours."""
         self._open_micros += BLOCK_MICROS
 
-    def _end(self, partition: Partition, micros: int, opening: Opening) -> None:
+    def _end(self, partition: Partition, micros: int, opening: Interval) -> None:
         surplus = len(self._live) - opening.partitions
         dice = self._dice.random()
         neighbour = self._neighbour(partition, micros)
@@ -145,13 +145,13 @@ class PartitionTree:
         # A partition that has just begun would have had no duration.
         return next((other for other in around if other.start_micros < micros), None)
 
-    def _merge(self, first: Partition, other: Partition, micros: int, opening: Opening) -> None:
+    def _merge(self, first: Partition, other: Partition, micros: int, opening: Interval) -> None:
         self._stop(first, micros)
         self._stop(other, micros)
         parents = (first, other) if first.low < other.low else (other, first)
         self._start(parents[0].low, parents[1].high, micros, parents, opening)
 
-    def _split(self, partition: Partition, micros: int, opening: Opening) -> None:
+    def _split(self, partition: Partition, micros: int, opening: Interval) -> None:
         self._stop(partition, micros)
         # Not in the middle: some ranges become hot, others idle.
         share = 0.25 + 0.5 * self._dice.random()
@@ -165,14 +165,14 @@ class PartitionTree:
         del self._lows[position], self._live[position]
 
     def _start(
-        self, low: int, high: int, micros: int, parents: tuple[Partition, ...], opening: Opening
+        self, low: int, high: int, micros: int, parents: tuple[Partition, ...], opening: Interval
     ) -> None:
         partition = self._make(low, high, micros, parents, opening)
         insort(self._lows, low)
         self._live.insert(bisect_right(self._lows, low) - 1, partition)
 
     def _make(
-        self, low: int, high: int, micros: int, parents: tuple[Partition, ...], opening: Opening
+        self, low: int, high: int, micros: int, parents: tuple[Partition, ...], opening: Interval
     ) -> Partition:
         serial = len(self._partitions)
         digest = sha512(f"{self._seed}/{self._origin_micros}/{serial}".encode()).digest()
@@ -185,7 +185,7 @@ class PartitionTree:
         heappush(self._ends, (micros - self._shift_micros + self._life_micros(opening), serial))
         return partition
 
-    def _life_micros(self, opening: Opening) -> int:
+    def _life_micros(self, opening: Interval) -> int:
         return int(opening.partition_life_s * (1 + self._dice.random()) * 1_000_000)
 
 

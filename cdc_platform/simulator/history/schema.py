@@ -207,7 +207,7 @@ def _check_watched(table: SimTable | None, name: str, listed: frozenset[str]) ->
         raise SettingError("schema_changes", f"has a change stream for a table that does not exist: {name}")
     unfit = listed - {column.name for column in table.value_columns}
     if unfit:
-        problem = f"has a change stream for a name that is no column outside the key: {name}.{min(unfit)}"
+        problem = f"has a change stream for a name that is not a column outside the key: {name}.{min(unfit)}"
         raise SettingError("schema_changes", problem)
 
 

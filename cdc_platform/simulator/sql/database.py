@@ -13,7 +13,7 @@ from cdc_platform.simulator.sql.reads import Columns, Result, TableReads
 from cdc_platform.simulator.sql.sql import StreamCall, find_stream_call
 from cdc_platform.simulator.stream.faults import Faults
 from cdc_platform.simulator.stream.stream import ChangeStream
-from cdc_platform.simulator.wire.chunks import Position, Row
+from cdc_platform.simulator.wire.chunks import Cursor, Row
 from cdc_platform.simulator.wire.problems import (
     STREAMS_ALONE,
     Refusal,
@@ -143,7 +143,7 @@ def _plain_result(columns: Columns, cells: list[tuple[Any, ...]]) -> Result:
 
     def rows(skip: int) -> Iterator[list[Row]]:
         yield [
-            Row(tuple(write(cell) for write, cell in zip(writers, row, strict=True)), Position(0, number))
+            Row(tuple(write(cell) for write, cell in zip(writers, row, strict=True)), Cursor(0, number))
             for number, row in enumerate(cells[skip:], start=skip + 1)
         ]
 

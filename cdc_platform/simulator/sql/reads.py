@@ -15,7 +15,7 @@ from cdc_platform.simulator.history.transactions import Key
 from cdc_platform.simulator.history.transactions import Row as TableRow
 from cdc_platform.simulator.sql.information import type_of
 from cdc_platform.simulator.sql.row_database import RowDatabase
-from cdc_platform.simulator.wire.chunks import Position, Row
+from cdc_platform.simulator.wire.chunks import Cursor, Row
 from cdc_platform.simulator.wire.problems import Refusal
 from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform.simulator.wire.values import value_writer
@@ -36,7 +36,7 @@ _NAME: Final = re.compile(r"""\s*(?:\w+\.)?([`"]?)(?P<name>[^\W\d]\w*)\1\s*(?:AS
 
 
 @dataclass(frozen=True)
-class Version:
+class Snapshot:
     """The rows of a table at one time, in the order of the primary key."""
 
     table: SimTable
@@ -71,9 +71,9 @@ class TableReads:
     def __init__(self, history: History) -> None:
         self._history, self._dialect = history, history.settings.dialect
         self._lock = threading.Lock()
-        self._versions: OrderedDict[tuple[int, int], Version] = OrderedDict()
+        self._versions: OrderedDict[tuple[int, int], Snapshot] = OrderedDict()
 
-    def version(self, name: str, micros: int) -> Version:
+    def version(self, name: str, micros: int) -> Snapshot:
         """Return a table at one time.
 
         Raises:
@@ -89,7 +89,7 @@ class TableReads:
         with self._lock:
             version = self._versions.get((table.number, micros))
             if version is None:
-                version = Version(table, self._history.rows_at(table.number, micros))
+                version = Snapshot(table, self._history.rows_at(table.number, micros))
                 self._versions[table.number, micros] = version
                 if len(self._versions) > _KEPT_VERSIONS:
                     self._versions.popitem(last=False)
@@ -130,7 +130,7 @@ class TableReads:
             sim_columns.append(column)
         return sim_columns
 
-    def result(self, version: Version, columns: Sequence[SimColumn], keys: Sequence[Key]) -> Result:
+    def result(self, version: Snapshot, columns: Sequence[SimColumn], keys: Sequence[Key]) -> Result:
         """Return the rows of keys with some of their columns."""
         writers = [(column.slot, value_writer(column.type)) for column in columns]
 
@@ -140,14 +140,14 @@ class TableReads:
                 yield [
                     Row(
                         tuple([write(row[slot] if slot < len(row) else None) for slot, write in writers]),
-                        Position(0, number),
+                        Cursor(0, number),
                     )
                     for number, row in enumerate((version.rows[key] for key in batch), start=begin + 1)
                 ]
 
         return Result([(column.name, column.type) for column in columns], rows)
 
-    def _keys(self, version: Version, alias: str, rest: str, parameters: Mapping[str, Any]) -> Sequence[Key]:
+    def _keys(self, version: Snapshot, alias: str, rest: str, parameters: Mapping[str, Any]) -> Sequence[Key]:
         """Return the keys of the rows that match conditions, in the requested order."""
         order = _ORDER.fullmatch(rest)
         ordered = split_names(order["columns"]) if order else None
@@ -180,7 +180,7 @@ class TableReads:
             yield [
                 Row(
                     tuple(plain_value(str(cell) if isinstance(cell, int) else cell) for cell in cells),
-                    Position(0, number),
+                    Cursor(0, number),
                 )
                 for number, cells in enumerate(result_rows[skip:], start=skip + 1)
             ]
@@ -200,7 +200,7 @@ def _equal(first: str, other: str) -> bool:
     return first.lower() == other.lower()
 
 
-def chosen_keys(version: Version, key_set: Any) -> Sequence[Key]:
+def chosen_keys(version: Snapshot, key_set: Any) -> Sequence[Key]:
     """Return the keys of a table that a key set selects, in order."""
     if key_set.all_:
         return version.keys

@@ -11,7 +11,7 @@ from cdc_platform.simulator.sql.read_only import answer, read_only
 from cdc_platform.simulator.sql.translation import to_sqlite
 from cdc_platform.simulator.wire.problems import syntax_error
 from cdc_platform.simulator.wire.simulator_settings import Dialect
-from cdc_platform.simulator.wire.values import plain
+from cdc_platform.simulator.wire.values import as_json
 
 Filling: TypeAlias = tuple[SimTable, Sequence[SimColumn], Iterable[Row]]
 """A table, the required columns, and its rows in the order of the key."""
@@ -54,5 +54,5 @@ def _stored(row: Row, column: SimColumn) -> Any:
     cell = row[column.slot] if column.slot < len(row) else None
     if cell is None or isinstance(cell, int | float | bytes):
         return cell
-    value = plain(column.type, cell)
+    value = as_json(column.type, cell)
     return str(value) if isinstance(value, list) else value

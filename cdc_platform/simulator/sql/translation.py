@@ -133,7 +133,7 @@ class _Translation:
         if token.kind is TokenKind.QUOTED or self._is_name_for_certain(place, previous):
             return _quoted(token.value, '"')
         if token.kind is TokenKind.MARK and token.text[0] in _STRAY:
-            raise not_answered(f"{token.text[0]} stands where it begins no literal and no name")
+            raise not_answered(f"{token.text[0]} does not begin a literal or a name here")
         if token.kind is not TokenKind.NAME:
             return token.text
         self.selects += token.is_word("SELECT")

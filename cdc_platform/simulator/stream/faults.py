@@ -27,7 +27,7 @@ _WITHOUT_TOKENS: Final = (Fault.UNAVAILABLE_WITHOUT_TOKENS, Fault.RST_STREAM_WIT
 
 
 @dataclass(frozen=True)
-class Fate:
+class QueryFault:
     """Fault of one query, after a number of its rows; nothing if there is no fault."""
 
     fault: Fault | None = None
@@ -40,7 +40,7 @@ class Fate:
 
 
 @dataclass
-class Demand:
+class RequestedFault:
     """A requested fault: how often it still occurs, and its partition if it applies to only one."""
 
     fault: Fault
@@ -55,7 +55,7 @@ class Faults:
     def __init__(self, settings: SimulatorSettings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        self._demands: list[Demand] = []
+        self._demands: list[RequestedFault] = []
         self._in_a_row: dict[str | None, int] = {}
         self._asked: dict[tuple[str | None, int | None], int] = {}
         self._expired: dict[str | None, int] = {}
@@ -64,29 +64,29 @@ class Faults:
     def demand(self, fault: Fault, times: int, token: str | None, after_rows: int) -> None:
         """Inject a fault into the next queries, of one partition if a token is given."""
         with self._lock:
-            self._demands.append(Demand(fault, times, token, after_rows))
+            self._demands.append(RequestedFault(fault, times, token, after_rows))
 
-    def fate(self, query: StreamQuery) -> Fate:
+    def fate(self, query: StreamQuery) -> QueryFault:
         """Return the fate of a query.
 
         Raises:
             Refusal: the query is rejected at once.
         """
         with self._lock:
-            fate = self._demanded(query) or self._diced(query)
+            fate = self._requested(query) or self._random(query)
             if fate.fault is not None:
                 self.befallen[fate.fault] += 1
             self._refuse(fate, query)
             return fate
 
-    def _demanded(self, query: StreamQuery) -> Fate | None:
+    def _requested(self, query: StreamQuery) -> QueryFault | None:
         for demand in self._demands:
             if demand.times > 0 and demand.token in (None, query.token):
                 demand.times -= 1
-                return Fate(demand.fault, demand.after_rows)
+                return QueryFault(demand.fault, demand.after_rows)
         return None
 
-    def _diced(self, query: StreamQuery) -> Fate:
+    def _random(self, query: StreamQuery) -> QueryFault:
         settings = self._settings
         key = (query.token, query.start_micros)
         self._asked[key] = self._asked.get(key, 0) + 1
@@ -95,18 +95,18 @@ class Faults:
         is_spared = self._in_a_row.get(query.token, 0) >= MOST_FAULTS_IN_A_ROW
         if not settings.faults or dice.random() >= settings.fault_probability or is_spared:
             self._in_a_row[query.token] = 0
-            return Fate()
+            return QueryFault()
         fault, after_rows = dice.choice(settings.faults), dice.randrange(_LATEST_ROW)
         if fault is Fault.EARLY_END and query.token is None:
             # Readers could not detect missing partitions at the very beginning.
-            return Fate()
+            return QueryFault()
         # A reader that repeats a query after an early end must be able to rely on the answer.
         is_last = fault is Fault.EARLY_END
         in_a_row = MOST_FAULTS_IN_A_ROW if is_last else self._in_a_row.get(query.token, 0) + 1
         self._in_a_row[query.token] = in_a_row
-        return Fate(fault, after_rows)
+        return QueryFault(fault, after_rows)
 
-    def _refuse(self, fate: Fate, query: StreamQuery) -> None:
+    def _refuse(self, fate: QueryFault, query: StreamQuery) -> None:
         start = query.start_micros or 0
         if fate.fault is Fault.EXPIRED:
             self._expired[query.token] = max(start, self._expired.get(query.token, 0))
@@ -117,7 +117,7 @@ class Faults:
 
 
 def befall(
-    fate: Fate, batches: Iterator[list[Row]], stall_s: float, is_over: threading.Event
+    fate: QueryFault, batches: Iterator[list[Row]], stall_s: float, is_over: threading.Event
 ) -> Iterator[list[Row]]:
     """Yield the rows of a query according to its fate.
 

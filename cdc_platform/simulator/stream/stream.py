@@ -10,7 +10,7 @@ from cdc_platform.simulator.history.partitions import Partition
 from cdc_platform.simulator.stream.delivery import Deliveries
 from cdc_platform.simulator.stream.messages import heartbeat_message, start_rows
 from cdc_platform.simulator.stream.records import child_row, heartbeat_row
-from cdc_platform.simulator.wire.chunks import Position, Row
+from cdc_platform.simulator.wire.chunks import Cursor, Row
 from cdc_platform.simulator.wire.problems import Refusal, shown_moment, start_in_past
 from cdc_platform.simulator.wire.simulator_settings import PartitionMode, RootParents
 
@@ -106,7 +106,7 @@ class ChangeStream:
             yield from self._first_rows(start, query.placement, is_over)
             return
         partition = self._partition(query.token)
-        position = Position.from_token(resume_token) if resume_token else Position(start, 0)
+        position = Cursor.from_token(resume_token) if resume_token else Cursor(start, 0)
         yield from PartitionRead(self, partition, query, position, is_over).batches()
 
     def child_rows(self, partition: Partition) -> list[bytes]:
@@ -170,7 +170,7 @@ class PartitionRead:
         stream: ChangeStream,
         partition: Partition,
         query: StreamQuery,
-        position: Position,
+        position: Cursor,
         is_over: threading.Event,
     ) -> None:
         self._stream, self._partition, self._position = stream, partition, position
@@ -218,17 +218,17 @@ class PartitionRead:
             self._has_sent = True
             yield batch
         if last >= self._position.micros:
-            self._position = Position(last + 1, 0)
+            self._position = Cursor(last + 1, 0)
 
-    def _after(self, micros: int) -> Position:
+    def _after(self, micros: int) -> Cursor:
         rows = self._position.rows if micros == self._position.micros else 0
-        self._position = Position(micros, rows + 1)
+        self._position = Cursor(micros, rows + 1)
         return self._position
 
     def _children(self, ended: int) -> list[Row]:
         skipped = self._resumed.rows if self._resumed.micros == ended else 0
         rows = enumerate(self._stream.child_rows(self._partition), start=1)
-        return [Row((row,), Position(ended, number)) for number, row in rows if number > skipped]
+        return [Row((row,), Cursor(ended, number)) for number, row in rows if number > skipped]
 
     def _closing(self, last: int) -> Iterator[list[Row]]:
         """Yield a heartbeat at the end of a bounded query without records; one with records just ends."""
@@ -236,7 +236,7 @@ class PartitionRead:
             yield [self._heartbeat(last)]
 
     def _heartbeat(self, micros: int) -> Row:
-        return Row((self._stream.heartbeat(micros),), Position(micros + 1, 0))
+        return Row((self._stream.heartbeat(micros),), Cursor(micros + 1, 0))
 
     def _sleep(self, now: int, last_sent: int) -> None:
         """Wait for the next possible event: a record, a new block, a heartbeat, or the end."""

@@ -14,7 +14,7 @@ _LARGEST_CHARACTER: Final = 4
 _CONTINUES, _CONTINUATION = 0xC0, 0x80
 
 
-class Position(NamedTuple):
+class Cursor(NamedTuple):
     """Progress of a query: everything before a time, and a number of rows at that time."""
 
     micros: int
@@ -25,7 +25,7 @@ class Position(NamedTuple):
         return json.dumps([self.micros, self.rows]).encode()
 
     @classmethod
-    def from_token(cls, token: bytes) -> "Position":
+    def from_token(cls, token: bytes) -> "Cursor":
         """Return the position of a resume token."""
         try:
             micros, rows = json.loads(token)
@@ -38,7 +38,7 @@ class Row(NamedTuple):
     """The values of a row, and the position after it."""
 
     values: tuple[bytes, ...]
-    position: Position | None
+    position: Cursor | None
 
 
 def messages(

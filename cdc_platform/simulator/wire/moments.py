@@ -15,7 +15,7 @@ _LONGEST_WAIT_S: Final = 1.0
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadTime:
     """The read time of a request; `transaction` is its description in the answer, if any."""
 
     micros: int
@@ -30,7 +30,7 @@ class Moments:
         self._now_micros = now_micros
         self._numbers = count(1)
 
-    def reading(self, selector: Any) -> Reading:
+    def reading(self, selector: Any) -> ReadTime:
         """Return the read time for a transaction selector.
 
         Raises:
@@ -38,10 +38,10 @@ class Moments:
         """
         kind = selector.WhichOneof("selector")
         if kind == "id":
-            return Reading(_begun_micros(selector.id), is_strong_single_use=False)
+            return ReadTime(_begun_micros(selector.id), is_strong_single_use=False)
         if kind == "begin":
             micros, begun = self._begun(selector.begin)
-            return Reading(micros, is_strong_single_use=False, transaction=begun)
+            return ReadTime(micros, is_strong_single_use=False, transaction=begun)
         # A request without a selector reads strongly; a selector for writing does not.
         is_read_only = kind is None or selector.single_use.WhichOneof("mode") == "read_only"
         read_only = selector.single_use.read_only
@@ -49,7 +49,7 @@ class Moments:
         bound = read_only.WhichOneof("timestamp_bound")
         message = transaction(b"", micros) if read_only.return_read_timestamp else b""
         is_strong = is_read_only and bound in (None, "strong")
-        return Reading(micros, is_strong_single_use=is_strong, transaction=message)
+        return ReadTime(micros, is_strong_single_use=is_strong, transaction=message)
 
     def begun(self, options: Any) -> bytes:
         """Return a new read-only transaction as a message in bytes.

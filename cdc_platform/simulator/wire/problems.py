@@ -19,7 +19,7 @@ STREAMS_ALONE: Final = (
     "Change stream queries must be strong reads executed via single use transactions using the "
     "ExecuteStreamingSql API."
 )
-_NEAR: Final = re.compile(r'near "([^"]*)": syntax error')
+_SYNTAX_ERROR: Final = re.compile(r'near "([^"]*)": syntax error')
 
 
 def start_in_past(earliest: int, start: int) -> Refusal:
@@ -33,18 +33,18 @@ def start_in_past(earliest: int, start: int) -> Refusal:
 
 
 def parameter_invalid(name: str, type_name: str) -> Refusal:
-    """A bound value that is none of its type."""
+    """A bound value that is not of its type."""
     return Refusal("INVALID_ARGUMENT", f"Invalid value for bind parameter {name}: Expected {type_name}.")
 
 
 def syntax_error(dialect: Dialect, detail: str) -> Refusal:
     """SQL that the simulator does not answer."""
-    near = _NEAR.search(detail)
-    if near is None:
+    match = _SYNTAX_ERROR.search(detail)
+    if match is None:
         return not_answered(detail)
     if dialect is Dialect.GOOGLESQL:
-        return Refusal("INVALID_ARGUMENT", f'Syntax error: Unexpected "{near[1]}"')
-    return Refusal("INVALID_ARGUMENT", f'[ERROR] syntax error at or near "{near[1]}"')
+        return Refusal("INVALID_ARGUMENT", f'Syntax error: Unexpected "{match[1]}"')
+    return Refusal("INVALID_ARGUMENT", f'[ERROR] syntax error at or near "{match[1]}"')
 
 
 def not_answered(detail: str) -> Refusal:

@@ -212,14 +212,14 @@ class SimulatorSettings:
         added = [
             change.value for change in self.schema_changes if change.kind is SchemaChangeKind.ADD_PLACEMENT
         ]
-        known = {DEFAULT_PLACEMENT}
+        names = {DEFAULT_PLACEMENT}
         for name in (*self.placements, *added):
             if _PLACEMENT.fullmatch(name) is None:
                 raise SettingError("placements", f"must be letters, digits and _, but one is: {name!r}")
             # Their functions in GoogleSQL would have the same name.
-            if name.lower() in known:
+            if name.lower() in names:
                 raise SettingError("placements", f"has two entries with the name {name!r}")
-            known.add(name.lower())
+            names.add(name.lower())
 
     @property
     def database_path(self) -> str:

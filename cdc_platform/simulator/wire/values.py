@@ -102,7 +102,7 @@ def type_fields(column_type: ColumnType) -> dict[str, Any]:
     return fields if name is None else {**fields, "proto_type_fqn": name}
 
 
-def plain(column_type: ColumnType, cell: Cell) -> Plain:
+def as_json(column_type: ColumnType, cell: Cell) -> Plain:
     """Return a value in the form of JSON."""
     return None if cell is None else _converter(column_type)(cell)
 

@@ -20,7 +20,7 @@ from cdc_platform.model.stream.files import (
 from cdc_platform.model.stream.lineage import Lineage, live
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.model.stream.window_plans import plan_arrivals
-from cdc_platform.sources.arrival import SourceOfArrivals, storable, table_of
+from cdc_platform.sources.arrival import ArrivalTimeSource, storable, table_of
 from cdc_platform.sources.datastream.files.file_events import decode_file, decode_text
 from cdc_platform.sources.datastream.files.files import SUFFIXES
 from cdc_platform.sources.datastream.files.schema_files import (
@@ -49,7 +49,7 @@ class FilesDescription:
     tables: tuple[TableSchema, ...]
 
 
-class DatastreamSource(SourceOfArrivals, SparkSource):
+class DatastreamSource(ArrivalTimeSource, SparkSource):
     """Lists the files of a stream, and sets up Spark's reads of those that are new.
 
     Its clock is this machine's: a file belongs to the cycle that finds it.

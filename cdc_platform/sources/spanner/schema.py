@@ -133,7 +133,7 @@ def _checked_dialect(client: SchemaReader) -> Dialect:
     settings, dialect = client.settings, client.client.fetch_dialect()
     if settings.dialect not in (None, dialect):
         raise DialectMismatch(
-            f"{settings.database_path} speaks {dialect}, but `dialect` says {settings.dialect}. Remove the "
+            f"{settings.database_path} uses {dialect}, but `dialect` says {settings.dialect}. Remove the "
             "setting, or check `database`",
         )
     return dialect
@@ -207,7 +207,7 @@ def _with_nanoseconds(table: TableSchema, names: tuple[str, ...]) -> TableSchema
 
 
 def check_nanosecond_columns(description: StreamDescription, names: tuple[str, ...]) -> None:
-    """Check that a setting names timestamps; later one of them may be dropped, which is no mistake.
+    """Check that a setting names timestamps; later one of them may be dropped, which is not a mistake.
 
     Raises:
         SettingError: It names a column that is not watched, or not a timestamp.
@@ -217,9 +217,9 @@ def check_nanosecond_columns(description: StreamDescription, names: tuple[str, .
     }
     for name in names:
         if name not in types:
-            raise SettingError("nanosecond_columns", f"names no column that the stream watches: {name!r}")
+            raise SettingError("nanosecond_columns", f"names an unwatched column: {name!r}")
         if (types[name].element or types[name]).annotation != NANOSECONDS:
-            raise SettingError("nanosecond_columns", f"names a column that is no timestamp: {name!r}")
+            raise SettingError("nanosecond_columns", f"names a column that is not a timestamp: {name!r}")
 
 
 def _filter_warnings(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -249,6 +249,6 @@ def _not_found(settings: SpannerSettings, stream_names: list[str]) -> SourceNotF
 
 
 def _watches_nothing(settings: SpannerSettings, keyless: tuple[str, ...]) -> StreamWatchesNothing:
-    but = f" but such as have no key column: {', '.join(keyless)}" if keyless else ""
+    but = f" except those without a key column: {', '.join(keyless)}" if keyless else ""
     example = f"ALTER CHANGE STREAM {settings.change_stream} SET FOR ALL"
-    return StreamWatchesNothing(f"The {settings.title} watches no table{but}. Say what it watches: {example}")
+    return StreamWatchesNothing(f"The {settings.title} watches no table{but}. Set what it watches: {example}")

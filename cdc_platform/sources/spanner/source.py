@@ -109,7 +109,7 @@ class SpannerSource(SparkSource):
         Raises:
             RetentionExpired: The stream no longer has records from the start on.
             SettingError: The start lies in the future, or before the stream's creation; or a setting names
-                columns that are no timestamps.
+                columns that are not timestamps.
         """
         now_micros = self.clock_micros()
         if self.settings.nanosecond_columns:

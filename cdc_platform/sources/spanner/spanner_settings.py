@@ -24,7 +24,7 @@ EMULATOR_VARIABLE: Final = "SPANNER_EMULATOR_HOST"
 
 
 class Dialect(StrEnum):
-    """The SQL that a database speaks, fixed when it is created."""
+    """The SQL dialect of a database, fixed when it is created."""
 
     GOOGLESQL = "googlesql"
     """Records are arrays of structs; names in SQL are quoted by backticks."""
@@ -38,7 +38,7 @@ class PartitionMode(StrEnum):
     IMMUTABLE_KEY_RANGE = "IMMUTABLE_KEY_RANGE"
     """A partition keeps its keys until it ends, and its children continue it."""
     MUTABLE_KEY_RANGE = "MUTABLE_KEY_RANGE"
-    """Keys move between partitions that go on; records are messages, and queries are bounded."""
+    """Keys move between partitions that continue; records are messages, and queries are bounded."""
 
 
 class Priority(StrEnum):
@@ -168,7 +168,7 @@ class SpannerSettings:
         """Whether a new pipeline begins at the source's present, so that older rows come by a copy only."""
         return self.start_timestamp is None
 
-    def impatient(self, deadline_s: float) -> "SpannerSettings":
+    def with_deadline(self, deadline_s: float) -> "SpannerSettings":
         """Return the same with at most one attempt of so many seconds, for anyone who cannot wait."""
         return replace(self, deadline_s=min(deadline_s, self.deadline_s), max_attempts=1)
 

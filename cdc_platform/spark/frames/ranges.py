@@ -50,7 +50,7 @@ def part_in_ranges(
     sampled = sample.select(F.unix_micros(moment), F.coalesce(text, F.lit(""))).collect()
     starts = range_starts([(row[0], row[1]) for row in sampled], ranges)
     if not starts:
-        # For Spark a constant is no column: windows over it would add an exchange that destroys the ranges.
+        # Spark does not regard a constant as a column: windows over it add an exchange that breaks ranges.
         return frame.withColumn(RANGE, F.lit(0)).repartition(1)
     return frame.withColumn(RANGE, _range_of(order[0], order[1], starts)).repartitionById(ranges, RANGE)
 

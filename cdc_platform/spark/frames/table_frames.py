@@ -63,7 +63,7 @@ def bring_frame(frame: DataFrame) -> DataFrame:
 
 def cache_view(cache: ExitStack, frame: DataFrame) -> str:
     """Create a temporary view of a frame until the end of the stack, and return its name."""
-    view = f"held_{uuid4().hex}"
+    view = f"cached_{uuid4().hex}"
     frame.createOrReplaceTempView(view)
     cache.callback(frame.sparkSession.catalog.dropTempView, view)
     return view

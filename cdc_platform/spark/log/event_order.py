@@ -28,7 +28,7 @@ from cdc_platform.spark.log.order import (
     count_changes,
     to_stats,
 )
-from cdc_platform.spark.log.repeats import IDENTITY, once_each
+from cdc_platform.spark.log.repeats import IDENTITY, distinct_rows
 
 EVENT_PARTS: Final = (
     "event.previous_keys as previous_keys",
@@ -142,10 +142,10 @@ def _once(records: DataFrame, capabilities: SourceCapabilities, expected: int) -
 
 def _distinct(records: DataFrame, capabilities: SourceCapabilities) -> DataFrame:
     if capabilities.keeps_transactions:
-        return once_each(records, IDENTITY)
+        return distinct_rows(records, IDENTITY)
     # A duplicate that is invalid because of a damaged file must not replace a valid one.
     marked = records.withColumn(FAULT, F.col("event.fault").isNotNull())
-    return once_each(marked, (*IDENTITY, FAULT)).drop(FAULT)
+    return distinct_rows(marked, (*IDENTITY, FAULT)).drop(FAULT)
 
 
 def with_whole_transactions(ordered: DataFrame) -> DataFrame:

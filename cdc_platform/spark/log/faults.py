@@ -30,7 +30,7 @@ HAS_KEYS = "keys NOT IN ('null', '{}')"
 UNSOUND_FAULT = (
     "a text of the record is not Unicode (half of a surrogate pair), or a number of it is beyond 64 bits"
 )
-SHAPE_FAULT = "the record has not the shape that the source documents; report it with its text: "
+SHAPE_FAULT = "the record does not have the shape that the source documents; report it with its text: "
 IS_MALFORMED = "number_of_records_in_transaction IS NULL AND mod_type IS NULL"
 """Condition of records that the reader could not decode, so that it omitted their parts."""
 LONG_FAULT = (
@@ -93,7 +93,7 @@ def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str |
     """Return the SQL of the first fault of a change of the table; None if it can have none."""
     of_key = [_key_fault(table, column) for column in table.key_columns]
     if of_key and not capabilities.delivers_events:
-        of_key = [_unless_remade(table, f"coalesce({', '.join([*of_key, 'NULL'])})")]
+        of_key = [_unless_recreated(table, f"coalesce({', '.join([*of_key, 'NULL'])})")]
     of_values = (
         _faults_by_type(table) if is_wide(table) else map(partial(_value_fault, table), table.value_columns)
     )
@@ -102,7 +102,7 @@ def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str |
     return f"coalesce({', '.join([*present, 'NULL'])})" if present else None
 
 
-def _unless_remade(table: TableSchema, fault: str) -> str:
+def _unless_recreated(table: TableSchema, fault: str) -> str:
     """Return the SQL of a fault of the key, which is checked again if the table has got another key."""
     declared = f"filter(from_json(column_types, {_DECLARED}), c -> c.is_primary_key)"
     names = f"transform({declared}, c -> c.name)"

@@ -26,7 +26,7 @@ def unnumbered_rows(ordered: DataFrame) -> DataFrame:
 
 
 def number_copies(ordered: DataFrame, counts: DataFrame) -> DataFrame:
-    """Return ordered changes, with numbers in the keys of rows that have no key of their own.
+    """Return ordered changes, with numbers in the keys of rows that have no own key.
 
     Args:
         ordered: the result of `order_records`, persisted.

@@ -13,7 +13,7 @@ from cdc_platform.model.stream.ordering_key import COMMIT_DIGITS, MOD_ORDINAL_DI
 from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES
 from cdc_platform.spark.frames.ranges import RANGE, ROWS_PER_RANGE, part_in_ranges
 from cdc_platform.spark.log.faults import FAULT, FITS, fault_of, parsed_mods
-from cdc_platform.spark.log.repeats import once_each
+from cdc_platform.spark.log.repeats import distinct_rows
 
 SINGLE_TASK_RECORDS = ROWS_PER_RANGE
 """Up to this many records, one task orders them: they fit one range of a distributed sort."""
@@ -28,7 +28,7 @@ RECORD_PARTS: Final = (
 """Columns that a change stream does not have."""
 UNSOUND = "unsound"
 COMPANY = "another record of its transaction is in quarantine"
-"""Reason for a record without a fault of its own."""
+"""Reason for a record without its own fault."""
 BEGINS = "begins_transaction"
 MOD: Final = ("position", "mod")
 
@@ -107,7 +107,7 @@ def order_records(
         places = records.select(*TRANSACTION)
         changes, order = part_in_ranges(changes, order, places, expected_records), (RANGE, *order)
     # One sort serves duplicates, windows and order.
-    ordered = _judge(once_each(changes, order), order[:-2]).sortWithinPartitions(*order)
+    ordered = _judge(distinct_rows(changes, order), order[:-2]).sortWithinPartitions(*order)
     ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
     return ordered.withColumn("ordinal", ordinal).drop("record_order", RANGE)
 

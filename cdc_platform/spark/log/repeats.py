@@ -15,7 +15,7 @@ RECORD_ID: Final = f"concat_ws('/', {', '.join(IDENTITY)})"
 _IS_REPEATED: Final = "is_repeated"
 
 
-def once_each(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+def distinct_rows(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Return one row for each value of some columns, without the aggregates of `dropDuplicates`.
 
     The rows are sorted by these columns. If they are already partitioned by some of them, and sorted further

@@ -33,10 +33,10 @@ def collector_option(spark: SparkSettings) -> str:
 
     Java does not start with two of them.
     """
-    return "" if any(map(_ANY_COLLECTOR.search, _others(spark))) else COLLECTOR
+    return "" if any(map(_ANY_COLLECTOR.search, _other_options(spark))) else COLLECTOR
 
 
-def _others(spark: SparkSettings) -> Iterator[str]:
+def _other_options(spark: SparkSettings) -> Iterator[str]:
     """Yield all texts, except the platform's own, from which Spark's launcher and Java take options."""
     yield spark.conf.get(_DEFAULT_OPTIONS, "")
     yield from (os.environ.get(name, "") for name in _VARIABLES)

@@ -64,8 +64,8 @@ def with_fetched_jars(conf: Mapping[str, str]) -> dict[str, str]:
     if own or _has_defaults() or not all(package in BRINGS for package in packages):
         return {**conf}
     jars = _fetched(packages, conf.get(FOLDER_SETTING))
-    others = {name: value for name, value in conf.items() if name != PACKAGES_SETTING}
-    return {**conf} if jars is None else {**others, "spark.jars": ",".join(map(str, jars))}
+    other_options = {name: value for name, value in conf.items() if name != PACKAGES_SETTING}
+    return {**conf} if jars is None else {**other_options, "spark.jars": ",".join(map(str, jars))}
 
 
 def _has_defaults() -> bool:
@@ -78,9 +78,9 @@ def _has_defaults() -> bool:
 def _fetched(packages: Sequence[str], folder: str | None) -> list[Path] | None:
     """Return the jars of packages and their dependencies; None if one is missing in the cache."""
     needed = dict.fromkeys(each for package in packages for each in (package, *BRINGS[package]))
-    found = [next(_cached(package, folder), None) for package in needed]
-    jars = [jar for jar in found if jar is not None and "," not in str(jar)]
-    return jars if len(jars) == len(found) else None
+    cached_jars = [next(_cached(package, folder), None) for package in needed]
+    jars = [jar for jar in cached_jars if jar is not None and "," not in str(jar)]
+    return jars if len(jars) == len(cached_jars) else None
 
 
 def _cached(package: str, folder: str | None) -> Iterator[Path]:

@@ -57,7 +57,7 @@ def started_with(properties: Mapping[str, str]) -> Iterator[None]:
     if arguments is not None and OPTION in arguments:
         raise SettingError(
             "spark.conf",
-            f"holds secrets, which Spark takes from a file, but {SUBMIT_ARGUMENTS} names a file of its own; "
+            f"holds secrets, which Spark takes from a file, but {SUBMIT_ARGUMENTS} names a separate file; "
             f"put them there: {', '.join(properties)}",
         )
     with tempfile.TemporaryDirectory(prefix="cdc_platform-") as folder:

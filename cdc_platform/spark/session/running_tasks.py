@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 def watch_tasks(spark: SparkSession) -> Callable[[], TaskCount | None]:
     """Return a function that counts a session's running tasks; it returns None if Spark does not answer."""
     if not type(spark).__module__.startswith("pyspark.sql.connect"):
-        return _count_here
+        return _count_in_process
     reported = _ReportedTasks()
     spark.registerProgressHandler(reported)
     return reported.count
 
 
-def _count_here() -> TaskCount | None:
+def _count_in_process() -> TaskCount | None:
     # The public access to the context would start another one while a session ends.
     context = SparkContext._active_spark_context  # noqa: SLF001  it has no public name
     try:
@@ -30,11 +30,11 @@ def _count_here() -> TaskCount | None:
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()] if tracker else []
     except (Py4JError, OSError, AttributeError):
         return None
-    known = [stage for stage in stages if stage is not None]
+    present = [stage for stage in stages if stage is not None]
     return TaskCount(
-        tuple(stage.stageId for stage in known),
-        sum(stage.numCompletedTasks for stage in known),
-        sum(stage.numTasks for stage in known),
+        tuple(stage.stageId for stage in present),
+        sum(stage.numCompletedTasks for stage in present),
+        sum(stage.numTasks for stage in present),
     )
 
 
@@ -59,9 +59,9 @@ class _ReportedTasks:
 
     def count(self) -> TaskCount:
         """Return the tasks of all queries."""
-        known = [stage for stages in list(self._stages.values()) for stage in stages]
+        present = [stage for stages in list(self._stages.values()) for stage in stages]
         return TaskCount(
-            tuple(sorted(stage.stage_id for stage in known)),
-            sum(stage.num_completed_tasks for stage in known),
-            sum(stage.num_tasks for stage in known),
+            tuple(sorted(stage.stage_id for stage in present)),
+            sum(stage.num_completed_tasks for stage in present),
+            sum(stage.num_tasks for stage in present),
         )

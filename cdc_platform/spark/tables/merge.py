@@ -7,10 +7,10 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME
 from cdc_platform.model.base.names import quote_spark
-from cdc_platform.model.schema.table_options import ORDER_KEY, keeps_order
+from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spark_type
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE, NetChangeStats
-from cdc_platform.spark.tables.typed import named
+from cdc_platform.spark.tables.typed import flag_of
 
 
 def create_table_sql(target: str, table: TableSchema, format_version: int) -> str:
@@ -110,7 +110,7 @@ def _merge_sql(
         conditions.append(f"{first} BETWEEN {stats.low_inclusive} AND {stats.high_inclusive}")
     # Late and repeated changes have no effect; but partial updates were computed with all newer changes.
     follows = ">=" if has_partial_updates else ">"
-    is_newer = f" AND s.{ORDER_KEY} {follows} coalesce(t.{ORDER_KEY}, '')"
+    is_newer = f" AND s.{ORDERING_KEY} {follows} coalesce(t.{ORDERING_KEY}, '')"
     newer = is_newer if keeps_order(table) else ""
     return (
         f"MERGE INTO {target} t USING ({source}) s ON {' AND '.join(conditions)} "
@@ -133,6 +133,6 @@ def _update_clause(table: TableSchema, newer: str, *, has_partial_updates: bool)
 
 def _new_value(name: str, *, has_partial_updates: bool) -> str:
     new, old = quote_spark("s", name), quote_spark("t", name)
-    return (
-        f"CASE WHEN {quote_spark('s', named(name))} THEN {new} ELSE {old} END" if has_partial_updates else new
-    )
+    if not has_partial_updates:
+        return new
+    return f"CASE WHEN {quote_spark('s', flag_of(name))} THEN {new} ELSE {old} END"

@@ -7,15 +7,15 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.model.base.names import quote_spark, quote_text
 from cdc_platform.model.rows.changes import ChangeKind
-from cdc_platform.model.schema.table_options import ORDER_KEY, keeps_order
+from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.spark.tables.typed import (
     KIND,
     ORDINAL,
-    LogWords,
+    LogColumns,
+    flag_of,
     key_parts,
-    named,
     type_changes,
     with_key_parts,
 )
@@ -72,7 +72,7 @@ def compute_net_changes(changes: DataFrame, table: TableSchema, *, has_partial_u
     return aggregate(changes, table, keys)
 
 
-def compute_net_rows(log: DataFrame, table: TableSchema, words: LogWords) -> DataFrame:
+def compute_net_rows(log: DataFrame, table: TableSchema, words: LogColumns) -> DataFrame:
     """Return the net changes of whole rows, which need only the values of the newest changes.
 
     A value that does not fit its type does not fail the query if a newer change replaces it.
@@ -94,7 +94,7 @@ def compute_net_rows(log: DataFrame, table: TableSchema, words: LogWords) -> Dat
         # Not those of the newest change: a merge then need not shuffle rows by them again.
         *(f"{quote_spark(key)} AS {quote_spark(name)}" for key, name in zip(keys, key_names, strict=True)),
         *map(quote_spark, _net_value_names(table)),
-        *([f"{ORDINAL} AS {quote_spark(ORDER_KEY)}"] if keeps_order(table) else []),
+        *([f"{ORDINAL} AS {quote_spark(ORDERING_KEY)}"] if keeps_order(table) else []),
         ACTION,
     )
 
@@ -109,7 +109,7 @@ def _net_whole_rows(changes: DataFrame, table: TableSchema, keys: list[Column]) 
     return aggregated.withColumn(ACTION, _action(is_gone)).selectExpr(
         *_key_names(table),
         *(f"{quote_spark(NEWEST, name)} AS {quote_spark(name)}" for name in values),
-        *([ORDER_KEY] if keeps_order(table) else []),
+        *([ORDERING_KEY] if keeps_order(table) else []),
         ACTION,
     )
 
@@ -127,15 +127,15 @@ def _net_partial_updates(changes: DataFrame, table: TableSchema, keys: list[Colu
     return aggregated.withColumn(ACTION, _action(is_gone)).selectExpr(
         *_key_names(table),
         *(f"{quote_spark(name, 'value')} AS {quote_spark(name)}" for name in values),
-        *(f"{quote_spark(name)} IS NOT NULL AS {quote_spark(named(name))}" for name in values),
-        *([ORDER_KEY, f"true AS {quote_spark(named(ORDER_KEY))}"] if keeps_order(table) else []),
+        *(f"{quote_spark(name)} IS NOT NULL AS {quote_spark(flag_of(name))}" for name in values),
+        *([ORDERING_KEY, f"true AS {quote_spark(flag_of(ORDERING_KEY))}"] if keeps_order(table) else []),
         ACTION,
     )
 
 
 def _newest_value(name: str) -> str:
     """Return the SQL of a column's newest value; the struct separates NULL from an unnamed column."""
-    value, is_named = quote_spark(name), quote_spark(named(name))
+    value, is_named = quote_spark(name), quote_spark(flag_of(name))
     newest = f"max_by(struct({value} AS value), CASE WHEN {is_named} THEN {ORDINAL} END)"
     return f"{newest} AS {value}"
 
@@ -145,12 +145,12 @@ def _key_names(table: TableSchema) -> list[str]:
 
 
 def _net_value_names(table: TableSchema) -> list[str]:
-    return [column.name for column in table.value_columns if column.name != ORDER_KEY]
+    return [column.name for column in table.value_columns if column.name != ORDERING_KEY]
 
 
 def _ordering_key(table: TableSchema) -> list[Column]:
     """Return the column of ordering keys if rows have them; changes are then ordered by them."""
-    return [F.max(ORDINAL).alias(ORDER_KEY)] if keeps_order(table) else []
+    return [F.max(ORDINAL).alias(ORDERING_KEY)] if keeps_order(table) else []
 
 
 def _was_inserted() -> Column:

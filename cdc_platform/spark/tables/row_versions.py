@@ -20,7 +20,7 @@ from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.spark.tables.merge import create_table_sql
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, NetChangeStats
-from cdc_platform.spark.tables.typed import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, named
+from cdc_platform.spark.tables.typed import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, flag_of
 
 CLOSED_AT: Final = "__closed_at"
 _GONE: Final = "__gone"
@@ -112,12 +112,12 @@ def current_before(
         F.lit(False).alias(IS_READ),
         *_keys(table),
         *(_col(column.name) for column in table.value_columns),
-        *(F.lit(True).alias(named(column.name)) for column in table.value_columns),
+        *(F.lit(True).alias(flag_of(column.name)) for column in table.value_columns),
     )
 
 
 def make_versions(
-    changes: DataFrame, table: TableSchema, *, has_partial_updates: bool, remade_micros: Sequence[int] = ()
+    changes: DataFrame, table: TableSchema, *, has_partial_updates: bool, recreated_micros: Sequence[int] = ()
 ) -> DataFrame:
     """Return the versions that transactions create: one for each key after its last change in each of them.
 
@@ -131,13 +131,13 @@ def make_versions(
             `current_before`.
         table: the source table.
         has_partial_updates: whether a change may name only some columns; the others keep their values.
-        remade_micros: times at which the table was dropped and recreated, ascending.
+        recreated_micros: times at which the table was dropped and recreated, ascending.
 
     Returns:
         the columns of the table, `valid_from`, `valid_to`, `is_current` and `transaction_id`.
     """
     epoch = F.lit(0)
-    for micros in remade_micros:
+    for micros in recreated_micros:
         epoch = epoch + (F.unix_micros(COMMITTED) >= micros).cast("int")
     changes = changes.withColumn(_EPOCH, epoch)
     of_key = Window.partitionBy(*_keys(table), _EPOCH).orderBy(ORDINAL)
@@ -154,11 +154,11 @@ def make_versions(
         is_last.alias("__is_last"),
     )
     final = states.where(F.col("__is_last") & (F.col(ORDINAL) != F.lit(str(_BEFORE))))
-    remade = [
+    recreations = [
         F.when(F.col(_EPOCH) == number, F.timestamp_micros(F.lit(micros)))
-        for number, micros in enumerate(remade_micros)
+        for number, micros in enumerate(recreated_micros)
     ]
-    ended = final.withColumn(VALID_TO, F.coalesce(F.lead(_SINCE).over(of_key), *remade))
+    ended = final.withColumn(VALID_TO, F.coalesce(F.lead(_SINCE).over(of_key), *recreations))
     return ended.where(~F.col(_GONE)).select(
         *(_col(column.name) for column in table.columns),
         F.col(_SINCE).alias(VALID_FROM),
@@ -205,7 +205,7 @@ def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) ->
 
 def _newest(name: str, so_far: WindowSpec) -> Column:
     # The struct separates an explicit NULL from a column that no change names.
-    value = F.when(_col(named(name)), F.struct(_col(name).alias("value")))
+    value = F.when(_col(flag_of(name)), F.struct(_col(name).alias("value")))
     return F.last(value, ignorenulls=True).over(so_far)["value"]
 
 

@@ -16,7 +16,7 @@ from cdc_platform.spark.tables.typed import (
     ORDINAL,
     TRANSACTION,
     convert_stored_expression,
-    named,
+    flag_of,
 )
 
 _IS_BACK: Final = "__is_back"
@@ -51,7 +51,7 @@ def _drop_unseen(changes: DataFrame, table: TableSchema) -> DataFrame:
 def _mark_deletes(changes: DataFrame, table: TableSchema) -> DataFrame:
     is_delete = F.col(KIND) == ChangeKind.DELETE.value
     is_row_event = F.col(KIND) != ChangeKind.UPDATE.value
-    flags = [named(column.name) for column in table.value_columns]
+    flags = [flag_of(column.name) for column in table.value_columns]
     return changes.select(
         F.when(is_delete, ChangeKind.UPDATE.value).otherwise(F.col(KIND)).alias(KIND),
         ORDINAL,
@@ -59,7 +59,7 @@ def _mark_deletes(changes: DataFrame, table: TableSchema) -> DataFrame:
         *((_col(flag) & ~is_delete).alias(flag) for flag in flags),
         is_delete.alias(DELETED),
         F.when(is_delete, F.col(COMMITTED)).alias(DELETED_AT),
-        *(is_row_event.alias(named(name)) for name in (DELETED, DELETED_AT)),
+        *(is_row_event.alias(flag_of(name)) for name in (DELETED, DELETED_AT)),
     )
 
 

@@ -44,10 +44,10 @@ _READ_KINDS = f"'{ChangeKind.SNAPSHOT.value}', '{ChangeKind.TRUNCATE.value}'"
 
 
 @dataclass(frozen=True)
-class LogWords:
+class LogColumns:
     """Expressions over the log for the order of changes and their other properties.
 
-    ``names`` are the columns that a change names if it is no whole row.
+    ``names`` are the columns that a change names if it is not a whole row.
     """
 
     position: str
@@ -61,7 +61,7 @@ class LogWords:
         return ("keys", "new_values", "change_kind", "is_whole_row", self.position)
 
     @classmethod
-    def of(cls, capabilities: SourceCapabilities, *, is_late: bool = False) -> "LogWords":
+    def of(cls, capabilities: SourceCapabilities, *, is_late: bool = False) -> "LogColumns":
         """Return the expressions for the log of a source, with or without late changes."""
         position = "ordinal" if capabilities.comes_in_order and not is_late else "ordering_key"
         if not capabilities.delivers_events:
@@ -82,10 +82,10 @@ class LogWords:
         return cls(position, committed, kind, f"array_except(json_object_keys(new_values), {left_out})")
 
 
-PLAIN_WORDS = LogWords.of(CHANGE_STREAM)
+PLAIN_WORDS = LogColumns.of(CHANGE_STREAM)
 
 
-def named(column: str) -> str:
+def flag_of(column: str) -> str:
     """Return the name of the flag for columns that a change names."""
     return f"{FLAG_PREFIX}{column}"
 
@@ -96,7 +96,7 @@ def type_changes(
     *,
     has_partial_updates: bool,
     has_origin: bool = False,
-    words: LogWords = PLAIN_WORDS,
+    words: LogColumns = PLAIN_WORDS,
     further: Sequence[str] = (),
 ) -> DataFrame:
     """Return one table's changes with typed columns.
@@ -135,7 +135,7 @@ def type_changes(
     )
     values = {column.name: _value(table, column) for column in (*table.key_columns, *table.value_columns)}
     if has_partial_updates:
-        values |= {named(column.name): _is_named(column) for column in table.value_columns}
+        values |= {flag_of(column.name): _is_named(column) for column in table.value_columns}
     return parsed.selectExpr(
         *map(quote_spark, (KIND, ORDINAL, *further, *origin)),
         *(f"{sql} AS {quote_spark(name)}" for name, sql in values.items()),
@@ -180,9 +180,9 @@ def _texts(mod: str, table: TableSchema) -> str:
     All are NULL if Spark cannot parse the mod: see `_parsed`, which every caller uses.
     """
     names = _names_in(table, is_keys=mod == "keys")
-    named = ", ".join(f"{quote_spark(name)}: string" for name in names)
+    flag_of = ", ".join(f"{quote_spark(name)}: string" for name in names)
     fields = ", ".join(f"{_field(name)}: string" for name in names)
-    schema = quote_text(f"struct<{named or '`_`: string'}>")
+    schema = quote_text(f"struct<{flag_of or '`_`: string'}>")
     return f"cast(from_json({mod}, {schema}) AS struct<{fields or '_: string'}>)"
 
 
@@ -234,7 +234,7 @@ def _field(name: str) -> str:
     return f"_{name.encode().hex()}"
 
 
-def _names(words: LogWords) -> str:
+def _names(words: LogColumns) -> str:
     """Return the SQL of the columns that a change names; NULL if it names all of them."""
     return f"CASE WHEN NOT is_whole_row THEN coalesce({words.names}, cast(array() AS array<string>)) END"
 

@@ -39,11 +39,11 @@ def a_check(name: str, *, passes: bool, error: Exception | None = None) -> Check
             raise error
         return CheckResult(passes, f"{name} was looked at", {"rows": 3})
 
-    return Check(name, "change_log", f"Promise of {name}.", every_cycle=True, run=run, severity=Severity.STOP)
+    return Check(name, "change_log", f"Rule {name}.", every_cycle=True, run=run, severity=Severity.STOP)
 
 
 def test_checks_print_a_line_each(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every check is run whatever the others say; one that cannot be made has failed."""
+    """Every check runs even if others fail; a check that raises an error has failed."""
     checks = (
         a_check("first", passes=True),
         a_check("second", passes=False),
@@ -64,7 +64,7 @@ def test_checks_print_a_line_each(pipeline: Pipeline, capsys: pytest.CaptureFixt
 
 
 def test_checks_end_when_no_more_are_wanted(pipeline: Pipeline) -> None:
-    """A signal lets the check at hand end, and no other begins."""
+    """After a signal the running check finishes, and no other check starts."""
     checks = tuple(a_check(name, passes=True) for name in ("first", "second"))
     answers = iter([True, False])
     results = run_checks(checks, pipeline, cast("SparkSession", None), lambda: next(answers))
@@ -74,7 +74,7 @@ def test_checks_end_when_no_more_are_wanted(pipeline: Pipeline) -> None:
 def test_what_breaks_after_a_signal_is_no_check_result(
     pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A signal ends Spark, too: what the check at hand says of that is not told as its failure."""
+    """A signal ends Spark, too; the error of the running check is not reported as its failure."""
     checks = (a_check("first", passes=True, error=ConnectionError("Spark is gone")),)
     answers = iter([True, False])
     with pytest.raises(ConnectionError):

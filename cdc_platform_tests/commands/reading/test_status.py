@@ -40,7 +40,7 @@ STATUS = Status(
 
 
 def test_status_of_a_new_pipeline(tmp_path: Path) -> None:
-    """A pipeline that has published nothing has a status, although nobody answers at the source."""
+    """A pipeline without a cut has a status, even if the source does not answer."""
     code, output, _ = run("status", begin(write_defs(tmp_path)))
     assert code == 0
     assert output.startswith("pipeline    bank, no cycle yet\nwatermark   none yet\nlag         -\n")
@@ -52,7 +52,7 @@ def test_status_of_a_new_pipeline(tmp_path: Path) -> None:
 def test_before_the_first_cycle_there_is_no_watermark(
     tmp_path: Path, type_name: str, start_micros: int
 ) -> None:
-    """Whatever the source, where a lineage begins is no watermark, and nobody is silent for 56 years."""
+    """For no source is the start of the lineage a watermark, and nothing is 56 years silent."""
     source = {
         "SpannerPipeline": bank_attributes()["source"],
         "DatastreamPipeline": {"path": "stream"},
@@ -125,7 +125,7 @@ def test_a_lag_is_shown_as_people_read_it(lag_s: float, shown: str) -> None:
     assert lag_s == status.to_dict()["lag_s"]
 
 
-def test_watching_goes_on_after_an_error(tmp_path: Path) -> None:
+def test_watching_continues_after_an_error(tmp_path: Path) -> None:
     """An error is shown in place of the pipeline, and is gone once it is over."""
     defs = begin(write_defs(tmp_path))
     (catalog,) = (tmp_path / "lake").rglob("catalog.db")
@@ -153,7 +153,7 @@ def test_a_pipeline_is_watched_from_its_first_cycle_on(tmp_path: Path) -> None:
         assert program.ends_with(WITHIN_S) == 0, program.said()
 
 
-def test_watching_goes_on_until_it_is_interrupted(tmp_path: Path) -> None:
+def test_watching_continues_until_it_is_interrupted(tmp_path: Path) -> None:
     """In a pipe each look is a block with its moment; Ctrl-C is its end, and no failure."""
     defs = begin(write_defs(tmp_path))
     with start(tmp_path / "log", COMMAND_LINE, "status", defs, "--watch", "--every", "0.1") as program:

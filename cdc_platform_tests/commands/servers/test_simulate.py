@@ -11,7 +11,7 @@ from cdc_platform.cli import main
 from cdc_platform.commands.servers.simulate import parse_faults, to_settings
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.simulator.history.hours import Hours
+from cdc_platform.simulator.history.hours import OpeningHours
 from cdc_platform.simulator.wire.simulator_settings import (
     PASSING_FAULTS,
     Fault,
@@ -29,7 +29,7 @@ WITHIN_S = 300.0
 @pytest.mark.integration
 @pytest.mark.parametrize("preloaded", [0, 200])
 def test_it_serves_and_writes_the_truth(tmp_path: Path, preloaded: int) -> None:
-    """It prints and writes the names to connect with, and the file tells every row that it served."""
+    """It prints and writes the names to connect with, and the history file has every row that it served."""
     names_file, truth = tmp_path / "names.json", tmp_path / "truth.jsonl"
     options = ("--names", names_file, "--history", truth, "--age", "2", "--rate", "50", "--seed", "5")
     rows_before = ("--preloaded", str(preloaded))
@@ -90,7 +90,7 @@ def test_faults_by_name() -> None:
 
 
 def test_every_fault_may_be_asked_for() -> None:
-    """Each fault has a name that is taken and told by the help, and an unknown one is told all of them."""
+    """The help lists each fault by its name; the error for an unknown fault lists all of them."""
     text = CliRunner().invoke(main, ["simulate", "--faults", "typhoon"]).stderr
     help_text = "".join(CliRunner().invoke(main, ["simulate", "--help"]).stdout.split())
 
@@ -115,7 +115,7 @@ def test_the_stall_is_as_long_as_asked_for() -> None:
 def test_begin_of_a_history_that_is_there_is_refused(tmp_path: Path, option: str, value: str) -> None:
     """A state file's history began when it began; an option that says otherwise is named."""
     state = tmp_path / "bank.json"
-    Hours.kept_in(state, SimulatorSettings(), ORIGIN)
+    OpeningHours.kept_in(state, SimulatorSettings(), ORIGIN)
 
     result = CliRunner().invoke(main, ["simulate", "--state", str(state), option, value])
 
@@ -143,7 +143,7 @@ def test_bad_options_are_said(options: tuple[str, str], problem: str) -> None:
 )
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1"])
 def test_numbers_without_meaning_are_said(option: str, value: str) -> None:
-    """A value that is no number is refused by the name of its option."""
+    """A value that is not a number is refused by the name of its option."""
     result = CliRunner().invoke(main, ["simulate", option, value])
 
     assert (result.exit_code, f"Invalid value for '{option}'" in result.stderr) == (2, True)
@@ -159,7 +159,7 @@ def test_numbers_without_meaning_are_said(option: str, value: str) -> None:
     ],
 )
 def test_ranges_are_those_of_the_help(option: str, value: str, allowed: str) -> None:
-    """A number out of range is refused with the range that the help tells."""
+    """A number out of range is refused with the range that the help states."""
     result = CliRunner().invoke(main, ["simulate", option, value])
     text = CliRunner().invoke(main, ["simulate", "--help"]).stdout
 

@@ -84,7 +84,7 @@ def test_an_address_that_no_server_can_have_is_an_error(
 
 
 def test_an_address_that_is_taken_is_an_error(tmp_path: Path) -> None:
-    """Runs would otherwise go to whatever answers there."""
+    """Otherwise, runs would use any program that answers there."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

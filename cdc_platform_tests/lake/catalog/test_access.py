@@ -92,7 +92,7 @@ def test_errors_of_java(text: str, kind: type[CdcError]) -> None:
 )
 @pytest.mark.parametrize("path", ["/lake", "/defs/../lake"])
 def test_a_folder_that_cannot_be_written(error: Exception, path: str) -> None:
-    """What the file system refuses within the lake names the lake, however its settings write the path."""
+    """A file system error within the lake names the lake, in any spelling of its path."""
     with (
         pytest.raises(LakeAccessDenied, match="The lake at /lake is not writable;"),
         reaching(LakeSettings(path)),
@@ -149,7 +149,7 @@ def test_a_locked_catalog_is_tried_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_restored", [False, True])
 def test_a_lake_that_is_replaced_meanwhile(tmp_path: Path, is_restored: bool) -> None:
-    """A process does not go on in a folder that was deleted, or restored from a backup; a new one does."""
+    """A process does not continue in a folder that was deleted, or restored from a backup; a new one does."""
     folder, backup = tmp_path / "lake", tmp_path / "backup"
     lake = Lake(LakeSettings(str(folder)), "p")
     lake.system_table(CUT).append(ROW)

@@ -23,7 +23,7 @@ from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
 COLUMNS: Final = pa.schema([pa.field("id", pa.int64())])
 HIVE: Final = {"type": "hive", "uri": "thrift://127.0.0.1:9083"}
-"""Nobody has to answer there: the catalog connects when it looks for a table."""
+"""No server needs to answer there: the catalog connects when it looks for a table."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Rows of the platform's own tables that it cannot have written are damage, told with the table's name."""
+"""Rows of system tables that the platform cannot have written are damage, reported with the table's name."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -60,7 +60,7 @@ def of_first_cycle(lake: Lake) -> object:
 
 
 def damaged(folder: Path, table: str, row: dict[str, Any], facts: dict[str, str]) -> Lake:
-    """Return a lake in one of whose own tables somebody has written a row."""
+    """Return a lake with a foreign row in one of its system tables."""
     lake = Lake(LakeSettings(str(folder)), "p", delivers_events=table == READ or "event" in row)
     schema = own_tables(delivers_events=lake.delivers_events)[table]
     lake.system_table(table).append(pa.Table.from_pylist([row], schema), snapshot_properties=facts)
@@ -130,7 +130,7 @@ def test_a_damaged_row_names_its_table(
 @pytest.mark.parametrize("name", ["cdc.position-micros", "cdc.next-ordinal"])
 @pytest.mark.parametrize("text", ["soon", "1_0", "", "9" * 40, "9" * 5000])
 def test_a_damaged_entry_is_named(tmp_path: Path, name: str, text: str) -> None:
-    """A summary entry that is no number, or a position that is no moment, is named with its snapshot."""
+    """A summary entry that is not a number or a moment is reported with its snapshot."""
     facts = {"cdc.cycle": "1", name: text}
     lake = damaged(tmp_path, LINEAGE, {"state": "RUNNING"}, facts)
     if name == "cdc.next-ordinal" and text == "9" * 40:

@@ -61,7 +61,7 @@ def test_a_lake_is_made_where_it_is_missing(tmp_path: Path) -> None:
 
 
 def test_every_own_table_has_its_format(tmp_path: Path) -> None:
-    """A later version can tell what it reads."""
+    """A later version can identify the format that it reads."""
     lake = Lake(LakeSettings(str(tmp_path)), "bank")
     for name in SYSTEM_TABLES:
         assert str(FORMAT_VERSION) == lake.system_table(name).properties[FORMAT_PROPERTY]
@@ -105,9 +105,9 @@ def test_a_lake_of_a_newer_platform_is_refused(tmp_path: Path, version: str) -> 
         *(
             ("p__cdc/change_log/metadata/*.metadata.json", content, f"table `p__cdc.change_log`: .*{text}")
             for content, text in {
-                "{": "is no metadata file",
-                "[]": "is no metadata file",
-                '{"snapshots":[{}]}': "is no metadata file",
+                "{": "is not a metadata file",
+                "[]": "is not a metadata file",
+                '{"snapshots":[{}]}': "is not a metadata file",
                 '{"format-version":2}': "validation errors",
             }.items()
         ),

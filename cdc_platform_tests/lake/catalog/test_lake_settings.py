@@ -108,7 +108,7 @@ def test_catalogs_are_translated_for_spark(catalog: dict[str, str], expected: di
     assert {**catalog, "warehouse": "s3://bucket/lake"} == lake.pyiceberg_properties()
 
 
-def test_a_login_may_stand_beside_the_address() -> None:
+def test_a_login_may_be_separate_from_the_address() -> None:
     """A password from a variable may hold any character: each side gets it in its own form."""
     login = {"user": "me", "password": "p@ss/w:rd é%"}
     lake = LakeSettings("s3://b/l", {"type": "sql", "uri": "postgresql+psycopg2://db:6432/lake", **login})
@@ -168,7 +168,7 @@ def test_secrets_are_known_by_name(name: str, *, expected: bool) -> None:
     ],
 )
 def test_a_password_in_an_address_is_found(address: str, *, expected: bool) -> None:
-    """A name that is harmless hides nothing, and what its address tells does."""
+    """A property with a harmless name hides no value, but secrets in its address are hidden."""
     assert expected == is_secret("uri", address)
 
 

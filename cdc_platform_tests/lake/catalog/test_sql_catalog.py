@@ -45,7 +45,7 @@ def open_catalog(folder: Path) -> Catalog:
 
 
 def test_metadata_file_is_read_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table that nobody changes is loaded any number of times with one look at its metadata file."""
+    """An unchanged table is loaded any number of times with one read of its metadata file."""
     opened = list[str]()
     new_input = LakeFiles.new_input
 
@@ -97,7 +97,7 @@ def test_commit_of_another_process_is_seen(folder: Path, catalog: Catalog) -> No
 
 
 def test_table_that_somebody_holds_stays_as_it_is(catalog: Catalog) -> None:
-    """A commit upon one object of a table leaves another one, loaded before, at its version."""
+    """A commit on one object of a table leaves another one, loaded before, at its version."""
     table, other = catalog.load_table(TABLE), catalog.load_table(TABLE)
     other.append(ROWS)
     assert table.scan().to_arrow().num_rows == 3
@@ -116,7 +116,7 @@ def test_dropped_table_is_not_found(folder: Path, catalog: Catalog) -> None:
 
 
 def test_metadata_are_those_of_the_file(folder: Path, catalog: Catalog) -> None:
-    """Sharing snapshots with the version before changes nothing, whatever another process did meanwhile."""
+    """Snapshots shared with the previous version stay correct if another process commits at the same time."""
     catalog.load_table(TABLE)
     other = open_catalog(folder).load_table(TABLE)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""A branch moves to any snapshot of its table, whatever others commit meanwhile."""
+"""A branch moves to any snapshot of its table, even if others commit at the same time."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +34,7 @@ def end_of(table: Table, branch: str) -> int | None:
 
 @pytest.mark.parametrize("branch", [MAIN, BRANCH])
 def test_a_branch_moves_back_and_ahead(table: Table, branch: str) -> None:
-    """It ends where it was told to, be it created by that, and others stay where they were."""
+    """It ends at the given snapshot, even if the move creates it; other branches stay where they were."""
     first, *_, last = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
     for snapshot_id in (first, last, first):
         move_branch(table.refresh(), branch, snapshot_id)
@@ -44,7 +44,7 @@ def test_a_branch_moves_back_and_ahead(table: Table, branch: str) -> None:
 
 @pytest.mark.parametrize("branch", [MAIN, BRANCH])
 def test_retention_stays(table: Table, branch: str) -> None:
-    """How long snapshots of the branch stay is what somebody has set."""
+    """The user's retention of the branch's snapshots stays."""
     first, *_, last = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
     kept = {"max_snapshot_age_ms": 9_000_000, "min_snapshots_to_keep": 7}
     table.manage_snapshots().create_branch(last, branch, **kept).commit()
@@ -71,7 +71,7 @@ def interfere(monkeypatch: pytest.MonkeyPatch, table: Table, times: int) -> None
 
 
 def test_what_others_commit_meanwhile_stays(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The move is tried again upon their commit; `main` ends where it was told to."""
+    """The move is retried after their commit; `main` ends at the given snapshot."""
     first = table.metadata.snapshots[0].snapshot_id
     interfere(monkeypatch, table, TRIES - 1)
     move_branch(table, MAIN, first)
@@ -106,7 +106,7 @@ def test_a_snapshot_that_has_expired_meanwhile_is_a_conflict(
 
 
 def test_main_is_only_advanced(table: Table) -> None:
-    """It goes to what was built upon it, and stays where it is, was, or has a later cycle of the log."""
+    """It goes to what was built on it, and stays where it is, was, or has a later cycle of the log."""
     first, *_, last = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
     move_branch(table, MAIN, first)
     for snapshot_id in (last, first):

@@ -1,4 +1,4 @@
-"""Marks in snapshot summaries: what is read back, whatever compaction has put on top."""
+"""Marks in snapshot summaries are read back, also after compaction."""
 
 from pathlib import Path
 

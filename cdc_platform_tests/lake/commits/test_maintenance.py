@@ -1,4 +1,4 @@
-"""Expiry of snapshots, whatever else happens to the table meanwhile, and of files that belong to none."""
+"""Expiry of snapshots while other commits happen, and of files that belong to no snapshot."""
 
 import os
 import time

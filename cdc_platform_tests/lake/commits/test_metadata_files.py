@@ -1,4 +1,4 @@
-"""Metadata files stay as long as readers may need them, and no longer, however many commits there are."""
+"""Metadata files stay as long as readers may need them, and no longer, for any number of commits."""
 
 import time
 from collections.abc import Sequence

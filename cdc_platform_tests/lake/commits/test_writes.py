@@ -23,7 +23,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def rows(table: Table, cycle: int, *names: str) -> pa.Table:
-    """Return rows of one cycle, told apart by their table's name."""
+    """Return rows of one cycle, identified by their table's name."""
     actual = [{"cycle": cycle, "table_name": name} for name in names]
     return pa.Table.from_pylist(actual, table.schema().as_arrow())
 

@@ -1,4 +1,4 @@
-"""Deletion vectors: what is written is read again, by us and by others, and damage is told."""
+"""Deletion vectors: this project and others read what was written, and damage is reported."""
 
 from pathlib import Path
 

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
 from cdc_platform.lake.commits.commits import head
-from cdc_platform.lake.local_writer.key_lookup import MISSING, KeyIndex, files_in_reach, find_rows, read_rows
+from cdc_platform.lake.local_writer.key_lookup import MISSING, KeyIndex, candidate_files, find_rows, read_rows
 from cdc_platform.lake.local_writer.manifests import with_version_3
 from cdc_platform.lake.local_writer.table_files import TableFiles
 
@@ -52,7 +52,7 @@ def _as_table(types: list[pa.DataType], rows: list[tuple[Any, ...]]) -> pa.Table
 
 @given(drawn=keys_and_rows())
 def test_a_row_has_the_key_that_equals_its_own(drawn: tuple[pa.Table, pa.Table]) -> None:
-    """Whatever the types, NULL equals NULL and nothing else."""
+    """For all types, NULL equals NULL and nothing else."""
     keys, rows = drawn
     tuples = [tuple(row.values()) for row in keys.to_pylist()]
     expected = [
@@ -102,17 +102,17 @@ def test_only_files_whose_bounds_exclude_all_keys_are_left_out(
 ) -> None:
     """One of two files is, where the keys lie within the bounds of the other."""
     table, files = made_table(tmp_path, pa.table({"id": first}), pa.table({"id": second}))
-    within = files_in_reach(table, files.data, pa.table({"id": asked}))
+    within = candidate_files(table, files.data, pa.table({"id": asked}))
     assert len(within) == 1
     everything = pa.table({"id": [*first, *second]})
-    assert len(files_in_reach(table, files.data, everything)) == 2
+    assert len(candidate_files(table, files.data, everything)) == 2
 
 
 def test_a_null_key_may_be_in_any_file(tmp_path: Path) -> None:
-    """Bounds tell nothing of NULL."""
+    """Bounds do not cover NULL."""
     table, files = made_table(tmp_path, pa.table({"id": [1, None]}), pa.table({"id": [5]}))
     keys = pa.table({"id": pa.array([None, 9], pa.int64())})
-    within = files_in_reach(table, files.data, keys)
+    within = candidate_files(table, files.data, keys)
     assert len(within) == 2
     (rows,) = find_rows(table, files, within, keys)
     assert (rows.positions.tolist(), rows.keys.tolist()) == ([1], [0])
@@ -128,7 +128,7 @@ def test_rows_that_were_found_are_read_in_their_order(tmp_path: Path) -> None:
     table.append(pa.table({"id": [4, 5], "v": ["d", "e"], "w": [40, 50]}))
     files = files_of(table)
     keys = pa.table({"id": [5, 3, 1, 7]})
-    actual = find_rows(table, files, files_in_reach(table, files.data, keys), keys)
+    actual = find_rows(table, files, candidate_files(table, files.data, keys), keys)
     rows = read_rows(table, actual, ["v", "w"])
     keyed = [number for rows in actual for number in rows.keys.tolist()]
     assert {number: (row["v"], row["w"]) for number, row in zip(keyed, rows.to_pylist(), strict=True)} == {

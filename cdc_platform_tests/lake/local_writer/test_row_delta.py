@@ -1,4 +1,4 @@
-"""Rows that are replaced without Spark: Spark reads them, goes on with them, and finds no difference."""
+"""Rows that are replaced without Spark: Spark reads them, continues with them, and finds no difference."""
 
 import json
 from collections.abc import Callable
@@ -61,7 +61,7 @@ class Subject:
         return self.lake.catalog.load_table(self.path)
 
     def planned(self, gone: list[int], new: dict[int, str], branch: str = MAIN) -> tuple[Table, RowDelta]:
-        """Return what takes keys out and puts rows in, upon the table as it is now."""
+        """Return what takes keys out and puts rows in, on the table as it is now."""
         table = self.table
         base = head(table, branch)
         assert base is not None
@@ -99,7 +99,7 @@ KINDS: Final = ("merge", "update", "delete")
 
 
 def test_a_new_table_gets_its_first_snapshot(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """It has no row; Spark and this process both build upon it, and of two runs one commits it."""
+    """It has no row; Spark and this process both build on it, and of two runs one commits it."""
     subject = Subject(spark, session_lake, "begun", files=0)
     planned_twice = subject.table, subject.table
     assert all(commit_first(table) for table in planned_twice)
@@ -116,13 +116,13 @@ def test_a_new_table_gets_its_first_snapshot(spark: "SparkSession", session_lake
 
 
 def test_spark_reads_what_was_committed(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """Rows go and come, commit upon commit; of each data file there is one vector with all that is gone."""
+    """Rows go and come, commit on commit; of each data file there is one vector with all that is gone."""
     subject = Subject(spark, session_lake, "read")
-    subject.replace([5, 1500], {5: "new", 9000: "born"})
+    subject.replace([5, 1500], {5: "new", 9000: "first"})
     subject.verify()
     made = subject.replace([5, 6, 9000], {5: "newer"})
     subject.verify()
-    subject.replace([], {9001: "born"})
+    subject.replace([], {9001: "first"})
     subject.replace([9001], {})
     subject.replace([], {})
     subject.verify()
@@ -132,7 +132,7 @@ def test_spark_reads_what_was_committed(spark: "SparkSession", session_lake: Lak
     assert at[0]["n"] == 2 * ROWS - 2
 
 
-def test_spark_goes_on_with_it(spark: "SparkSession", session_lake: LakeSettings) -> None:
+def test_spark_continues_with_it(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """A MERGE, a compaction, an expiry, the next change from here: rows are right after each."""
     subject = Subject(spark, session_lake, "goes_on")
     subject.replace([1, 2], {1: "here"})
@@ -173,7 +173,7 @@ def test_a_change_is_built_upon_what_it_was_planned_on(
 def test_a_commit_that_another_run_has_built_upon_stays(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A catalog that makes a commit and reports a conflict loses no file when others build upon it."""
+    """A catalog that makes a commit and reports a conflict loses no file when others build on it."""
     subject = Subject(spark, session_lake, "built_upon")
     table, delta = subject.planned([1], {1: "late"})
     commit_table = table.catalog.commit_table
@@ -181,7 +181,7 @@ def test_a_commit_that_another_run_has_built_upon_stays(
     def refuse_afterwards(*arguments: Any) -> None:
         commit_table(*arguments)
         monkeypatch.undo()
-        subject.replace([8], {8: "upon it"})
+        subject.replace([8], {8: "on it"})
         raise CommitFailedException("made all the same")
 
     monkeypatch.setattr(table.catalog, "commit_table", refuse_afterwards)
@@ -249,7 +249,7 @@ def test_a_commit_to_another_branch_is_none_of_its_business(
     subject = Subject(spark, session_lake, f"other_{uuid4().hex}")
     retention = "RETAIN 30 DAYS WITH SNAPSHOT RETENTION 5 SNAPSHOTS"
     spark.sql(f"ALTER TABLE {subject.sql_name} CREATE BRANCH {BRANCH} {retention}")
-    table, delta = subject.planned([1], {1: "late", 9000: "born"}, BRANCH)
+    table, delta = subject.planned([1], {1: "late", 9000: "first"}, BRANCH)
     rival(subject)
     rivals = [rival]
 
@@ -269,11 +269,11 @@ def test_a_commit_to_another_branch_is_none_of_its_business(
         branch.min_snapshots_to_keep,
         branch.max_ref_age_ms,
     )
-    assert {"late", "born", "old"} == {
+    assert {"late", "first", "old"} == {
         row["v"] for row in spark.sql(f"SELECT v FROM {subject.sql_name} VERSION AS OF '{BRANCH}'").collect()
     }
     spark.sql(f"CALL lake.system.set_current_snapshot('{subject.path}', {made})")
-    subject.expected = dict.fromkeys(range(2 * ROWS), "old") | {1: "late", 9000: "born"}
+    subject.expected = dict.fromkeys(range(2 * ROWS), "old") | {1: "late", 9000: "first"}
     subject.verify()
 
 
@@ -282,7 +282,7 @@ def test_the_summary_is_that_of_spark(spark: "SparkSession", session_lake: LakeS
     subject = Subject(spark, session_lake, "summary")
     subject.replace([1, 1500], {})
     first = head(subject.table)
-    subject.replace([2], {9000: "born"})
+    subject.replace([2], {9000: "first"})
     second = head(subject.table)
     assert first is not None
     assert second is not None

@@ -44,10 +44,10 @@ def grown() -> Lineage:
     finished = WindowReport("a", START - 1, START + 9, WindowOutcome.FINISHED)
     merged = [ChildAnnouncement(2, START + 10, "c", ("a", "b"))]
     second = advance(first, 2, [finished], merged)
-    beside = [ChildAnnouncement(3, START + 4, "d", ("b",), continues_parents=False)]
+    announced = [ChildAnnouncement(3, START + 4, "d", ("b",), continues_parents=False)]
     read = [WindowReport("b", START - 1, START + 5, WindowOutcome.COMPLETE)]
     ended = WindowReport("d", START + 3, START + 5, WindowOutcome.ENDED)
-    lineage = advance(second, 3, [*read, ended], beside)
+    lineage = advance(second, 3, [*read, ended], announced)
     assert {*PartitionState} - {PartitionState.SCHEDULED} == {
         partition.state for partition in lineage.partitions.values()
     }

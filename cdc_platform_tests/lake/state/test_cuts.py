@@ -86,7 +86,7 @@ PUBLISHED_MICROS: Final = (10, 100, 50, 60, 120)
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """A lake with a cut of each moment, the newer half in a file of its own, as compaction leaves them."""
+    """A lake with a cut of each moment, the newer half in a separate file, as compaction leaves them."""
     lake = Lake(LakeSettings(str(tmp_path_factory.mktemp("published"))), "cuts")
     numbered = list(enumerate(PUBLISHED_MICROS, start=1))
     append_together(lake, numbered[:2])
@@ -134,7 +134,7 @@ def test_positions_are_read_without_tables(published: Lake, monkeypatch: pytest.
 
 
 def test_before_the_first_cut_there_are_none(lake: Lake) -> None:
-    """No position, no publication and no cut is found, whatever is asked for."""
+    """No position, publication or cut is found, for any request."""
     assert (
         cut_positions(lake),
         publications_since(lake, 0),
@@ -161,7 +161,7 @@ def test_publications_since_a_moment(
 
 @given(numbers=st.sets(st.integers(-1, 9)))
 def test_cuts_are_found_by_number(numbers: set[int], published: Lake) -> None:
-    """Those that there are come in their order, and a number that no cut has is no error."""
+    """Those that there are come in their order, and a number that no cut has is not an error."""
     expected = sorted(numbers & {*range(1, len(PUBLISHED_MICROS) + 1)})
     found = find_cuts(published, numbers)
     assert expected == [cut.cut for cut in found]
@@ -169,7 +169,7 @@ def test_cuts_are_found_by_number(numbers: set[int], published: Lake) -> None:
 
 
 def test_older_files_of_cuts_stay_unread(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many cuts are looked for, only files are read that may have one of them."""
+    """For any number of requested cuts, only files that may contain one of them are read."""
     for first in (1, 1001, 2001):
         append_together(lake, [(number, number) for number in range(first, first + 1000)])
     with read_parts(monkeypatch) as parts:

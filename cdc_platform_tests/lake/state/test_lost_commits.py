@@ -1,4 +1,4 @@
-"""A commit whose files are gone is taken back where nothing builds upon it, and is damage elsewhere."""
+"""A commit whose files are gone is taken back where nothing builds on it, and is damage elsewhere."""
 
 import shutil
 from dataclasses import replace
@@ -160,7 +160,7 @@ def compact(table: Table) -> None:
 
 
 def test_a_lost_compaction_is_taken_back(lake: Lake) -> None:
-    """Whatever has been read since, it held what is there; no other table is moved for it."""
+    """A lost commit holds data that the log has, even if more was read since; no other table is moved."""
     commit(lake, RAW, RAW_CHANGE_RECORDS, 1)
     commit(lake, LOG, CHANGE_LOG, 1)
     publish(lake, "retired", 1)
@@ -196,7 +196,7 @@ def test_files_of_what_the_newest_cut_names_are_not_looked_for(
 
 
 def test_a_lost_cut_hides_no_other_lost_commit(lake: Lake) -> None:
-    """Where nobody can read the newest cut, the files of every commit are looked for."""
+    """If the newest cut cannot be read, the files of every commit are checked."""
     table = publish(lake, "t", 1)
     table.append(pa.table({"id": [2]}), snapshot_properties={CYCLE: "2"})
     append_cut(lake, Cut(2, 7, 3, {}, 8))

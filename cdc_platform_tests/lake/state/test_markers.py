@@ -8,7 +8,7 @@ from cdc_platform.printing.tables import as_text
 
 
 def test_markers_are_listed_with_the_first_cut_that_has_them() -> None:
-    """A cycle without a cut of its own counts to the next cut, and what no cut has yet is not told."""
+    """A cycle without its own cut counts towards the next cut; cycles that no cut has yet are not counted."""
     cuts = tuple(Cut(number, number * 1_000_000, cycle, {}, 0) for number, cycle in ((1, 2), (2, 5)))
     markers = tuple(
         Marker(cycle, f"{cycle:04d}", "batch", f"of {cycle}", cycle, None) for cycle in (1, 2, 4, 6)

@@ -26,7 +26,7 @@ from cdc_platform_tests.lake.quarantine_entries import note_read, quarantine, qu
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """A lake of events: three files have been read, and an event of two of them is held."""
+    """A lake of events: three files have been read, and one event each of two of them is in quarantine."""
     made = Lake(LakeSettings(str(tmp_path)), "shop", delivers_events=True)
     quarantine(made, 1, quarantine_entry("a", "f"), quarantine_entry("b", "g"))
     note_read(made, 1, "f", "g", "h")
@@ -68,7 +68,7 @@ def test_texts_wait_until_a_cycle_notes_them(lake: Lake) -> None:
 
 
 def test_a_replay_ends_the_pause_of_its_file(lake: Lake) -> None:
-    """A failure of before the replay was asked for does not count; one that comes after it does."""
+    """A failure before the request for a replay does not count; one after it does."""
 
     def note_failure(cycle: int) -> None:
         rows = [
@@ -89,7 +89,7 @@ def test_a_replay_ends_the_pause_of_its_file(lake: Lake) -> None:
 
 
 def test_what_a_running_cycle_has_quarantined_is_left_alone(lake: Lake) -> None:
-    """It writes these rows again if it is interrupted, so they may not stand beside others in a file."""
+    """An interrupted replay writes these rows again, so they may not share a file with others."""
     quarantine(lake, 2, quarantine_entry("a", "f", cycle=2))
     unfinished = pa.Table.from_pylist([quarantine_entry("a", "f", cycle=3)], QUARANTINE)
     lake.system_table(QUARANTINED).append(unfinished)

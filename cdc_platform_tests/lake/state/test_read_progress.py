@@ -49,7 +49,7 @@ def test_the_newest_version_that_was_read_counts(tmp_path: Path) -> None:
     assert read_mark(lake.system_table(READ)).cycle == 4
 
 
-def test_another_process_goes_on_from_what_is_stored(tmp_path: Path) -> None:
+def test_another_process_continues_from_what_is_stored(tmp_path: Path) -> None:
     """A reader reuses what another one has derived, and adds the cycles since."""
     settings = LakeSettings(str(tmp_path))
     lake = Lake(settings, "files", delivers_events=True)

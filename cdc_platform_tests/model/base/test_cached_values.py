@@ -13,14 +13,14 @@ class Place:
     """A place whose state is expensive."""
 
     asked = 0
-    gate: threading.Event | None = None
+    may_compute: threading.Event | None = None
 
     @cached_value
     def state(self) -> int:
         """State of the place."""
         self.asked += 1
-        if self.gate is not None:
-            self.gate.wait()
+        if self.may_compute is not None:
+            self.may_compute.wait()
         if self.asked == 0:
             raise LookupError
         return self.asked
@@ -39,15 +39,15 @@ def test_a_value_is_computed_once_until_it_is_taken_out() -> None:
 
 
 def test_no_object_waits_for_another_one() -> None:
-    """One whose value takes for ever stops nobody else."""
+    """A value that never arrives blocks no other value."""
     slow, quick = Place(), Place()
-    slow.gate = threading.Event()
+    slow.may_compute = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: slow.state)
         while not slow.asked:
             pass
         assert quick.state == 1
-        slow.gate.set()
+        slow.may_compute.set()
         assert waiting.result() == 1
 
 

@@ -70,13 +70,13 @@ def test_values_are_read_by_their_types(tmp_path: Path) -> None:
 
 
 def test_nothing_stands_for_the_default() -> None:
-    """Of a setting that may be left out; where nothing is a value of its own, it stays."""
+    """Of a setting that may be left out; where null is a valid value, it stays."""
     found = read_settings(Whole, GIVEN | {"names": None, "colour": None, "some": None})
     assert found == Whole(Disc("f"), "n")
 
 
 def test_settings_survive_as_json() -> None:
-    """The options also hold fields that are no part of the YAML, and which of several inputs was chosen."""
+    """The options also hold fields that are not part of the YAML, and which of several inputs was chosen."""
     settings = Whole(Wire("h", 2.0), "n", names=("a",), some=("b",), hidden=3)
     assert settings == read_json(Whole, to_json(settings))
 
@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_named(given: dict[str, Any], setting: str, probl
 
 
 def test_values_made_in_python_are_checked() -> None:
-    """A text that is no member, and a blank one, are refused by their names."""
+    """A text that is not a member, and a blank one, are refused by their names."""
     green: Any = "green"
     with pytest.raises(SettingError, match=r"`x\.colours\.a` must be one of red, blue"):
         check_members(Whole(Disc("f"), "n", colours={"a": green}), "x.")

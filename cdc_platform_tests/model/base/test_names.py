@@ -19,7 +19,7 @@ from cdc_platform.model.base.names import (
     quote_spark,
     unfit_columns_reason,
 )
-from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, ORDER_KEY
+from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, ORDERING_KEY
 from cdc_platform.spark.tables import net_changes
 from cdc_platform_tests.strategies import micros, source_table_names
 
@@ -32,13 +32,16 @@ def test_root_has_a_fixed_key() -> None:
 
 
 def test_what_no_table_of_the_lake_can_have_is_known() -> None:
-    """Iceberg's own columns, whatever their case, the lake's, and all that changes have on their way."""
+    """Iceberg's own columns in any case, the lake's, and all internal columns of changes."""
     files = Path(net_changes.__file__).parent.glob("*.py")
     texts = [file.read_text(encoding="utf-8") for file in files]
     ours = {word for text in texts for word in re.findall(r'"(__[a-z_]+)[0-9"{]', text)} - {"__pycache__"}
     assert set() == {word for word in ours if not is_reserved_column(word)}
     assert all(
-        map(is_reserved_column, ("_file", "_DELETED", "__names_a", "__KEY_0", DELETED, DELETED_AT, ORDER_KEY))
+        map(
+            is_reserved_column,
+            ("_file", "_DELETED", "__names_a", "__KEY_0", DELETED, DELETED_AT, ORDERING_KEY),
+        )
     )
     assert all(
         map(is_reserved_column, ("", "_f\u0131le", "__DELETED_AT", "_po\u017f", "__copy", "xs.Element"))

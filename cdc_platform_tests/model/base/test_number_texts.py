@@ -24,7 +24,7 @@ NO_NUMBERS = ["1_0", " 1", "1\n", "", "+", ".", "1e", "0x10", "--1", "\u0661", "
 @pytest.mark.parametrize("text", NO_NUMBERS)
 @pytest.mark.parametrize("read", [whole_number, decimal_number, float_number, number_text])
 def test_everything_else_is_refused(read: Callable[[Any], object], text: str) -> None:
-    """Spaces, underscores and digits of other scripts are no part of a number."""
+    """Spaces, underscores and digits of other scripts are not part of a number."""
     with pytest.raises(ValueError, match="number"):
         read(text)
 
@@ -32,7 +32,7 @@ def test_everything_else_is_refused(read: Callable[[Any], object], text: str) ->
 @pytest.mark.parametrize("value", [True, None, [1]])
 @pytest.mark.parametrize("read", [whole_number, decimal_number, float_number])
 def test_what_is_no_text_and_no_number_is_refused(read: Callable[[Any], object], value: object) -> None:
-    """A truth value is no number either."""
+    """A truth value is not a number either."""
     with pytest.raises((ValueError, TypeError), match="number"):
         read(value)
 

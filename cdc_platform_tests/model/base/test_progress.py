@@ -30,7 +30,7 @@ class Worker:
 
 
 def test_rate_and_time_left_are_of_what_this_run_does() -> None:
-    """A copy that goes on from 40 of 100 chunks and does 20 in 10 s has 20 s left."""
+    """A copy that continues from 40 of 100 chunks and does 20 in 10 s has 20 s left."""
     step = Step("copy", "chunks", 100, 40, begun_s=0.0)
     step.advance(20)
     report = step.report(10.0)
@@ -86,7 +86,7 @@ def test_the_innermost_step_shows_the_tasks_of_spark() -> None:
 
 
 def test_a_function_is_a_step() -> None:
-    """It is under way exactly as long as the function runs, whatever ends it."""
+    """The step is in progress exactly as long as the function runs, for any kind of end."""
     worker = Worker()
     assert [report.name for report in worker.work()] == ["work"]
     assert worker.progress.reports() == ()

@@ -44,7 +44,7 @@ def test_a_value_has_its_shape(shape: Any, value: Any, expected: object) -> None
 @pytest.mark.parametrize(
     ("shape", "value"),
     [
-        (int, True),  # a boolean is no integer
+        (int, True),  # a boolean is not an integer
         (int, "1"),
         (str, None),
         (list[int], {"a": 1}),

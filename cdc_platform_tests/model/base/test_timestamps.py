@@ -66,7 +66,7 @@ def test_order_of_nanosecond_texts_is_time_order(item: tuple[int, int], other: t
     ],
 )
 def test_nanosecond_texts_are_in_utc(text: str, expected: str) -> None:
-    """However a moment is written, its text is the same."""
+    """All spellings of a moment give the same text."""
     assert expected == to_nanosecond_text(text)
 
 
@@ -78,7 +78,7 @@ def test_nanosecond_texts_are_in_utc(text: str, expected: str) -> None:
     ],
 )
 def test_other_texts_are_refused(text: str) -> None:
-    """A text without an offset, that is no timestamp, or none of the years that there are is an error."""
+    """A text without an offset, that is not a timestamp, or none of the years that there are is an error."""
     with pytest.raises(ValueError, match=r"RFC 3339|month"):
         from_rfc3339(text)
 

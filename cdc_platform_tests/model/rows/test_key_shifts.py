@@ -1,4 +1,4 @@
-"""Keys that shift in a transaction: whatever cycles it comes in, each key has the row that it ends with."""
+"""Keys that shift in a transaction: in any distribution over cycles, each key has its final row."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ class Transaction:
     events: list[KeyEvent] = field(default_factory=list)
 
     def run(self, *moves: tuple[str, int | None]) -> None:
-        """Run a statement that gives rows new keys, in the order in which it comes upon them, or none."""
+        """Run a statement that gives rows new keys, in the order in which it reaches them, or none."""
         for row, key in moves:
             former = self.keys.pop(row, None)
             place = len(self.events)
@@ -118,7 +118,7 @@ def arriving(statements: Sequence[Sequence[tuple[str, int]]], *cycles: Sequence[
 )
 @given(arrivals())
 def test_each_key_has_the_row_that_the_transaction_ends_with(arrived: Arrivals) -> None:
-    """So it is in one cycle and in several, whichever events each of them brings."""
+    """The result is the same in one cycle and in several, for any distribution of the events."""
     assert arrived.made.keys == outcome([arrived.made.events])
     assert arrived.made.keys == outcome(arrived.cycles)
 
@@ -136,7 +136,7 @@ def test_rows_hold_a_key_one_after_the_other(made: Transaction) -> None:
 
 
 def two_swaps() -> Transaction:
-    """Return a transaction in which two rows go by one key that nobody has, one after the other."""
+    """Return a transaction in which two rows pass through one unused key, one after the other."""
     made = Transaction()
     for move in (("A", 4), ("B", 0), ("A", 1), ("C", 4), ("B", 3), ("C", 0)):
         made.run(move)

@@ -124,7 +124,7 @@ def test_a_partial_update_leaves_the_other_columns_as_they_were() -> None:
     assert expected == values_of(resolve(changes, {(TABLE, key(1)): {"big": "x"}}))[-1]
 
 
-def fold(table: dict[RowId, Values], change: RowChange) -> None:
+def apply_change(table: dict[RowId, Values], change: RowChange) -> None:
     """Apply a change to a table."""
     if change.mod_type is ModType.TRUNCATE:
         table.clear()
@@ -142,14 +142,14 @@ def read_in_batches(database: Database, sizes: Sequence[int], table: dict[RowId,
         batch = database.changes[len(changes) : len(changes) + size]
         changes += resolve(batch, dict(table), changes)
         for resolved in changes[-len(batch) :]:
-            fold(table, resolved)
+            apply_change(table, resolved)
     return changes
 
 
 @settings(max_examples=200, deadline=None)
 @given(STEPS, SIZES)
 def test_any_history_in_any_batches_is_the_truth(steps: list[tuple[Any, ...]], sizes: list[int]) -> None:
-    """Whatever happens to keys, every change is whole again, and the table is the source's."""
+    """For any sequence of key changes, every change is complete, and the table is the source's."""
     database, table = play(steps, {}), dict[RowId, Values]()
     changes = read_in_batches(database, sizes, table)
     assert database.truths == [resolved.new_values for resolved in changes]
@@ -162,7 +162,7 @@ def test_any_history_in_any_batches_is_the_truth(steps: list[tuple[Any, ...]], s
 def test_a_history_without_its_beginning_is_never_wrong(
     steps: list[tuple[Any, ...]], sizes: list[int]
 ) -> None:
-    """Rows that were there before are known in part: what is told is true, and the rest is unresolved."""
+    """Older rows are known in part: what is known is true, and the rest is unresolved."""
     database = play(steps, {number: {"a": 0, "big": LARGE[0]} for number in (1, 2)})
     for resolved, truth in zip(read_in_batches(database, sizes, {}), database.truths, strict=True):
         values = {**(resolved.new_values or {})}
@@ -176,7 +176,7 @@ def row(key: int) -> RowId:
 
 
 def test_a_chain_is_found_whole() -> None:
-    """Whichever way a key moved, the rows before and after it belong together; others do not."""
+    """In any direction of a key change, the rows before and after it belong together; others do not."""
     links = [(row(2), row(1)), (row(3), row(2)), (row(9), row(8))]
     for start in (1, 2, 3):
         assert {row(1), row(2), row(3)} == key_chains_of({row(start)}, links).keys()

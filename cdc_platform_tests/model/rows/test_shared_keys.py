@@ -62,7 +62,7 @@ class Transaction:
         self.uses.append(KeyUse(str(place), "t", "1", keys, mod_type, order, follows, before, after))
 
 
-def fold(uses: Iterable[KeyUse], before: Mapping[int, Row]) -> dict[int, Row]:
+def apply_uses(uses: Iterable[KeyUse], before: Mapping[int, Row]) -> dict[int, Row]:
     """Return the rows where the newest change of each key counts, and an insert is one of a free key."""
     rows = {str(key): dict(row) for key, row in before.items()}
     for use in uses:
@@ -114,8 +114,8 @@ def transactions(draw: st.DrawFn) -> Transaction:
 
 @given(transactions())
 def test_each_key_has_the_row_that_it_ends_with(made: Transaction) -> None:
-    """However keys go round, the fold is what the database has, and no row comes to a key that is taken."""
-    assert made.rows == fold(in_order(made.uses), Transaction().rows)
+    """For any exchange of keys, the result is the database's, and no row gets a key that is taken."""
+    assert made.rows == apply_uses(in_order(made.uses), Transaction().rows)
 
 
 def shifted() -> Transaction:
@@ -148,7 +148,7 @@ def test_changes_of_a_row_between_follow_it(mod_type: ModType) -> None:
 
 
 def test_rows_that_nothing_distinguishes_stay_as_they_came() -> None:
-    """A row that goes on from a key to the next is the one that has come there, as in a chain."""
+    """A row that continues from a key to the next is the one that has come there, as in a chain."""
     made = Transaction({0: {"name": "A"}})
     made.move((0, 1))
     made.move((1, 2))

@@ -183,7 +183,7 @@ def test_a_table_may_be_created_under_way() -> None:
 
 
 def test_a_late_schema_read_adds_but_takes_nothing_away() -> None:
-    """Where the source tells only a later schema, what it lacks may still be in records."""
+    """Where the source shows only a later schema, columns missing there may still be in records."""
     wide, narrow = notes(text="STRING(9)", rank="INT64"), notes(text="INT64", more="DATE")
     history, events = follow(
         ([observation(5, wide)], read_at(6, wide)),
@@ -206,7 +206,7 @@ def test_a_late_schema_read_adds_but_takes_nothing_away() -> None:
     ],
 )
 def test_records_that_do_not_name_their_key_say_nothing(text: str | None) -> None:
-    """Anything but a list of columns with the key in it is no evidence."""
+    """Anything but a list of columns with the key in it is not evidence."""
     assert parse_column_types(text) is None
 
 
@@ -319,7 +319,7 @@ def test_the_history_is_built_of_its_events() -> None:
 def test_a_copied_column_is_the_version_of_its_moment(
     type_text: str, copied_micros: int | None, lake_name: str
 ) -> None:
-    """The type tells, and where versions have one type, which of them was not over."""
+    """The type decides; if versions have the same type, the version that had not ended is the one."""
     text, number = notes(text="STRING(9)"), notes(text="INT64")
     history, _ = follow(
         ([observation(5, text), observation(8, number), observation(11, text)], read_at(12, text))

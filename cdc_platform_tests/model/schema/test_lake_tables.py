@@ -20,7 +20,7 @@ from cdc_platform_tests.strategies import source_table_names
     [
         (["Accounts", "transfers", "accounts"], {"accounts": "Accounts"}),
         (["accounts", "ACCOUNTS", "Accounts"], {"ACCOUNTS": "accounts", "Accounts": "accounts"}),
-        (["Accounts", "transfers"], {}),  # case alone is no clash
+        (["Accounts", "transfers"], {}),  # case alone is not a clash
         (["sales.orders", "Sales.Orders", "sales_orders"], {}),  # their digests differ
     ],
 )

@@ -1,4 +1,4 @@
-"""Columns as records describe them, beside those of their table."""
+"""Columns as records describe them, compared with those of their table."""
 
 import json
 from collections.abc import Mapping
@@ -30,8 +30,8 @@ def types_of(columns: Mapping[str, str]) -> str:
     ("expected", "columns"),
     [
         (True, {"id": "INT64!", "v": "STRING"}),
-        (True, {"id": "INT64!"}),  # what is not told is NULL
-        (True, {"id": "INT64!", "new": "DATE"}),  # the table gets it as it is told
+        (True, {"id": "INT64!"}),  # an unobserved column is NULL
+        (True, {"id": "INT64!", "new": "DATE"}),  # the table gets the column as observed
         (False, {"id": "INT64!", "v": "INT64"}),
         (False, {"id": "STRING!", "v": "STRING"}),
         (False, {"id": "INT64!", "v": "STRING!"}),
@@ -39,7 +39,7 @@ def types_of(columns: Mapping[str, str]) -> str:
     ],
 )
 def test_records_have_the_types_of_their_table_or_not(expected: bool, columns: Mapping[str, str]) -> None:
-    """Key and types of what a table has must be the table's; without a table only the key must be told."""
+    """Key and types of a table's columns must match; without a table only the key must be observed."""
     schema = TableSchema("t", (Column("id", INT64, True, 1), Column("v", ColumnType("STRING"), False, 2)))
     assert expected == declares_types_of(schema, types_of(columns))
     assert ("id" in columns) == declares_types_of(None, types_of(columns))

@@ -34,7 +34,7 @@ RECREATED = notes(**RANK, **TEXT)
         # nothing but its place
         ([([observation(8, RECREATED)], read_at(12, RECREATED))], 8, 8),
         ([([], read_at(12, RECREATED))], 12, 12),
-        # a record of it alone tells by its ordinal alone
+        # in a record of it alone, only its ordinal shows it
         (
             [
                 (
@@ -90,9 +90,9 @@ def test_a_column_recreated_as_it_was_has_no_older_values(
                 read_at(9, notes(**TEXT, **RANK)),
             )
         ],
-        # the source no longer tells what its schema was
+        # the source no longer shows what its schema was
         [([], read_at(9, RECREATED, is_exact=False))],
-        # and tells it again
+        # and shows it again
         [([], read_at(9, RECREATED, is_exact=False)), ([], read_at(12, RECREATED))],
         # what it was dropped and added with was the last one before, too: nothing says of that
         [([], read_at(9, notes(**TEXT, **RANK)))],
@@ -104,7 +104,7 @@ def test_a_column_recreated_as_it_was_has_no_older_values(
     ],
 )
 def test_a_column_that_may_be_the_same_is(windows: list[Window]) -> None:
-    """Without proof that it was away, a column keeps its values."""
+    """Without evidence that it was dropped, a column keeps its values."""
     history, events = follow(FORMER, *windows)
     assert [version.lake_name for version in history.tables["notes"].versions if version.name == "text"] == [
         "text"
@@ -139,7 +139,7 @@ BACK = [observation(10, notes(**TEXT, **RANK), is_sure=True)]
 def test_a_column_that_left_the_stream_for_a_while_lacks_what_changed(
     windows: list[Window], gone_micros: int, added_micros: int
 ) -> None:
-    """It comes back without the values of before, which may be outdated, and is said to lack them."""
+    """It comes back without its earlier values, which may be outdated, and is reported as incomplete."""
     history, events = follow(FORMER, *windows, unwatched=["rank"])
     columns = history.tables["notes"]
     assert (SchemaChange.COLUMN_DROPPED, "rank", gone_micros) in changes(events)
@@ -151,7 +151,7 @@ def test_a_column_that_left_the_stream_for_a_while_lacks_what_changed(
 
 
 def test_a_column_that_is_watched_under_way_lacks_what_it_had() -> None:
-    """Whole rows and copies of before lack it, and the source tells that it was there all the same."""
+    """Earlier whole rows and copies lack it, although the source shows that it existed."""
     for unwatched, late in (["rank"], ("rank",)), ([], ()):
         window = ([*AWAY, *BACK], read_at(12, notes(**TEXT, **RANK)))
         history, events = follow(window, unwatched=unwatched)
@@ -177,7 +177,7 @@ def test_a_column_that_records_lack_is_kept_where_the_source_gives_no_reason() -
                 read_at(12, notes(**NOTE, rank="STRING(9)")),
             )
         ],
-        # records are all that tells at first
+        # at first only records show it
         [
             (
                 [observation(8, notes(**TEXT, **NOTE, rank="STRING(9)"))],
@@ -192,7 +192,7 @@ def test_a_column_that_records_lack_is_kept_where_the_source_gives_no_reason() -
     ],
 )
 def test_a_column_recreated_as_another_type_is_so_once(windows: list[Window]) -> None:
-    """Values written since are in the new column, whatever later schema reads say of its place."""
+    """Values written since are in the new column, independent of its place in later schema reads."""
     before = notes(**TEXT, **RANK, **NOTE)
     history, _ = follow(([observation(5, before)], read_at(6, before)), *windows)
     lives = [

@@ -1,4 +1,4 @@
-"""Tables that are dropped and recreated between two looks, by what their keys tell."""
+"""Tables that are dropped and recreated between two schema reads, recognised by their keys."""
 
 from dataclasses import replace
 from functools import reduce
@@ -19,7 +19,7 @@ CODE = table("notes", {"code": "STRING(9)"}, {"v": "STRING(9)"})
 
 
 def observed_at(micros: int, schema: TableSchema) -> ObservedColumns:
-    """Return what a whole row of a table tells."""
+    """Return what a whole row of a table shows."""
     return ObservedColumns.of_table(micros, schema, is_whole=True)
 
 
@@ -42,7 +42,7 @@ def known_of(schema: TableSchema) -> SchemaHistory:
         (True, "INT64", {"id": ColumnType("STRING")}),
         (True, "INT64", {"id": ColumnType("INT64"), "part": ColumnType("INT64")}),
         (True, "INT64", {"code": ColumnType("INT64")}),
-        # Nothing is told of the key.
+        # The key was not observed.
         (False, "INT64", {}),
     ],
 )
@@ -88,7 +88,7 @@ def test_a_schema_read_of_another_moment_begins_no_table() -> None:
         ({20_000: ("log", "notes"), 40_000: ("log",)}, set()),
         ({20_000: ("log", "notes"), 40_000: ("log", "other")}, {"other"}),
         ({20_000: ("interim",), 70_000: ("log",)}, {"log"}),
-        # Nobody can tell what happened first.
+        # The order of the changes is unknown.
         ({20_000: (), 20_001: ("log",)}, {"log"}),
         ({70_000: ("log", "notes")}, set()),
     ],
@@ -96,7 +96,7 @@ def test_a_schema_read_of_another_moment_begins_no_table() -> None:
 def test_a_rename_takes_the_other_name_away_at_its_moment(
     steps: dict[int, tuple[str, ...]], renamed: set[str]
 ) -> None:
-    """A table that comes up while no other one goes has no rows of before, whatever else is gone since."""
+    """A table that appears while no other one disappears has no earlier rows."""
 
     def read_back(micros: int) -> SchemaRead:
         names = [names for since, names in steps.items() if since <= micros]

@@ -1,4 +1,4 @@
-"""Changes of a schema that only the source's own description tells."""
+"""Schema changes that only the source's information schema shows."""
 
 from dataclasses import replace
 

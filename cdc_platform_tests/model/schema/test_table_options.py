@@ -1,4 +1,4 @@
-"""Names of columns in histories: their own, and those of the source beside them."""
+"""Names of columns in histories: those of the history, and those of the source."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +29,7 @@ def test_what_a_history_needs_has_another_name_there(name: str, expected: str) -
 
 @given(st.lists(st.builds(str.__add__, NAMES, ENDS), unique_by=str.lower))
 def test_no_two_columns_of_a_history_have_one_name(names: list[str]) -> None:
-    """Columns that a table can have beside each other, its history can have, too, and beside its own."""
+    """A history can have all columns of its table, in addition to the history's own columns."""
     versions = (
         ColumnVersion(name, name, ColumnType("STRING"), number == 0, number, Bound(1, None))
         for number, name in enumerate(names)

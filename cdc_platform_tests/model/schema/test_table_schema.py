@@ -1,4 +1,4 @@
-"""Table schemas: types of the source, however they are written, and their types in the lake."""
+"""Table schemas: types of the source, in all spellings, and their types in the lake."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The type of a column whose events come in no order: the same, whichever came first."""
+"""The type of a column whose events come in any order: it does not depend on which came first."""
 
 import itertools
 from collections.abc import Sequence
@@ -171,7 +171,7 @@ def test_old_shapes_that_come_late_change_nothing() -> None:
 
 
 def test_what_was_stored_is_carried_into_the_wider_column() -> None:
-    """The former one keeps what it had, under a name of its own."""
+    """The former one keeps what it had, under its own name."""
     table = history_of([{"a": INT, "b": ColumnType("BYTES")}, {"a": TEXT, "b": TEXT}]).tables["t"]
     assert {("a__int64", "a", True), ("b__bytes", "b", True)} == {
         (old.lake_name, new.lake_name, new.is_widened) for old, new in table.conversions_after(0)
@@ -179,16 +179,16 @@ def test_what_was_stored_is_carried_into_the_wider_column() -> None:
     assert {"id", "a", "b", "a__int64", "b__bytes"} == {column.name for column in table.whole_schema.columns}
 
 
-def test_names_that_differ_in_case_stand_beside_each_other() -> None:
-    """Neither takes the other's place, whatever comes next."""
+def test_names_that_differ_in_case_are_two_columns() -> None:
+    """Neither replaces the other in any order."""
     table = history_of([{"name": TEXT}, {"Name": INT}, {"name": TEXT}, {"Name": DAY}]).tables["t"]
     assert types_of(table) == {"id": "INT64", "name": "STRING", "Name__string": "STRING"}
     assert [event.change for event in events_of(history_of([{"name": TEXT}]), 2, {"Name": INT})] == [
-        SchemaChange.COLUMN_BESIDE
+        SchemaChange.COLUMN_CASE_VARIANT
     ]
 
 
-def test_a_column_beside_another_keeps_its_own_name_in_events() -> None:
+def test_a_case_variant_keeps_its_own_name_in_events() -> None:
     """Also after the cycle that found it: its values would not be found there under the lake's name."""
     table = history_of([{"name": TEXT}, {"Name": INT}]).tables["t"]
     for cycle in (0, 9):

@@ -31,7 +31,7 @@ def test_what_has_been_read_in_its_version_is_left_out() -> None:
 
 
 def test_a_backlog_is_read_in_several_cycles() -> None:
-    """The oldest files come first, and one at least, however large it is."""
+    """The oldest files come first, and at least one of any size."""
     files = [made(number, size_bytes=100) for number in range(5)]
     assert tuple(files[:2]) == choose_files(reversed(files), {}, most_files=2).files
     assert tuple(files[:3]) == choose_files(files, {}, most_bytes=300).files
@@ -48,7 +48,7 @@ def failed(*files: SourceFile, micros: int = 0, tries: int = 1) -> dict[str, str
 
 
 def test_what_could_not_be_read_pauses() -> None:
-    """It is chosen once it is due, or where somebody asks; rewritten it is as good as any other."""
+    """It is chosen once it is due, or on request; after a rewrite it is like any other."""
     file, due_micros = made(1), FIRST_PAUSE_S * 1_000_000
     read_progress = failed(file)
     assert (

@@ -1,4 +1,4 @@
-"""A read goes on with the children of partitions that end in it, each once and after all its parents."""
+"""A read continues with the children of partitions that end in it, each once and after all its parents."""
 
 from dataclasses import replace
 
@@ -73,7 +73,7 @@ def test_a_read_follows_a_bounded_number_of_children() -> None:
 
 
 def test_generations_of_one_cycle_make_the_lineage_that_several_cycles_make() -> None:
-    """Whatever the order of the reports: a split, and the merge of its halves with a partition of before."""
+    """For any order of the reports: a split, and the merge of its halves with an earlier partition."""
     root = [WindowReport("", 999, 999, WindowOutcome.FINISHED)]
     before = advance(begin(1_000), 1, root, [announced("a", 1_000), announced("z", 1_000)])
     rounds = [
@@ -101,8 +101,8 @@ def test_generations_of_one_cycle_make_the_lineage_that_several_cycles_make() ->
     }
 
 
-def test_a_partition_that_starts_beside_another_is_read_with_it() -> None:
-    """The one that announces it has been read beyond its start, and goes on."""
+def test_a_partition_that_starts_during_another_is_read_with_it() -> None:
+    """The one that announces it has been read beyond its start, and continues."""
     generations = Generations(END, ())
     start = replace(announced("b", 2_000, "a"), continues_parents=False)
     assert generations.after(PartitionEnd("a", END, (start,))) == [ReadWindow("b", 1_999, END)]
@@ -116,7 +116,7 @@ def test_a_partition_that_the_read_begins_with_is_not_followed() -> None:
 
 
 def test_parents_that_ended_are_listed_while_a_child_waits_for_another() -> None:
-    """A read in which the other parent ends can go on with the child."""
+    """A read in which the other parent ends can continue with the child."""
     root = [WindowReport("", 999, 999, WindowOutcome.FINISHED)]
     lineage = advance(begin(1_000), 1, root, [announced("a", 1_000), announced("b", 1_000)])
     assert finished_parents(lineage) == ()

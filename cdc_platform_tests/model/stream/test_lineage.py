@@ -21,14 +21,14 @@ from cdc_platform.model.stream.lineage import (
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.window_plans import plan_arrivals, plan_windows
-from cdc_platform_tests.fake_stream import CycleBatch, Slicing, raw_rows
+from cdc_platform_tests.fake_stream import CycleBatch, ReadSchedule, raw_rows
 from cdc_platform_tests.strategies import streams
 from cdc_platform_tests.support.history import History
 
 START = 1_000
 RANK = {state: rank for rank, state in enumerate(PartitionState)}
 
-Stream = tuple[History, Slicing]
+Stream = tuple[History, ReadSchedule]
 
 
 def finished(token: str, start: int, end: int) -> WindowReport:
@@ -182,15 +182,15 @@ def test_parent_stays_until_all_its_children_are_read() -> None:
     assert set("bcd") == set(prune(lineage, 2_000).partitions)
 
 
-def beside(*reports: WindowReport, start: int = 1_500) -> Lineage:
-    """Return the lineage after a cycle in which `a` announced `c`, which starts while `a` goes on."""
+def from_parents(*reports: WindowReport, start: int = 1_500) -> Lineage:
+    """Return the lineage after a cycle in which `a` announced `c`, which starts while `a` continues."""
     child = ChildAnnouncement(2, start, "c", ("a",), continues_parents=False)
     return advance(two_partitions(), 2, reports, [child])
 
 
-def test_a_partition_that_starts_beside_another_is_read_at_once() -> None:
+def test_a_partition_that_starts_during_another_is_read_at_once() -> None:
     """Its parent need not end: that has been read beyond the start, from which on the partition is read."""
-    lineage = beside(complete("a", 999, 2_000), complete("b", 999, 2_000))
+    lineage = from_parents(complete("a", 999, 2_000), complete("b", 999, 2_000))
     assert PartitionState.RUNNING is lineage.partitions["a"].state
     assert plan_windows(lineage, clock_micros=2_001) == (ReadWindow("c", 1_499, 2_000),)
     assert watermark_micros(lineage) == 1_499
@@ -200,16 +200,16 @@ def test_a_partition_that_starts_beside_another_is_read_at_once() -> None:
 def test_one_cycle_may_read_what_starts_in_it() -> None:
     """A partition that starts and ends within the windows of one cycle is read in that cycle."""
     ended = WindowReport("c", 1_499, 1_700, WindowOutcome.ENDED)
-    lineage = beside(ended, complete("a", 999, 2_000), complete("b", 999, 2_000))
+    lineage = from_parents(ended, complete("a", 999, 2_000), complete("b", 999, 2_000))
     assert PartitionState.ENDED is lineage.partitions["c"].state
     assert watermark_micros(lineage) == 2_000
     assert violations(lineage) == []
 
 
 def test_what_ended_without_children_is_pruned() -> None:
-    """Nothing continues it, so it is forgotten; one that announced a partition stays until that is read."""
+    """Nothing continues it, so it is forgotten; one that announced another stays until that is read."""
     ended = WindowReport("a", 999, 1_600, WindowOutcome.ENDED)
-    lineage = beside(ended, complete("b", 999, 2_000))
+    lineage = from_parents(ended, complete("b", 999, 2_000))
     assert violations(lineage) == []
     assert set("abc") == set(prune(lineage, 9_000).partitions)
     lineage = advance(lineage, 3, [complete("c", 1_499, 2_500)], [])
@@ -219,7 +219,7 @@ def test_what_ended_without_children_is_pruned() -> None:
 
 def test_another_announcement_of_a_known_partition_changes_nothing() -> None:
     """Two partitions may announce one, the second when that has been read already."""
-    lineage = beside(complete("a", 999, 2_000))
+    lineage = from_parents(complete("a", 999, 2_000))
     lineage = advance(lineage, 3, [complete("c", 1_499, 1_800)], [])
     again = ChildAnnouncement(4, 1_500, "c", ("b",))
     known = lineage.partitions["c"]
@@ -229,22 +229,22 @@ def test_another_announcement_of_a_known_partition_changes_nothing() -> None:
 def test_a_partition_that_starts_again_after_its_end_is_refused() -> None:
     """Its token would not be read any more, so that what follows would be lost."""
     ended = WindowReport("c", 1_499, 1_700, WindowOutcome.ENDED)
-    lineage = beside(ended, complete("a", 999, 2_000))
+    lineage = from_parents(ended, complete("a", 999, 2_000))
     again = ChildAnnouncement(3, 1_900, "c", ("b",))
     with pytest.raises(PartitionBoundsInvalid, match="announced again with a start after its end"):
         advance(lineage, 3, [complete("b", 999, 2_000)], [again])
 
 
 def test_a_partition_that_starts_before_its_known_start_is_refused() -> None:
-    """It has been read from the later start on, so that what came before would be lost."""
-    lineage = beside(complete("a", 999, 2_000))
+    """It has been read from the later start, so earlier records would be lost."""
+    lineage = from_parents(complete("a", 999, 2_000))
     again = ChildAnnouncement(3, 1_400, "c", ("b",))
     with pytest.raises(PartitionBoundsInvalid, match="announced again with an earlier start"):
         advance(lineage, 3, [complete("b", 999, 2_000)], [again])
 
 
 def test_an_end_without_a_start_is_refused() -> None:
-    """A partition that nobody announced has not been read, whatever a report says of it."""
+    """A partition that was never announced has not been read, even if a report claims so."""
     ended = WindowReport("nobody", 999, 1_700, WindowOutcome.ENDED)
     with pytest.raises(PartitionBoundsInvalid, match="is unknown"):
         advance(two_partitions(), 2, [ended], [])
@@ -263,8 +263,8 @@ def test_an_end_without_a_start_is_refused() -> None:
 def test_a_start_that_its_parent_does_not_reach_is_a_violation(
     changes: dict[str, Any], expected: str
 ) -> None:
-    """A partition beside its parent has been announced by a record that was read."""
-    lineage = beside(complete("a", 999, 2_000))
+    """A record that was read has announced a partition along with its parent."""
+    lineage = from_parents(complete("a", 999, 2_000))
     parent = replace(lineage.partitions["a"], **changes)
     (problem,) = violations(replace(lineage, partitions={**lineage.partitions, "a": parent}))
     assert expected in problem
@@ -318,7 +318,7 @@ def test_watermark_and_positions_never_go_back(stream: Stream) -> None:
 
 @given(streams(max_transactions=3))
 def test_lineage_of_a_correct_stream_is_sound(stream: Stream) -> None:
-    """Whatever is split, merged, interrupted or skipped, no rule of partitions is broken."""
+    """After any splits, merges, interruptions and skips, no rule of partitions is broken."""
     for batch in batches_of(stream)[1]:
         assert violations(batch.lineage) == []
 

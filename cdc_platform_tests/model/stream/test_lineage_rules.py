@@ -37,7 +37,7 @@ def test_a_silent_partition_is_named_with_how_far_it_is_behind() -> None:
 
 
 def test_a_partition_that_falls_silent_under_way_is_not_stuck() -> None:
-    """A pipeline that catches up goes on where it fell silent; only one that does not move is stuck."""
+    """A pipeline that catches up continues where it fell silent; only one that does not move is stuck."""
     lineage, end = two_partitions(), START + 480 * SECOND
     assert find_stuck(lineage, cycle_of(480, 60, SILENT), end) == ()
     lineage = advance(lineage, 2, cycle_of(480, 60, SILENT), [])
@@ -56,7 +56,7 @@ def test_a_partition_that_fails_is_named_with_its_error() -> None:
 
 
 def test_a_stuck_partition_holds_the_watermark_and_is_asked_again() -> None:
-    """However long the others are read on, nothing of it is skipped: a new window begins at its position."""
+    """Nothing of it is skipped while the others are read on: a new window begins at its position."""
     lineage, position = two_partitions(), START - 1
     for cycle in range(2, 6):
         end = START + 10 * cycle * SECOND

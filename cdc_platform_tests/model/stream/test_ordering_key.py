@@ -1,4 +1,4 @@
-"""Order keys: the order of the texts is the order of what they render."""
+"""Ordering keys: the order of the texts is the order of what they render."""
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ Sequence = tuple[tuple[int, int], str]
         ("0-1", "0" * 31 + "1"),  # a missing high number is zero
         ("", "~"),  # anything else follows, by its text
         ("0x1", "~0x1"),
-        ("\u0661", "~\u0661"),  # digits of other scripts are no hex digits
+        ("\u0661", "~\u0661"),  # digits of other scripts are not hex digits
         ("1_0", "~1_0"),
         ("1" * 17, "~" + "1" * 17),  # more than 64 bits
     ],
@@ -31,6 +31,6 @@ def test_record_order_is_documented(sequence: str, expected: str) -> None:
 
 @given(record_sequences(), record_sequences())
 def test_text_order_of_sequences_is_their_order(item: Sequence, other: Sequence) -> None:
-    """Sequences compare as texts as their pairs of numbers do, in whatever form each is written."""
+    """Sequences compare as texts like their pairs of numbers, in every spelling."""
     (typed, text), (other_typed, other_text) = item, other
     assert (typed < other_typed) == (record_order(text) < record_order(other_text))

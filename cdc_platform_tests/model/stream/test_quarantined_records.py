@@ -27,7 +27,7 @@ def record_of(record: str, origin: str | None = None, cycle: int = 1) -> Quarant
     ],
 )
 def test_a_filter_narrows_by_all_that_it_names(chosen_by: QuarantineFilter, is_meant: bool) -> None:
-    """Whatever a filter leaves out narrows nothing."""
+    """An omitted filter narrows nothing."""
     assert is_meant is chosen_by.matches(record_of("shop.users/a"))
 
 
@@ -40,18 +40,18 @@ def test_a_record_is_called_by_what_is_its_own() -> None:
 
 
 def test_halves_of_a_key_change_are_replayed_together() -> None:
-    """They come from one place of the source's log: one was refused by itself, the other one with it."""
+    """They come from one place of the source's log: one was refused, the other one belongs to it."""
     refused = replace(record_of("a", "t"), record='{"record_order": "01 05 0002 1 09"}')
-    beside = replace(record_of("b", "t"), record='{"ordering_key": "01 05 0001 0 08"}')
+    neighbour = replace(record_of("b", "t"), record='{"ordering_key": "01 05 0001 0 08"}')
     records = [
         replace(record_of("c", "t"), record='{"record_order": "01 06 0003 1 10"}'),
         replace(record_of("d", "t"), record='{"record_order": ""}'),
         replace(record_of("e", "t"), record=None),
     ]
-    everything = [refused, beside, *records]
-    assert [refused, beside] == with_company([beside], everything, pairs_halves=True)
+    everything = [refused, neighbour, *records]
+    assert [refused, neighbour] == with_company([neighbour], everything, pairs_halves=True)
     assert [records[1]] == with_company([records[1]], everything, pairs_halves=True)
-    assert [beside] == with_company([beside], everything)
+    assert [neighbour] == with_company([neighbour], everything)
 
 
 def test_files_and_copies_of_an_event_are_replayed_along() -> None:
@@ -62,8 +62,8 @@ def test_files_and_copies_of_an_event_are_replayed_along() -> None:
         record_of("b", "g", 2),
         record_of("c", "g", 2),
     )
-    separate, in_topic, beside = record_of("d", "h"), record_of("e", "t"), record_of("g", "t")
-    everything = [record, other, again, far, separate, in_topic, beside]
+    separate, in_topic, neighbour = record_of("d", "h"), record_of("e", "t"), record_of("g", "t")
+    everything = [record, other, again, far, separate, in_topic, neighbour]
     files = {"f", "g", "h"}
     assert [record, other, again, far] == with_company([record], everything, files)
     assert [in_topic] == with_company([in_topic], everything, files)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_platform.model.stream.retention import kept_moments, most_kept
+from cdc_platform.model.stream.retention import kept_moments, max_kept
 
 SECOND = 1_000_000
 DAY_S = 86_400
@@ -26,10 +26,10 @@ def test_old_moments_get_fewer() -> None:
 
 @given(st.sets(st.integers(1, 2 * DAY_S), max_size=60), st.sampled_from((0, 59, 3600, 5000, DAY_S)))
 def test_what_stays_has_a_bound(ages_s: set[int], last_s: int) -> None:
-    """Of the moments that are thinned out no more stay than told, however many there were."""
+    """No more thinned-out moments than the stated maximum stay, for any number of moments."""
     now_s = 10 * DAY_S
     every_second = [(now_s - age) * SECOND for age in (*ages_s, *range(1, 2 * DAY_S, 29))]
-    assert most_kept(last_s) >= len(kept_moments(every_second, now_s * SECOND, 0, last_s))
+    assert max_kept(last_s) >= len(kept_moments(every_second, now_s * SECOND, 0, last_s))
 
 
 def test_no_moment_outlives_the_last() -> None:
@@ -43,7 +43,7 @@ def test_no_moment_outlives_the_last() -> None:
     now_s=st.integers(10 * DAY_S, 10 * DAY_S + 900),
 )
 def test_what_stays_has_always_stayed(ages_s: set[int], later_s: int, now_s: int) -> None:
-    """Nothing is asked for later that was given up before, however time goes on."""
+    """A moment that was given up is never requested again."""
     moments = [(now_s - age) * SECOND for age in ages_s]
     now = kept_moments(moments, now_s * SECOND, 600, DAY_S)
     assert kept_moments(moments, (now_s + later_s) * SECOND, 600, DAY_S) <= now

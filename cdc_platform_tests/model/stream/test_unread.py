@@ -10,7 +10,7 @@ def test_pauses_double_up_to_an_hour() -> None:
 
 
 def test_a_clock_that_is_set_back_ends_the_pause() -> None:
-    """A pause is at most as long as it was when it began, whatever the clock says meanwhile."""
+    """A pause never becomes longer than it was at its start, even if the clock changes."""
     failure, now_micros = FailedRead("1", 5_000_000_000, ""), 5_000_000_000
     moments = (now_micros - 1, now_micros, now_micros + 29_999_999, now_micros + 30_000_000)
     assert [failure.is_due(moment) for moment in moments] == [True, False, False, True]
@@ -24,13 +24,13 @@ def test_tries_count_for_one_version() -> None:
 
 
 def test_it_survives_as_text() -> None:
-    """The read progress keeps it under a path of its own, beside those of files that were read."""
+    """The read progress stores it under its own path, next to those of files that were read."""
     failure = FailedRead("1-2", 5, "No right to: \u00e9", tries=3)
     assert {"/a b": failure} == failed_reads({"/a": "1", unread_path("/a b"): failure.to_text()})
 
 
 def test_a_report_names_it() -> None:
-    """Reports of before, and of sources whose files do not pause, do not state when it was tried."""
+    """Older reports, and those of sources whose files do not pause, do not state the time of the try."""
     failure = FailedRead("1-2", 5, "Broken")
     assert failure == FailedRead.of_report(failure.reported_version, "Broken")
     assert FailedRead.of_report("1-2", "Broken") is None

@@ -24,7 +24,7 @@ COMPILES = "spark.sql.codegen.wholeStage"
 def test_only_queries_of_a_large_lake_are_compiled(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One large table is enough, or one that nobody can read; afterwards the session is as it was."""
+    """One large or unreadable table is enough; afterwards the session is as it was."""
     pipeline = bank_pipeline(session_lake)
     feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)

@@ -1,4 +1,4 @@
-"""The platform's promises: each check passes on a sound lake, and fails on the damage that it is for."""
+"""The platform's invariants: each check passes on a sound lake, and fails on the damage that it detects."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -102,7 +102,7 @@ def take_watermark_back(pipeline: Pipeline, _spark: "SparkSession") -> None:
 
 
 def finish_root(pipeline: Pipeline, spark: "SparkSession") -> None:
-    """Finish a partition that nobody continues."""
+    """Finish a partition without children."""
     assert load_lineage(pipeline.lake) is not None
     spark.sql(f"UPDATE {pipeline.lake.spark_system_table(LINEAGE)} SET state = 'finished'")
 
@@ -186,7 +186,7 @@ def test_checks_pass_on_a_sound_lake_and_fail_on_damage(
 ) -> None:
     """Over the whole log and over the newest cycle alone all pass; each damage fails the check it is for.
 
-    A record in quarantine is no damage, and whatever the scope it does not let its own check pass. Numbers
+    A record in quarantine is not damage, and whatever the scope it does not let its own check pass. Numbers
     that only grow are texts, of which Dagster makes no plots.
     """
     pipeline = sound_pipeline(spark, session_lake)

@@ -13,7 +13,7 @@ from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline.checks import running_checks as guard_module
 from cdc_platform.pipeline.checks.check_result import Check, CheckResult, Severity
-from cdc_platform.pipeline.checks.running_checks import Guard
+from cdc_platform.pipeline.checks.running_checks import CheckRunner
 from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -50,16 +50,16 @@ def test_each_round_is_over_what_is_new(spark: "SparkSession", session_lake: Lak
     def hear(check: Check, result: CheckResult, cycle: int) -> None:
         heard.append((check.name, cycle, result.facts.get("changes")))
 
-    guard = Guard(pipeline, spark, hear)
+    check_runner = CheckRunner(pipeline, spark, hear)
     for number in (1, 2):
         log_cycle(pipeline, spark, number)
-        guard.run_due()
+        check_runner.run_due()
         merge_tables(pipeline, spark, pipeline.tables)
         publish_cut(pipeline)
-    rests = Guard(with_pause(pipeline, LONG_S), spark, hear)
+    rests = CheckRunner(with_pause(pipeline, LONG_S), spark, hear)
     rests.run_due()
     rests.run_due()
-    Guard(with_pause(pipeline, None), spark, hear).run_due()
+    CheckRunner(with_pause(pipeline, None), spark, hear).run_due()
     assert {(name, cycle) for name in CYCLE_CHECKS for cycle in (1, 2)} == {call[:2] for call in heard}
     assert 3 * len(CYCLE_CHECKS) == len(heard)
     assert [changes for name, _, changes in heard if name == "exactly_once"] == [3, 5, 8]
@@ -77,10 +77,10 @@ def test_checks_take_turns(
     monkeypatch.setattr(guard_module, "checks_of", lambda *_, **_options: checks)
     heard: list[str] = []
     paused = with_pause(bank_pipeline(session_lake), 40)
-    guard = Guard(paused, spark, lambda check, *_: heard.append(check.name))
+    check_runner = CheckRunner(paused, spark, lambda check, *_: heard.append(check.name))
     looks = []
     for clock.now_s in range(0, 90, 10):
-        guard.run_due()
+        check_runner.run_due()
         looks.append(tuple(heard))
         heard.clear()
     assert [names, *((name,) for name in 2 * names)] == looks

@@ -42,7 +42,7 @@ MOVING: Final = "public.moving"
 COLUMNS: Final = {"id": "bigint", "a": "integer", "big": "text"}
 KEYS: Final = 30
 UNSEEN: Final = 20
-"""From this key on, nobody has seen the large value."""
+"""From this key on, the large value was never sent."""
 DELETED: Final = 99
 """The key of a row that was deleted, and that a table may keep."""
 MOVED: Final = 98
@@ -215,7 +215,7 @@ def test_batches_are_completed_as_the_model_says(pipeline: Pipeline, spark: "Spa
     followed from the log is left to the tasks.
     """
     dice = random.Random(20261122)  # noqa: S311  a test's input, not a secret
-    # The source has not told that the row is there again.
+    # The source has not reported that the row exists again.
     lost = RowChange(STILL, json.dumps({"id": DELETED}), ModType.UPDATE, {"a": 1}, ("big",))
     # The first half of a key change was in the cycle before.
     parted = RowChange(MOVING, json.dumps({"id": MOVED}), ModType.INSERT, {"a": 2}, ("big",))

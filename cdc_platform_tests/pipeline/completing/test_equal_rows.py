@@ -1,4 +1,4 @@
-"""Rows of a table without a key are counted in the table, however long its log has become."""
+"""Rows of a table without a key are counted in the table, for any length of its log."""
 
 import json
 from collections import Counter

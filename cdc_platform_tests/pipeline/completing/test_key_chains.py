@@ -70,7 +70,7 @@ def line_of(ordinal: int, change: RowChange, *, names_all: bool) -> Line:
 
 
 def stored_lines(stored: Mapping[int, Any]) -> Iterator[Line]:
-    """Yield what the workers are told of the table's rows."""
+    """Yield what the workers receive about the table's rows."""
     for number, big in stored.items():
         row = {"table_name": TABLE, "keys": key(number), KEY_CHAIN: key(number), SOURCE_PLACE: ""}
         values = json.dumps({"a": 0, "big": None if big is ... else big})
@@ -141,7 +141,7 @@ def test_key_chains_alone_are_the_whole_batch(
 ) -> None:
     """A row's key chain has the row and those which changes of keys connect with it, but for truncates.
 
-    That holds where the source loses changes, too, so that rows go on after they have ended.
+    That holds where the source loses changes, too, so that rows continue after they have ended.
     """
     rows_before = {number: {"a": 0, "big": LARGE[0] if big is ... else big} for number, big in stored.items()}
     played = play(steps, rows_before).changes
@@ -163,7 +163,7 @@ def test_key_chains_alone_are_the_whole_batch(
 def test_a_log_with_late_changes_is_followed_in_the_order_of_the_source(
     steps: list[tuple[Any, ...]], lost: set[ModType], sizes: list[int], coming: set[int]
 ) -> None:
-    """Changes of the batch get values from those before them, whichever of these the log had already."""
+    """Changes of the batch get values from earlier ones, no matter which of these the log already had."""
     changes = [change for change in play(steps, {}).changes if change.mod_type not in lost]
     lines = []
     for place, change in enumerate(changes):

@@ -1,4 +1,4 @@
-"""Changes that a replay brings late have the values of their own moment, whatever the tables have by then."""
+"""Late changes of a replay have the values of their own moment, not those that the tables have now."""
 
 import json
 from dataclasses import replace
@@ -93,7 +93,7 @@ def test_a_late_change_takes_no_value_from_its_future(
 def test_a_late_change_takes_no_value_of_a_former_type(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """It is read by the type that its column has by now, which nobody knows the value in."""
+    """It is read by its column's present type, in which the value is unknown."""
     connector, place = Connector(), FilesInput(str(tmp_path))
     for row in ({"n": 1, "big": "{}", "xs": [1]}, {"n": 100, **UNSENT}, {"n": 2, "big": "{}", "xs": [2]}):
         connector.begin()

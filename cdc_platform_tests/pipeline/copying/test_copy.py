@@ -38,7 +38,7 @@ from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
-from cdc_platform_tests.fake_stream import Slicing, raw_rows
+from cdc_platform_tests.fake_stream import ReadSchedule, raw_rows
 from cdc_platform_tests.pipeline.bank import NOW, balances, bank_of, closing, opening, transfer
 from cdc_platform_tests.strategies import spark_cases, streams
 from cdc_platform_tests.support.history import History, RawRow, tables_at
@@ -81,17 +81,20 @@ def copied_ids(pipeline: Pipeline) -> list[int]:
 @spark_cases(3)
 @given(stream=streams(max_transactions=5), data=st.data())
 def test_every_cut_equals_the_history_wherever_the_stream_takes_over(
-    spark: "SparkSession", session_lake: LakeSettings, stream: tuple[History, Slicing], data: st.DataObject
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    stream: tuple[History, ReadSchedule],
+    data: st.DataObject,
 ) -> None:
-    """Copies begin at any cycle and moment, go on for several cycles, and changes before them count once."""
-    history, slicing = stream
-    batches = raw_rows(history, slicing)
+    """Copies begin at any cycle and moment, take several cycles, and changes before them count once."""
+    history, schedule = stream
+    batches = raw_rows(history, schedule)
     pipeline = make_pipeline(
-        session_lake, history.tables, first_micros=slicing.tree.start_micros, copy_chunk_rows=2
+        session_lake, history.tables, first_micros=schedule.tree.start_micros, copy_chunk_rows=2
     )
     begins_at = data.draw(st.integers(0, len(batches) - 1))
     source = source_of(pipeline)
-    earliest = batches[begins_at - 1].watermark_micros if begins_at else slicing.tree.start_micros - 1
+    earliest = batches[begins_at - 1].watermark_micros if begins_at else schedule.tree.start_micros - 1
     source.now_micros = 1 + data.draw(st.integers(earliest, batches[-1].watermark_micros))
     source.rows_at = rows_of_history(history)
     event(f"copy at cycle {begins_at} of {len(batches)}")
@@ -100,7 +103,7 @@ def test_every_cut_equals_the_history_wherever_the_stream_takes_over(
         # Every third cycle is merged: a step over several is the same, and half as long.
         if number >= begins_at and (number - begins_at) % 3 == 0:
             step(pipeline, spark)
-    while step(pipeline, spark)[0].is_going_on:
+    while step(pipeline, spark)[0].is_pending:
         continue
     cuts = list_cuts(pipeline.lake)
     assert {table.name for table in history.tables} == set(cuts[-1].tables)
@@ -149,16 +152,16 @@ def test_a_table_waits_for_its_copy_and_for_the_log(
 ) -> None:
     """No cut names a table whose rows are missing, nor one whose copy is later than the cut.
 
-    The progress of a step goes on where the step before has stopped.
+    The progress of a step continues where the step before has stopped.
     """
     kept = KeptProgress()
     pipeline = replace(bank_of(session_lake, 9), progress=kept)
     feed(pipeline, NOW - 2)
     first, none = step(pipeline, spark)
-    assert (first.is_going_on, first.rows, none) == (True, 8, None)
+    assert (first.is_pending, first.rows, none) == (True, 8, None)
     assert {"accounts": CopyStatus(1, NOW - 1, 2, 1, 8)} == read_status(pipeline).copies
     second, still_none = step(pipeline, spark)
-    assert (second.is_going_on, second.rows, still_none) == (False, 1, None)
+    assert (second.is_pending, second.rows, still_none) == (False, 1, None)
     feed(pipeline, NOW - 1)
     cut = step(pipeline, spark)[1]
 
@@ -178,7 +181,7 @@ def test_a_table_waits_for_its_copy_and_for_the_log(
 def test_a_table_is_added_without_stopping_the_others(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """While it is copied, also in vain, cuts of the others go on; then it joins them."""
+    """While it is copied, even if the copy fails, cuts of the others continue; then it joins them."""
     pipeline = bank_of(session_lake, 10, TRANSFERS)
     source = source_of(pipeline)
     source.schema_at = lambda micros: SchemaRead(
@@ -221,7 +224,7 @@ def test_an_expired_copy_starts_over(spark: "SparkSession", session_lake: LakeSe
     outcome = step(pipeline, spark)[0]
     assert "starts over after 1 of 2 chunks" in outcome.notes[0]
     assert (outcome.copies[0].plan.number, outcome.copies[0].plan.position_micros) == (2, NOW + 19)
-    while step(pipeline, spark)[0].is_going_on:
+    while step(pipeline, spark)[0].is_pending:
         continue
 
     assert list(range(1, 10)) == copied_ids(pipeline)
@@ -236,7 +239,7 @@ def test_a_table_that_is_dropped_in_the_middle_of_its_copy(
     source = source_of(pipeline)
     source.schema_at = lambda micros: SchemaRead(micros, source.schemas, {}, {})
     feed(pipeline, NOW, _booked(ModType.INSERT, NOW))
-    assert step(pipeline, spark)[0].is_going_on
+    assert step(pipeline, spark)[0].is_pending
 
     source.schemas, source.rows_at = (TRANSFERS,), _gone
     feed(pipeline, NOW + 10, _booked(ModType.DELETE, NOW + 10))
@@ -298,7 +301,7 @@ def test_a_kill_between_chunk_batches_loses_and_repeats_nothing(
             patch.setattr(chunks, name, _die)
             with pytest.raises(KeyboardInterrupt):
                 copy_tables(pipeline, spark)
-    while step(pipeline, spark)[0].is_going_on:
+    while step(pipeline, spark)[0].is_pending:
         continue
 
     assert list(range(1, 21)) == copied_ids(pipeline) == sorted(balances(pipeline))
@@ -307,7 +310,7 @@ def test_a_kill_between_chunk_batches_loses_and_repeats_nothing(
 def test_lives_that_are_too_short_for_a_large_batch_make_progress(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that dies of more than two chunks at a time completes the copy all the same."""
+    """A process that dies of more than two chunks at a time still completes the copy."""
     pipeline = bank_of(session_lake, 20, chunk_rows=2)
     feed(pipeline, NOW)
     left: list[int] = []

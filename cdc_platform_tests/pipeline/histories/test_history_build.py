@@ -1,4 +1,4 @@
-"""Histories: every version of every row, whatever the cycles, and nothing twice, whatever is killed."""
+"""Histories: every version of every row, for any cycles, and without duplicates after any kill."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform_tests.example_tables import TABLES
-from cdc_platform_tests.fake_stream import Slicing, raw_rows
+from cdc_platform_tests.fake_stream import ReadSchedule, raw_rows
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, closing, feed_cycle, opening, transfer
 from cdc_platform_tests.strategies import spark_cases, streams
 from cdc_platform_tests.support.history import History
@@ -59,14 +59,14 @@ class Killed(BaseException):
 @spark_cases(1)
 @given(stream=streams(max_transactions=24).filter(lambda stream: len(stream[0].transactions) >= 12))
 def test_histories_and_kept_rows_equal_the_model_at_every_cut(
-    spark: "SparkSession", session_lake: LakeSettings, stream: tuple[History, Slicing]
+    spark: "SparkSession", session_lake: LakeSettings, stream: tuple[History, ReadSchedule]
 ) -> None:
-    """Whatever is done to rows, and however it is cut into cycles, the versions are those of the model."""
-    source, slicing = stream
+    """For any changes of rows, and any distribution over cycles, the versions are those of the model."""
+    source, schedule = stream
     pipeline = make_pipeline(
-        session_lake, TABLES, first_micros=slicing.tree.start_micros, options=EVERY_OPTION
+        session_lake, TABLES, first_micros=schedule.tree.start_micros, options=EVERY_OPTION
     )
-    batches = raw_rows(source, slicing)
+    batches = raw_rows(source, schedule)
     for number, batch in enumerate(batches, 1):
         append_raw(pipeline, batch.cycle, batch.rows, position_micros=0)
         if number % READ_AT_ONCE == 0 or number == len(batches):
@@ -151,7 +151,7 @@ SECOND_CYCLE = [
 def test_a_cut_names_the_history_and_a_killed_extension_is_begun_again(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Partial updates keep other columns, older cuts stay, and nobody sees a version before its cut."""
+    """Partial updates keep other columns, older cuts stay, and no version is visible before its cut."""
     pipeline = bank_with_history(session_lake)
     feed_cycle(pipeline, 1)
     first = run_steps(pipeline, spark)
@@ -189,7 +189,7 @@ def test_a_cut_names_the_history_and_a_killed_extension_is_begun_again(
 def test_a_source_that_lies_about_new_keys_gets_no_second_current_version(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """An update of a row that nobody inserted makes a version, and all else ends as it must."""
+    """An update of a row without an insert creates a version, and all others end correctly."""
     pipeline = bank_with_history(session_lake)
     feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)

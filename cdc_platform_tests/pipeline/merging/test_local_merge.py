@@ -109,7 +109,7 @@ BOUNDS: Final = {
 def test_few_net_changes_are_merged_locally_and_many_by_spark(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A local commit appends inserted keys and merges existing ones; whichever bound says so, Spark does."""
+    """A local commit appends inserted keys and merges existing ones; beyond any of the bounds, Spark does."""
     pipeline = bank_pipeline(session_lake)
     for number, (name, (bound, merger)) in enumerate(BOUNDS.items(), start=1):
         feed_cycle(pipeline, number)
@@ -172,7 +172,7 @@ def test_a_column_that_somebody_has_added_is_left_to_spark(
 
 
 COLUMNS: Final = {
-    # Spark tells the sizes of the first hundred columns only.
+    # Spark writes the sizes of the first hundred columns only.
     "many": ([f"c{n}" for n in range(130)], LOCAL),
     # A name that Arrow takes for itself.
     "strange": (["__filename"], SPARK),

@@ -1,4 +1,4 @@
-"""Rows after local net changes are those of Spark's MERGE, whatever the net changes and the rows."""
+"""Rows after local net changes are those of Spark's MERGE, for any net changes and rows."""
 
 from typing import Any, Final
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_platform.model.schema.table_options import ORDER_KEY, TableOptions, stored_schema
+from cdc_platform.model.schema.table_options import ORDERING_KEY, TableOptions, stored_schema
 from cdc_platform.pipeline.merging.local_rows import (
     LocalNetChanges,
     inserted_rows,
@@ -16,12 +16,12 @@ from cdc_platform.pipeline.merging.local_rows import (
     new_rows,
 )
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE
-from cdc_platform.spark.tables.typed import named
+from cdc_platform.spark.tables.typed import flag_of
 from cdc_platform_tests.example_tables import table
 
 Row = dict[str, Any]
 SCHEMA: Final = table("t", {"id": "INT64"}, {"a": "INT64", "tags": "ARRAY<STRING(9)>"})
-TYPES: Final = {"id": pa.int64(), "a": pa.int64(), "tags": pa.list_(pa.string()), ORDER_KEY: pa.string()}
+TYPES: Final = {"id": pa.int64(), "a": pa.int64(), "tags": pa.list_(pa.string()), ORDERING_KEY: pa.string()}
 ORDERED: Final = stored_schema(SCHEMA, TableOptions(keeps_order=True))
 
 
@@ -34,7 +34,7 @@ def changed_rows(draw: st.DrawFn) -> tuple[list[Row], list[Row], bool, bool]:
         "tags": st.none() | st.lists(st.sampled_from("xy"), max_size=2),
     }
     if keeps:
-        values[ORDER_KEY] = st.sampled_from(["1", "2", "3"])
+        values[ORDERING_KEY] = st.sampled_from(["1", "2", "3"])
     row = st.fixed_dictionaries(values)
     ids = st.lists(st.integers(0, 6), max_size=6, unique=True)
     stored = [{"id": id_, **draw(row)} for id_ in draw(ids)]
@@ -43,8 +43,8 @@ def changed_rows(draw: st.DrawFn) -> tuple[list[Row], list[Row], bool, bool]:
     for id_ in draw(ids):
         change = {"id": id_, **draw(row), ACTION: draw(st.sampled_from([APPEND, UPDATE, REMOVE, NOTHING]))}
         if has_partial_updates:
-            change |= {named(name): draw(flags) for name in values if name != ORDER_KEY}
-            change |= {named(ORDER_KEY): True} if keeps else {}
+            change |= {flag_of(name): draw(flags) for name in values if name != ORDERING_KEY}
+            change |= {flag_of(ORDERING_KEY): True} if keeps else {}
         net_changes.append(change)
     return stored, net_changes, has_partial_updates, keeps
 
@@ -63,13 +63,13 @@ def merged(
                 rows[change["id"]] = values
             continue
         if keeps:
-            new_key, old_key = change[ORDER_KEY], old[ORDER_KEY]
+            new_key, old_key = change[ORDERING_KEY], old[ORDERING_KEY]
             if new_key < old_key or (new_key == old_key and not has_partial_updates):
                 continue
         if action == REMOVE:
             del rows[change["id"]]
         elif has_partial_updates:
-            old |= {name: value for name, value in values.items() if name == "id" or change[named(name)]}
+            old |= {name: value for name, value in values.items() if name == "id" or change[flag_of(name)]}
         else:
             rows[change["id"]] = values
     return rows
@@ -89,7 +89,7 @@ def test_rows_become_what_the_statement_says(drawn: tuple[list[Row], list[Row], 
     stored, changes, has_partial_updates, keeps = drawn
     schema = ORDERED if keeps else SCHEMA
     columns = [column.name for column in schema.columns]
-    flags = [named(column.name) for column in schema.value_columns] if has_partial_updates else []
+    flags = [flag_of(column.name) for column in schema.value_columns] if has_partial_updates else []
     net_changes = LocalNetChanges(
         as_arrow(changes, [*columns, *flags, ACTION]), schema, has_partial_updates, trusts_inserts=False
     )

@@ -1,4 +1,4 @@
-"""Keys in what a table's initial copy has: each is found by its value, of whichever type."""
+"""Keys in a table's initial copy: each is found by its value, for every type."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -45,7 +45,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_a_copied_key_is_found(lake: Lake, name: str) -> None:
-    """The filter of a key that somebody has typed finds its row, and no other."""
+    """The filter of a key that a user types finds its row, and no other."""
     kind, values, texts = VALUES[name]
     rows = pa.table({"id": pa.array([*values, None], kind), "row": [*range(len(values)), -1]})
     table = lake.catalog.create_table(f"bank.{name}", rows.schema)

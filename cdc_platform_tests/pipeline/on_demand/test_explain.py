@@ -159,7 +159,7 @@ def test_what_is_not_known_is_said(
 
 
 def test_a_table_may_be_called_like_a_history(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """It is a table of the source where the source has it; what is told of a history is that it is none."""
+    """If the source has such a table, it is explained; a history is rejected as a history."""
     columns: Any = ({"id": "INT64"}, {"v": "INT64"})
     tables = (table("a.b", *columns), table("c", *columns), table("c__history", *columns))
     pipeline = make_pipeline(session_lake, tables, options={"a.b": TableOptions(history=True)})
@@ -196,10 +196,10 @@ def test_equal_values_set_again_leave_the_copy_their_author(
     assert again == json.loads(json.dumps(explanation.to_dict(), allow_nan=False))["copied_values"]
 
 
-def test_a_provenance_goes_on_across_another_type_of_the_key(
+def test_a_provenance_continues_across_another_type_of_the_key(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """The initial copy and the changes of before are told, under the key as it is spelled now."""
+    """The initial copy and earlier changes are shown, under the key in its present spelling."""
     old, new = (table("t", {"id": code}, {"v": "STRING(9)"}) for code in ("STRING(9)", "BYTES(9)"))
     pipeline = make_pipeline(session_lake, (old,), copy_chunk_rows=10)
     rows = [pa.RecordBatch.from_pylist([{"id": "k", "v": "copied"}], table_arrow_schema(old))]

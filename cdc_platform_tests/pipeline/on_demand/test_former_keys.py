@@ -9,7 +9,7 @@ from cdc_platform.pipeline.on_demand.former_keys import former_keys
 
 
 def history(*codes: str) -> ColumnHistory:
-    """Return a table whose key had these types, each converted from the one before."""
+    """Return a table whose key had these types, each converted from the previous one."""
     last = len(codes) - 1
     versions = (
         ColumnVersion(
@@ -35,6 +35,6 @@ def history(*codes: str) -> ColumnHistory:
 def test_a_key_has_the_spellings_of_its_former_types(
     codes: tuple[str, ...], kind: str, value: str | None, former: list[tuple[str, str | None]]
 ) -> None:
-    """Each is what the source would convert to the key; a type of before counts once."""
+    """Each is what the source would convert to the key; an earlier type counts once."""
     keys = former_keys(history(*codes), RowKey((KeyColumn("id", kind),), (value,)))
     assert former == [(key.columns[0].kind, key.values[0]) for key in keys]

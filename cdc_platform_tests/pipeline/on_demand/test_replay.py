@@ -119,7 +119,7 @@ def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp
     assert {record.replayed_from for record in records if not record.is_open} == {ReplaySource.TEXT}
     newest = max(record.cycle for record in records)
     assert {record.reason.split("(")[0].split(";")[0] for record in records if record.cycle == newest} == {
-        "The line is no JSON ",
+        "The line is not JSON ",
         "The key of `visits` is id, but the event's key is name",
     }
     assert count_quarantined(pipeline.lake) == 3
@@ -210,7 +210,7 @@ def test_events_of_a_log_in_order_enter_it_late(
 def test_a_transaction_is_replayed_whole(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sound members come back with the faulty one, in one cycle, however few texts a cycle decodes."""
+    """Sound members come back with the faulty one, in one cycle, for any number of texts per cycle."""
     monkeypatch.setattr("cdc_platform.pipeline.on_demand.replay.TEXTS_OF_A_CYCLE", 1)
     connector = Connector()
     connector.whole(1)

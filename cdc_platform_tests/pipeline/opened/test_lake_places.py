@@ -32,7 +32,7 @@ pytestmark = pytest.mark.integration
 
 
 def write(folder: StreamFolder, position: int, *tables: str) -> None:
-    """Write a row into each of some tables, which tells the table and the position."""
+    """Write a row into each of some tables; the row shows the table and the position."""
     for table in tables:
         row = {"id": position, "v": f"{table}{position}"}
         folder.write([MadeEvent(f"{table}-{position}", table, "INSERT", position, row)])
@@ -51,7 +51,7 @@ def values(pipeline: Pipeline, table: str) -> list[str]:
 def test_of_two_names_that_differ_in_case_one_is_left_out(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """It is told, the log has its changes, and the first one goes on through restarts and a rebuild.
+    """It is reported, the log has its changes, and the first one continues after restarts and a rebuild.
 
     So it is whether both come up in one cycle (`Notes`) or one after the other (`Users`).
     """
@@ -104,7 +104,7 @@ def test_what_the_lake_has_keeps_its_place(
 def test_a_table_that_is_called_like_a_history(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """Whichever the lake has stays what it is, and the other one is told; also when the option goes.
+    """The one that the lake has stays unchanged, and the other is reported; also when the option is removed.
 
     Of `t` the history is there first, and of `u` the table that is called like its history.
     """
@@ -134,7 +134,7 @@ def test_a_table_that_is_called_like_a_history(
 def test_a_table_that_takes_the_name_of_a_dropped_one(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Of a change stream, too, the lake keeps the dropped one, tells the new one, and goes on with others."""
+    """With a change stream, too, the lake keeps the dropped one, reports the new one, and continues."""
     notes, old, new = (EvolvingSource(name, columns={}) for name in ("notes", "Tags", "tags"))
     pipeline = follow(session_lake, notes, old, new)
     for number, present in enumerate(((notes, old), (notes, old), (notes, new), (notes, new))):

@@ -21,7 +21,7 @@ WATCHED = ("transfers", "accounts", "Accounts")
 
 
 def choosing(folder: Path, *names: str) -> Pipeline:
-    """Return a pipeline whose stream watches three tables, and that is told to take some of them."""
+    """Return a pipeline whose stream watches three tables, and that is configured to take some of them."""
     schemas = [table(name, {"id": "INT64"}, {}) for name in WATCHED]
     pipeline = make_pipeline(LakeSettings(str(folder)), schemas)
     return replace(pipeline, settings=replace(pipeline.settings, tables=names or None))
@@ -46,7 +46,7 @@ def test_tables_that_cannot_be_had_are_refused(tmp_path: Path, names: tuple[str,
 
 
 def test_options_of_a_table_that_is_not_watched_yet_wait(tmp_path: Path) -> None:
-    """A table that the source has may be watched later, and is told; one that it lacks is a mistake."""
+    """A table of the source may be watched later, and is reported; one that the source lacks is a mistake."""
     watched = table("accounts", {"id": "INT64"}, {})
     options = {"loans": TableOptions(history=True)}
     pipeline = make_pipeline(LakeSettings(str(tmp_path)), (watched,), options=options)
@@ -67,7 +67,7 @@ def test_options_of_a_table_that_is_not_watched_yet_wait(tmp_path: Path) -> None
 
 
 def test_a_key_that_no_lake_can_have_is_refused(tmp_path: Path) -> None:
-    """The error names column and table, and the other tables go on once they are named."""
+    """The error names column and table, and the other tables continue once they are named."""
     tables = (table("odd", {"_pos": "INT64"}, {}), table("plain", {"id": "INT64"}, {}))
     pipeline = make_pipeline(LakeSettings(str(tmp_path)), tables)
     with pytest.raises(SettingError, match="`odd`, whose key column `_pos`"):
@@ -77,7 +77,7 @@ def test_a_key_that_no_lake_can_have_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_column_like_those_of_deleted_rows_is_left_out(tmp_path: Path) -> None:
-    """It is in the way of no option, since the lake has its own column of the name, and it is told."""
+    """It conflicts with no option, since the lake has its own column of the name, and it is reported."""
     watched = table("accounts", {"id": "INT64"}, {"__Deleted": "STRING(MAX)"})
     options = {"accounts": TableOptions(soft_delete=True)}
     pipeline = make_pipeline(LakeSettings(str(tmp_path)), (watched,), options=options)
@@ -92,7 +92,7 @@ def known_since(name: str, cycle: int) -> ColumnHistory:
 
 
 def test_of_two_names_that_differ_in_case_the_first_is_had(tmp_path: Path) -> None:
-    """Of new tables it is the first by name, later the one that was known first; the other one is told."""
+    """Of new tables the first by name is taken, later the one known first; the other one is reported."""
     pipeline = choosing(tmp_path)
     assert [schema.name for schema in pipeline.tables] == ["Accounts", "transfers"]
     dropped = replace(known_since("accounts", 1), is_watched=False, is_dropped=True)

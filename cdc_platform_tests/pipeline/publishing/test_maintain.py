@@ -12,7 +12,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, STATS
 from cdc_platform.model.base.schemas import CHANGE_LOG
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.publishing.maintain import MOST_LOOKED_AT, Upkeep, choose_tables
+from cdc_platform.pipeline.publishing.maintain import MOST_LOOKED_AT, MaintenanceRun, choose_tables
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.support.pipelines import make_pipeline
 
@@ -33,11 +33,11 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
 
 def looked_at(pipeline: Pipeline, now_micros: int, *, is_thorough: bool = False) -> set[str]:
     """Return the tables that a maintenance at a moment looks at; it needs no Spark for that."""
-    return {*choose_tables(Upkeep(pipeline, cast("SparkSession", None), is_thorough, now_micros))}
+    return {*choose_tables(MaintenanceRun(pipeline, cast("SparkSession", None), is_thorough, now_micros))}
 
 
 def test_each_table_has_its_turn_while_no_cycle_comes(pipeline: Pipeline) -> None:
-    """A source that is silent brings no cycle, and what cycles have left is maintained all the same."""
+    """A source that is silent brings no cycle, and what cycles have left is still maintained."""
     seen = [looked_at(pipeline, now_micros) for now_micros in range(3)]
     assert max(map(len, seen)) <= MOST_LOOKED_AT
     assert {schema.name for schema in TABLES} == set().union(*seen)

@@ -18,9 +18,9 @@ ROWS = pa.table({"id": pa.array([1], pa.int64())})
 
 
 def test_a_table_that_is_rebuilt_meanwhile_stays_so(tmp_path: Path) -> None:
-    """A process that is held up before it moves `main` does not undo what another has published since.
+    """A process that is delayed before it moves `main` does not undo what another has published since.
 
-    What is rebuilt from an older cut has the cycle of what it replaces, and is not built upon it.
+    What is rebuilt from an older cut has the cycle of what it replaces, and is not built on it.
     """
     lake = Lake(LakeSettings(str(tmp_path)), "p")
     table = lake.catalog.create_table("p.t", ROWS.schema)
@@ -34,9 +34,9 @@ def test_a_table_that_is_rebuilt_meanwhile_stays_so(tmp_path: Path) -> None:
         assert version is not None
         cuts.append(Cut(number, 5, 2, {"t": version.snapshot_id}, 6))
         append_cut(lake, cuts[-1])
-    held_up, rebuilt = (cut.tables["t"] for cut in cuts)
+    delayed, rebuilt = (cut.tables["t"] for cut in cuts)
     pipeline = cast("Pipeline", SimpleNamespace(lake=lake, name="p"))
-    for former in (rebuilt, held_up):
+    for former in (rebuilt, delayed):
         move_branch(table.refresh(), MAIN, former)
         for cut in reversed(cuts):
             publish._move_mains(pipeline, cut, ["t"])  # noqa: SLF001  the other process is between two steps

@@ -67,7 +67,7 @@ def test_both_ways_of_reading_come_to_the_same(spark: "SparkSession", session_la
 def test_a_cycle_with_an_unsound_record_is_as_spark_has_it(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Unusable events go to quarantine and the rest to log and tables, whichever reader read them."""
+    """Unusable events go to quarantine, the rest to log and tables, with either reader."""
     for most_s in (0.0, 15.0):
         pipeline = busy(bank_pipeline(session_lake), accounts=3, broken=1)
         pipeline = replace(pipeline, settings=replace(pipeline.settings, local_read_s=most_s))

@@ -1,4 +1,4 @@
-"""Reading goes on within a cycle where children hold the watermark back."""
+"""Reading continues within a cycle where children hold the watermark back."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -124,7 +124,7 @@ def test_a_long_plan_of_unknown_rate_is_read_in_parallel(
     assert tasks == most_tasks(pipeline, cast("SparkSession", None), 1, plan)
 
 
-def test_a_cycle_whose_reads_fall_silent_under_way_goes_on(tmp_path: Path) -> None:
+def test_a_cycle_whose_reads_fall_silent_under_way_continues(tmp_path: Path) -> None:
     """A pipeline that catches up commits what it has and reads on; only one that does not move stops."""
     pipeline = make_pipeline(LakeSettings(str(tmp_path)), first_micros=START)
     source, spark = source_of(pipeline), cast("SparkSession", None)

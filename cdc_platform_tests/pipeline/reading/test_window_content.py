@@ -34,7 +34,7 @@ EVENTS: Final = replace(
 
 
 def event(number: int, kind: ModType = ModType.UPDATE, micros: int | None = NOW) -> SourceEvent:
-    """Return a change with an identity of its own."""
+    """Return a change with its own identity."""
     return SourceEvent("t", kind, "1", f"event {number}", "", micros, "[]", f'{{"id":"{number}"}}', "{}")
 
 

@@ -1,4 +1,4 @@
-"""Tables follow the source's schema, wherever it changes, whatever dies meanwhile."""
+"""Tables follow the source's schema, at every kind of change and after every crash."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -75,7 +75,7 @@ def test_whatever_changes_the_table_equals_the_source(
 def test_a_kill_in_a_schema_change_loses_nothing(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever step of a schema change a process dies before, the next one brings the table there."""
+    """If a process dies before any step of a schema change, the next one completes the change."""
     source = retyped_source()
     source.write("3", 3, ValueCaptureType.NEW_ROW, ("a",))
     source.end_step()
@@ -101,7 +101,7 @@ def test_a_kill_in_a_schema_change_loses_nothing(
 def test_a_column_that_changes_its_type_twice_between_cycles_keeps_its_values(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Values of rows that nobody writes go the same way as at the source, through both types at once."""
+    """Values of unchanged rows are converted like at the source, through both types at once."""
     source = EvolvingSource()
     for key in ("1", "2"):
         source.write(key, int(key), ValueCaptureType.NEW_ROW, ("a",))
@@ -176,7 +176,7 @@ def test_columns_recreated_as_they_were_have_no_older_values(
     for end in (0, 1):
         read_until(pipeline, START + end * STEP, source)
         run_steps(pipeline, spark)
-    # In the next cycle `a` comes back, `b` changes its place, and a row tells that `c` was away.
+    # In the next cycle `a` comes back, `b` changes its place, and a row shows that `c` was dropped.
     step(add("a"), drop("b"), write("1", 6, patch, "d"))
     step(add("b"), drop("c"), write("2", 8, whole, "d"))
     step(add("c"), write("1", 9, patch, "a", "c"))
@@ -227,7 +227,7 @@ def test_tables_come_and_go_without_a_restart(spark: "SparkSession", session_lak
 def test_a_column_that_no_lake_can_have_stops_nothing(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """It is left out and named, and its table goes on like the others; the log has its values."""
+    """It is left out and named, and its table continues like the others; the log has its values."""
     notes, tags = EvolvingSource(), EvolvingSource("tags", {"__ordinal": "STRING"})
     pipeline = follow(session_lake, notes, tags)
     for number in (1, 2):

@@ -35,7 +35,7 @@ def ends_one_by_one(records: Sequence[tuple[int, ShapeKey]]) -> list[tuple[Shape
 
 @given(st.lists(SHAPES, max_size=40), st.randoms(use_true_random=False))
 def test_the_ends_of_each_run_stay(shapes: list[ShapeKey], dice: Random) -> None:
-    """Whatever order records come in, the first and last of each shape stay, until columns change."""
+    """For any order of the records, the first and last of each shape stay, until columns change."""
     records = list(enumerate(shapes))
     dice.shuffle(records)
     runs = ShapeRuns()

@@ -75,7 +75,7 @@ def test_rows_of_before_are_reported_as_missing(
 def test_only_what_may_have_had_rows_lacks_a_copy(
     session_lake: LakeSettings, expected: bool, answer: Exception | None
 ) -> None:
-    """A table that was empty, or not there, lacks nothing; of one that nobody remembers it is not known."""
+    """An empty or missing table lacks nothing; for a table that is not recorded it is unknown."""
     source = old_source()
     pipeline = make_pipeline(session_lake, ())
 

@@ -23,7 +23,7 @@ FIRST = Attempt("sound", BASE, 1)
 JOBS: list[Job[str]] = [(FIRST, "sound"), (replace(FIRST, table="broken"), "broken")]
 
 
-def believe(_attempt: Attempt, build: str) -> str | None:
+def with_trust(_attempt: Attempt, build: str) -> str | None:
     """Build what the source's word is good for."""
     return None if build == "broken" else build
 
@@ -38,20 +38,20 @@ def test_what_falls_back_is_an_attempt_of_its_own(spark: "SparkSession") -> None
         assert attempt.token == spark.conf.get(key)
         return f"{build}, whatever the source says"
 
-    outcomes = run_attempts(spark, JOBS, believe, fall_back, is_small=True)
+    outcomes = run_attempts(spark, JOBS, with_trust, fall_back, is_small=True)
     assert outcomes == ("sound", "broken, whatever the source says")
     assert seen == [(True, False)]
     assert spark.conf.get(key, None) is None
 
 
 def test_a_conflict_of_what_falls_back_is_our_own_error(spark: "SparkSession") -> None:
-    """A conflict reported by Spark is retryable, even if the source has broken a promise."""
+    """A conflict reported by Spark is retryable, even if the source has broken a guarantee."""
 
     def fall_back(_attempt: Attempt, _build: str) -> str:
         return str(spark.sql(f"SELECT raise_error('{CONFLICT_SIGNS[0]}')").collect())
 
     with pytest.raises(CommitConflict, match="nothing was published"):
-        run_attempts(spark, JOBS, believe, fall_back, is_small=True)
+        run_attempts(spark, JOBS, with_trust, fall_back, is_small=True)
 
 
 def test_another_failure_of_iceberg_is_no_conflict(spark: "SparkSession") -> None:
@@ -62,4 +62,4 @@ def test_another_failure_of_iceberg_is_no_conflict(spark: "SparkSession") -> Non
         return str(spark.sql(f"SELECT raise_error('{message}')").collect())
 
     with pytest.raises(PySparkException, match="Table column names conflict"):
-        run_attempts(spark, JOBS, believe, fall_back, is_small=True)
+        run_attempts(spark, JOBS, with_trust, fall_back, is_small=True)

@@ -1,4 +1,4 @@
-"""A cycle leaves tables alone that nothing changes, however many there are."""
+"""A cycle does not touch unchanged tables, for any number of them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -148,7 +148,7 @@ def test_what_maintenance_and_a_rebuild_make_of_a_table_is_published(
 
 
 def move_main(pipeline: Pipeline, spark: "SparkSession", name: str, snapshot_id: int) -> None:
-    """Move `main` as a process does that was held up between its cut and the end of its publication."""
+    """Move `main` as a process does that was delayed between its cut and the end of its publication."""
     target = f"{pipeline.name}.{name}"
     spark.sql(f"CALL {CATALOG}.system.set_current_snapshot('{target}', {snapshot_id})")
 
@@ -156,7 +156,7 @@ def move_main(pipeline: Pipeline, spark: "SparkSession", name: str, snapshot_id:
 def test_a_cut_never_names_a_version_before_that_of_the_cut_before(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """A process that was held up moves `main` back to its own cut, and the next cut loses nothing by that."""
+    """A delayed process moves `main` back to its own cut, and the next cut still loses nothing."""
     pipeline = level_pipeline(session_lake, spark)
     older = list_cuts(pipeline.lake)[-1].tables["accounts"]
     feed(pipeline, START + 3, account(START + 3, 4))
@@ -200,7 +200,7 @@ def test_what_another_process_makes_of_a_table_is_found_by_turns(
 def test_a_table_that_was_recreated_begins_empty_before_its_first_change(
     spark: "SparkSession", session_lake: LakeSettings, *, is_soft: bool
 ) -> None:
-    """What the dropped table had is gone with the cut that knows the new one, and stays gone."""
+    """The content of the dropped table is removed with the cut that has the new one, and stays removed."""
     options = {"transfers": TableOptions(history=True, soft_delete=is_soft)}
     pipeline = make_pipeline(session_lake, (ACCOUNTS, TRANSFERS), options=options)
     feed(pipeline, START, account(START, 1), transfer(START, "x"))

@@ -17,7 +17,7 @@ from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.simulator.history.history import History
 from cdc_platform.simulator.history.history_file import transaction_line
-from cdc_platform.simulator.history.hours import BLOCK_MICROS, LEASE_BLOCKS, Hours
+from cdc_platform.simulator.history.hours import BLOCK_MICROS, LEASE_BLOCKS, OpeningHours
 from cdc_platform.simulator.history.partitions import place
 from cdc_platform.simulator.history.transactions import Mod
 from cdc_platform.simulator.stream.records import watched_changes
@@ -107,7 +107,7 @@ def test_tables_are_the_changes_of_the_history(chosen: SimulatorSettings) -> Non
 @given(SETTINGS)
 @settings(max_examples=8)
 def test_same_seed_same_history(chosen: SimulatorSettings) -> None:
-    """Equal settings and origin make equal histories, however they are asked for."""
+    """Equal settings and origin give equal histories, for any order of requests."""
     simulated, other = Simulated(chosen, ORIGIN + 3 * SECOND), Simulated(chosen, ORIGIN)
     for second in range(1, 4):
         other.now_micros = ORIGIN + second * SECOND
@@ -190,7 +190,7 @@ def test_preloaded_rows_have_no_records() -> None:
 def open_at(path: Path, now_micros: int, **changed: Any) -> History:
     """Return the history of a state file, opened at a moment."""
     chosen = SimulatorSettings(seed=4, **{"rate": 50, **changed})
-    return History(chosen, Hours.kept_in(path, chosen, now_micros))
+    return History(chosen, OpeningHours.kept_in(path, chosen, now_micros))
 
 
 def lines(history: History, until_micros: int) -> list[str]:
@@ -202,7 +202,7 @@ def lines(history: History, until_micros: int) -> list[str]:
     ]
 
 
-def test_history_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_history_continues_after_a_restart(tmp_path: Path) -> None:
     """A killed simulator's history comes back as it was, and nothing happens while none runs."""
     path = tmp_path / "state.json"
     first = open_at(path, ORIGIN)
@@ -241,14 +241,14 @@ def test_begin_of_a_state_is_given_once(tmp_path: Path) -> None:
 
 
 def test_state_of_other_settings_is_refused(tmp_path: Path) -> None:
-    """A history cannot go on with other settings, and a file that is none is said to be none."""
+    """A history cannot continue with other settings, and a file that is none is said to be none."""
     path = tmp_path / "state.json"
     open_at(path, ORIGIN)
 
     with pytest.raises(SettingError, match="`accounts` is 30, but the history in"):
         open_at(path, ORIGIN, accounts=30)
     path.write_text("{}", encoding="utf-8")
-    with pytest.raises(SettingError, match="is no state file"):
+    with pytest.raises(SettingError, match="is not a state file"):
         open_at(path, ORIGIN)
 
 
@@ -265,7 +265,7 @@ def test_transactions_to_come_are_not_counted() -> None:
     "name", ["rate", "partition_life_s", "history_s", "schema_change_every_s", "stall_s"]
 )
 def test_numbers_are_finite(name: str) -> None:
-    """A setting that is no number is refused by its name."""
+    """A setting that is not a number is refused by its name."""
     changed: dict[str, Any] = {name: float("nan")}
     with pytest.raises(SettingError, match=rf"`{name}` must be a finite number, but is: nan"):
         SimulatorSettings(**changed)
@@ -273,7 +273,7 @@ def test_numbers_are_finite(name: str) -> None:
 
 @pytest.mark.parametrize("dialect", list(Dialect))
 def test_the_table_of_all_types_has_them(dialect: Dialect) -> None:
-    """It has every type of its dialect and arrays of each, and one that no reader knows."""
+    """It has every type of its dialect and arrays of each, and an unknown type."""
     database = simulated(20, rate=30, accounts=20, all_types=True, dialect=dialect)
     table = database.history.schemas.at(ORIGIN).tables["all_types"]
     parse = ColumnType.from_spanner_type

@@ -1,4 +1,4 @@
-"""Schema changes of the simulator: what records and information schema tell, and what is refused."""
+"""Schema changes of the simulator: contents of records and information schema, and refused changes."""
 
 import json
 from collections import defaultdict
@@ -14,7 +14,7 @@ from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, data_of, foll
 
 
 def test_schema_changes_at_their_times() -> None:
-    """Records have the columns of their time, and rows of before a column have NULL in it."""
+    """Records have the columns of their time, and rows older than a column have NULL in it."""
     changes = (
         SchemaChange(1, SchemaChangeKind.ADD_COLUMN, "transfers", "memo", "STRING(MAX)"),
         SchemaChange(2, SchemaChangeKind.RETYPE_COLUMN, "transfers", "note", "BYTES(MAX)"),
@@ -53,7 +53,7 @@ WATCHED: Final[tuple[tuple[str, dict[str, set[str]]], ...]] = (
 
 @pytest.mark.parametrize("capture", ["NEW_ROW", "OLD_AND_NEW_VALUES"])
 def test_records_have_what_the_stream_watches_at_their_time(capture: str) -> None:
-    """Tables and columns leave the stream and come back; an update of what it does not watch is no record."""
+    """Tables and columns leave the stream and come back; an update of an unwatched column is not recorded."""
     kind = SchemaChangeKind.SET_WATCHED
     changes = tuple(SchemaChange(second, kind, value=clause) for second, (clause, _) in enumerate(WATCHED))
     database = simulated(

@@ -1,4 +1,4 @@
-"""Long texts of clients: none takes more than a moment, whatever it is made of."""
+"""Long texts of clients: none takes more than a moment, for any content."""
 
 from functools import cache
 from time import process_time

@@ -46,7 +46,7 @@ def connection() -> Iterator[sqlite3.Connection]:
     ],
 )
 def test_a_client_writes_nothing(tmp_path: Path, dialect: Dialect, sql: str) -> None:
-    """Whatever is no read is refused, and leaves no file."""
+    """Anything but a read is refused, and leaves no file."""
     file = tmp_path / "file"
     with pytest.raises(Refusal, match=r"plain reads only|[Ss]yntax error"):
         RowDatabase([]).run(sql.replace("FILE", str(file)), {}, dialect)
@@ -188,7 +188,7 @@ def test_what_grows_while_it_is_prepared_is_refused(dialect: Dialect, sql: str) 
 )
 def test_a_stray_quote_hides_nothing(dialect: Dialect, sql: str) -> None:
     """SQLite sees the same literals and names as the translation, so that no keyword hides in one."""
-    with pytest.raises(Refusal, match="begins no literal and no name"):
+    with pytest.raises(Refusal, match="does not begin a literal or a name"):
         RowDatabase([]).run(sql, {}, dialect)
 
 

@@ -116,7 +116,7 @@ def test_versions_expire(simulator: Simulator, database: Any) -> None:
 
 
 def test_writes_are_refused(database: Any) -> None:
-    """Nobody but the simulator writes."""
+    """Only the simulator itself writes."""
     from google.api_core.exceptions import MethodNotImplemented
 
     batch = database.batch()

@@ -9,7 +9,7 @@ from cdc_platform.errors import SourceUnreachable
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.stream.faults import MOST_FAULTS_IN_A_ROW, Fate, Faults
+from cdc_platform.simulator.stream.faults import MOST_FAULTS_IN_A_ROW, Faults, QueryFault
 from cdc_platform.simulator.stream.stream import StreamQuery
 from cdc_platform.simulator.wire.problems import Refusal
 from cdc_platform.simulator.wire.simulator_settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
@@ -92,8 +92,8 @@ def test_expired_records_are_lost_for_good() -> None:
     for start in (5, 5, 4):
         with pytest.raises(Refusal, match="too far in the past"):
             faults.fate(StreamQuery(start, None, "token", 1000))
-    assert Fate() == faults.fate(StreamQuery(6, None, "token", 1000))
-    assert Fate() == faults.fate(StreamQuery(5, None, "another", 1000))
+    assert QueryFault() == faults.fate(StreamQuery(6, None, "token", 1000))
+    assert QueryFault() == faults.fate(StreamQuery(5, None, "another", 1000))
 
 
 def test_early_end_is_ok_and_short(server: Server, client: SpannerClient) -> None:
@@ -106,11 +106,11 @@ def test_window_reader_gets_over_them(server: Server, client: SpannerClient, fau
     """A window that breaks off twice has the same records as one that does not."""
     assert server.simulator is not None
     token, start, end = busy_partition(server.simulator)
-    piece = ReadWindow(token, start - 1, end)
-    expected = [batch.to_pylist() for batch in read_window(client, 1, piece)]
+    window = ReadWindow(token, start - 1, end)
+    expected = [batch.to_pylist() for batch in read_window(client, 1, window)]
     server.simulator.inject(fault, times=2, token=token, after_rows=2)
 
-    rows_read = [row for batch in read_window(client, 1, piece) for row in batch.to_pylist()]
+    rows_read = [row for batch in read_window(client, 1, window) for row in batch.to_pylist()]
 
     assert rows_read == [row for rows in expected for row in rows]
     assert rows_read[-1]["read_window"]["outcome"] == WindowOutcome.FINISHED
@@ -118,7 +118,7 @@ def test_window_reader_gets_over_them(server: Server, client: SpannerClient, fau
 
 @pytest.mark.parametrize("fault", RESUMED_BY_STOCK)
 def test_stock_client_resumes(server: Server, fault: Fault) -> None:
-    """The stock client goes on by itself, and resume tokens keep it from reading anything twice."""
+    """The stock client continues automatically, and resume tokens prevent duplicate reads."""
     assert server.simulator is not None
     token, start, end = busy_partition(server.simulator)
     bounds = to_datetime(start), to_datetime(end), token
@@ -138,7 +138,7 @@ def test_stock_client_overflows_at_the_special_read_timestamp(server: Server) ->
 
 
 def test_a_stalled_partition_is_silent(server: Server, client: SpannerClient) -> None:
-    """A stalled query sends nothing until the caller's deadline, and other partitions go on."""
+    """A stalled query sends nothing until the caller's deadline, and other partitions continue."""
     assert server.simulator is not None
     token, start, end = busy_partition(server.simulator)
     server.simulator.inject(Fault.STALLED, token=token, after_rows=1)
@@ -172,7 +172,7 @@ def test_faults_are_seeded() -> None:
 
 
 def test_a_query_that_is_asked_again_gets_through() -> None:
-    """However bad the odds, a query fails so many times in a row and no more."""
+    """Even at the worst odds, the number of successive failures of a query is bounded."""
     faults = Faults(SimulatorSettings(faults=(Fault.UNAVAILABLE,), fault_probability=1.0))
     query = StreamQuery(1, None, "token", 1000)
 

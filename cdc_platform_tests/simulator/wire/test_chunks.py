@@ -1,4 +1,4 @@
-"""Large values in pieces, and what both clients make of them."""
+"""Large values in chunks, and how both clients join them."""
 
 import json
 from typing import Any, Final
@@ -36,7 +36,7 @@ PLAIN = st.recursive(
 
 @given(st.one_of(st.text(max_size=60), st.lists(PLAIN, max_size=8)), st.integers(1, 40))
 def test_chunks_merge_to_the_value(plain: Any, limit_bytes: int) -> None:
-    """Whatever is cut wherever, the reader's rules put it together again."""
+    """The reader's rules join chunks of any size."""
     value = plain_value(plain)
     first, *rest = split_value(value, limit_bytes)
     for chunk in rest:

@@ -1,4 +1,4 @@
-"""A gRPC server with the methods of Datastream's API that tell a stream's state, holding what a test sets."""
+"""A gRPC server with the methods of Datastream's API for a stream's state, which a test sets."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -92,7 +92,7 @@ class DatastreamServer:
 
 @contextmanager
 def datastream_server() -> Iterator[DatastreamServer]:
-    """Yield a server on a port of its own, which holds nothing yet."""
+    """Yield a server on a separate port, which holds nothing yet."""
     server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
     port = server.add_insecure_port("127.0.0.1:0")
     stream_server = DatastreamServer(f"127.0.0.1:{port}")

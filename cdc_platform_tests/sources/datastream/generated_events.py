@@ -1,7 +1,7 @@
-"""Generated events of Datastream, in the shapes that the documentation and the samples tell.
+"""Generated events of Datastream, in the shapes of the documentation and the samples.
 
 There are no public samples of SQL Server, Salesforce and MongoDB, of MySQL with GTID and of backfills and
-deletes of PostgreSQL. These events are made up. Each source tells the same story, at places in its log that
+deletes of PostgreSQL. These events are made up. Each source has the same scenario, at places in its log that
 a comparison of texts would put into the wrong order.
 """
 
@@ -28,7 +28,7 @@ STREAM: Final = "projects/1/locations/europe-west1/streams/generated"
 
 
 class Step(NamedTuple):
-    """One change of the story; ``moment`` counts places in the log, and halves of a key change share one."""
+    """One change of the scenario; ``moment`` counts places in the log; halves of a key change share one."""
 
     moment: int
     change: str
@@ -37,12 +37,12 @@ class Step(NamedTuple):
 
 BACKFILL: Final = tuple({"id": n, "v": n, "note": "read"} for n in (1, 2, 3, 4))
 STEPS: Final = (
-    Step(0, "INSERT", {"id": 5, "v": 50, "note": "born"}),
+    Step(0, "INSERT", {"id": 5, "v": 50, "note": "new"}),
     Step(1, "UPDATE", {"id": 1, "v": 11, "note": None}),
     Step(2, "DELETE", {"id": 2, "v": 2, "note": "read"}),
     Step(3, "UPDATE", {"id": 1, "v": 12, "note": "second"}),
-    Step(4, "DELETE", {"id": 5, "v": 50, "note": "born"}),
-    Step(5, "INSERT", {"id": 5, "v": 51, "note": "born again"}),
+    Step(4, "DELETE", {"id": 5, "v": 50, "note": "new"}),
+    Step(5, "INSERT", {"id": 5, "v": 51, "note": "new again"}),
     Step(6, "UPDATE-DELETE", {"id": 3, "v": 3, "note": "read"}),
     Step(6, "UPDATE-INSERT", {"id": 30, "v": 3, "note": "read"}),
     Step(7, "INSERT", {"id": 7, "v": 7, "note": "short"}),
@@ -51,14 +51,14 @@ STEPS: Final = (
 OUTCOME: Final[Mapping[int, Row]] = {
     1: {"v": 12, "note": "second"},
     4: {"v": 4, "note": "read"},
-    5: {"v": 51, "note": "born again"},
+    5: {"v": 51, "note": "new again"},
     30: {"v": 3, "note": "read"},
 }
-"""Rows at the end of the story, by id."""
+"""Rows at the end of the scenario, by id."""
 
 
-def story(source: str) -> list[Event]:
-    """Return the story's events as one of SOURCES writes them, a backfill first."""
+def scenario(source: str) -> list[Event]:
+    """Return the scenario's events as one of SOURCES writes them, a backfill first."""
     backfill = [_event(source, n, None, Step(-60, "INSERT", row)) for n, row in enumerate(BACKFILL)]
     captured = [_event(source, 8 + n, step.moment, step) for n, step in enumerate(STEPS)]
     return backfill + captured

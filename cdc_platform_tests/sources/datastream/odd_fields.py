@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any, Final
 
-from cdc_platform_tests.sources.datastream.generated_events import Event, json_event, story
+from cdc_platform_tests.sources.datastream.generated_events import Event, json_event, scenario
 
 ODD: Final[tuple[Any, ...]] = (
     *(None, True, False, 0, -1, 2**63, 10**40, 1.5, float("nan"), float("inf")),
@@ -16,8 +16,8 @@ ODD: Final[tuple[Any, ...]] = (
 
 
 def odd_event(source: str, number: int, changes: Iterable[tuple[int, Any]]) -> Event:
-    """Return an event of a source's story with other values in some of its places."""
-    event = json_event(copy.deepcopy(story(source)[number]))
+    """Return an event of a source's scenario with other values in some of its places."""
+    event = json_event(copy.deepcopy(scenario(source)[number]))
     for place, value in changes:
         parts = [
             part for part in (event, event["source_metadata"], event["payload"]) if isinstance(part, dict)

@@ -45,6 +45,6 @@ def event(**types: Any) -> dict[str, Any]:
 
 
 def chain(length: int) -> list[dict[str, Any]]:
-    """Return types of which each has the one before in it, by its name."""
+    """Return types, each of which contains the previous one by its name."""
     first = record("r0", x="int")
     return [first, *(record(f"r{place}", x=f"r{place - 1}") for place in range(1, length))]

@@ -39,7 +39,7 @@ class ReferenceSink:
 
     @property
     def tables(self) -> set[str]:
-        """The tables that events told of."""
+        """The tables of the events."""
         return {table for table, _ in self._newest}
 
 

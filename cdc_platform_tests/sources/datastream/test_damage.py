@@ -51,14 +51,14 @@ def test_a_cut_file_gives_every_event_before_the_cut() -> None:
         good, faulty = read(AVRO[:length])
         assert whole[: len(good)] == good
         counts.append(len(good))
-        # A cut between two blocks leaves a whole file of fewer events: no reader of Avro can tell.
+        # A cut between two blocks leaves a whole file of fewer events: no reader of Avro can detect it.
         assert [event.position for event in faulty] == [None]
     assert sorted(counts) == counts
     assert counts[-1] >= ROWS - 2
 
 
 def test_the_reason_says_how_far_a_file_was_read() -> None:
-    """The faulty event of a cut file tells what is missing, and how many events were read."""
+    """The faulty event of a truncated file states what is missing, and how many events were read."""
     good, faulty = read(AVRO[: len(AVRO) // 2])
     assert "The Avro file is damaged: it ends within a block" in faulty[0].reason
     assert {"events_read": len(good)} == json.loads(faulty[0].text)
@@ -110,8 +110,8 @@ def test_files_that_are_nothing_are_one_fault(data: bytes, reason: str) -> None:
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
-def test_a_bad_line_is_one_fault_and_the_rest_goes_on(compress: type[bytes]) -> None:
-    """Lines that are no events keep their text and their place; blank ones do not count."""
+def test_a_bad_line_is_one_fault_and_the_rest_continues(compress: type[bytes]) -> None:
+    """Lines that are not events keep their text and their place; blank ones do not count."""
     bad = [
         '{"uuid": "u", ',
         "[]",
@@ -124,7 +124,7 @@ def test_a_bad_line_is_one_fault_and_the_rest_goes_on(compress: type[bytes]) -> 
     assert [0, len(bad) + 1] == [event.position for event in good]
     assert bad == [event.text for event in faulty]
     assert list(range(1, len(bad) + 1)) == [event.position for event in faulty]
-    words = ["no JSON", "no JSON object", "`payload` is no object", "`sort_keys`", "not Unicode"]
+    words = ["not JSON", "not a JSON object", "`payload` is not an object", "`sort_keys`", "not Unicode"]
     assert all(word in event.reason for word, event in zip(words, faulty, strict=True))
 
 
@@ -207,7 +207,7 @@ def test_a_line_that_is_too_long_is_one_fault(compress: type[bytes], length: int
 
 @given(st.lists(st.binary(max_size=9), max_size=9), st.integers(1, 20))
 def test_lines_do_not_depend_on_chunks(lines: list[bytes], chunk_bytes: int) -> None:
-    """A line is the same however many chunks it comes in."""
+    """A line is the same for any number of chunks."""
     lines = [line.replace(b"\n", b"").replace(b"\r", b"") for line in lines]
     stream = BytesIO(b"{" + b"\n".join(lines))
     with (

@@ -37,7 +37,7 @@ def document(
         (9223372036854775806, '{"_id":"9223372036854775806"}'),
         ("123.456", '{"_id":"123.456"}'),
         ('"test_id"', '{"_id":"\\"test_id\\""}'),
-        ("test_id", '{"_id":"\\"test_id\\""}'),  # a text that is no JSON
+        ("test_id", '{"_id":"\\"test_id\\""}'),  # a text that is not JSON
         ('{"$oid": "645c9a7e7b8b1a0e9c0f8b3a"}', '{"_id":"{\\"$oid\\":\\"645c9a7e7b8b1a0e9c0f8b3a\\"}"}'),
         (
             '{"$binary": {"base64": "AQID", "subType": "00"}}',
@@ -54,7 +54,7 @@ def test_identifiers_of_every_type(identifier: Any, expected: str) -> None:
 @pytest.mark.parametrize("other", [7, True, 1.5, {"$oid": "60"}, 2**64, "x"])
 @pytest.mark.parametrize("identifier", ['{"$oid":"5f"}', "123", "text", 5, 1.5, {"b": 1}, 2**70, False])
 def test_an_identifier_does_not_depend_on_other_documents(identifier: Any, other: Any) -> None:
-    """A file of JSON with identifiers of several types tells the same of each as a file of its own."""
+    """A JSON file with identifiers of several types gives the same keys as one file for each type."""
 
     def keys(*identifiers: Any) -> list[str]:
         metadata = {"database": "d", "collection": "c", "change_type": "CREATE"}
@@ -90,7 +90,7 @@ def test_a_delete_may_name_its_document_by_metadata_only(identifier: Any) -> Non
 
 @pytest.mark.parametrize("depth", [10, 500, 5_000])
 def test_an_identifier_may_be_nested_deeply(depth: int) -> None:
-    """However deep its arrays are, an identifier names one document."""
+    """An identifier names one document, for any depth of its arrays."""
     identifier = "[" * depth + "]" * depth
     assert document(identifier, {}).keys == document(identifier, {}).keys
     assert document(identifier, {}).keys != document(f"[{identifier}]", {}).keys
@@ -111,7 +111,7 @@ def test_the_ordinal_orders_changes_within_a_second() -> None:
 
 
 def test_an_equal_cluster_time_is_the_same_change() -> None:
-    """Of two events at one cluster time one wins, whichever comes first."""
+    """Of two events at one cluster time one wins, in any order of arrival."""
     events = [document(1, {"v": n}, uuid=f"u{n}") for n in (1, 2)]
     outcomes = []
     for order in (events, events[::-1], [*events, *events]):
@@ -122,5 +122,5 @@ def test_an_equal_cluster_time_is_the_same_change() -> None:
 
 
 def test_a_collection_has_identifiers_of_one_type_in_the_lake() -> None:
-    """The column of identifiers is text, whatever type a document's identifier has."""
+    """The column of identifiers is text, for every type of identifier."""
     assert document(1, {}).column_types == document('"x"', {}).column_types

@@ -10,7 +10,7 @@ import pytest
 from cdc_platform.sources.datastream.events.envelope import from_text, to_text
 from cdc_platform_tests.sources.datastream.generated_events import (
     SOURCES,
-    story,
+    scenario,
     to_envelope,
     write_avro,
     write_json_lines,
@@ -19,8 +19,8 @@ from cdc_platform_tests.sources.datastream.generated_events import (
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_both_formats_have_the_same_events(tmp_path: Path, source: str) -> None:
-    """Avro and JSON files of a story have its events, and each format the types that it has."""
-    events = story(source)
+    """Avro and JSON files of a scenario have its events, and each format the types that it has."""
+    events = scenario(source)
     write_avro(tmp_path / "events.avro", events)
     write_json_lines(tmp_path / "events.jsonl.gz", events)
     with (tmp_path / "events.avro").open("rb") as file:
@@ -36,12 +36,12 @@ def test_both_formats_have_the_same_events(tmp_path: Path, source: str) -> None:
 @pytest.mark.parametrize("source", SOURCES)
 def test_texts_of_quarantine_hold_whole_events(source: str) -> None:
     """An envelope comes back from its text as it was."""
-    envelopes = [to_envelope(event, position) for position, event in enumerate(story(source))]
+    envelopes = [to_envelope(event, position) for position, event in enumerate(scenario(source))]
     assert envelopes == [from_text(to_text(envelope)) for envelope in envelopes]
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", '{"uuid": "u"}', "half of"])
 def test_other_texts_are_no_events(text: str) -> None:
-    """A text that is no envelope is refused."""
+    """A text that is not an envelope is refused."""
     with pytest.raises(ValueError, match=r"Not the text of an envelope|Expecting value"):
         from_text(text)

@@ -18,7 +18,7 @@ from cdc_platform_tests.sources.datastream.reference_sink import ReferenceSink
 
 
 class Half(NamedTuple):
-    """One event of a story: what it does to which key, the row's address, its transaction, its place."""
+    """One event of a scenario: what it does to which key, the row's address, its transaction, its place."""
 
     change: str
     key: int
@@ -60,7 +60,7 @@ def mysql(half: Half) -> Event:
 
 
 def sqlserver(half: Half) -> Event:
-    """Return the event of SQL Server, where all rows of a transaction share a place; pages tell no order."""
+    """Return the event of SQL Server, where all rows of a transaction share a position without an order."""
     metadata = {
         "schema": "S",
         "table": "T",
@@ -206,7 +206,7 @@ def test_orders_of_shifted_keys_say_the_same_in_any_order(halves: tuple[Half, ..
 
 
 def _newest(cycles: list[list[SourceEvent]]) -> dict[str, str]:
-    """Return the rows that cycles leave, each of which gives its halves their order among those of before."""
+    """Return the rows after cycles, each of which orders its halves among the earlier ones."""
     newest: dict[str, tuple[str, SourceEvent]] = {}
     logged: list[KeyEvent] = []
     for cycle in cycles:

@@ -41,7 +41,7 @@ def test_rows_with_many_other_columns_spoil_no_row() -> None:
 
 @pytest.mark.parametrize("place", [0, 1, 3])
 def test_a_name_in_another_case_is_the_fault_of_its_row(place: int) -> None:
-    """The column that most rows have keeps its name, whichever line comes first."""
+    """The column that most rows have keeps its name, in any order of the lines."""
     lines = [line(key, v=key) for key in (1, 2, 3)]
     lines.insert(place, line(9, V=9))
     events = list(decode_file(SETTINGS, b"\n".join(lines)))
@@ -71,7 +71,7 @@ def test_a_block_that_is_larger_than_any_file_is_one_fault(size: int) -> None:
 
 
 def test_the_text_and_the_reason_of_a_fault_are_bounded() -> None:
-    """A line of many megabytes is kept as its beginning and its digest, whatever is wrong with it."""
+    """A faulty line of many megabytes is kept as its beginning and its digest."""
     bad = b'{"broken":"' + b"a" * 30_000_000
     (fault,) = (
         event for event in decode_file(SETTINGS, b"\n".join([line(1), bad])) if isinstance(event, FaultyEvent)

@@ -15,7 +15,7 @@ from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.datastream.files.file_events import decode_file, decode_text
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.event_batches import EventBatches
-from cdc_platform_tests.sources.datastream.generated_events import SOURCES, json_event, story
+from cdc_platform_tests.sources.datastream.generated_events import SOURCES, json_event, scenario
 from cdc_platform_tests.sources.datastream.odd_fields import ODD, odd_event
 from cdc_platform_tests.support.datastream.files import MadeEvent
 
@@ -57,7 +57,7 @@ def test_whatever_a_field_says_it_breaks_nothing(
 )
 def test_what_cannot_be_used_is_reported(field: str, value: object, reason: str) -> None:
     """The reason names the field."""
-    event = json_event(copy.deepcopy(story("mysql")[5]))
+    event = json_event(copy.deepcopy(scenario("mysql")[5]))
     (event if field in event else event["source_metadata"])[field] = value
     actual = judged(event)
     assert isinstance(actual, FaultyEvent)

@@ -105,7 +105,7 @@ def test_chosen_objects_are_read_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_that_could_not_be_read_asks_for_a_cycle_when_it_is_due(tmp_path: Path) -> None:
-    """Until then only somebody who starts a run does; and once it is gone, one cycle says so."""
+    """Until then only a user's run reads it; once it is gone, one cycle reports it."""
     folder, source = StreamFolder(tmp_path), source_of(tmp_path)
     path = folder.write([event("users")])
     lineage = after(begin(1), source.plan(begin(1), ReadRequest(CLOCK), dict))

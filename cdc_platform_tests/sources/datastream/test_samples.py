@@ -1,4 +1,4 @@
-"""Every sample reaches the end state of its source, in whatever order its events arrive and how often."""
+"""Every sample reaches the end state of its source, in any order and with any repetition of its events."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from cdc_platform_tests.sources.datastream.generated_events import (
     OUTCOME,
     SOURCES,
     Event,
-    story,
+    scenario,
     write_avro,
     write_json_lines,
 )
@@ -78,7 +78,7 @@ def test_every_source_has_the_same_changes(
     tmp_path: Path, source: str, write: Callable[[Path, list[Event]], None]
 ) -> None:
     """Files of generated events of each source, in either format, end at the same rows in any order."""
-    write(tmp_path / "events", story(source))
+    write(tmp_path / "events", scenario(source))
     events = list(decode_file(SETTINGS, (tmp_path / "events").read_bytes()))
     read: Callable[[Row], Row] = _document if source == "mongodb" else dict
     expected = {_key(source, number): row for number, row in OUTCOME.items()}
@@ -96,14 +96,14 @@ def test_every_source_has_the_same_changes(
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_both_formats_mean_the_same(tmp_path: Path, source: str) -> None:
-    """The events of a story mean the same in Avro and in JSON, to the last character."""
+    """The events of a scenario mean the same in Avro and in JSON, to the last character."""
     event_lists = []
     for write in (write_avro, write_json_lines):
-        write(tmp_path / "events", story(source))
+        write(tmp_path / "events", scenario(source))
         actual = decode_file(SETTINGS, (tmp_path / "events").read_bytes())
         event_lists.append([event for event in actual if isinstance(event, SourceEvent)])
     avro, lines = event_lists
-    assert len(story(source)) == len(avro)
+    assert len(scenario(source)) == len(avro)
     # Lines without a schema do not state the type of a column that is NULL in all of them.
     assert [event._replace(column_types="") for event in avro] == [
         event._replace(column_types="") for event in lines

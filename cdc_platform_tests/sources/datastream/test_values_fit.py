@@ -54,7 +54,7 @@ def test_what_readers_let_pass_fits_the_declared_type(spark: "SparkSession") -> 
 
 
 def test_a_stored_decimal_of_too_many_digits_is_refused() -> None:
-    """A decimal of Avro that its own type has no room for is no value."""
+    """A decimal of Avro that its own type has no room for is not a value."""
     read, wide = (avro_reader(FieldType(Kind.DECIMAL, 4, 2), is_wide=wide) for wide in (False, True))
     assert read is not None
     assert wide is not None

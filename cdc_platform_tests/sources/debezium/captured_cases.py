@@ -142,7 +142,7 @@ def insert_item(key: int, n: int = 0) -> str:
 
 KEYS: Final = Case(
     "keys",
-    "Updates, key changes and reinserts with values out of line; ids tell the case apart, see the README",
+    "Updates, key changes and reinserts with values out of line; ids identify the case, see the README",
     [*ITEMS, insert_item(1), insert_item(2)],
     [
         "SET enable_indexscan = off",  # the shift needs the order in which the rows were inserted

@@ -150,10 +150,10 @@ PARTITIONED_STEPS: Final[list[Step]] = [
 ]
 
 KINDS: Final = [
-    Case("partition_leaf", "A partitioned table, told by its parts", PARTITIONED, PARTITIONED_STEPS),
+    Case("partition_leaf", "A partitioned table, published by its parts", PARTITIONED, PARTITIONED_STEPS),
     Case(
         "partition_root",
-        "A partitioned table, told as one",
+        "A partitioned table, published as one",
         PARTITIONED,
         PARTITIONED_STEPS,
         {"publish.via.partition.root": "true"},
@@ -220,7 +220,7 @@ FLAT_STEPS: Final[list[Step]] = [
     "INSERT INTO items VALUES (1, 1, 'x', 'y')",
 ]
 FLAT: Final = [
-    Case("flat_default", "Flattened: no field tells the order", EVOLVE_SETUP, FLAT_STEPS, UNWRAP),
+    Case("flat_default", "Flattened: no field has the order", EVOLVE_SETUP, FLAT_STEPS, UNWRAP),
     Case(
         "flat_rewrite",
         "Flattened: deletes rewritten, fields for the order added",
@@ -238,7 +238,7 @@ FLAT: Final = [
 SNAPSHOTS: Final = [
     Case(
         "no_snapshot",
-        "Changes of rows that no snapshot has told: unavailable until a later event brings the values",
+        "Changes of rows that no snapshot has: unavailable until a later event brings the values",
         EVOLVE_SETUP,
         [
             "UPDATE items SET n = 1 WHERE id = 1",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 SHAPES: Final[Mapping[str, str]] = {
-    # type: an expression for a value that is long enough to be stored out of line; {n} tells rows apart
+    # type: an expression for a value that is stored out of line; {n} distinguishes rows
     "text": "repeat('text {n} ', 12)",
     "varchar": "repeat('varchar {n} ', 10)",
     "char(90)": "'bpchar {n}'",

@@ -59,7 +59,7 @@ def read_messages(path: Path, first_position: int = 0) -> list[Message | FaultyE
 
 
 def decode(name: str, settings: DebeziumSettings, *, without_headers: bool = False) -> list[Decoded]:
-    """Return all that a capture tells."""
+    """Return the content of a capture."""
     decoder, decoded = Decoder(settings), list[Decoded]()
     for message in read_messages(GOLDEN / f"{name}.jsonl.gz"):
         assert not isinstance(message, FaultyEvent)

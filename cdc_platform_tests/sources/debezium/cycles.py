@@ -1,4 +1,4 @@
-"""Cycles without Spark: the reader itself, its read progress, and what the log makes of what comes again."""
+"""Cycles without Spark: the reader itself, its read progress, and the log's treatment of repeats."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -53,7 +53,7 @@ def database(server: Cluster, name: str) -> Iterator[str]:
 
 
 def settings_for(server: Cluster, name: str, spool: Path, **properties: str) -> EngineInput:
-    """Return the settings of an engine that captures all tables of a database, and those born later."""
+    """Return the settings of an engine that captures all tables of a database, and those created later."""
     return EngineInput(
         spool=str(spool),
         host="127.0.0.1",

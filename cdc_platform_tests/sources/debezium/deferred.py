@@ -28,7 +28,7 @@ class DeferredConnector(Connector):
         self.end()
 
     def move_all(self, moves: Mapping[int, int]) -> None:
-        """Give rows other keys by one statement, in the order in which it comes upon them."""
+        """Give rows other keys by one statement, in the order in which it reaches them."""
         taken = {old: self.rows.pop(old) for old in moves}
         for old, new in moves.items():
             lsn = self.lsn + 10

@@ -1,4 +1,4 @@
-"""The events of a spool, and the tables that a naive replay makes of them."""
+"""The events of a spool, and the tables that a simple replay gives."""
 
 import json
 from base64 import b64decode

@@ -39,7 +39,7 @@ def test_an_exponent_is_refused_by_every_type(kind: str, exponent: str) -> None:
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 def test_a_value_that_nothing_can_hold_is_one_fault(bad: Bad, tmp_path: Path) -> None:
-    """The bad event is a fault with its reason, and the good ones beside it are in the log."""
+    """The bad event is a fault with its reason, and the good ones next to it are in the log."""
     cycles = Cycles(settings_with(input=FilesInput(str(tmp_path)), columns=DECLARED))
     append(tmp_path / "a.jsonl", [inserted(1), bad.sent, inserted(3, source={"lsn": 501})])
     cycles.read()

@@ -23,6 +23,7 @@ from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.wire.message_contents import TransactionBegin, TransactionEnd
 from cdc_platform.sources.debezium.wire.messages import Message
+from cdc_platform_tests.sources.debezium.applied_changes import apply_changes, rows_of, true_rows
 from cdc_platform_tests.sources.debezium.captures_read import (
     GOLDEN,
     decode,
@@ -32,10 +33,9 @@ from cdc_platform_tests.sources.debezium.captures_read import (
     settings_for,
     truth_of,
 )
-from cdc_platform_tests.sources.debezium.folding import fold, rows_of, true_rows
 
 WHOLE: Final = ("keys", "incremental_snapshot", "names", "transactions", "truncates")
-"""Captures of tables that the stream tells everything of."""
+"""Captures whose stream describes the tables completely."""
 
 
 def changes_of(name: str, *, without_headers: bool = False, **chosen: Any) -> list[SourceEvent]:
@@ -48,10 +48,10 @@ def changes_of(name: str, *, without_headers: bool = False, **chosen: Any) -> li
 @pytest.mark.parametrize("without_headers", [False, True])
 @pytest.mark.parametrize("name", WHOLE)
 def test_tables_are_the_database_s(name: str, *, without_headers: bool) -> None:
-    """In batches of any size, with headers and without, rows are exact, whatever became of their keys."""
+    """In batches of any size, with and without headers, rows are exact after any key change."""
     events = changes_of(name, without_headers=without_headers)
     for batch in (1, 2, 7, len(events)):
-        tables, _ = fold(events, batch)
+        tables, _ = apply_changes(events, batch)
         for table, truth in truth_of(name).items():
             assert true_rows(truth) == rows_of(tables, table)
 
@@ -70,13 +70,13 @@ def test_partitions_of_a_topic_may_be_read_in_any_order(random: Random, partitio
         decoded += decoder.decode(queues[chosen].pop(0))
         if not queues[chosen]:
             del queues[chosen]
-    tables, _ = fold(events_in(decoded), 10)
+    tables, _ = apply_changes(events_in(decoded), 10)
     for table, truth in truth_of("keys").items():
         assert true_rows(truth) == rows_of(tables, table)
 
 
 def test_only_a_literal_marker_stays() -> None:
-    """No marker reaches a value, but the one that somebody has inserted; it is counted."""
+    """No marker becomes a value, except one that a user inserted; it is counted."""
     events = changes_of("keys")
     with_marker = [event for event in events if DEFAULT_PLACEHOLDER in (event.new_values or "")]
     assert with_marker
@@ -99,7 +99,7 @@ def test_key_changes_are_paired_without_headers() -> None:
 
 @pytest.mark.parametrize("name", ["keys", "transactions", "truncates", "identities"])
 def test_a_second_delivery_has_the_same_identities_and_order(name: str) -> None:
-    """Every event is one of its own, and would be known again; without a key, too."""
+    """Every event has a unique, repeatable identity, also without a key."""
     settings = settings_for(truth_of(name))
     once, again = events_in(decode(name, settings)), events_in(decode(name, settings))
     assert len(once) == len({event.event_id for event in once})
@@ -130,19 +130,19 @@ def test_commits_are_in_order_though_positions_are_not() -> None:
 
 
 def test_truncates_are_changes_of_their_table() -> None:
-    """Each table of a TRUNCATE has a change of its own, with neither key nor values."""
+    """Each table of a TRUNCATE has its own change, with neither key nor values."""
     truncates = [event for event in changes_of("truncates") if event.mod_type is ModType.TRUNCATE]
     assert len({event.table for event in truncates}) > 1
     assert {("{}", None)} == {(event.keys, event.new_values) for event in truncates}
 
 
-def test_an_index_beside_the_key_is_refused() -> None:
+def test_an_index_other_than_the_key_is_refused() -> None:
     """A made-up key is never deleted, nor is the table changed from then on; other identities are exact."""
     decoded, truths = decode("identities", settings_for(truth_of("identities"))), truth_of("identities")
     faults = faults_in(decoded)
     assert {"public.ri_index"} == {fault.table for fault in faults}
     assert all("REPLICA IDENTITY FULL" in fault.reason for fault in faults)
-    tables, unresolved = fold(events_in(decoded), 5)
+    tables, unresolved = apply_changes(events_in(decoded), 5)
     assert not unresolved
     for table, truth in truths.items():
         if truth.keys and table != "public.ri_index":
@@ -179,8 +179,8 @@ def test_before_is_passed_on_only_where_it_is_the_row() -> None:
 
 
 def test_rows_that_were_never_seen_are_unresolved_until_they_come() -> None:
-    """Without a snapshot the values of old rows are unknown: neither NULL nor a marker, until they come."""
-    tables, unresolved = fold(changes_of("no_snapshot"), 1)
+    """Without a snapshot the values of old rows are unknown, neither NULL nor a marker, until an event."""
+    tables, unresolved = apply_changes(changes_of("no_snapshot"), 1)
     assert unresolved
     expected = true_rows(truth_of("no_snapshot")["public.items"])
     for row, truth in zip(rows_of(tables, "public.items"), expected, strict=True):
@@ -188,9 +188,9 @@ def test_rows_that_were_never_seen_are_unresolved_until_they_come() -> None:
 
 
 def test_an_incremental_snapshot_heals_and_overwrites_nothing() -> None:
-    """Rows of a snapshot in between have no position of their own; they count at the commit before them."""
+    """Rows of a snapshot in between have no position; they count at the commit before them."""
     events = changes_of("incremental_snapshot")
-    _, unresolved = fold(events, 1)
+    _, unresolved = apply_changes(events, 1)
     assert unresolved
     kinds = [event.mod_type for event in events]
     assert ModType.SNAPSHOT in kinds
@@ -204,7 +204,7 @@ def test_partitions_are_one_table() -> None:
     assert {"public.sales"} == {event.table for event in events_in(decoded)}
     (fault,) = faults_in(decoded)
     assert "snapshot" in fault.reason
-    tables, unresolved = fold(events_in(decoded), 3)
+    tables, unresolved = apply_changes(events_in(decoded), 3)
     assert not unresolved
     other_years = [row for row in rows_of(tables, "public.sales") if row["year"] != 2024]
     truth = true_rows(truth_of("partition_leaf")["public.sales"])
@@ -212,8 +212,8 @@ def test_partitions_are_one_table() -> None:
 
 
 def test_partitions_of_a_publication_by_the_root_arrive_as_one() -> None:
-    """The publication names the table itself, and a TRUNCATE of a partition is not told at all."""
-    tables, unresolved = fold(changes_of("partition_root"), 3)
+    """The publication names the table itself, and a TRUNCATE of a partition is not sent at all."""
+    tables, unresolved = apply_changes(changes_of("partition_root"), 3)
     assert not unresolved
     arrived, truth = (rows_of(tables, "public.sales"), true_rows(truth_of("partition_root")["public.sales"]))
     assert all(row in arrived for row in truth)
@@ -226,11 +226,11 @@ def test_names_are_those_of_the_database() -> None:
 
 
 def test_a_flattened_stream_with_its_order_is_exact() -> None:
-    """With order fields beside the columns a flattened stream is read like any other; truncates it drops."""
+    """With order fields in addition to the columns, a flattened stream is usable; it drops truncates."""
     events, paired = changes_of("flat_rewrite"), changes_of("flat_rewrite", without_headers=True)
     assert any(event.previous_keys for event in events)
     assert [event.previous_keys for event in events] == [event.previous_keys for event in paired]
-    tables, unresolved = fold(events, 2)
+    tables, unresolved = apply_changes(events, 2)
     assert not unresolved
     (truth,) = true_rows(truth_of("flat_rewrite")["public.items"])
     assert truth in rows_of(tables, "public.items")
@@ -269,7 +269,7 @@ def test_columns_come_and_go_with_the_rows_that_have_them() -> None:
 
 
 def test_definitions_that_change_are_found() -> None:
-    """A new name is a new column beside the old one, and a wider integer is the same type in the lake."""
+    """A new name is a column in addition to the old one; a wider integer has the same type in the lake."""
     history, schema_changes = SchemaHistory(), list[tuple[SchemaChange, str | None]]()
     changes = [event for event in events_in(decode("evolve_schema", settings_for({}))) if event.new_values]
     for cycle, event in enumerate(changes, start=1):

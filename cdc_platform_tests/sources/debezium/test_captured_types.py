@@ -76,7 +76,7 @@ LOST_BY: Final[Mapping[str, Mapping[str, frozenset[int]]]] = {
 ENDLESS: Final = ("c_date", "c_timestamp", "c_timestamptz")
 """Columns with values that the lake's own types cannot say, so they are kept as texts."""
 OTHERWISE: Final = ("c_interval", "c_point", "c_timetz", "doubled", "c_box")
-"""Columns that are compared in tests of their own: the database says them otherwise, or they are not sent."""
+"""Columns that are compared in separate tests: the database says them otherwise, or they are not sent."""
 
 
 def settings_of(name: str) -> DebeziumSettings:
@@ -117,7 +117,7 @@ def as_it_is(value: Any) -> Any:
 
 
 def is_same(type_name: str, expected: Any, value: Any) -> bool:
-    """Return whether a value is the database's; zeros after a decimal's last digit are no difference."""
+    """Return whether a value is the database's; zeros after a decimal's last digit are not a difference."""
     if isinstance(expected, list) and isinstance(value, list) and len(expected) == len(value):
         return all(is_same(type_name[:-2], *pair) for pair in zip(expected, value, strict=True))
     if expected is None or value is None:
@@ -159,7 +159,7 @@ def test_every_value_is_the_database_s(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODES)
 def test_every_shape_of_an_unavailable_value_is_known(name: str) -> None:
-    """An update that touches no large value has nothing but unavailable ones, whatever they look like."""
+    """In an update that changes no large value, all of them are unavailable, in every encoding."""
     decoded = decode(name, settings_of(name))
     assert not faults_in(decoded)
     updates = [
@@ -173,7 +173,7 @@ def test_every_shape_of_an_unavailable_value_is_known(name: str) -> None:
 
 
 def test_without_declared_types_no_null_is_taken_for_one() -> None:
-    """The schema block alone tells less than a type's name: what it leaves open is for a policy to say."""
+    """The schema block alone says less than a type's name: a policy decides what it leaves open."""
     settings = replace(settings_of("types_default_schema"), columns={})
     updates = [
         event
@@ -186,7 +186,7 @@ def test_without_declared_types_no_null_is_taken_for_one() -> None:
 
 
 def test_values_that_the_database_says_otherwise() -> None:
-    """Intervals, points and times with a zone arrive in forms of their own."""
+    """Intervals, points and times with a zone arrive in their own forms."""
     exact, rough = (
         {
             json.loads(event.keys)["id"]: values_of(event)
@@ -214,7 +214,7 @@ def test_intervals_are_the_same_in_every_mode_of_times(name: str) -> None:
 
 
 def test_null_where_a_type_has_no_marker_waits_for_a_choice() -> None:
-    """Unless somebody has said what null means, the update goes to quarantine; each choice has its result."""
+    """Without a policy for null, the update goes to quarantine; each policy has its result."""
     plain = settings_of("types_default")
     assert all(
         "null_policies" in fault.reason

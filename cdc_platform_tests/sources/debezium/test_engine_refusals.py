@@ -98,7 +98,7 @@ def ask(lines: str) -> list[tuple[str, str]]:
     ],
 )
 def test_what_the_engine_says_has_a_meaning(text: str, expected: type[Exception]) -> None:
-    """The text may be that of a cause; it is told with the error."""
+    """The text may be that of a cause; it is reported with the error."""
     failure = RuntimeError("An exception occurred in the change event producer.")
     failure.__cause__ = RuntimeError(text)
     error = failure_of(failure, SETTINGS)

@@ -16,8 +16,8 @@ from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER, ConnectorModes, DecimalMode
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
+from cdc_platform_tests.sources.debezium.applied_changes import apply_changes
 from cdc_platform_tests.sources.debezium.cycles import Cycles, append
-from cdc_platform_tests.sources.debezium.folding import fold
 from cdc_platform_tests.sources.debezium.written_events import (
     COLUMNS,
     TABLE,
@@ -41,7 +41,7 @@ def values_of(*lines: str) -> list[str]:
 
 
 def test_a_key_change_of_values_alone_is_paired() -> None:
-    """Where neither keys nor headers were kept, the columns that `keys` names tell the halves."""
+    """Without keys and headers, the columns that `keys` names identify the halves."""
     marked = {"id": 9, "n": 1, "big": DEFAULT_PLACEHOLDER}
     gone = line(envelope("d", before={"id": 1, "n": None, "big": None}))
     moved = line(envelope("c", after=marked))
@@ -67,7 +67,7 @@ def test_an_update_of_a_chosen_key_is_a_key_change() -> None:
 
 
 def test_values_alone_differ_by_their_keys() -> None:
-    """Rows of a COPY share their position; what comes again, at whatever place, is recognised."""
+    """Rows of a COPY share their position; repeats are recognised at any place."""
     rows = [line(envelope("c", after={"id": key, "n": 1})) for key in (1, 2, 1)]
     events = decode_all(*values_of(*rows), keys=KEYS)
     first, second, again = (event for event in events if isinstance(event, SourceEvent))
@@ -95,7 +95,7 @@ def test_flattened_updates_without_an_lsn_are_distinguished() -> None:
     ],
 )
 def test_columns_may_be_called_as_fields_of_messages(columns: Mapping[str, Any]) -> None:
-    """A flattened row is one, whatever its table's columns are called."""
+    """A flattened row is one row, for any column names of its table."""
     types = {"id": "bigint", **dict.fromkeys(columns, "text")}
     event = only_event(flattened(500, id=1, **columns), columns={TABLE: types})
     assert event.new_values is not None
@@ -147,7 +147,7 @@ def test_a_column_that_the_lake_cannot_have_is_refused(name: str) -> None:
 
 
 def test_what_was_sent_before_the_metadata_holds_nothing_back(tmp_path: Path) -> None:
-    """Its transactions have no boundaries, so each of its events counts by itself; a bad one, too."""
+    """Its transactions have no boundaries, so each of its events counts alone, even a bad one."""
     connector = Connector(commit=900, lsn=900, transaction=800)
     connector.whole(3)
     old = [line(envelope("c", after={"id": 1, "n": n}), {"id": 1}) for n in (1, "much")]
@@ -222,7 +222,7 @@ NUMBERED: Final = {TABLE: {"id": "numeric(36,3)", "n": "integer", "big": "text"}
 
 @given(spelled_decimals(), spelled_decimals())
 def test_equal_keys_are_one_text(item: str, other: str) -> None:
-    """Rows are followed by the texts of keys, so these are equal where the numbers are, however written."""
+    """Rows are identified by the texts of keys, so equal numbers have equal texts in every spelling."""
     events = (
         only_event(
             line(envelope("c", after={"id": text, "n": 1}), {"id": text}),
@@ -235,7 +235,7 @@ def test_equal_keys_are_one_text(item: str, other: str) -> None:
 
 
 def test_the_columns_of_a_key_have_one_order() -> None:
-    """However the connector orders them, and of the two zeros of a float there is one."""
+    """This holds for any order of the connector, and both zeros of a float are one."""
     columns = {TABLE: {"id": "bigint", "part": "double precision"}}
     keys = ({"id": 1, "part": 0.0}, {"part": -0.0, "id": 1})
     events = [only_event(line(envelope("c", after=key), key), columns=columns) for key in keys]
@@ -252,7 +252,7 @@ def test_a_row_is_followed_however_its_key_is_written() -> None:
     decoded = decode_all(*sent, columns=NUMBERED, connector=TEXTS)
     changes = [event for event in decoded if isinstance(event, SourceEvent)]
     for batch in (1, 2, 3):
-        tables, unresolved = fold(changes, batch)
+        tables, unresolved = apply_changes(changes, batch)
         assert list(tables.values()) == [{"n": 3, "big": "new"}]
         assert unresolved == []
 
@@ -266,7 +266,7 @@ def test_a_key_of_more_digits_than_its_type_is_refused() -> None:
 
 @pytest.mark.parametrize("op", ["c", "u", "d"])
 def test_a_marker_is_no_key(op: str) -> None:
-    """A key that was not sent names no row, whatever the event does."""
+    """A key that was not sent names no row, for any kind of event."""
     marked = {"id": DEFAULT_PLACEHOLDER, "n": 1}
     row = line(envelope(op, **{"before" if op == "d" else "after": marked}), {"id": DEFAULT_PLACEHOLDER})
     columns = {TABLE: {"id": "text", "n": "integer"}}
@@ -300,7 +300,7 @@ def test_columns_that_differ_in_case_only_are_refused() -> None:
 
 @pytest.mark.parametrize("name", ["_file", "__deleted", "__Deleted_At"])
 def test_a_column_that_no_lake_can_have_is_refused(name: str) -> None:
-    """It stops no cycle; its events go on once it is left out."""
+    """It stops no cycle; its events continue once it is left out."""
     columns = {TABLE: {"id": "bigint", name: "text"}}
     text = line(envelope("c", after={"id": 1, name: "a"}), {"id": 1})
     assert f"`{name}` of `public.orders`" in only_fault(text, columns=columns).reason
@@ -354,7 +354,7 @@ def test_an_array_of_too_many_dimensions_is_a_fault() -> None:
 
 
 def test_a_snapshot_row_that_is_a_fault_moves_no_position() -> None:
-    """A position that nobody can have been at does not make the changes after it look old."""
+    """An impossible position does not make the changes after it look old."""
     source = {"lsn": 2**64 - 1, "snapshot": "true"}
     decoder = Decoder(settings_with())
     (fault,) = decoder.decode_lines([line(envelope("r", after=None, source=source), {"id": 1})])
@@ -363,7 +363,7 @@ def test_a_snapshot_row_that_is_a_fault_moves_no_position() -> None:
 
 
 def test_an_inserted_row_outlives_a_deletion_that_is_a_fault(tmp_path: Path) -> None:
-    """Half of a key change whose other half cannot be used is a row of its own, and the cycle goes on."""
+    """Half of a key change whose other half cannot be used is its own row, and the cycle continues."""
     inserted = line(envelope("c", after={"id": 2, "n": 1, "big": "text"}), {"id": 2})
     deleted = line(envelope("d", before=None), {"id": "x"})
     cycles = Cycles(settings_with(input=FilesInput(str(tmp_path))))

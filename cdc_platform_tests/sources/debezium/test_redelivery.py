@@ -205,7 +205,7 @@ def deliveries(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
 def test_any_portions_and_any_redelivery(
     delivery: tuple[list[str], list[list[str]]], is_spooled: bool
 ) -> None:
-    """However messages are cut up, in one file or many, and from wherever repeated, the log is the same."""
+    """For any distribution over files, and any repetition, the log is the same."""
     lines, portions = delivery
     with TemporaryDirectory() as folder:
         expected = feed(cycles_over(Path(folder)), lines)
@@ -218,7 +218,7 @@ def test_any_portions_and_any_redelivery(
 
 
 def test_a_transaction_may_be_spread_over_files(tmp_path: Path) -> None:
-    """Lines that were held back in a complete file are read again once others bring the rest."""
+    """Buffered lines of a complete file are read again once others bring the rest."""
     connector = Connector()
     connector.whole(1)
     connector.whole(2, 3, 4)

@@ -61,7 +61,7 @@ def assert_null(decoded: list[Decoded]) -> None:
 def test_null_is_null_in_both_halves_of_a_key_change(
     old: Mapping[str, Any], policies: Mapping[str, Any]
 ) -> None:
-    """The insert has no row before it, and its values were sent all the same."""
+    """The insert has no previous row, but its values were sent."""
     decoded = decode_all(*halves(old, NEW), columns=COLUMNS, full_identity=(TABLE,), null_policies=policies)
     assert_null(decoded)
     assert json.loads(decoded[0].old_values or "")["n"] == (old["n"] and "5")  # type: ignore[union-attr]
@@ -82,7 +82,7 @@ def test_a_half_that_is_paired_late_has_its_nulls(tmp_path: Path, policies: Mapp
 
 @pytest.mark.parametrize("policies", POLICIES)
 def test_the_delete_of_a_key_change_shows_full(policies: Mapping[str, Any]) -> None:
-    """A row before that has a value in a column that may be NULL is no index's, so nothing has to be set."""
+    """A previous row with a value in a nullable column is not an index's, so no setting is needed."""
     lines = map(in_a_block, halves(OLD, NEW))
     assert_null(decode_all(*lines, columns={}, null_policies=policies))
 

@@ -20,7 +20,7 @@ from cdc_platform.sources.debezium.splits.outcome import SPLIT, SPLIT_BLOCKS
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
 from cdc_platform_tests.sources.debezium.cycles import READ_MICROS
 
-PIECE: Final = ReadWindow("stream", READ_MICROS - 1, READ_MICROS)
+WINDOW: Final = ReadWindow("stream", READ_MICROS - 1, READ_MICROS)
 Place = tuple[str, int]
 
 
@@ -73,7 +73,7 @@ class TopicLogs:
     def _read(self, ranges: Sequence[TopicRange], batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
         inputs: dict[str, Any] = {"ranges": [asdict(first) for first in ranges]}
         inputs |= {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
-        reading = TopicsReading(self.settings, self.kafka, 1, ReadPlan((PIECE,), json.dumps(inputs)))
+        reading = TopicsReading(self.settings, self.kafka, 1, ReadPlan((WINDOW,), json.dumps(inputs)))
         rows = [row for batch in self._dealt(reading, list(batches)) for row in batch.to_pylist()]
         for row in rows:
             if row["kind"] == "file":

@@ -283,7 +283,7 @@ class Workload:
                 cursor.execute(statement)
 
     def _check(self, number: int) -> Checkpoint:
-        """Take a checkpoint: nobody writes between its message and the look at the tables."""
+        """Take a checkpoint: there are no writes between its message and the read of the tables."""
         with closing(self.connect()) as session, session, session.cursor() as cursor:
             cursor.execute(f"LOCK TABLE {', '.join(TABLES)} IN SHARE MODE")
             cursor.execute("SELECT pg_logical_emit_message(true, %s, %s)", (PREFIX, str(number)))

@@ -42,19 +42,19 @@ def line(value: Any, key: Any = None, **rest: Any) -> str:
 
 
 def decode_all(*lines: str, decoder: Decoder | None = None, **settings: Any) -> list[Decoded]:
-    """Return what lines tell."""
+    """Return the events of lines."""
     return list((decoder or Decoder(settings_with(**settings))).decode_lines(lines))
 
 
 def only_event(*lines: str, **settings: Any) -> SourceEvent:
-    """Return the one change that lines tell."""
+    """Return the one change of lines."""
     (event,) = decode_all(*lines, **settings)
     assert isinstance(event, SourceEvent), event
     return event
 
 
 def only_fault(*lines: str, **settings: Any) -> FaultyEvent:
-    """Return the one fault that lines tell."""
+    """Return the one fault of lines."""
     (fault,) = decode_all(*lines, **settings)
     assert isinstance(fault, FaultyEvent), fault
     return fault

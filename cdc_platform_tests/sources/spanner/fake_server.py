@@ -1,4 +1,4 @@
-"""A gRPC server that speaks as much of Spanner as a reader needs, and answers what a test wrote down."""
+"""A gRPC server that implements as much of Spanner as a reader needs, and answers what a test wrote down."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -168,7 +168,7 @@ def change_record_type(data_fields: Iterable[str] = DATA_FIELDS) -> StructType:
 
 @contextmanager
 def fake_server(*answers: Answer) -> Iterator[FakeServer]:
-    """Yield a server on a port of its own."""
+    """Yield a server on a separate port."""
     server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
     port = server.add_insecure_port("127.0.0.1:0")
     fake = FakeServer(f"127.0.0.1:{port}", list(answers))

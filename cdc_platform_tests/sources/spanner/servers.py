@@ -72,7 +72,7 @@ class Server:
 
     @property
     def is_googlesql(self) -> bool:
-        """Whether the database speaks GoogleSQL."""
+        """Whether the database uses GoogleSQL."""
         return self.dialect is Dialect.GOOGLESQL
 
     @property

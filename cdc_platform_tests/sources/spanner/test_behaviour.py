@@ -173,7 +173,7 @@ def test_records_of_a_partition_are_in_order(any_answers: Answers) -> None:
         assert all(micros(item) <= micros(other) for item, other in pairwise(records))
 
 
-def test_fold_of_all_records_is_the_table(any_answers: Answers) -> None:
+def test_applying_all_records_gives_the_table(any_answers: Answers) -> None:
     """All changes in their order give the table that an exact read at that moment returns."""
     server, end_micros = any_answers.server, any_answers.end_micros
     data = sorted(

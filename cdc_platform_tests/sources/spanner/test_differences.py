@@ -97,7 +97,7 @@ def floats_as_texts(answers: Answers) -> set[str]:
 
 
 def has_digits_of_seconds(answers: Answers) -> bool:
-    """Return whether a timestamp column tells more than seconds."""
+    """Return whether a timestamp column has more than seconds."""
     return any("." in value for value in values_of(answers, "c_timestamp"))
 
 
@@ -258,7 +258,7 @@ def valued(request: pytest.FixtureRequest) -> Callable[[str, Dialect], Answers]:
     """Function that returns all records of a server with awkward values."""
 
     @cache
-    def tell(name: str, dialect: Dialect) -> Answers:
+    def read(name: str, dialect: Dialect) -> Answers:
         opened = (
             open_valued_simulator(dialect)
             if name == SIMULATOR
@@ -268,7 +268,7 @@ def valued(request: pytest.FixtureRequest) -> Callable[[str, Dialect], Answers]:
             now_micros = from_datetime(server.now())
             return Answers(server, read_all(server, now_micros), now_micros)
 
-    return tell
+    return read
 
 
 @pytest.mark.parametrize("behaviour", OF_VALUES)

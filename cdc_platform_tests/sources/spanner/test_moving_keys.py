@@ -54,7 +54,7 @@ def test_an_end_is_the_last_record_of_its_partition(moving: Answers) -> None:
     assert refused.code == "OUT_OF_RANGE"
 
 
-def test_a_partition_starts_while_the_one_that_announces_it_goes_on(moving: Answers) -> None:
+def test_a_partition_starts_while_the_one_that_announces_it_continues(moving: Answers) -> None:
     """Each partition is started by one record, and may be read from that record's timestamp on."""
     starts = [child for records in moving.partitions.values() for child in children_of(records).items()]
     begun = {token: start for token, (start, _) in starts}
@@ -83,7 +83,7 @@ def test_both_sides_report_a_move(moving: Answers) -> None:
 
 
 def test_record_sequences_are_one_order_of_all_kinds(moving: Answers) -> None:
-    """Within a timestamp of a partition sequences rise, whatever the kinds of the records."""
+    """Within a timestamp of a partition sequences rise, across all kinds of records."""
     for records in moving.partitions.values():
         others = [record for record in records if HEARTBEAT not in record]
         for _, same in groupby(others, key=micros):

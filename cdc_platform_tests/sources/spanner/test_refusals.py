@@ -42,7 +42,7 @@ class Database:
     now_micros: int
 
     def query(self, start_micros: int | None = None, end_micros: int | None = None) -> Query:
-        """Return a query that is right, apart from its bounds."""
+        """Return a valid query except for its bounds."""
         start = self.now_micros if start_micros is None else start_micros
         return change_stream_query("s", "", start, end_micros or start, 1000, self.client.read_function)
 
@@ -98,7 +98,7 @@ def refusal(database: Database, query: Query) -> SourceError:
 
 
 def assert_refused(actual: SourceError, error: type[SourceError], said: str, advice: str) -> None:
-    """Check the kind of an error, that it carries what Spanner said, and that it tells what to do."""
+    """Check the kind of an error, that it contains Spanner's message, and that it states what to do."""
     assert error is type(actual)
     text = str(actual)
     before, _, after = text.partition("Spanner said ")
@@ -301,7 +301,7 @@ def test_definition_that_is_refused(
 def test_refusal_that_the_emulator_never_gives(
     dialect: Dialect, code: grpc.StatusCode, said: str, error: type[SourceError], advice: str
 ) -> None:
-    """Records that expired, and a stream that is dropped while it is read, are told apart."""
+    """Expired records and a stream that is dropped during the read raise different errors."""
     with fake_server(Answer((), code, said)) as server:
         client = SpannerClient(server.settings(dialect=dialect.value))
         with pytest.raises(SourceError) as caught:

@@ -97,7 +97,7 @@ def test_stream_of_some_columns(settings: SpannerSettings) -> None:
         ({"change_stream": "nothing"}, StreamWatchesNothing, "ALTER CHANGE STREAM nothing SET FOR ALL"),
         ({"database": "unknown"}, SourceNotFound, "databases/unknown"),
         ({"instance": "unknown"}, SourceNotFound, "instances/unknown"),
-        ({"dialect": "postgresql"}, DialectMismatch, "speaks googlesql, but `dialect` says postgresql"),
+        ({"dialect": "postgresql"}, DialectMismatch, "uses googlesql, but `dialect` says postgresql"),
     ],
 )
 def test_wrong_setting_is_explained(
@@ -189,7 +189,7 @@ def test_postgresql_stream_of_some_columns(postgresql: SpannerSettings) -> None:
     [
         ({"change_stream": "partly"}, SourceNotFound, "There are: Partly, everything, keys, nothing"),
         ({"change_stream": "nothing"}, StreamWatchesNothing, "ALTER CHANGE STREAM nothing SET FOR ALL"),
-        ({"dialect": "googlesql"}, DialectMismatch, "speaks postgresql, but `dialect` says googlesql"),
+        ({"dialect": "googlesql"}, DialectMismatch, "uses postgresql, but `dialect` says googlesql"),
     ],
 )
 def test_wrong_setting_of_postgresql_is_explained(
@@ -207,7 +207,7 @@ def test_nanosecond_columns_become_text(postgresql: SpannerSettings) -> None:
     types = {column.name: spark_type(column.type) for column in description.tables[1].columns}
     assert (types["at"], types["seen"]) == ("string", "timestamp")
 
-    for name, problem in (("wide.a", "no timestamp"), ("wide.nope", "no column")):
+    for name, problem in (("wide.a", "not a timestamp"), ("wide.nope", "unwatched column")):
         wrong = SpannerSource(replace(postgresql, nanosecond_columns=(name,)))
         with pytest.raises(SettingError, match=problem):
             wrong.start_micros()
@@ -217,7 +217,7 @@ def test_unknown_dialect_is_refused() -> None:
     """A dialect of a later version is not guessed at."""
     with (
         fake_server(Answer([["COBOL"]])) as server,
-        pytest.raises(DialectMismatch, match="speaks COBOL, and this version reads googlesql and postgresql"),
+        pytest.raises(DialectMismatch, match="uses COBOL, and this version reads googlesql and postgresql"),
     ):
         describe_stream(SpannerClient(server.settings(dialect=None)))
 
@@ -277,7 +277,7 @@ def test_a_stream_of_tables_without_a_key_column_is_refused() -> None:
     """The error names the tables that the stream watches."""
     with (
         fake_server(*answers_with_keyless()) as server,
-        pytest.raises(StreamWatchesNothing, match="no table but such as have no key column: one"),
+        pytest.raises(StreamWatchesNothing, match="no table except those without a key column: one"),
     ):
         describe_stream(SpannerClient(server.settings()))
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def stream(emulator: str) -> BankStream:
-    """A bank that nobody writes to."""
+    """A bank without writes."""
     return make_bank(emulator, "still-bank")
 
 
@@ -98,7 +98,7 @@ def test_rows_equal_a_read_of_the_stock_client(source: SpannerSource, stream: Ba
 
 
 def test_rows_of_the_past(source: SpannerSource, stream: BankStream) -> None:
-    """A table is read as it was at the timestamp, whatever came later."""
+    """A table is read as it was at the timestamp, without later changes."""
     before = source.clock_micros()
     with open_database(stream.bank) as database, database.batch() as batch:
         batch.update("accounts", ("account_id", "owner"), [(0, "changed")])
@@ -117,7 +117,7 @@ def test_table_that_is_not_watched_is_refused(source: SpannerSource) -> None:
         source.rows_at("a/b", source.clock_micros())
 
 
-def test_interrupted_read_of_a_table_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_read_of_a_table_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that were given before a failure are not given again."""
     import grpc  # type: ignore[import-untyped] # ships no types
 

@@ -1,4 +1,4 @@
-"""Two change streams of one database: each tells a transaction in its own numbers."""
+"""Two change streams of one database: each numbers the records of a transaction itself."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Frames are compared row by row, whatever their order."""
+"""Frames are compared row by row, in any order."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -25,13 +25,13 @@ TWO: Final[Row] = (2, NAN, None)
         ([ONE, TWO], [ONE], 1),
         ([ONE], [(1, 0.0, ["a"])], 2),  # another value is a row less and a row more
         ([ONE, ONE, ONE], [ONE], 2),
-        ([(1, None, None)], [(1, 0.0, None)], 2),  # null is no value
+        ([(1, None, None)], [(1, 0.0, None)], 2),  # null is not a value
     ],
 )
 def test_rows_that_only_one_frame_has_are_counted(
     spark: "SparkSession", left: list[Row], right: list[Row], expected: int
 ) -> None:
-    """Order tells nothing, repetition does, and null and NaN equal themselves."""
+    """Order does not matter, the number of repetitions does, and null and NaN equal themselves."""
     frames = [spark.createDataFrame(rows, SCHEMA) for rows in (left, right)]
     assert expected == count_differing(*frames)
     assert expected == count_differing(*reversed(frames))

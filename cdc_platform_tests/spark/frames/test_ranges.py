@@ -38,7 +38,7 @@ def test_ranges_start_where_the_sample_says(
 @pytest.mark.integration
 @pytest.mark.usefixtures("many_tasks")
 def test_ranges_sort_as_one_task_does(spark: "SparkSession") -> None:
-    """Whatever the texts hold, several tasks together have all rows in the order of their bytes."""
+    """For any texts, several tasks together have all rows in the order of their bytes."""
     places = [(micros, text, number) for micros in (SECOND, FIRST) for text in TEXTS for number in (1, 0)]
     moments, texts, numbers = zip(*places, strict=True)
     kinds = [pa.array(moments, pa.int64()).cast(TIMESTAMP), pa.array(texts), pa.array(numbers)]

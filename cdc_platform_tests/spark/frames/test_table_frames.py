@@ -1,4 +1,4 @@
-"""Frames that are held while the tables that they read are written to."""
+"""Frames that stay cached while the tables that they read are written to."""
 
 import itertools
 from contextlib import ExitStack
@@ -17,8 +17,8 @@ _serial: Final = itertools.count(1)
 
 
 def cached_plans(spark: "SparkSession") -> int:
-    """Return how many plans Spark's cache manager has, whatever they hold."""
-    manager: Any = spark._jsparkSession.sharedState().cacheManager()  # noqa: SLF001  nothing else tells it
+    """Return the number of plans in Spark's cache manager."""
+    manager: Any = spark._jsparkSession.sharedState().cacheManager()  # noqa: SLF001  nothing else exposes it
     field = next(item for item in manager.getClass().getDeclaredFields() if "cachedData" in item.getName())
     field.setAccessible(True)
     return int(field.get(manager).size())
@@ -45,7 +45,7 @@ def newest(spark: "SparkSession", table: str) -> int:
 def test_a_cached_frame_is_released_although_its_table_was_written_to(
     spark: "SparkSession", tables: tuple[str, str]
 ) -> None:
-    """The cache is as it was before, and what the frame returned did not change while it was held."""
+    """The cache is as it was before, and the frame's content did not change while it was cached."""
     before = cached_plans(spark)
     with ExitStack() as cache:
         item, other = (read_version(spark, table, newest(spark, table)) for table in tables)

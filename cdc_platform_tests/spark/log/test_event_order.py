@@ -50,7 +50,7 @@ FILE: Final = SourceFile("a/file.jsonl", "a", 10, NOW)
 
 
 def event(order: int, transaction: str = "", keys: str | None = None) -> SourceEvent:
-    """Return an insert whose place in the order is told; the key is the place."""
+    """Return an insert with a given place in the order; the key is the place."""
     return SourceEvent(
         table="visits",
         mod_type=ModType.INSERT,
@@ -76,7 +76,7 @@ def records_of(spark: "SparkSession", events: Sequence[SourceEvent | FaultyEvent
 @pytest.mark.usefixtures("many_tasks")
 def test_a_broken_copy_of_an_event_takes_no_place(spark: "SparkSession", expected_records: int) -> None:
     """Of an event that comes twice in a cycle, once unusable, both are judged: one is in the log."""
-    broken = FaultyEvent("`v` is no date", "{}", 0, table="visits", event_id="event 1")
+    broken = FaultyEvent("`v` is not a date", "{}", 0, table="visits", event_id="event 1")
     alone = replace(EVENTS, keeps_transactions=False, comes_in_order=False)
     orders: list[list[SourceEvent | FaultyEvent]] = [[event(1), broken, event(1)], [broken, event(1), broken]]
     for events in orders:
@@ -89,7 +89,7 @@ def test_a_broken_copy_of_an_event_takes_no_place(spark: "SparkSession", expecte
 @SIZES
 @pytest.mark.usefixtures("many_tasks")
 def test_changes_are_in_the_sources_order(spark: "SparkSession", expected_records: int) -> None:
-    """The ordering key decides, then the identity, whatever came first; what came twice is there once."""
+    """The ordering key decides, then the identity, for any order of arrival; repeats are there once."""
     tied = event(90)._replace(ordering_key=event(9).ordering_key)
     events = [tied, *(event(place) for place in (3, 1, 4, 1, 5, 9, 2, 6, 5, 3))]
 
@@ -135,7 +135,7 @@ def test_transactions_are_sound_or_unsound_as_a_whole(spark: "SparkSession", exp
 def test_texts_that_the_parser_does_not_take_are_looked_at(
     spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A text that is longer than Spark parses fits nothing, whatever its type: its values would be NULL."""
+    """A text that is longer than Spark parses fits no type: its values would be NULL."""
     monkeypatch.setattr(event_order, "LONGEST_TEXT", 100)
     long, short = (event(size, keys=f"no JSON but {'x' * size}") for size in (100, 10))
     records = records_of(spark, [long, short])

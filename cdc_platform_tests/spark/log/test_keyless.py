@@ -50,7 +50,9 @@ BATCH = [
     ("keyed", "insert", '{"id":1}', False, None),
 ]
 """Changes, each with the number that it gets."""
-ORDERED = [(10 + at, table, kind, keys, held) for at, (table, kind, keys, held, _) in enumerate(BATCH)]
+ORDERED = [
+    (10 + at, table, kind, keys, quarantined) for at, (table, kind, keys, quarantined, _) in enumerate(BATCH)
+]
 
 
 def number_by_tasks(spark: "SparkSession") -> "pa.Table":
@@ -80,7 +82,7 @@ def test_copies_are_numbered_across_cycles_and_truncates(
 
 
 def test_newest_change_of_the_log_shows_how_many_rows_there_are(spark: "SparkSession") -> None:
-    """Rows that a truncate has taken are not counted, and none of a table that nobody asks for."""
+    """Rows that a truncate has removed are not counted, nor those of tables outside the request."""
     asked = [(table, row_of(keys)) for table in ("t", "u") for keys in (A, B)]
     log = spark.createDataFrame([*LOG, (8, "v", "insert", numbered(A, 1))], COLUMNS_OF_LOG)
     rows = count_in_log(log, spark.createDataFrame(asked, "table_name string, row string")).collect()

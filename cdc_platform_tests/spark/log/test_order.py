@@ -68,7 +68,7 @@ def ordered_rows(spark: "SparkSession", rows: list[RawRow], expected: int) -> li
 @pytest.mark.usefixtures("many_tasks")
 @pytest.mark.parametrize("expected_records", [1, SINGLE_TASK_RECORDS + 1], ids=["one task", "many tasks"])
 def test_changes_are_in_commit_order(spark: "SparkSession", expected_records: int) -> None:
-    """Timestamp, transaction, record and mod decide, in this order, however many tasks do the work."""
+    """Timestamp, transaction, record and mod decide, in this order, for any number of tasks."""
     rows = [
         insert("b", 2),
         insert("a", 2, sequence=10, records=2, mods=2),
@@ -117,7 +117,7 @@ def test_few_changes_are_counted_as_many_are(spark: "SparkSession", rows: list[R
 
 
 def test_records_that_came_twice_are_there_once(spark: "SparkSession") -> None:
-    """Equal timestamp, transaction and record sequence make a duplicate, whatever partition sent it."""
+    """Equal timestamp, transaction and record sequence make a duplicate, from any partition."""
     twice = insert("a", 1, mods=2)
     rows = [twice, {**twice, "partition_token": "other", "cycle": 9}, insert("a", 2), twice]
     changes = ordered_rows(spark, rows, 4)
@@ -169,7 +169,7 @@ def test_what_a_window_holds_is_counted(spark: "SparkSession") -> None:
         "transfers", ModType.UPDATE, ({}, {}), at_micros=START, transaction="p", records=2
     )
     # Two tables in one transaction, which counts once; and one in each of two transactions.
-    beside = data_change(
+    neighbour = data_change(
         "accounts", ModType.INSERT, ({}, {}), at_micros=START, transaction="p", sequence=1, records=2
     )
     whole = {
@@ -178,7 +178,7 @@ def test_what_a_window_holds_is_counted(spark: "SparkSession") -> None:
         "server_transaction_id": "w",
     }
     whole["number_of_records_in_transaction"] = 1
-    frame = spark.createDataFrame(raw_table([insert("a", 1, mods=3), partial_update, beside, whole]))
+    frame = spark.createDataFrame(raw_table([insert("a", 1, mods=3), partial_update, neighbour, whole]))
     stats = measure(order_records(frame, 100, 4))
     assert {name: (table.changes, table.partial_updates) for name, table in stats.tables.items()} == {
         "visits": (3, 0),
@@ -196,7 +196,7 @@ def test_what_a_window_holds_is_counted(spark: "SparkSession") -> None:
 def test_a_transaction_with_missing_records_stops_the_log(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Nothing of the window is committed, not even what is complete, and the error tells the counts."""
+    """Nothing of the window is committed, not even what is complete, and the error has the counts."""
     pipeline = bank_pipeline(session_lake)
     feed(pipeline, START + SECOND, opening(1, 100, START + 1), insert("short", 2, records=3))
     order_state = state_of(pipeline)["change_log"]
@@ -230,7 +230,7 @@ def test_a_transaction_with_missing_records_stops_the_log(
 def test_an_unsound_record_takes_its_transaction_into_quarantine(
     spark: "SparkSession", session_lake: LakeSettings, flaw: dict[str, Any], reason: str
 ) -> None:
-    """The log holds no part of the transaction, each record tells its reason, and the rest goes on."""
+    """The log has no part of the transaction, each record has its reason, and the rest is processed."""
     pipeline = bank_pipeline(session_lake)
     bad = {**insert("bad", 2, sequence=1, records=2), **flaw}
     feed(pipeline, START + SECOND, insert("bad", 2, records=2), bad, opening(1, 100, START + 1))
@@ -252,8 +252,8 @@ def test_the_reason_of_a_record_is_that_of_its_unsound_mod(
     pipeline = bank_pipeline(session_lake)
     bad = insert("bad", 2, records=2, mods=3)
     bad["mods"][2]["new_values"] = "[1]"
-    beside = insert("bad", 2, sequence=1, records=2, mods=2)
-    feed(pipeline, START + SECOND, bad, beside, opening(1, 100, START + 1))
+    neighbour = insert("bad", 2, sequence=1, records=2, mods=2)
+    feed(pipeline, START + SECOND, bad, neighbour, opening(1, 100, START + 1))
     assert order_changes(pipeline, spark).quarantined == 2
     guilty, innocent = load_quarantined(pipeline.lake)
     assert (guilty.record_id, guilty.reason) == ("bad/00000000", VALUES_FAULT)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A new cache folder, beside a Java that could use it."""
+    """A new cache folder, with a Java that could use it."""
     java = tmp_path / "home" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.touch()
@@ -88,7 +88,7 @@ def test_an_archive_that_nothing_uses_is_removed_after_a_month(cache: Path) -> N
 
 
 def test_without_java_or_a_cache_there_is_no_archive(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The start says itself that Java is missing; a cache that cannot be made is no reason to fail."""
+    """The start says itself that Java is missing; a cache that cannot be made is not a reason to fail."""
     cache.parent.write_text("no folder")
     assert archive_options() == ""
     monkeypatch.setenv("JAVA_HOME", "/nowhere")

@@ -81,7 +81,7 @@ def test_a_remote_session_gets_only_what_a_client_may_set(tmp_path: Path) -> Non
 
 
 def test_secrets_stay_away_from_the_command_line(tmp_path: Path) -> None:
-    """A process of our own is started with them by a file; its session is told those of catalogs again."""
+    """A process of our own gets them from a file; its session gets those of catalogs again."""
     own = {"spark.authenticate.secret": "a", "spark.sql.catalog.lake.token": "b"}
     spark = SparkSettings(conf={**own, "spark.authenticate": "true"})
     lake = LakeSettings("gs://b/l", {"type": "rest", "uri": "http://c", "token": "other"})

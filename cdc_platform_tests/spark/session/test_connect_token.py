@@ -16,7 +16,7 @@ from cdc_platform.spark.session.connect_token import (
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the tests a cache of their own, and no token in the environment."""
+    """Give the tests their own cache, and no token in the environment."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv(VARIABLE, raising=False)
 
@@ -35,7 +35,7 @@ def test_a_client_finds_the_token_that_the_server_left() -> None:
 
 
 def test_a_token_that_is_given_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The address is asked first, then the environment; a file of before does not count."""
+    """The address takes precedence, then the environment; an old file does not count."""
     write_token(1, "old")
     monkeypatch.setenv(VARIABLE, "of the environment")
     assert choose_token("sc://localhost:1") == "of the environment"

@@ -52,7 +52,7 @@ def test_another_jar_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_jars_that_have_been_fetched_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark resolves packages only if one is unknown or not fetched, or if somebody else may name jars."""
+    """Spark resolves packages only if one is unknown or not cached, or if others may name jars."""
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     packages = ",".join((*DEFAULT_PACKAGES, POSTGRESQL_DRIVER))
     conf = {PACKAGES_SETTING: packages, FOLDER_SETTING: str(tmp_path), "spark.master": "local[2]"}

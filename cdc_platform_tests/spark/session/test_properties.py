@@ -11,7 +11,7 @@ from cdc_platform.spark.session.properties import OPTION, SUBMIT_ARGUMENTS, star
 
 
 def test_a_file_of_properties_is_ours_alone(tmp_path: Path) -> None:
-    """Nobody else may read it, also where another one was; signs with a meaning are marked."""
+    """Only the user may read it, even if it replaces another one; special characters are escaped."""
     path = tmp_path / "spark.conf"
     path.touch(mode=0o644)
     write_properties(path, {"a.b": " #x=y:\\z\n"})
@@ -35,7 +35,7 @@ def test_spark_is_started_with_a_file(monkeypatch: pytest.MonkeyPatch, arguments
 
 
 def test_without_secrets_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of the user's own is no hindrance then."""
+    """The user's own file does not matter then."""
     monkeypatch.setenv(SUBMIT_ARGUMENTS, f"{OPTION} my.conf pyspark-shell")
     with started_with({}):
         assert os.environ[SUBMIT_ARGUMENTS] == f"{OPTION} my.conf pyspark-shell"

@@ -22,7 +22,7 @@ TASKS: Final = 3
 
 def test_tasks_are_counted_while_they_run(spark: "SparkSession", tmp_path: Path) -> None:
     """A job of three tasks that wait for a file has three tasks, and none once it is over."""
-    file = tmp_path / "go on"
+    file = tmp_path / "continue"
     count, frame = watch_tasks(spark), spark.range(0, TASKS, 1, TASKS)
 
     def wait(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

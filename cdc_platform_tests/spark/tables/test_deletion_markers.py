@@ -28,7 +28,7 @@ _SCHEMA = "keys string, ordering_key string, commit_timestamp timestamp, change_
 def test_a_deletion_is_found_by_the_key_and_not_by_its_text(
     spark: "SparkSession", wider: ColumnType, spelling: str
 ) -> None:
-    """Files write a key by types of their own, which may be narrower; of another key nothing is found."""
+    """Files write a key by their own types, which may be narrower; of another key nothing is found."""
     table = TableSchema("t", (Column("id", wider, is_primary_key=True, ordinal=1),))
     log = spark.createDataFrame([(spelling, "2", None, ChangeKind.UPDATE.value)], _SCHEMA)
     rows = [

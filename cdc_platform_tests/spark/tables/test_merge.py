@@ -157,7 +157,7 @@ CASES: Final = {
 
 @dataclass
 class Feeder:
-    """Sends each change in a transaction of its own, and merges the changes of a cycle."""
+    """Sends each change in a separate transaction, and merges the changes of a cycle."""
 
     spark: "SparkSession"
     pipeline: Pipeline
@@ -205,7 +205,7 @@ def snapshot_of(feeder: Feeder, case: Case) -> Snapshot:
 
 @pytest.mark.parametrize("name", CASES)
 def test_merges_count_keys_and_leave_the_rows_of_the_source(merged: Feeder, name: str) -> None:
-    """Keys are matched whatever they and the names are; what the table lacks is reported, and gets there."""
+    """Keys match for any types and names; missing rows are reported, and added."""
     case = CASES[name]
     outcomes = merged.outcomes[case.schema.name]
     assert list(case.counts) == [(one.appended, one.updated, one.deleted, one.fell_back) for one in outcomes]

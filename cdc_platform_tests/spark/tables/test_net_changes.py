@@ -21,7 +21,7 @@ from cdc_platform.spark.tables.net_changes import (
     compute_net_rows,
     measure_net_changes,
 )
-from cdc_platform.spark.tables.typed import PLAIN_WORDS, named, type_changes
+from cdc_platform.spark.tables.typed import PLAIN_WORDS, flag_of, type_changes
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.strategies import spark_cases
 
@@ -102,20 +102,20 @@ def log_of(spark: "SparkSession", keys: Mapping[int, Sequence[KeyChange]]) -> "D
 def net_changes_of(
     spark: "SparkSession", keys: Mapping[int, Sequence[KeyChange]], *, has_partial_updates: bool
 ) -> dict[int, NetChange]:
-    """Fold with Spark and return the same form as the reference."""
+    """Compute net changes with Spark and return the same form as the reference."""
     typed = type_changes(log_of(spark, keys), SCHEMA, has_partial_updates=has_partial_updates)
-    return told_by(
+    return answers_of(
         compute_net_changes(typed, SCHEMA, has_partial_updates=has_partial_updates),
         has_partial_updates=has_partial_updates,
     )
 
 
-def told_by(net_changes: "DataFrame", *, has_partial_updates: bool) -> dict[int, NetChange]:
+def answers_of(net_changes: "DataFrame", *, has_partial_updates: bool) -> dict[int, NetChange]:
     """Return net changes in the form of the reference."""
     return {
         row["id"]: NetChange(
             row[ACTION],
-            {name: row[name] for name in ("a", "b") if not has_partial_updates or row[named(name)]},
+            {name: row[name] for name in ("a", "b") if not has_partial_updates or row[flag_of(name)]},
         )
         for row in net_changes.collect()
     }
@@ -163,7 +163,7 @@ def test_every_case_of_whole_rows_has_the_same_net_change_without_flags(spark: "
     by_key = {key: steps for key, (steps, _) in cases.items()}
     expected = {key: expected for key, (_, expected) in cases.items()}
     assert expected == net_changes_of(spark, by_key, has_partial_updates=False)
-    assert expected == told_by(
+    assert expected == answers_of(
         compute_net_rows(log_of(spark, by_key), SCHEMA, PLAIN_WORDS), has_partial_updates=False
     )
 

@@ -14,7 +14,7 @@ from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSche
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.spark.frames import casts
 from cdc_platform.spark.log.order import order_records
-from cdc_platform.spark.tables.typed import named, type_changes, unfit_values, with_row
+from cdc_platform.spark.tables.typed import flag_of, type_changes, unfit_values, with_row
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.spark.tables.value_texts import (
     UNFIT,
@@ -66,7 +66,7 @@ def is_same(expected: object, actual: object) -> bool:
 
 @pytest.mark.parametrize("most", [0, 10_000], ids=["by type", "by column"])
 def test_every_type_is_cast(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    """One column a value, all in one row, so that one job does for all; however many columns there are."""
+    """One column per value, all in one row, so that one job suffices for any number of columns."""
     schema = table("t", {"id": "INT64"}, {f"c{n}": text for n, (text, _, _) in enumerate(VALUES)})
     fields = ", ".join(f'"c{n}": {value}' for n, (_, value, _) in enumerate(VALUES))
     monkeypatch.setattr(casts, "WIDE_COLUMNS", most)
@@ -101,7 +101,7 @@ def test_annotated_types_stay_text(spark: "SparkSession") -> None:
 def test_nanoseconds_are_kept_as_text(
     spark: "SparkSession", written: str | None, expected: str | None
 ) -> None:
-    """A timestamp whose nanoseconds count is in UTC and has nine digits, however it was written."""
+    """A timestamp whose nanoseconds count is in UTC with nine digits, for every spelling."""
     schema = with_nanoseconds(table("t", {"id": "INT64"}, {"at": "TIMESTAMP"}))
     row = typed(spark, schema, [change(json.dumps({"at": written}))])[0]
     assert (expected, None if written is None else to_nanosecond_text(written)) == (row["at"], expected)
@@ -254,10 +254,10 @@ def test_an_explicit_null_is_not_an_absent_column(
     is_whole: bool,
     expected: Mapping[str, tuple[Any, bool]],
 ) -> None:
-    """A partial update says of each column whether it names it."""
+    """A partial update states for each column whether it names it."""
     schema = table("t", {"id": "INT64"}, {"a": "INT64", "b": "STRING(9)"})
     row = typed(spark, schema, [change(json.dumps(values), is_whole=is_whole)])[0]
-    assert expected == {name: (row[name], row[named(name)]) for name in ("a", "b")}
+    assert expected == {name: (row[name], row[flag_of(name)]) for name in ("a", "b")}
 
 
 def test_names_that_differ_in_case_or_need_quotes_are_found(spark: "SparkSession") -> None:
@@ -273,7 +273,7 @@ def test_without_partial_updates_there_are_no_flags(spark: "SparkSession") -> No
     """Whole rows need none, which makes their aggregation cheap."""
     schema = table("t", {"id": "INT64"}, {"a": "INT64"})
     row = typed(spark, schema, [change('{"a": "5"}')], has_partial_updates=False)[0]
-    assert (row["id"], row["a"], named("a") in row) == (1, 5, False)
+    assert (row["id"], row["a"], flag_of("a") in row) == (1, 5, False)
 
 
 def test_a_table_of_keys_only_has_no_values(spark: "SparkSession") -> None:

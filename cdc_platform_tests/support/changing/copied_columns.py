@@ -95,7 +95,7 @@ def moment(step: int) -> int:
 
 
 def read_until(pipeline: Pipeline, step: int, *sources: EvolvingSource) -> None:
-    """Let another process take what the stream has told until a step into the log."""
+    """Let another process take what the stream has sent until a step into the log."""
     due = [row for source in sources for at, row in source.records if at <= moment(step)]
     for source in sources:
         source.records = [(at, row) for at, row in source.records if at > moment(step)]

@@ -11,7 +11,7 @@ from cdc_platform_tests.support.pipelines import feed, make_pipeline, rows_of, s
 
 
 def follow(lake: LakeSettings, *sources: EvolvingSource) -> Pipeline:
-    """Return a pipeline on these tables, told of each as long as it exists."""
+    """Return a pipeline on these tables, which declares each as long as it exists."""
     pipeline = make_pipeline(lake, ())
     source_of(pipeline).schema_at = lambda micros: schema_read_at(sources, micros)
     return pipeline

@@ -38,7 +38,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public class MortalCatalog extends SparkCatalog {
   private static final String SOCKET = "crash-points";
 
-  /** Stands for the end of the process: whoever catches it finds that no effect happens any more. */
+  /** Stands for the end of the process: code that catches it can cause no further effect. */
   static class Died extends RuntimeException {
     Died(String effect) {
       super("the process died at: " + effect);

@@ -21,7 +21,7 @@ from cdc_platform_tests.support.crash_points.runs import (
     PointNotReached,
     Recovery,
     Trial,
-    opened_anew,
+    reopened,
     wait_for_spark,
 )
 from cdc_platform_tests.support.crash_points.series import Extent, Series, choose, end_series
@@ -38,19 +38,19 @@ ERRORS: Final[dict[Failure, type[CdcError]]] = {
 def list_effects(trial: Trial) -> tuple[Effect, ...]:
     """Return the effects of a whole run."""
     trial.lake.restore(trial.begun)
-    with POINTS.counted(), opened_anew(trial.settings) as pipeline:
+    with POINTS.counted(), reopened(trial.settings) as pipeline:
         trial.act(pipeline, trial.spark)
         return tuple(POINTS.effects)
 
 
 def outlive(trial: Trial, failure: Failure, place: Death, *, has_checks: bool = True) -> Recovery:
-    """Let an effect of a run fail, go on in the same process once all is well, and return what came of it.
+    """Let an effect of a run fail, continue in the same process once all is well, and return the outcome.
 
     Raises:
         PointNotReached: the run had fewer effects.
     """
     trial.lake.restore(trial.begun)
-    with opened_anew(trial.settings) as pipeline:
+    with reopened(trial.settings) as pipeline:
         ended: Exception | None = None
         with POINTS.counted(place, failure=failure):
             try:
@@ -71,7 +71,7 @@ def outlive(trial: Trial, failure: Failure, place: Death, *, has_checks: bool = 
 
 
 def run_failures(trial: Trial, failure: Failure, extent: Extent, chance: random.Random) -> Series:
-    """Let the effects of a run fail one after the other, and return what came of it."""
+    """Let the effects of a run fail one after the other, and return the outcome."""
     begun = time.monotonic()
     effects = list_effects(trial)
     places = list(_places(effects, failure))

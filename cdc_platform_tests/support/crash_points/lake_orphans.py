@@ -21,7 +21,7 @@ def unreferenced_files(lake: Lake) -> set[Path]:
     merged = [lake.table(name) for name in lake.table_names()]
     named = {path for table in [*own, *merged] if table is not None for path in _named_files(table)}
     places = [folder / lake.pipeline, folder / lake.system_namespace]
-    # Hadoop's checksums belong to the files beside them.
+    # Hadoop's checksums belong to the files next to them.
     there = {
         path for place in places for path in place.rglob("*") if path.is_file() and path.suffix != ".crc"
     }

@@ -34,20 +34,20 @@ class Moment(Enum):
     WITHIN = "within"
     """Half of the file is there."""
     AFTER = "after"
-    """The effect has happened, and nobody knows of it."""
+    """The effect has happened, unconfirmed."""
 
 
 class Failure(Enum):
     """An error by which an effect fails while its process lives on; the text is what the system says."""
 
     FULL = "No space left on device"
-    """From an effect on, every file that is written remains half, and the catalog takes no commit."""
+    """From this effect on, every written file is truncated, and the catalog refuses commits."""
     READ_ONLY = "Read-only file system"
     """From an effect on, nothing can be written or deleted."""
     BROKEN = "Input/output error"
     """One effect fails."""
     REFUSED = "refused as outdated"
-    """One commit is refused, although nobody else has made one."""
+    """One commit is refused, although there is no other."""
 
     def goes_on(self, kind: EffectKind) -> bool:
         """Return whether all effects of a kind fail after the first one."""
@@ -95,7 +95,7 @@ Witness = Callable[[Death, Effect], object]
 
 @dataclass
 class CrashPoints:
-    """Numbers the effects of a run, whichever library and thread has them, and ends the run at one of them.
+    """Numbers the effects of a run in any library and thread, and ends the run at one of them.
 
     Once a run has died, every further effect is refused: what product code does in a `finally` block or an
     `except` clause reaches the lake no more than after `kill -9`.
@@ -104,7 +104,7 @@ class CrashPoints:
     effects: list[Effect] = field(default_factory=list)
     death: Death | None = None
     failure: Failure | None = None
-    """How the effect fails at which the run would die otherwise."""
+    """Error of an effect at which the run would otherwise die."""
     has_failed: bool = False
     is_dead: bool = False
     witness: Witness | None = None
@@ -160,7 +160,7 @@ class CrashPoints:
     def counted(
         self, death: Death | None = None, witness: Witness | None = None, failure: Failure | None = None
     ) -> Iterator[None]:
-        """Number the effects of the context from one; the run dies, or fails, where it is told to."""
+        """Number the effects of the context from one; the run dies, or fails, at the requested one."""
         self.effects, self.death, self.is_dead, self.witness = [], death, False, witness
         self.failure, self.has_failed = failure, False
         try:

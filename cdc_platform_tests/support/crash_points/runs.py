@@ -65,7 +65,7 @@ class Leftover:
 
 @dataclass
 class Trial:
-    """A prepared lake, of which each death has a state of its own.
+    """A prepared lake, of which each death has its own state.
 
     Args:
         workload: sends the input, and knows what becomes of it.
@@ -109,12 +109,12 @@ class Trial:
         return tuple(found.values())
 
     def survive(self, leftover: Leftover, *, has_checks: bool = True) -> Recovery:
-        """Recover from a death, and return what came of it."""
+        """Recover from a death, and return the outcome."""
         self.lake.restore(leftover.state)
         return self.recovery(has_checks=has_checks)
 
     def survive_two(self, first: Death, second: float, *, has_checks: bool = True) -> Recovery:
-        """Die in the run, die again in the recovery, recover, and return what came of it.
+        """Die in the run, die again in the recovery, recover, and return the outcome.
 
         Args:
             first: where the run dies.
@@ -146,7 +146,7 @@ class Trial:
         self.lake.restore(self.begun)
         self._run(self.recover)
         self.lake.add_kept_files(age_s=LONG_AGO_S)
-        with opened_anew(self.settings) as pipeline:
+        with reopened(self.settings) as pipeline:
             orphans = unreferenced_files(pipeline.lake)
             maintain_lake(pipeline, self.spark, thorough=True)
             left = unreferenced_files(pipeline.lake) & orphans
@@ -154,14 +154,14 @@ class Trial:
             return len(orphans), [*(f"maintenance left {file}" for file in sorted(left)), *faults]
 
     def recovery(self, *, has_checks: bool) -> Recovery:
-        """Recover from what the lake is now, and return what came of it."""
+        """Recover from what the lake is now, and return the outcome."""
         begun = time.monotonic()
         self._run(self.recover)
         return self.judge(time.monotonic() - begun, has_checks=has_checks)
 
     def judge(self, seconds: float, *, has_checks: bool) -> Recovery:
-        """Return what came of a lake that has recovered within some seconds."""
-        with opened_anew(self.settings) as pipeline:
+        """Return the outcome of a recovery within some seconds."""
+        with reopened(self.settings) as pipeline:
             faults = [*self.faults(pipeline), *(self.failed_checks(pipeline) if has_checks else ())]
             return Recovery(seconds, len(unreferenced_files(pipeline.lake)), tuple(faults))
 
@@ -177,7 +177,7 @@ class Trial:
             except Died:
                 pass
             except Exception:
-                # Java's part of a process raises an exception of its own, which may have been wrapped.
+                # Java's part of a process raises its own exception, which may have been wrapped.
                 if not POINTS.is_dead:
                     raise
             if not POINTS.is_dead:
@@ -191,7 +191,7 @@ class Trial:
         finish_cycle(pipeline, spark)
         for _ in range(CYCLES_MAX):
             outcome = run_cycle(pipeline, spark)
-            if outcome.read.committed or outcome.copy.is_going_on:
+            if outcome.read.committed or outcome.copy.is_pending:
                 continue
             if newest_cut(pipeline.lake) is not None:
                 return
@@ -212,7 +212,7 @@ class Trial:
             yield f"check {name}: {text}"
 
     def _run(self, act: Act) -> None:
-        with opened_anew(self.settings) as pipeline:
+        with reopened(self.settings) as pipeline:
             act(pipeline, self.spark)
 
 
@@ -231,7 +231,7 @@ def wait_for_spark(spark: SparkSession) -> None:
 
 
 @contextmanager
-def opened_anew(settings: PipelineSettings) -> Iterator[Pipeline]:
+def reopened(settings: PipelineSettings) -> Iterator[Pipeline]:
     """Provide a pipeline as a new process opens it, and close its source."""
     pipeline = open_pipeline(settings)
     try:

@@ -1,4 +1,4 @@
-"""Kinds of cycles in which a process dies, each upon a lake of its own."""
+"""Kinds of cycles in which a process dies, each on a separate lake."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -21,7 +21,7 @@ from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform_tests.support.crash_points.files import mortal_lake, watch_catalogs
 from cdc_platform_tests.support.crash_points.kept_lakes import KeptLake
-from cdc_platform_tests.support.crash_points.runs import Act, Trial, opened_anew
+from cdc_platform_tests.support.crash_points.runs import Act, Trial, reopened
 from cdc_platform_tests.support.crash_points.spark_catalog import mortal_session
 from cdc_platform_tests.support.crash_points.workloads import (
     changing_bank,
@@ -41,7 +41,7 @@ CHANGES: Final = 20
 IMPATIENT: Final = MaintenanceSettings(
     keep_every_cut_s=0, keep_snapshots_s=0, keep_snapshots=10, keep_metadata_s=0, expire_every_cycles=1
 )
-"""Maintenance that leaves of a few cycles no more than it must."""
+"""Maintenance that removes as much of a few cycles as it may."""
 
 OpenWorkload = Callable[[Place], AbstractContextManager[Workload]]
 
@@ -79,7 +79,7 @@ class Scenario:
                 work.send()
                 if not left and not self.reads:
                     work.finish()
-                with opened_anew(replace(work.settings, **self.changes)) as pipeline:
+                with reopened(replace(work.settings, **self.changes)) as pipeline:
                     run_cycle(pipeline, session)
             if self.reads:
                 work.send()
@@ -127,7 +127,7 @@ SOURCES: Final[Mapping[str, tuple[str, str]]] = {
 }
 """By source: the workload, and one of its tables."""
 BY_SPARK: Final[Mapping[str, Any]] = {"local_read_s": 0.0, "local_merge_bytes": 0}
-"""Spark's tasks read, order and merge, however little there is."""
+"""Spark's tasks read, order and merge, even small inputs."""
 
 
 def _of_source(name: str) -> dict[str, Scenario]:

@@ -1,4 +1,4 @@
-"""Deaths of one scenario one after the other, and what came of them."""
+"""Successive deaths of one scenario, and their outcomes."""
 
 import random
 import statistics
@@ -63,7 +63,7 @@ class Series:
         return max(self.recoveries_s, default=0)
 
     def add(self, where: str, recovery: Recovery, deaths: int, *, is_checked: bool) -> None:
-        """Count what came of one death, or of two."""
+        """Count the outcome of one death, or of two."""
         self.deaths += deaths
         self.checked += is_checked
         self.orphans += recovery.orphans
@@ -72,7 +72,7 @@ class Series:
 
 
 def run_series(trial: Trial, extent: Extent, chance: random.Random) -> Series:
-    """Die at the moments of a run, and return what came of it."""
+    """Die at the moments of a run, and return the outcome."""
     begun = time.monotonic()
     leftovers = trial.list_leftovers()
     series = Series(moments=len(leftovers))
@@ -109,7 +109,7 @@ def _die_twice(series: Series, trial: Trial, first: Death, chance: random.Random
 
 
 def _recovered(trial: Trial, leftover: Leftover, *, has_checks: bool) -> Recovery:
-    """Return what came of a death; an error of the recovery is a fault like any other."""
+    """Return the outcome of a death; an error of the recovery is a fault like any other."""
     try:
         return trial.survive(leftover, has_checks=has_checks)
     except Exception as error:  # noqa: BLE001  whatever it is, the recovery has failed

@@ -26,11 +26,11 @@ SOURCE: Final = Path(__file__).with_name(f"{CATALOG_CLASS}.java")
 
 
 def require_javac() -> None:
-    """Skip a test without a Java compiler on a laptop, and fail it where tests gate."""
+    """Skip a test without a Java compiler on a laptop, and fail it in CI."""
     if shutil.which("javac") is None:
         if os.environ.get("CI") == "true":
             pytest.fail("javac is missing; install a JDK of Java 17")
-        pytest.skip("Spark's catalog with crash points has to be compiled, and javac is missing")
+        pytest.skip("Spark's catalog with crash points must be compiled, and javac is missing")
 
 
 @cache

@@ -268,7 +268,7 @@ def misread_bank(place: Place) -> Iterator[Workload]:
         return data_row(record)
 
     with open_spanner(place) as bank:
-        bank.proves_log = False
+        bank.checks_log = False
         older = patch.object(decode, "data_row", older_data_row)
         older.start()
         try:

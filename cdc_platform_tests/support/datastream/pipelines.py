@@ -17,7 +17,7 @@ _serial: Final = itertools.count(1)
 def make_pipeline(
     lake: LakeSettings, folder: Path, options: dict[str, TableOptions] | None = None, **source_fields: Any
 ) -> Pipeline:
-    """Return a pipeline over a folder of files, with a name of its own."""
+    """Return a pipeline over a folder of files, with its own name."""
     source = DatastreamSettings(str(folder), table_name="{table}", **source_fields)
     settings = PipelineSettings(f"stream_{next(_serial)}", source, lake, table_options=options or {})
     return open_pipeline(settings)

@@ -131,7 +131,7 @@ class Day:
             try:
                 return self._run_cycle()
             except (Died, Exception):
-                # Java's part of a process raises an exception of its own, which may have been wrapped.
+                # Java's part of a process raises its own exception, which may have been wrapped.
                 if not POINTS.is_dead:
                     raise
                 wait_for_spark(self.spark)
@@ -145,7 +145,7 @@ class Day:
         return Soak(self.workload, self.spark, self._mend, takes_turns=True)
 
     def _mend(self, error: CdcError) -> None:
-        """Count an error that may pass by itself, and mend what caused it."""
+        """Count a temporary error, and remove its cause."""
         self.struck[f"cycles tried again: {type(error).__name__}"] += 1
         if POINTS.has_failed:
             wait_for_spark(self.spark)

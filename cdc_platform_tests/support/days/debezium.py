@@ -16,7 +16,7 @@ STOPPED, SNAPSHOT, BEGUN_AGAIN, INCREMENTAL = 0.05, 0.01, 0.3, 0.02
 """Shares of cycles in which the connector stops, has lost its place, or is asked for an incremental snapshot;
 and of parts of a snapshot in which it stops and begins again."""
 UNSEEN: Final = 20
-"""Changes that nobody captures before a snapshot."""
+"""Changes without a capture before a snapshot."""
 PARTS: Final = 3
 """So many cycles pass from the beginning of a snapshot to its end."""
 CHUNK: Final = 20
@@ -106,7 +106,7 @@ class SessionsDay(Sessions):
         return super()._new_row(key, number, big) | self._notes[key]
 
     def _transact_unseen(self) -> None:
-        """Let changes happen that nobody captures."""
+        """Let changes happen without a capture."""
         for _ in range(UNSEEN):
             self._dice.choice((self._item, self._move, self._line, self._entry))()
         self._sent.take()
@@ -144,7 +144,7 @@ class SessionsDay(Sessions):
         return {"id": key[0], "n": number, "big": big, **self._notes[key]}
 
     def _read_chunk(self) -> None:
-        """Let an incremental snapshot begin, or go on."""
+        """Let an incremental snapshot begin, or continue."""
         if not self._chunks and self._happens(INCREMENTAL):
             self.befallen["incremental snapshots"] += 1
             self._chunks = [*self._items]

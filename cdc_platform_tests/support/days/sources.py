@@ -1,4 +1,4 @@
-"""Days of all sources, by name, each upon a lake of its own with crash points."""
+"""Days of all sources, by name, each on a separate lake with crash points."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext

@@ -13,7 +13,7 @@ from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform_tests.support.days.day import MINUTE_S, hurried
 from cdc_platform_tests.support.workloads.spanner import CHANGES_PER_TRANSACTION, BankWorkload, Clock
-from cdc_platform_tests.support.workloads.traffic import SECOND, Traffic, prove_log
+from cdc_platform_tests.support.workloads.traffic import SECOND, Traffic, check_log
 from cdc_platform_tests.support.workloads.workload import Place
 
 PARTITIONS: Final = 12
@@ -25,7 +25,7 @@ FAULTS_SHARE: Final = 0.02
 class BankDay(BankWorkload):
     """A minute of the bank's transactions for each cycle."""
 
-    proven_micros: int | None = None
+    checked_micros: int | None = None
     """Up to where the log has been compared with the history."""
     ended: set[str] = field(default_factory=set)
     """Tokens of partitions that have ended."""
@@ -50,10 +50,10 @@ class BankDay(BankWorkload):
             return found
         self.ended |= {token for token, partition in lineage.partitions.items() if partition.is_finished}
         try:
-            prove_log(self.simulator, pipeline, cut, self.proven_micros)
+            check_log(self.simulator, pipeline, cut, self.checked_micros)
         except AssertionError as error:
             found = [str(error)]
-        self.proven_micros = cut.position_micros
+        self.checked_micros = cut.position_micros
         return found
 
 
@@ -70,4 +70,4 @@ def open_bank_day(dialect: Dialect, place: Place, schema_change_every: int) -> I
     clock = Clock(traffic.begin_micros)
     with Simulator(traffic.simulated, clock=clock.now) as simulator:
         settings = hurried(place.settings(traffic.source(simulator), "accounts"))
-        yield BankDay(settings, simulator, clock, proves_log=False)
+        yield BankDay(settings, simulator, clock, checks_log=False)

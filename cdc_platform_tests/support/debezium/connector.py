@@ -30,7 +30,7 @@ class Connector:
         self._boundary("BEGIN")
 
     def insert(self, key: int | None, n: int | str = 0, *, lsn: int | None = None, **row: Any) -> None:
-        """Insert a row; without an lsn of its own it has the next position."""
+        """Insert a row; without its own lsn it has the next position."""
         named = {"id": key, "n": n} if key is not None else {"n": n}
         self._data("c", {"id": key} if key is not None else None, named | row, lsn)
 

@@ -47,7 +47,7 @@ class Outlet(Protocol):
     """Sink of a connector."""
 
     def open(self) -> Input:
-        """Prepare it, and return what a pipeline is told of it."""
+        """Prepare it, and return the pipeline's settings for it."""
         ...
 
     def write(self, lines: Sequence[str], cycle: int) -> None:
@@ -73,7 +73,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Topics:
-    """Topics of a broker, under a prefix of their own."""
+    """Topics of a broker, under their own prefix."""
 
     broker: Broker
     prefix: str

@@ -6,7 +6,7 @@ from typing import Self
 
 
 class MeasuredStream(BytesIO):
-    """A stream that adds up what is allocated between its reads, be it freed again or not.
+    """A stream that adds up the memory allocated between its reads, even if it was freed again.
 
     Anyone who copies what it has read so far at each read allocates that much again each time. Use it as a
     context manager.
@@ -15,7 +15,7 @@ class MeasuredStream(BytesIO):
     allocated_bytes = 0
     largest_bytes = 0
     """Most bytes allocated at once, beyond those at the first read of the stream."""
-    _held_bytes = 0
+    _used_bytes = 0
 
     def __enter__(self) -> Self:
         """Begin to count."""
@@ -36,10 +36,10 @@ class MeasuredStream(BytesIO):
 
     def _count(self) -> None:
         peak_bytes = tracemalloc.get_traced_memory()[1]
-        self.allocated_bytes += peak_bytes - self._held_bytes
+        self.allocated_bytes += peak_bytes - self._used_bytes
         self.largest_bytes = max(self.largest_bytes, peak_bytes)
         self._begin()
 
     def _begin(self) -> None:
-        self._held_bytes = tracemalloc.get_traced_memory()[0]
+        self._used_bytes = tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()

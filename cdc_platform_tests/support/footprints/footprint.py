@@ -64,7 +64,7 @@ class Memory:
 
     Args:
         heap_bytes: used heap of Java.
-        non_heap_bytes: used memory of Java beside its heap: classes, compiled code.
+        non_heap_bytes: used memory of Java outside its heap: classes, compiled code.
         block_bytes: what Spark's block manager holds: broadcasts, persisted RDDs.
         java_rss_bytes: resident memory of Java.
         python_rss_bytes: resident memory of this process.

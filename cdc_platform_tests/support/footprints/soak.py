@@ -29,7 +29,7 @@ class Cycle:
         whole_s: seconds from the arrival of its input to its end.
         processor_s: processor time meanwhile, of this process, of Java and of Spark's workers.
         steps_s: seconds of each step, as the platform reports them.
-        footprint: what is held after it.
+        footprint: what stays in use after it.
     """
 
     number: int

@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import count
 from typing import Any, Final
 
-from cdc_platform_tests.sources.datastream.generated_events import json_event, story
+from cdc_platform_tests.sources.datastream.generated_events import json_event, scenario
 from cdc_platform_tests.sources.datastream.raw_avro import avro, event, record, text
 from cdc_platform_tests.support.hostile.values import (
     BEYOND,
@@ -40,11 +40,11 @@ SETTINGS: Final = {
 }
 """Of the source, as YAML has them: bounds that small files reach, and types."""
 _SERIAL: Final = count(1_000)
-_PLAIN: Final = json_event(story("mysql")[5])
+_PLAIN: Final = json_event(scenario("mysql")[5])
 
 
 def _event(metadata: Payload | None = None, payload: Payload | None = None, **changes: Any) -> str:
-    """Return the line of a written row with other values, an identity and a place of its own."""
+    """Return the line of a written row with other values, an identity and its own place."""
     event, serial = deepcopy(_PLAIN), next(_SERIAL)
     event |= {"uuid": f"event-{serial}", "sort_keys": [1_762_000_001_000, "mysql-bin.999999", serial]}
     event["source_metadata"] |= {"log_position": serial, **(metadata or {})}
@@ -60,7 +60,7 @@ def _half(path: str) -> str:
     return f"`{path}` {NOT_UNICODE}"
 
 
-_DEEP: Final = "The line is no JSON (It is nested too deeply)"
+_DEEP: Final = "The line is not JSON (It is nested too deeply)"
 BAD_LINES: Final = {
     "text": Bad(_row(t=HALF), _half("payload.t")),
     "json": Bad(_row(note={"a": HALF}), _half("payload.note.a")),
@@ -86,15 +86,15 @@ BAD_LINES: Final = {
     ),
     "exponent of a moment": Bad(
         written(EXPONENTS[0], _event(source_timestamp=NUMBER)),
-        f"`source_timestamp`: '{EXPONENTS[0]}' is no moment",
+        f"`source_timestamp`: '{EXPONENTS[0]}' is not a moment",
     ),
     "digits of a position": Bad(
         _event({"log_position": "9" * 5_000}), "`log_position` is missing or not as documented"
     ),
     "digits of a moment": Bad(
-        written("9" * 4_299, _event(source_timestamp=NUMBER)), "`source_timestamp` is no moment"
+        written("9" * 4_299, _event(source_timestamp=NUMBER)), "`source_timestamp` is not a moment"
     ),
-    "digits of a number that is no number": Bad(_row(v="1" * 40_000 + "x"), "`v`: "),
+    "digits of a number that is not a number": Bad(_row(v="1" * 40_000 + "x"), "`v`: "),
     "digits": Bad(written("9" * 5_000, _row(v=NUMBER)), "It has a number of more than 4300 digits"),
     "arrays in json": Bad(written(nested(DEEP), _row(note=NUMBER)), _DEEP),
     "objects in json": Bad(written(nested(DEEP, '{"a":', "}"), _row(note=NUMBER)), _DEEP),
@@ -104,12 +104,12 @@ BAD_LINES: Final = {
     "long line": Bad(
         _row(t="x" * MOST_BLOCK_BYTES), f"bytes, more than `most_block_bytes`, {MOST_BLOCK_BYTES}"
     ),
-    "no json": Bad("{", "The line is no JSON ("),
+    "no json": Bad("{", "The line is not JSON ("),
 }
 """Lines of one file by what is wrong with them."""
 NOT_UTF8: Final = (
     _row(t="OCTET").encode().replace(b"OCTET", b"\xff"),
-    "The line is no JSON (It is not UTF-8: byte ",
+    "The line is not JSON (It is not UTF-8: byte ",
 )
 
 

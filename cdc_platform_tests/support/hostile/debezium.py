@@ -40,7 +40,7 @@ def inserted(key: Any = 2, *, text: Any = "a", **rest: Any) -> str:
 
 
 def _event(source: dict[str, Any] | None = None, /, **changes: Any) -> str:
-    """Return the line of an inserted row with other values, and a place in the log of its own."""
+    """Return the line of an inserted row with other values, and its own place in the log."""
     lsn = next(_LSN)
     block = {"lsn": lsn, "sequence": None, "txId": lsn, **(source or {})}
     rest = {
@@ -54,7 +54,7 @@ def _event(source: dict[str, Any] | None = None, /, **changes: Any) -> str:
 
 
 def _no_value(column: str, kind: str) -> str:
-    return f"The value of the column `{column}` is no value of {kind} as it arrives"
+    return f"The value of the column `{column}` is not a value of {kind} as it arrives"
 
 
 _BEYOND_BITS: Final = f"A number of the event is beyond 64 bits: {BEYOND}."
@@ -77,7 +77,7 @@ BAD: Final = {
     **{
         f"order of {order} in a transaction": Bad(
             _event(transaction={"id": "7:500", "total_order": order}),
-            f"`transaction.total_order` is no position in a transaction: {order}.",
+            f"`transaction.total_order` is not a position in a transaction: {order}.",
         )
         for order in (10**10, -1)
     },
@@ -111,7 +111,7 @@ BAD: Final = {
     "digits": Bad(written("9" * 5_000, _event(d=NUMBER)), "It has a number of more than 4300 digits."),
     "no json": Bad("{", OF_LINE),
 }
-"""Lines by what is wrong with them, each at a place in the log of its own."""
+"""Lines by what is wrong with them, each at its own place in the log."""
 BAD_NUMBERS: Final = {
     "value": _event(big=NUMBER),
     "integer": _event(id=NUMBER),

@@ -1,4 +1,4 @@
-"""Odd values as sources may send them, and whether what readers make of them fits the types of columns."""
+"""Odd values as sources may send them, and whether the results of readers fit the types of columns."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final

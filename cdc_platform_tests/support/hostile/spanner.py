@@ -16,7 +16,7 @@ _NEW: Final = count(9_000_000)
 _UNSOUND: Final = (
     "a text of the record is not Unicode (half of a surrogate pair), or a number of it is beyond 64 bits"
 )
-_MALFORMED: Final = "the record has not the shape that the source documents; report it with its text: "
+_MALFORMED: Final = "the record does not have the shape that the source documents; report it with its text: "
 
 
 class BadRecord(NamedTuple):
@@ -38,7 +38,7 @@ class BadRecord(NamedTuple):
     raw: str | None = None
     dialect: Dialect | None = None
 
-    def beside(self, name: str) -> Addition:
+    def next_to_sound(self, name: str) -> Addition:
         """Return what makes the record, which inserts a row, of a good one."""
 
         def make(good: Record) -> str:

@@ -41,11 +41,11 @@ class Additions:
 
     Args:
         left: what is to be added yet.
-        is_beside: whether a record is one that another may be added to.
+        accepts: whether a record is one that another may be added to.
     """
 
     left: list[Addition]
-    is_beside: Callable[[Record], bool]
+    accepts: Callable[[Record], bool]
     placed: dict[str, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -53,7 +53,7 @@ class Additions:
         """Return the JSON of what comes before a record of the stream; None for nothing."""
         name = json.dumps([record[member] for member in MEMBERS[:3]])
         with self._lock:
-            if name not in self.placed and self.left and self.is_beside(record):
+            if name not in self.placed and self.left and self.accepts(record):
                 self.placed[name] = self.left.pop(0)(record)
             return self.placed.get(name)
 

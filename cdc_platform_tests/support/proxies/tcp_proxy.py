@@ -23,7 +23,7 @@ class Break(Enum):
 
 
 Choice = Callable[[str], Break | None]
-"""Gets what a client sends, and says how its connection breaks; None lets it go on."""
+"""Gets what a client sends, and says how its connection breaks; None lets it continue."""
 
 
 def break_at(turns: Container[int], pattern: str, how: Break) -> Choice:

@@ -11,7 +11,7 @@ from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
-from cdc_platform_tests.support.workloads.traffic import ORIGIN, SECOND, prove, prove_log
+from cdc_platform_tests.support.workloads.traffic import ORIGIN, SECOND, check_cut, check_log
 from cdc_platform_tests.support.workloads.workload import Place
 
 CHANGES_PER_TRANSACTION: Final = 3
@@ -23,7 +23,7 @@ KEPT_TRANSFERS: Final = 1000
 
 @dataclass
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that moves only when a test moves it."""
 
     micros: int = ORIGIN + SECOND
 
@@ -40,14 +40,14 @@ class BankWorkload:
         settings: of the pipeline.
         simulator: holds the true history.
         clock: of the simulator.
-        proves_log: whether the log has all transactions in their order: not those before a copy, and replayed
+        checks_log: whether the log has all transactions in their order: not those before a copy, and replayed
             ones behind the others.
     """
 
     settings: PipelineSettings
     simulator: Simulator
     clock: Clock
-    proves_log: bool = True
+    checks_log: bool = True
 
     def send(self) -> None:
         """Let a second pass."""
@@ -62,11 +62,11 @@ class BankWorkload:
         if cut is None or cut.position_micros < self.clock.micros - 1:
             return [f"the newest cut does not reach the simulator's clock: {cut}"]
         names = {table.name for table in pipeline.tables}
-        # Of a history the check of histories tells.
+        # The check of histories covers a history.
         cut = replace(cut, tables={name: at for name, at in cut.tables.items() if name in names})
         try:
-            assert prove(self.simulator, pipeline, cut) == frozenset()
-            assert not self.proves_log or prove_log(self.simulator, pipeline, cut, ORIGIN - 1) > 0
+            assert check_cut(self.simulator, pipeline, cut) == frozenset()
+            assert not self.checks_log or check_log(self.simulator, pipeline, cut, ORIGIN - 1) > 0
         except AssertionError as error:
             return [str(error)]
         return []

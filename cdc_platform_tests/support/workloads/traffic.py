@@ -1,4 +1,4 @@
-"""Simulated traffic in fast motion: many partitions, all faults, and the proof at every cut."""
+"""Simulated traffic in fast motion: many partitions, all faults, and a reconciliation at every cut."""
 
 import time
 from collections.abc import Iterator
@@ -86,7 +86,7 @@ class Traffic:
     cuts: int = 0
     retries: int = 0
     transactions: int = 0
-    proven_micros: int | None = None
+    checked_micros: int | None = None
     lacking: frozenset[str] = frozenset()
     """Tables that the newest cut does not have although they were watched then."""
     seconds: dict[str, float] = field(default_factory=dict)
@@ -140,27 +140,27 @@ class Traffic:
                 pipeline.source.close()
 
     def cycle(self, simulator: Simulator, pipeline: Pipeline, spark: SparkSession, seconds: float) -> None:
-        """Let time pass, run a cycle, and prove what it publishes."""
+        """Let time pass, run a cycle, and check what it publishes."""
         self.now_micros += int(seconds * SECOND)
         begin = time.perf_counter()
         outcome = self._run(pipeline, spark)
         self.seconds = {"cycle": time.perf_counter() - begin, **outcome.seconds}
-        if outcome.cut is not None and outcome.cut.position_micros != self.proven_micros:
-            lacking = prove(simulator, pipeline, outcome.cut)
+        if outcome.cut is not None and outcome.cut.position_micros != self.checked_micros:
+            lacking = check_cut(simulator, pipeline, outcome.cut)
             uncopied = lacking & self.lacking - load_plans(pipeline.lake).keys()
-            assert uncopied == set(), f"tables that cut {outcome.cut.cut} lacks, and nobody copies"
+            assert uncopied == set(), f"tables that cut {outcome.cut.cut} lacks, without a copy"
             self.lacking = lacking
-            self.transactions += prove_log(simulator, pipeline, outcome.cut, self.proven_micros)
-            self.proven_micros, self.cuts = outcome.cut.position_micros, self.cuts + 1
+            self.transactions += check_log(simulator, pipeline, outcome.cut, self.checked_micros)
+            self.checked_micros, self.cuts = outcome.cut.position_micros, self.cuts + 1
 
     def catch_up(self, simulator: Simulator, pipeline: Pipeline, spark: SparkSession) -> None:
         """Let no time pass until a cut holds all there is: what has failed is read by the next cycle."""
         for _ in range(MOST_TRIES):
             # A cut lies a microsecond before the clock that its cycle saw.
-            if self.proven_micros == self.now_micros - 1:
+            if self.checked_micros == self.now_micros - 1:
                 return
             self.cycle(simulator, pipeline, spark, 0)
-        raise AssertionError(f"the newest cut is at {self.proven_micros}, the clock at {self.now_micros}")
+        raise AssertionError(f"the newest cut is at {self.checked_micros}, the clock at {self.now_micros}")
 
     def _run(self, pipeline: Pipeline, spark: SparkSession) -> Any:
         for left in reversed(range(MOST_TRIES)):
@@ -173,14 +173,18 @@ class Traffic:
         raise AssertionError("the last try raises or returns")
 
 
-def prove(simulator: Simulator, pipeline: Pipeline, cut: Cut) -> frozenset[str]:
+def check_cut(simulator: Simulator, pipeline: Pipeline, cut: Cut) -> frozenset[str]:
     """Compare all tables at a cut with the history, and the sum of the bank's balances.
 
     Returns:
         the tables that were watched then, and that no cut has yet.
     """
-    proofs, unwatched = reconcile_tables(pipeline, cut)
-    different = [describe_reconciliation(proof) for proof in proofs if not is_right(simulator, proof)]
+    reconciliations, unwatched = reconcile_tables(pipeline, cut)
+    different = [
+        describe_reconciliation(reconciliation)
+        for reconciliation in reconciliations
+        if not is_right(simulator, reconciliation)
+    ]
     assert different == [], f"tables at cut {cut.cut}"
     watched = {
         name: table.is_watched
@@ -192,21 +196,23 @@ def prove(simulator: Simulator, pipeline: Pipeline, cut: Cut) -> frozenset[str]:
     scan = accounts.scan(snapshot_id=cut.tables["accounts"], selected_fields=("balance",))
     total = sum(scan.to_arrow()["balance"].to_pylist())
     assert simulator.settings.accounts * EACH_OPENED_WITH == total, f"sum of balances at cut {cut.cut}"
-    return frozenset(name for name in watched if watched[name]) - {proof.table for proof in proofs}
+    return frozenset(name for name in watched if watched[name]) - {
+        reconciliation.table for reconciliation in reconciliations
+    }
 
 
-def is_right(simulator: Simulator, proof: Reconciliation) -> bool:
+def is_right(simulator: Simulator, reconciliation: Reconciliation) -> bool:
     """Return whether a table equals the source, except for times when the stream did not watch it."""
     if simulator.settings.schema_change_every_s is None:
-        return proof.is_equal and not proof.uncompared
+        return reconciliation.is_equal and not reconciliation.uncompared
     return (
-        proof.holds
-        if proof.table.startswith("audit_")
-        else proof.is_equal and {*proof.uncompared} <= {"note"}
+        reconciliation.holds
+        if reconciliation.table.startswith("audit_")
+        else reconciliation.is_equal and {*reconciliation.uncompared} <= {"note"}
     )
 
 
-def prove_log(simulator: Simulator, pipeline: Pipeline, cut: Cut, after_micros: int | None) -> int:
+def check_log(simulator: Simulator, pipeline: Pipeline, cut: Cut, after_micros: int | None) -> int:
     """Compare the log since the last cut with the history: every transaction, whole, once, in its order.
 
     Returns:
@@ -238,7 +244,7 @@ def prove_log(simulator: Simulator, pipeline: Pipeline, cut: Cut, after_micros: 
     return len(counts)
 
 
-def prove_end(pipeline: Pipeline, spark: SparkSession) -> None:
+def check_end(pipeline: Pipeline, spark: SparkSession) -> None:
     """Run every check of the platform over the whole lake."""
     for check in checks_of(pipeline.capabilities):
         if not check.is_warning:

@@ -69,7 +69,7 @@ class Workload(Protocol):
         ...
 
     def differences(self, pipeline: Pipeline) -> list[str]:
-        """Return how the tables differ from what was sent, which the workload knows by a model of its own."""
+        """Return how the tables differ from what was sent, which the workload knows by its own model."""
         ...
 
 

@@ -7,14 +7,14 @@ from typing import Any, Final
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.base.timestamps import is_moment
-from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY
+from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDERING_KEY
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.envelope import Envelope, to_text
 from cdc_platform.sources.datastream.events.layouts import ROWID, Layout, Layouts
 from cdc_platform.sources.datastream.events.ordering_keys import (
+    OrderingFacts,
     OrderRules,
-    Standing,
     ordering_key,
     sequence_key,
 )
@@ -45,7 +45,7 @@ _WRITES: Final[Mapping[str, ModType]] = {
     "UPDATE-INSERT": ModType.UPDATE,
     "REPLACE": ModType.UPDATE,
 }
-_TELL_THE_OLD_ROW: Final = frozenset({SourceKind.MYSQL, SourceKind.ORACLE, SourceKind.SQLSERVER})
+_WITH_OLD_ROW: Final = frozenset({SourceKind.MYSQL, SourceKind.ORACLE, SourceKind.SQLSERVER})
 
 
 class Interpreter:
@@ -90,20 +90,20 @@ class Interpreter:
         _check_moment(envelope)
         event_id = envelope.uuid or digest_of(envelope)
         is_read = change == _READ or is_backfill(envelope.read_method)
-        standing = Standing(kind, is_read, is_removal, event_id)
+        facts = OrderingFacts(kind, is_read, is_removal, event_id)
         layout = self._layouts.of(kind, envelope)
         if layout.sequence_column is None:
-            key = ordering_key(envelope, standing, self._rules)
+            key = ordering_key(envelope, facts, self._rules)
         else:
-            key = sequence_key(envelope, standing, envelope.values.get(layout.sequence_column))
+            key = sequence_key(envelope, facts, envelope.values.get(layout.sequence_column))
         if not is_removal:
-            mod_type = ModType.SNAPSHOT if standing.is_backfill else _WRITES[change]
-            return _written(envelope, standing, layout, mod_type, key)
-        sent_keys = known_keys or key_of_metadata(envelope, standing, layout)
+            mod_type = ModType.SNAPSHOT if facts.is_backfill else _WRITES[change]
+            return _written(envelope, facts, layout, mod_type, key)
+        sent_keys = known_keys or key_of_metadata(envelope, facts, layout)
         if sent_keys is None and _is_row_id_only(envelope, kind, layout):
             return _by_row_id(envelope, layout, key)
         note = _contradiction(change, says_deleted)
-        return _removed(envelope, standing, layout, key, sent_keys, note)
+        return _removed(envelope, facts, layout, key, sent_keys, note)
 
     def _fault(self, envelope: Envelope, reason: str) -> FaultyEvent:
         try:
@@ -124,7 +124,7 @@ class Interpreter:
 
 
 def _written(
-    envelope: Envelope, standing: Standing, layout: Layout, mod_type: ModType, key: str
+    envelope: Envelope, facts: OrderingFacts, layout: Layout, mod_type: ModType, key: str
 ) -> SourceEvent:
     values = envelope.values
     if not envelope.has_payload:
@@ -135,13 +135,13 @@ def _written(
         unavailable = tuple(name for name, source in layout.protected if values.get(source) is None)
         for name in unavailable:
             new_values.pop(name, None)
-    keys = key_of_row(envelope, standing, layout, mod_type)
+    keys = key_of_row(envelope, facts, layout, mod_type)
     # Positional, in the order of `SourceEvent`: keywords would take a third of the time of this method.
     return SourceEvent(
         layout.table,
         mod_type,
         key,
-        _identity(envelope, standing.event_id, layout),
+        _identity(envelope, facts.event_id, layout),
         _transaction(envelope.source_metadata),
         envelope.source_timestamp_micros,
         layout.column_types,
@@ -158,7 +158,7 @@ def _written(
 
 def _removed(
     envelope: Envelope,
-    standing: Standing,
+    facts: OrderingFacts,
     layout: Layout,
     key: str,
     sent_keys: str | None,
@@ -167,17 +167,17 @@ def _removed(
     if sent_keys is None and not envelope.has_payload:
         raise RecordUnreadable("The event deletes a row, but has neither a payload nor the row's key")
     old_values = None
-    if sent_keys is None and standing.kind in _TELL_THE_OLD_ROW:
+    if sent_keys is None and facts.kind in _WITH_OLD_ROW:
         old_values = write({name: envelope.values.get(source) for name, source in layout.values})
     return SourceEvent(
         table=layout.table,
         mod_type=ModType.DELETE,
         ordering_key=key,
-        event_id=_identity(envelope, standing.event_id, layout),
+        event_id=_identity(envelope, facts.event_id, layout),
         transaction_id=_transaction(envelope.source_metadata),
         source_micros=envelope.source_timestamp_micros,
         column_types=layout.column_types if sent_keys is None else "[]",
-        keys=sent_keys or key_of_row(envelope, standing, layout, ModType.DELETE),
+        keys=sent_keys or key_of_row(envelope, facts, layout, ModType.DELETE),
         new_values=None,
         old_values=old_values,
         metadata=_metadata_text(envelope, note),
@@ -194,7 +194,7 @@ def _is_row_id_only(envelope: Envelope, kind: SourceKind, layout: Layout) -> boo
 
 def _by_row_id(envelope: Envelope, layout: Layout, key: str) -> FaultyEvent:
     row_id = envelope.values.get(ROWID) or envelope.source_metadata.get(ADDRESS)
-    metadata = {**envelope.source_metadata, ADDRESS: row_id, ORDER_KEY: key}
+    metadata = {**envelope.source_metadata, ADDRESS: row_id, ORDERING_KEY: key}
     return FaultyEvent(
         reason=f"{ADDRESS_ONLY}: {row_id}",
         text=to_text(envelope),

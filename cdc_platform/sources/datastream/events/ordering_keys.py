@@ -55,7 +55,7 @@ class OrderRules:
     positions: PositionRules = field(default_factory=PositionRules)
 
 
-class Standing(Struct, frozen=True):
+class OrderingFacts(Struct, frozen=True):
     """Facts about an event beyond its envelope that its ordering key needs."""
 
     kind: SourceKind
@@ -64,24 +64,24 @@ class Standing(Struct, frozen=True):
     event_id: str
 
 
-def ordering_key(envelope: Envelope, standing: Standing, rules: OrderRules) -> str:
+def ordering_key(envelope: Envelope, facts: OrderingFacts, rules: OrderRules) -> str:
     """Return the ordering key of an event, which is the same in any file.
 
     Raises:
         RecordUnreadable: the event does not state its place in the order.
     """
-    half = f"{'0' if standing.is_removal else '1'} {standing.event_id}"
+    half = f"{'0' if facts.is_removal else '1'} {facts.event_id}"
     if rules.backfill_policy is _BY_SOURCE_TIMESTAMP:
-        return f"{_epoch(envelope, rules)} {_BY_CLOCK} {_clocked(envelope, standing, rules)} {half}"
-    if not standing.is_backfill:
-        return f"{_epoch(envelope, rules)} {_CAPTURED} {_located(envelope, standing, rules).place} {half}"
+        return f"{_epoch(envelope, rules)} {_BY_CLOCK} {_clocked(envelope, facts, rules)} {half}"
+    if not facts.is_backfill:
+        return f"{_epoch(envelope, rules)} {_CAPTURED} {_located(envelope, facts, rules).place} {half}"
     # A repeated backfill counts only on request.
     counts = rules.backfill_policy is BackfillPolicy.FORCE
     epoch = _epoch(envelope, rules) if counts else _FIRST_EPOCH
     return f"{epoch} {_BACKFILL} {moment_of(envelope)} {half}"
 
 
-def sequence_key(envelope: Envelope, standing: Standing, sequence: object) -> str:
+def sequence_key(envelope: Envelope, facts: OrderingFacts, sequence: object) -> str:
     """Return the ordering key of an event with a user-supplied sequence, in BigQuery's grammar.
 
     Raises:
@@ -92,20 +92,20 @@ def sequence_key(envelope: Envelope, standing: Standing, sequence: object) -> st
             "The event has no value in the column that the setting `sequence_columns` names, so it can be "
             "neither newer nor older than others"
         )
-    half = f"{'1' if standing.is_removal else '0'} {moment_of(envelope)} {standing.event_id}"
+    half = f"{'1' if facts.is_removal else '0'} {moment_of(envelope)} {facts.event_id}"
     return f"{_FIRST_EPOCH} {_BY_SEQUENCE} {sequence_order(sequence)} {half}"
 
 
-def _clocked(envelope: Envelope, standing: Standing, rules: OrderRules) -> str:
+def _clocked(envelope: Envelope, facts: OrderingFacts, rules: OrderRules) -> str:
     """Return clock, class and place: at the time of a backfill's read, captured changes win."""
-    if standing.is_backfill:
-        return f"{backfill_clock(standing.kind, envelope)} {_BACKFILL} {moment_of(envelope)}"
-    position = _located(envelope, standing, rules)
+    if facts.is_backfill:
+        return f"{backfill_clock(facts.kind, envelope)} {_BACKFILL} {moment_of(envelope)}"
+    position = _located(envelope, facts, rules)
     return f"{position.clock} {_CAPTURED} {position.place}"
 
 
-def _located(envelope: Envelope, standing: Standing, rules: OrderRules) -> Position:
-    return locate(standing.kind, envelope, rules.positions, is_removal=standing.is_removal)
+def _located(envelope: Envelope, facts: OrderingFacts, rules: OrderRules) -> Position:
+    return locate(facts.kind, envelope, rules.positions, is_removal=facts.is_removal)
 
 
 def _epoch(envelope: Envelope, rules: OrderRules) -> str:

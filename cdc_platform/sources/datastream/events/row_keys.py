@@ -10,7 +10,7 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.column_names import EVENT_ID, ROW_HASH
 from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID, Layout, NamePair, name_finder
-from cdc_platform.sources.datastream.events.ordering_keys import Standing
+from cdc_platform.sources.datastream.events.ordering_keys import OrderingFacts
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import KeylessPolicy
 from cdc_platform.sources.datastream.values.json_text import compact, parsed
@@ -20,7 +20,7 @@ _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circul
 _dump_sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
-def key_of_row(envelope: Envelope, standing: Standing, layout: Layout, mod_type: ModType) -> str:
+def key_of_row(envelope: Envelope, facts: OrderingFacts, layout: Layout, mod_type: ModType) -> str:
     """Return the key of an event's row.
 
     Raises:
@@ -28,8 +28,8 @@ def key_of_row(envelope: Envelope, standing: Standing, layout: Layout, mod_type:
     """
     values = envelope.values
     if layout.keyless is not None:
-        return _key_of_keyless(envelope, standing, layout, mod_type)
-    if DOCUMENT_ID in values and standing.kind is SourceKind.MONGODB and not layout.missing_keys:
+        return _key_of_keyless(envelope, facts, layout, mod_type)
+    if DOCUMENT_ID in values and facts.kind is SourceKind.MONGODB and not layout.missing_keys:
         values = {**values, DOCUMENT_ID: _document_id(values[DOCUMENT_ID])}
     keys = {name: values.get(source) for name, source in layout.keys}
     types = set(map(type, keys.values()))
@@ -42,17 +42,17 @@ def key_of_row(envelope: Envelope, standing: Standing, layout: Layout, mod_type:
     return _dump(keys) if float in types else write(keys)
 
 
-def _key_of_keyless(envelope: Envelope, standing: Standing, layout: Layout, mod_type: ModType) -> str:
+def _key_of_keyless(envelope: Envelope, facts: OrderingFacts, layout: Layout, mod_type: ModType) -> str:
     policy = layout.keyless
     is_append = policy is KeylessPolicy.APPEND
     if policy is KeylessPolicy.REFUSE:
         problem = "and `keyless` refuses its events"
     elif is_append and mod_type is ModType.DELETE:
         problem = "so the row that the event deletes is unknown while `keyless` is append"
-    elif not is_append and mod_type is ModType.UPDATE and not _is_half(envelope, standing.kind):
+    elif not is_append and mod_type is ModType.UPDATE and not _is_half(envelope, facts.kind):
         problem = "and the event does not state the row as it was before the update"
     elif is_append:
-        return _dump({EVENT_ID: standing.event_id})
+        return _dump({EVENT_ID: facts.event_id})
     else:
         return _dump({ROW_HASH: _row_hash(layout.values, envelope.values)})
     raise RecordUnreadable(f"`{layout.table}` has no key, {problem}; declare one in `keys`")
@@ -76,7 +76,7 @@ def _row_hash(pairs: tuple[NamePair, ...], values: Mapping[str, Any]) -> str:
     return sha256(_dump_sorted(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def key_of_metadata(envelope: Envelope, standing: Standing, layout: Layout) -> str | None:
+def key_of_metadata(envelope: Envelope, facts: OrderingFacts, layout: Layout) -> str | None:
     """Return the key in an event's metadata; None if the payload has the key, or the metadata lacks it.
 
     The values come from the metadata, without types, under their names in the lake.
@@ -90,7 +90,7 @@ def key_of_metadata(envelope: Envelope, standing: Standing, layout: Layout) -> s
     values = {name: key_names.get(find_key(source) or source) for name, source in pairs}
     if None in values.values():
         return None
-    if standing.kind is SourceKind.MONGODB and DOCUMENT_ID in values:
+    if facts.kind is SourceKind.MONGODB and DOCUMENT_ID in values:
         values[DOCUMENT_ID] = _document_id(values[DOCUMENT_ID])
     return _dump(values)
 

@@ -63,7 +63,7 @@ def most_values_of(schema: Schema, bounds: Bounds) -> int:
 
 
 def unrolled(schema: Schema, most_depth: int) -> Schema:
-    """Return a qualified schema that has arrays within arrays as types of their own, up to a depth."""
+    """Return a qualified schema that has arrays within arrays as their own types, up to a depth."""
     if isinstance(schema, list):
         return [unrolled(branch, most_depth) for branch in schema]
     if not isinstance(schema, Mapping):

@@ -28,10 +28,10 @@ from cdc_platform.sources.datastream.files.container import (
     DAMAGE,
     AvroDamaged,
     Stored,
+    describe_damage,
     read_blocks,
     read_header,
     records,
-    said,
 )
 from cdc_platform.sources.datastream.files.decoding import (
     MICROS_PER_MILLI,
@@ -168,7 +168,7 @@ def _compiled(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, Stored]
             raise ValueError(reason)
         return schema, fields, Stored(stored, most_values, extent.empty_in_items)
     except DAMAGE as error:
-        raise AvroDamaged(f"Its schema cannot be used ({said(error)})") from error
+        raise AvroDamaged(f"Its schema cannot be used ({describe_damage(error)})") from error
 
 
 def _schema(text: str, bounds: Bounds) -> Schema:
@@ -178,17 +178,17 @@ def _schema(text: str, bounds: Bounds) -> Schema:
         check_extent(schema, bounds)
         is_record = isinstance(schema, Mapping) and schema["type"] == "record"
         if not is_record:
-            raise ValueError("it is no record")
+            raise ValueError("it is not a record")
         schema = qualified(schema)
         bases = {field["name"]: bases_of(field["type"]) for field in schema["fields"]}
     except DAMAGE as error:
-        raise AvroDamaged(f"Its schema is not that of an event ({said(error)})") from error
+        raise AvroDamaged(f"Its schema is not that of an event ({describe_damage(error)})") from error
     for name in _TEXTS:
         if bases.get(name, set()) - {"string", "null"}:
-            raise AvroDamaged(f"In its schema `{name}` is no text")
+            raise AvroDamaged(f"In its schema `{name}` is not text")
     for name in _RECORDS:
         if bases.get(name, set()) - {"record", "null"}:
-            raise AvroDamaged(f"In its schema `{name}` is no record")
+            raise AvroDamaged(f"In its schema `{name}` is not a record")
     return schema
 
 

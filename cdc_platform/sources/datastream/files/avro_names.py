@@ -21,7 +21,7 @@ def qualified(schema: Schema, namespace: str = "") -> Schema:
         namespace: namespace of the enclosing type.
 
     Raises:
-        TypeError: a name is no text.
+        TypeError: a name is not text.
     """
     if isinstance(schema, list):
         return [qualified(branch, namespace) for branch in schema]
@@ -55,7 +55,7 @@ def _full_name(definition: Mapping[str, Any], outer: str) -> tuple[str, str]:
     """Return the namespace of a definition, and its name with it."""
     name, namespace = definition["name"], definition.get("namespace", outer)
     if not isinstance(name, str) or not isinstance(namespace, str):
-        raise TypeError(f"a name of a type is no text: {str(name)[:100]}")
+        raise TypeError(f"a name of a type is not text: {str(name)[:100]}")
     if "." in name:
         return name.rpartition(".")[0], name
     return namespace, _joined(namespace, name)
@@ -65,7 +65,7 @@ def _joined(namespace: str, name: str) -> str:
     return f"{namespace}.{name}" if namespace else name
 
 
-def named(schema: Schema) -> dict[str, Schema]:
+def types_by_name(schema: Schema) -> dict[str, Schema]:
     """Return all types that a qualified schema defines, by name; a type is defined once and then only named.
 
     A schema file may leave the namespace out, so that a short name means the first type that has it.

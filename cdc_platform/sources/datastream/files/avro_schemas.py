@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cdc_platform.sources.datastream.files.avro_bounds import ARRAY_RECORD, check_extent
-from cdc_platform.sources.datastream.files.avro_names import PARTS, Schema, named, qualified, resolved
+from cdc_platform.sources.datastream.files.avro_names import PARTS, Schema, qualified, resolved, types_by_name
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.values.types import Fields, FieldType, Kind
 
@@ -50,20 +50,20 @@ def fields_of_schema(text: str, bounds: Bounds = DEFAULT_BOUNDS) -> Fields:
     """Return the columns of an Avro schema file, with the schema of an event or of its payload.
 
     Raises:
-        ValueError: The text is no Avro schema of a record.
+        ValueError: The text is not an Avro schema of a record.
     """
     try:
         schema = json.loads(text)
         check_extent(schema, bounds)
         schema = qualified(schema)
-        return payload_fields(schema) or _columns(schema, named(schema))
+        return payload_fields(schema) or _columns(schema, types_by_name(schema))
     except (TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise ValueError(f"The file is no Avro schema of a record ({error!r})") from error
+        raise ValueError(f"The file is not an Avro schema of a record ({error!r})") from error
 
 
 def payload_fields(schema: Schema) -> Fields | None:
     """Return the columns of an event's payload in a qualified schema; None without a payload."""
-    names = named(schema)
+    names = types_by_name(schema)
     for field in schema.get("fields", ()):
         if field.get("name") == PAYLOAD:
             record = resolved(_only_branch(field["type"]), names)

@@ -12,7 +12,7 @@ from cdc_platform.sources.datastream.values.columns import RowBatch
 from cdc_platform.sources.text_files import FileDamaged
 
 MOST_AHEAD_BYTES: Final = 1 << 24
-"""Most bytes of a file's text that are held at once; parsed, they take several times as much memory."""
+"""Most bytes of a file's text in memory at once; parsed, they take several times as much memory."""
 
 
 class LineBlock:
@@ -73,7 +73,7 @@ class Blocks:
         if self._damage is not None:
             raise self._damage
 
-    def look_through(self) -> Iterator[LineBlock]:
+    def scan(self) -> Iterator[LineBlock]:
         """Yield all blocks, and keep the position of the present one; damage silently ends them.
 
         Blocks at the start of the file are not parsed again, up to a limit.

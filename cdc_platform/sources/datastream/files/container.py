@@ -44,7 +44,7 @@ _GOES_ON: Final = b"\x80"
 
 
 class AvroDamaged(ValueError):
-    """The file is no complete Avro file; the text states where it ends or what is damaged."""
+    """The file is not a complete Avro file; the text states where it ends or what is damaged."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def read_header(stream: BinaryIO) -> Header:
             fields["sync"],
         )
     except DAMAGE as error:
-        raise AvroDamaged(f"Its header cannot be read ({said(error)})") from error
+        raise AvroDamaged(f"Its header cannot be read ({describe_damage(error)})") from error
     if header.codec not in _CODECS:
         raise AvroDamaged(f"Its codec is {header.codec}; those that are known are {', '.join(_CODECS)}")
     return header
@@ -122,7 +122,7 @@ def _block(stream: BinaryIO, header: Header, count: int, size: int, most_bytes: 
     try:
         return AvroBlock(count, _decompressed(header.codec, stored, most_bytes), damage)
     except DAMAGE as error:
-        return AvroBlock(count, b"", damage or f"a block cannot be decompressed ({said(error)})")
+        return AvroBlock(count, b"", damage or f"a block cannot be decompressed ({describe_damage(error)})")
 
 
 def _decompressed(codec: str, data: bytes, most_bytes: int) -> bytes:
@@ -214,7 +214,7 @@ def records(block: AvroBlock, stored: Stored) -> Iterator[tuple[Any, str | None]
                 raise ValueError("it has no bytes, so the block could have endlessly many")
         except DAMAGE as error:
             raise AvroDamaged(
-                block.damage or f"record {ordinal} of a block is damaged ({said(error)})"
+                block.damage or f"record {ordinal} of a block is damaged ({describe_damage(error)})"
             ) from error
         yield record
     if block.damage is not None or stream.tell() < len(block.records):
@@ -227,7 +227,7 @@ def _record(stream: BytesIO, schema: Any) -> tuple[Any, str | None]:
         return _read(stream, schema, "strict"), None
     except UnicodeDecodeError as error:
         stream.seek(start)
-        problem = f"The record is damaged: {said(error)}"
+        problem = f"The record is damaged: {describe_damage(error)}"
         return _read(stream, schema, "backslashreplace"), problem
 
 
@@ -237,7 +237,7 @@ def _read(stream: BytesIO, schema: Any, unicode_errors: str) -> Any:
     return schemaless_reader(stream, schema, None, handle_unicode_errors=unicode_errors)
 
 
-def said(error: BaseException) -> str:
+def describe_damage(error: BaseException) -> str:
     """Describe the damage of a file without the terms of the libraries that read it."""
     if isinstance(error, UnicodeDecodeError):
         return f"a text is not UTF-8: its byte {error.start + 1} is {error.object[error.start]:#04x}"

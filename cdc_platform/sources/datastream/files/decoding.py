@@ -107,7 +107,7 @@ def metadata_of(event: Mapping[str, Any]) -> dict[str, Any]:
     if metadata is None:
         return {}
     if not isinstance(metadata, dict):
-        raise EventFaulty("`source_metadata` is no object")
+        raise EventFaulty("`source_metadata` is not an object")
     return metadata
 
 
@@ -115,7 +115,7 @@ def payload_of(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the row of an event; None if it has none."""
     payload = event.get("payload")
     if payload is not None and not isinstance(payload, dict):
-        raise EventFaulty("`payload` is no object")
+        raise EventFaulty("`payload` is not an object")
     return payload
 
 
@@ -125,7 +125,7 @@ def sort_keys_of(value: Any) -> tuple[str | int, ...]:
         return ()
     types = set(map(type, value)) if isinstance(value, list) else _NO_KEYS
     if not types <= _KEY_TYPES:
-        raise EventFaulty("`sort_keys` is no array of texts and integers")
+        raise EventFaulty("`sort_keys` is not an array of texts and integers")
     return tuple("" if key is None else key for key in value) if type(None) in types else tuple(value)
 
 
@@ -137,7 +137,7 @@ def micros_of(value: Any, name: str) -> int | None:
     except ValueError as error:
         raise EventFaulty(f"`{name}`: {error}") from error
     if value is not None and (type(value) is not int or value.bit_length() > _MOST_BITS):
-        raise EventFaulty(f"`{name}` is no moment")
+        raise EventFaulty(f"`{name}` is not a moment")
     return None if value is None else value * MICROS_PER_MILLI
 
 
@@ -145,7 +145,7 @@ def text_of(event: Mapping[str, Any], name: str) -> str:
     """Return a text of an event; empty if it has none."""
     value = event.get(name)
     if value is not None and not isinstance(value, str):
-        raise EventFaulty(f"`{name}` is no text")
+        raise EventFaulty(f"`{name}` is not text")
     return value or ""
 
 

@@ -113,19 +113,19 @@ def event_of(line: bytes) -> dict[str, Any]:
     """Return the event of a line.
 
     Raises:
-        EventFaulty: The line is no JSON object, is too long, or has texts that are not valid Unicode.
+        EventFaulty: The line is not a JSON object, is too long, or has texts that are not valid Unicode.
     """
     if isinstance(line, LongLine):
         raise EventFaulty(f"The line has {line.problem}")
     try:
         event = parsed(line)
     except ValueError as error:
-        raise EventFaulty(f"The line is no JSON ({error})") from error
+        raise EventFaulty(f"The line is not JSON ({error})") from error
     half = half_at(event, "") if b"\\ud" in line.lower() else None
     if half is not None:
         raise EventFaulty(f"`{half}` {NOT_UNICODE}")
     if not isinstance(event, dict):
-        raise EventFaulty("The line is no JSON object")
+        raise EventFaulty("The line is not a JSON object")
     if _may_be_deep(line):
         _check_depth(event.get("source_metadata"))
     return event
@@ -144,7 +144,7 @@ def checked(parsed: dict[str, Any] | EventFaulty) -> JsonEvent:
     """Return the event in an object of another shape.
 
     Raises:
-        EventFaulty: The object is no event.
+        EventFaulty: The object is not an event.
     """
     if isinstance(parsed, EventFaulty):
         raise parsed

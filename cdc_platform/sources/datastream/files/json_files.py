@@ -34,7 +34,7 @@ from cdc_platform.sources.text_files import FileDamaged
 def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | FaultyEvent]:
     """Yield the events of a file of JSON lines, plain or gzip, in order; blank lines do not count.
 
-    A line that is no event becomes a faulty event, and reading continues. A damaged gzip file yields the
+    A line that is not an event becomes a faulty event, and reading continues. A damaged gzip file yields the
     events before its damage, and then one faulty event without position for the rest. A file with events of
     an unknown schema is first scanned for its types, so the stream must be seekable.
     """
@@ -52,7 +52,7 @@ def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | Fault
 def _inferences(blocks: Blocks, decoding: Decoding) -> Mapping[SchemaName, Inference]:
     """Return what all events of a file without a schema show of their columns."""
     inferences: dict[SchemaName, Inference] = {}
-    for block in blocks.look_through():
+    for block in blocks.scan():
         for batch in block.batches:
             if batch.schema[1] not in decoding.schemas:
                 inferences.setdefault(batch.schema, Inference()).add(batch)
@@ -118,10 +118,10 @@ class BlockDecoder:
 
     def _check_variants(self, batch: RowBatch) -> None:
         variants = self._variants.get(batch.schema, {})
-        found = next((name for name in batch.names if name in variants), None)
-        if found is not None:
+        name = next((name for name in batch.names if name in variants), None)
+        if name is not None:
             raise EventFaulty(
-                f"The column `{found}` differs in case only from `{variants[found]}`, which more rows of the "
+                f"The column `{name}` differs in case only from `{variants[name]}`, which more rows of the "
                 "file have, and is one to the lake. Name it as they do"
             )
 

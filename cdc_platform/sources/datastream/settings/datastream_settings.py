@@ -268,7 +268,7 @@ class DatastreamSettings:
         """Whether only a copy reads older rows; False, because files contain them, too."""
         return False
 
-    def impatient(self, deadline_s: float) -> "DatastreamSettings":
+    def with_deadline(self, deadline_s: float) -> "DatastreamSettings":
         """Return the same settings with a deadline for the store."""
         return replace(self, deadline_s=min(deadline_s, self.deadline_s))
 

@@ -46,7 +46,7 @@ def declarations(tables: Mapping[str, Mapping[str, str]]) -> Declarations:
     """Return the declared types of the setting's texts.
 
     Raises:
-        SettingError: a text is no type.
+        SettingError: a text is not a type.
     """
     return {
         table: {
@@ -60,7 +60,7 @@ def declared_type(text: str, setting: str = SETTING) -> FieldType:
     """Return the type of a text such as `DECIMAL(38,10)`.
 
     Raises:
-        SettingError: the text is no type.
+        SettingError: the text is not a type.
     """
     word = text.strip().upper()
     if not word:
@@ -75,7 +75,7 @@ def declared_type(text: str, setting: str = SETTING) -> FieldType:
         element = declared_type(match[1], setting)
         if element.kind is not Kind.ARRAY:
             return FieldType(Kind.ARRAY, element=element)
-    raise SettingError(setting, f"is no type: {text!r}; a type is {_KNOWN}")
+    raise SettingError(setting, f"is not a type: {text!r}; a type is {_KNOWN}")
 
 
 def _decimal(precision: int, scale: int, setting: str) -> FieldType:

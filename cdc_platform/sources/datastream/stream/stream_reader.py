@@ -92,7 +92,7 @@ class _Client:
         token = ""
         while True:
             request = {"parent": self._settings.stream, "page_size": PAGE_SIZE, "page_token": token}
-            # The library's pager would request further pages with a deadline of its own.
+            # The library's pager would request further pages with its own deadline.
             page = self._retried(lambda api: _one_page(api.list_stream_objects), request)
             yield from page.stream_objects
             token = page.next_page_token
@@ -206,7 +206,7 @@ _ACCESS_ADVICE: Final = (
     "datastream.objects.list) in the stream's project"
 )
 _UNREACHABLE_ADVICE: Final = (
-    "Its state is not known, and its files are read all the same. Check the network, and `datastream_host` "
+    "Its state is unknown, and its files are still read. Check the network, and `datastream_host` "
     "if one is set; the next run asks again"
 )
 _REFUSED_ADVICE: Final = (

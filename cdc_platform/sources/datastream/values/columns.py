@@ -42,7 +42,7 @@ class RowBatch:
 
 
 def types_of(values: Sequence[Any]) -> frozenset[type]:
-    """Return the types of values; large integers have types of their own."""
+    """Return the types of values; large integers have their own types."""
     types = set(map(type, values))
     if int in types:
         integers = values if len(types) == 1 else [value for value in values if type(value) is int]

@@ -24,7 +24,7 @@ class JsonDocument(JsonNumber):
     __slots__ = ()
 
 
-_PIECE: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[ \t\n\r]+|-?(?:NaN|Infinity)', re.ASCII)
+_TOKEN: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[ \t\n\r]+|-?(?:NaN|Infinity)', re.ASCII)
 
 parsed: Final = parser_of(JsonNumber, JsonNumber)
 """Parses a JSON text; numbers become integers of any size or `JsonNumber`. Raises ValueError."""
@@ -69,11 +69,11 @@ def normal(text: str) -> str:
 
 def without_spaces(text: str) -> str:
     """Return a JSON text in the form of `compact`, but keep duplicate members and signed zeros."""
-    return _PIECE.sub(_compact_piece, text)
+    return _TOKEN.sub(_compact_token, text)
 
 
-def _compact_piece(piece: re.Match[str]) -> str:
-    text = piece[0]
+def _compact_token(token: re.Match[str]) -> str:
+    text = token[0]
     if text[0] != '"':
         return "" if text.isspace() else encode_basestring(text)
     return encode_basestring(json.loads(text)) if "\\" in text else text

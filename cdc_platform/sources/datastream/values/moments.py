@@ -93,25 +93,25 @@ def far_day_text(days: int) -> str:
     if not MINUS_INFINITY_MICROS < days * MICROS_PER_DAY < INFINITY_MICROS:
         return INFINITY if days > 0 else MINUS_INFINITY
     cycles, ordinal = divmod(_EPOCH_DAY + days - 1, _CYCLE_DAYS)
-    near = date.fromordinal(ordinal + 1)
-    year = near.year + cycles * _CYCLE_YEARS
+    computable = date.fromordinal(ordinal + 1)
+    year = computable.year + cycles * _CYCLE_YEARS
     sign = "" if 0 <= year <= 9999 else "+" if year > 0 else "-"  # noqa: PLR2004 - the last year of four digits
-    return f"{sign}{abs(year):04}{near.isoformat()[4:]}"
+    return f"{sign}{abs(year):04}{computable.isoformat()[4:]}"
 
 
 def moment_micros(text: str) -> int:
     """Return the microseconds of a timestamp in any notation of Datastream; without an offset it is UTC.
 
     Raises:
-        ValueError: the text is no timestamp.
+        ValueError: the text is not a timestamp.
     """
     try:
-        return _micros(_near_moment(text))
+        return _micros(_computable_moment(text))
     except ValueError:
         return _far_moment_micros(text)
 
 
-def _near_moment(text: str) -> datetime:
+def _computable_moment(text: str) -> datetime:
     if _MOMENT.fullmatch(text) is None:
         raise ValueError(text)
     return datetime.fromisoformat(text)
@@ -138,13 +138,13 @@ def _far_moment_micros(text: str) -> int:
         return MINUS_INFINITY_MICROS if text.startswith("-") else INFINITY_MICROS
     match = _FAR_MOMENT.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no moment")
+        raise ValueError(f"{text!r} is not a moment")
     cycles, year = divmod(int(match[1]) - 1, _CYCLE_YEARS)
     try:
-        near = _near_moment(f"{year + 1 + _CYCLE_YEARS:04}{match[2]}T{match[3] or '00:00:00'}")
+        computable = _computable_moment(f"{year + 1 + _CYCLE_YEARS:04}{match[2]}T{match[3] or '00:00:00'}")
     except ValueError:
-        raise ValueError(f"{text!r} is no moment") from None
-    return _micros(near) + (cycles - 1) * _CYCLE_DAYS * MICROS_PER_DAY
+        raise ValueError(f"{text!r} is not a moment") from None
+    return _micros(computable) + (cycles - 1) * _CYCLE_DAYS * MICROS_PER_DAY
 
 
 def time_text(micros: int) -> str:
@@ -159,11 +159,11 @@ def time_micros(text: str) -> tuple[int, str | None]:
     """Return the microseconds of a time's text, and its offset or None.
 
     Raises:
-        ValueError: the text is no time.
+        ValueError: the text is not a time.
     """
     match = _TIME.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no time")
+        raise ValueError(f"{text!r} is not a time")
     sign, hours, minutes, seconds, fraction, offset = match.groups()
     whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
     micros = whole * MICROS_PER_SECOND + int((fraction or "").ljust(6, "0")[:6])
@@ -193,11 +193,11 @@ def interval_parts(text: str) -> tuple[int, int]:
     """Return months and microseconds of an ISO 8601 text.
 
     Raises:
-        ValueError: the text is no interval.
+        ValueError: the text is not an interval.
     """
     match = _DURATION.fullmatch(text)
     if match is None or text.endswith(("P", "T")):
-        raise ValueError(f"{text!r} is no interval")
+        raise ValueError(f"{text!r} is not an interval")
     sign = -1 if match["sign"] == "-" else 1
     number = {
         name: int(match[name] or 0) for name in ("years", "months", "weeks", "days", "hours", "minutes")

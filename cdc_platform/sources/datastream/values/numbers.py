@@ -40,13 +40,13 @@ def decimal_text(value: Any, precision: int, scale: int) -> str:
     """Return a decimal with exactly as many digits after the point as its type.
 
     Raises:
-        ValueError: the value is no number, or has more digits than its type.
+        ValueError: the value is not a number, or has more digits than its type.
     """
     try:
         number = _EXACT.quantize(decimal_number(value), Decimal((0, (1,), -scale)))
     except (Inexact, InvalidOperation, Overflow):
         raise ValueError(
-            f"{value!r} is no decimal of {precision} digits, {scale} of them after the point"
+            f"{value!r} is not a decimal of {precision} digits, {scale} of them after the point"
         ) from None
     if not number.is_finite() or (number and number.adjusted() + 1 > precision - scale):
         raise ValueError(f"{value!r} has more digits than a decimal of {precision}, {scale} after the point")

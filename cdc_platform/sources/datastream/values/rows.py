@@ -54,7 +54,7 @@ class Documents(NamedTuple):
             return cls(name, _DOCUMENTS[field.kind])
         if field.kind is not Kind.ARRAY or field.element is None:
             return None
-        # An array within an array is no element.
+        # An array within an array is not an element.
         elements = _DOCUMENTS.get(field.element.kind, _NONE) - {list}
         return cls(name, frozenset({list}), elements) if elements else None
 
@@ -140,7 +140,7 @@ def row_reader(fields: Fields, declared: Mapping[str, FieldType], native: Native
 def column_reader(field: FieldType, declared: FieldType | None, native: NativeReader) -> Reader | None:
     """Return the reader of a column's values; None if they stay unchanged."""
     if declared is not None and declared.kind is field.kind is Kind.BYTES:
-        # A declaration states how texts encode bytes; Avro's bytes are no texts.
+        # A declaration states how texts encode bytes; Avro's bytes are not texts.
         return native(declared, is_wide=False)
     if declared is not None and declared.kind is field.kind is Kind.ARRAY:
         return _array_reader(field, declared, native)

@@ -103,7 +103,7 @@ def _elements(value: Any) -> list[Any]:
     if isinstance(value, Mapping) and "nestedArray" in value:
         return value["nestedArray"] or []
     if not isinstance(value, list):
-        raise TypeError(f"{_shown(value)} is no array")
+        raise TypeError(f"{_shown(value)} is not an array")
     return value
 
 
@@ -129,7 +129,7 @@ def _whole(value: Any) -> int:
     if isinstance(value, bool):
         return int(value)
     if not isinstance(value, str | float):
-        raise TypeError(f"{_shown(value)} is no integer")
+        raise TypeError(f"{_shown(value)} is not an integer")
     return int(decimal_text(value, 40, 0))
 
 
@@ -144,7 +144,7 @@ def _number(value: Any) -> str:
     if type(value) is JsonNumber:
         return str(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise TypeError(f"{_shown(value)} is no number")
+        raise TypeError(f"{_shown(value)} is not a number")
     return number_text(str(value))
 
 
@@ -166,7 +166,7 @@ def _varchar(value: Any) -> str | None:
 
 def _required_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{_shown(value)} is no text")
+        raise TypeError(f"{_shown(value)} is not text")
     return value
 
 

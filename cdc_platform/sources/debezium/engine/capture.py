@@ -23,7 +23,7 @@ class Capture:
         self._settings = settings
         self._engine: EngineProcess | None = None
 
-    def keep_going(self) -> None:
+    def ensure_running(self) -> None:
         """Ensure that the spool is being filled, and restart an engine that was killed.
 
         Raises:

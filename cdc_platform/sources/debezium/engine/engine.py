@@ -206,7 +206,7 @@ def main() -> int:
     except CdcError as error:
         # On a full disk only the exit code may get through.
         with suppress(OSError):
-            _tell(error, order.settings.folder())
+            _report(error, order.settings.folder())
         return errno.ENOSPC if isinstance(error, DiskFull) else 1
     return 0
 
@@ -217,7 +217,7 @@ def _end_with_parent(run: Run) -> None:
     run.ended.set()
 
 
-def _tell(error: CdcError, folder: Path) -> None:
+def _report(error: CdcError, folder: Path) -> None:
     sys.stderr.write(f"{type(error).__name__}: {error}\n")
     if folder.is_dir():
         failure = {"error": type(error).__name__, "message": str(error)}

@@ -39,13 +39,13 @@ class EngineProcess:
         with reported_as_unusable(self.spool.folder):
             self.spool.make_folder()
             self.spool.failure.unlink(missing_ok=True)
-            self._said = self.spool.folder / "engine.err"
-            with open_private(self._said, "wb") as said:
+            self._error_log = self.spool.folder / "engine.err"
+            with open_private(self._error_log, "wb") as error_log:
                 self._process = subprocess.Popen(  # noqa: S603  our own program
                     [sys.executable, "-m", PROGRAM],
                     stdin=subprocess.PIPE,
-                    stdout=said,
-                    stderr=said,
+                    stdout=error_log,
+                    stderr=error_log,
                     # Signals to the terminal's group are for the parent process; the engine ends after it.
                     start_new_session=True,
                     umask=0o077,
@@ -121,10 +121,10 @@ class EngineProcess:
             return DiskFull(f"{os.strerror(code)}: {self.spool.folder}")
         if self.spool.failure.exists():
             return read_failure(self.spool.failure)
-        said = self._said.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
+        lines = self._error_log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
         return CaptureStopped(
             f"The engine's process has ended ({code}) without a reason; it resumes from there when it is "
-            f"started again. Log: {self.spool.log}\n" + "\n".join(said)
+            f"started again. Log: {self.spool.log}\n" + "\n".join(lines)
         )
 
 

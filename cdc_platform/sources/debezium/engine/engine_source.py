@@ -36,7 +36,7 @@ STATES: Final[tuple[tuple[str, type[SourceError], str], ...]] = (
 )
 
 
-def place_of(settings: EngineInput) -> str:
+def database_of(settings: EngineInput) -> str:
     """Return a description of an engine's database for messages."""
     return f"{settings.host}:{settings.port}, database `{settings.database}`, slot `{settings.slot}`"
 
@@ -49,10 +49,10 @@ def check_capturable(settings: EngineInput) -> None:
         SettingError: the slot belongs to another program.
     """
     with _connected(settings) as connection:
-        if _one(connection, "SELECT current_setting('wal_level')") != ("logical",):
+        if _first_row(connection, "SELECT current_setting('wal_level')") != ("logical",):
             raise ReplicationRefused(
                 "The server's log does not contain row changes: set `wal_level = logical` in the server's "
-                f"configuration and restart it. Source: {place_of(settings)}"
+                f"configuration and restart it. Source: {database_of(settings)}"
             )
         _check_publication(connection, settings)
         _check_slot(connection, settings)
@@ -61,7 +61,7 @@ def check_capturable(settings: EngineInput) -> None:
 def emit_marker(settings: EngineInput, marker: str) -> None:
     """Write a message to the source's log, after everything committed so far.
 
-    It is a transaction of its own: after a restart the engine looks for a commit before it delivers anything,
+    It is a separate transaction: after a restart the engine looks for a commit before it delivers anything,
     and skips messages outside of transactions on the way.
 
     Raises:
@@ -75,16 +75,16 @@ def emit_marker(settings: EngineInput, marker: str) -> None:
                 f"from version {OLDEST_WITH_MARKERS} on: let it run continuously instead. Version: "
                 f"{about.getDatabaseProductVersion()}"
             )
-        _one(connection, "SELECT pg_logical_emit_message(true, ?, '')", f"{MARKER_PREFIX}.{marker}")
+        _first_row(connection, "SELECT pg_logical_emit_message(true, ?, '')", f"{MARKER_PREFIX}.{marker}")
 
 
 def _check_publication(connection: Any, settings: EngineInput) -> None:
     if settings.properties.get("publication.autocreate.mode") != "disabled":
         return
-    if _one(connection, "SELECT 1 FROM pg_publication WHERE pubname = ?", settings.publication) is None:
+    if _first_row(connection, "SELECT 1 FROM pg_publication WHERE pubname = ?", settings.publication) is None:
         raise ReplicationRefused(
             "The publication does not exist, and `publication.autocreate.mode` is `disabled`: create it with "
-            f"`CREATE PUBLICATION {settings.publication} FOR TABLE ...`. Source: {place_of(settings)}"
+            f"`CREATE PUBLICATION {settings.publication} FOR TABLE ...`. Source: {database_of(settings)}"
         )
 
 
@@ -92,27 +92,27 @@ def _check_slot(connection: Any, settings: EngineInput) -> None:
     """Check that the slot belongs to this engine and is free; the engine creates a missing one."""
     query = "SELECT plugin, database, active, wal_status FROM pg_replication_slots WHERE slot_name = ?"
     deadline = time.monotonic() + SLOT_FREE_WITHIN_S
-    while (slot := _one(connection, query, settings.slot)) is not None:
+    while (slot := _first_row(connection, query, settings.slot)) is not None:
         plugin, database, is_active, wal_status = slot
         if (plugin, database) != ("pgoutput", settings.database):
             raise SettingError(
                 "engine.slot",
                 f"names a slot of something else, of the plugin `{plugin}` and the database `{database}`: "
-                f"choose another name. Source: {place_of(settings)}",
+                f"choose another name. Source: {database_of(settings)}",
             )
         if wal_status == "lost":
             raise SlotOutrun(
                 "The slot has lost changes: the server has removed log that it needed "
                 "(`max_slot_wal_keep_size`). Drop the slot, and set `snapshot` to `when_needed`, which reads "
                 "all rows again, or begin with a new spool and a new lake. "
-                f"Source: {place_of(settings)}"
+                f"Source: {database_of(settings)}"
             )
         if is_active != "t":
             return
         if time.monotonic() > deadline:
             raise SlotInUse(
                 "Another engine or connector reads the slot: stop it, or choose another `slot` with its own "
-                f"spool. Source: {place_of(settings)}"
+                f"spool. Source: {database_of(settings)}"
             )
         time.sleep(0.2)
 
@@ -141,14 +141,14 @@ def _connected(settings: EngineInput) -> Iterator[Any]:
 
 
 def _meaning(error: Any, settings: EngineInput) -> SourceError:
-    state, said = str(error.getSQLState()), str(error.getMessage())
+    state, text = str(error.getSQLState()), str(error.getMessage())
     for beginning, kind, advice in STATES:
         if state.startswith(beginning):
-            return kind(f"{advice} Source: {place_of(settings)}: {said}")
-    return CaptureStopped(f"The source rejects a query of the engine. Source: {place_of(settings)}: {said}")
+            return kind(f"{advice} Source: {database_of(settings)}: {text}")
+    return CaptureStopped(f"The source rejects an engine query. Source: {database_of(settings)}: {text}")
 
 
-def _one(connection: Any, query: str, *values: str) -> tuple[str | None, ...] | None:
+def _first_row(connection: Any, query: str, *values: str) -> tuple[str | None, ...] | None:
     """Return the first row of an answer, as texts."""
     statement = connection.prepareStatement(query)
     try:

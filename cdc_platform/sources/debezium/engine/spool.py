@@ -131,12 +131,12 @@ class Spool:
             OffsetsLost: the event was deleted.
         """
         names = ((name.removesuffix(SUFFIX), count) for name, count in lines.items())
-        known = max((int(stem) + count for stem, count in names if stem.isdigit()), default=0)
+        logged = max((int(stem) + count for stem, count in names if stem.isdigit()), default=0)
         files = self.files()
         first = files[0].first_offset if files else self.next_offset()
-        if first > known:
+        if first > logged:
             raise OffsetsLost(
-                f"The lake has the events before number {known} of the spool {self.folder}, which begins "
+                f"The lake has the events before number {logged} of the spool {self.folder}, which begins "
                 f"with number {first}: the lake is new, or was restored from a copy that is older than "
                 "`input.engine.keep_spool_s`. Restore a newer copy, or begin a new lake, spool and slot, "
                 "which take a new snapshot of the source."

@@ -18,7 +18,7 @@ from cdc_platform.model.stream.files import SourceFile, files_to_json
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.model.stream.window_plans import plan_arrivals
-from cdc_platform.sources.arrival import SourceOfArrivals, storable, table_of
+from cdc_platform.sources.arrival import ArrivalTimeSource, storable, table_of
 from cdc_platform.sources.debezium.engine.capture import Capture
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.event_files import event_files
@@ -85,7 +85,7 @@ def _first_lines(stream: BinaryIO) -> Iterator[str]:
             return
 
 
-class DebeziumSource(SourceOfArrivals):
+class DebeziumSource(ArrivalTimeSource):
     """Lists files of events, and sets up Spark's reads of files that are new or have grown.
 
     Its clock is this machine's: an event belongs to the cycle that reads it.
@@ -136,7 +136,7 @@ class DebeziumSource(SourceOfArrivals):
         Files are read in the order of their names, which is the order of arrival.
         """
         if self.capture is not None:
-            self.capture.keep_going()
+            self.capture.ensure_running()
         stored_progress = read_progress()
         self._clear_spool(stored_progress)
         progress = {
@@ -148,7 +148,7 @@ class DebeziumSource(SourceOfArrivals):
         may_capture = isinstance(self.settings.input, EngineInput) and self.capture is None
         if not (is_new or is_unread or may_capture or request.has_replay):
             return ReadPlan(())
-        # Events that were held back are read again together with new ones, in the order of the names.
+        # Buffered events are read again together with new ones, in the order of the names.
         unread = [
             replace(file, read_bytes=read.read_bytes)
             for file, read in progress.items()

@@ -230,9 +230,9 @@ class KafkaClient:
 
     def _meaning(self, error: Exception) -> SourceError:
         names = {_name_of(error), (self._last_problem or ("", ""))[0]}
-        said = "; ".join(text for text in (str(error), (self._last_problem or ("", ""))[1]) if text)
+        reason = "; ".join(text for text in (str(error), (self._last_problem or ("", ""))[1]) if text)
         meaning = refusal if names & _DENIED else silence
-        return meaning(self._settings.bootstrap_servers, said)
+        return meaning(self._settings.bootstrap_servers, reason)
 
 
 def _name_of(error: Exception) -> str:

@@ -24,19 +24,19 @@ _AWAY: Final = frozenset(
 """Kafka exceptions of brokers that do not answer now, or whose leader has just changed."""
 
 
-def refusal(servers: str, said: str) -> SourceError:
+def refusal(servers: str, reason: str) -> SourceError:
     """Return the error of brokers that deny access."""
     return AccessDenied(
         "The brokers refuse: check the login in `input.kafka.options` and that it may describe "
-        f"and read the topics. Brokers: {servers}: {said}"
+        f"and read the topics. Brokers: {servers}: {reason}"
     )
 
 
-def silence(servers: str, said: str) -> SourceError:
+def silence(servers: str, reason: str) -> SourceError:
     """Return the error of brokers that do not answer."""
     return SourceUnreachable(
         "The brokers do not answer: check `input.kafka.bootstrap_servers`, and that each broker can be "
-        f"reached under the name that it advertises. Brokers: {servers}: {said}"
+        f"reached under the name that it advertises. Brokers: {servers}: {reason}"
     )
 
 
@@ -67,10 +67,10 @@ def _meaning(servers: str, text: str) -> SourceError | None:
             f"Brokers: {servers}: {' '.join(lost[1].split())}"
         )
     for match in _SAID.finditer(text):
-        name, said = match[1], f"{match[1]}Exception{match[2] or ''}"
+        name, reason = match[1], f"{match[1]}Exception{match[2] or ''}"
         if _DENIED.search(name):
-            return refusal(servers, said)
+            return refusal(servers, reason)
         if name in _AWAY:
-            return silence(servers, said)
+            return silence(servers, reason)
     lacking = _NO_RECORD.search(text)
     return None if lacking is None else silence(servers, lacking[0])

@@ -67,9 +67,9 @@ class MessageRouter:
 
     def _routes(self, batch: pa.RecordBatch) -> pa.Array:
         values = pc.cast(batch.column("value"), pa.large_binary())
-        found = pc.extract_regex(values, _TRANSACTION)
+        matches = pc.extract_regex(values, _TRANSACTION)
         groups = [
-            pc.cast(pc.fill_null(pc.struct_field(found, name), b""), pa.string())
+            pc.cast(pc.fill_null(pc.struct_field(matches, name), b""), pa.string())
             for name in ("change", "flat", "boundary")
         ]
         routes = pc.binary_join_element_wise(*groups, "")

@@ -152,7 +152,7 @@ def _check_topics(partitions: Iterable[TopicPartition], origins: Iterable[str], 
     if missing:
         raise OffsetsLost(
             f"The partition {missing[0]} is gone, and with it what was written after the last cycle. If its "
-            "topic was deleted on purpose, take it out of `input.kafka.topics_pattern`, for instance by "
+            "topic was deleted on purpose, remove it from `input.kafka.topics_pattern`, for instance by "
             f"`(?!TOPIC$).*`. Gone: {', '.join(missing)}"
         )
 

@@ -190,7 +190,7 @@ class Decoder:
         if event.op is TRUNCATE and (target := self._target(source.name)) != source.name:
             raise Unreadable(
                 f"The partition `{source.name}` of `{target}` was truncated, and nothing shows which rows it "
-                "had. Take a new snapshot of the table; to keep partitions apart, take the pattern out of "
+                "had. Take a new snapshot of the table; to keep partitions separate, remove the pattern from "
                 "`partitions`."
             )
         parts = source.database, source.schema, source.table

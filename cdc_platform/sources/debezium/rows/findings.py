@@ -47,7 +47,7 @@ def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
         raise Unreadable(
             f"The column `{column.name}` is null in an update. Debezium also sends null for an unchanged "
             f"large value of the type {column.encoding.source}, under the settings of this connector, so the "
-            "value may be there. Say what null means in `null_policies` (unavailable, null or error), by "
+            "value may be there. State what null means in `null_policies` (unavailable, null or error), by "
             "column or by type; name the PostgreSQL type in `columns` where the stream does not state it; or "
             "run ALTER TABLE ... REPLICA IDENTITY FULL, and name a table that has it already in "
             "`full_identity`."
@@ -55,7 +55,7 @@ def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
     if state is MASKED:
         raise Unreadable(
             f"The column `{column.name}` seems to have a marker that the connector has masked: "
-            f"{str(value)[:80]!r}. Say in `column_placeholders` what the marker becomes: the text itself, "
+            f"{str(value)[:80]!r}. State in `column_placeholders` what the marker becomes: the text itself, "
             "truncate:LENGTH or hash:ALGORITHM:SALT."
         )
     if value is None and column.detector.null_policy is not None:

@@ -211,7 +211,7 @@ class RowDecoder:
             name: value for name, value in before.items() if name not in plan.keys and name in plan.columns
         }
         content = {name: value for name, value in members.items() if plan.columns[name].has_content(value)}
-        # An unreadable value is no reason to reject an event that is complete without it.
+        # An unreadable value is not a reason to reject an event that is complete without it.
         with suppress(Unreadable):
             if content:
                 self.befores[change.event_id] = values_json(plan, content)

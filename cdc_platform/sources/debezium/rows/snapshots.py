@@ -2,7 +2,7 @@
 
 Where transactions are whole, a snapshot that replaces a table counts as one that begins by truncating the
 table, so that no cut shows the half of it. What it reports then does not depend on earlier reports:
-messages that are held back are decoded again. Without transactions nothing is held back, and the first row
+buffered messages are decoded again. Without transactions nothing is buffered, and the first row
 of a table that comes truncates it.
 
 A table without rows is in no event. It is emptied where the connector's notifications say that the snapshot
@@ -93,7 +93,7 @@ class ServerSnapshots:
         """Return a change, with a note where a snapshot may have had it already, and its row has no key.
 
         A blocking snapshot counts at the position of its signal, and reads what is there later; the changes
-        between come after it all the same. Of a row with a key the last one counts, without one they add up.
+        between still come after it. Of a row with a key the last one counts, without one they add up.
         """
         if not is_keyless(change.keys) or (source.micros or _NEVER) > self.taken.get(change.table, 0):
             return change
@@ -122,7 +122,7 @@ def position_of(source: SourceInfo) -> int | None:
 
 @dataclass(slots=True)
 class SnapshotWatch:
-    """Follows the snapshots of all servers; ``seen`` is what it goes on with in the next cycle."""
+    """Follows the snapshots of all servers; ``seen`` is what it continues with in the next cycle."""
 
     seen: dict[str, ServerSnapshots] = field(default_factory=dict)
 
@@ -150,7 +150,7 @@ class SnapshotWatch:
             changes: the event's.
             position: the message's.
             replaces: whether a repeated snapshot is to replace the table.
-            is_buffered: whether a snapshot is held back until it is whole.
+            is_buffered: whether a snapshot is buffered until it is whole.
         """
         lsn = position_of(source)
         server_snapshots = self.seen.get(source.server)

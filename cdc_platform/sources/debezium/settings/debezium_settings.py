@@ -208,7 +208,7 @@ class DebeziumSettings:
         """Whether only a copy reads older rows; False, because the connector's snapshot does."""
         return False
 
-    def impatient(self, deadline_s: float) -> "DebeziumSettings":
+    def with_deadline(self, deadline_s: float) -> "DebeziumSettings":
         """Return the same settings without an engine, and with a deadline for brokers."""
         own_input = self.input
         if isinstance(own_input, KafkaInput):

@@ -109,14 +109,14 @@ class EngineInput:
             if name.startswith(OWNED) or name in owned:
                 raise SettingError(
                     f"input.engine.properties.{name}",
-                    "cannot be set here: it has a setting of its own, or is set so that no event is lost. "
+                    "cannot be set here: it has its own setting, or is set so that no event is lost. "
                     "Remove it.",
                 )
         if POST_PROCESSORS in self.properties:
             raise SettingError(
                 f"input.engine.properties.{POST_PROCESSORS}",
                 "cannot be set: a reselected value is of a later moment than its event, which "
-                "does not say so. Remove it; what an event does not send is the row's own all the same.",
+                "does not say so. Remove it; the row keeps what an event does not send.",
             )
 
     def folder(self) -> Path:

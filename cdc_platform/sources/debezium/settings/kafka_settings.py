@@ -87,7 +87,7 @@ class KafkaInput:
         try:
             re.compile(self.topics_pattern)
         except re.error as error:
-            problem = f"is no regular expression ({error}): {self.topics_pattern!r}"
+            problem = f"is not a regular expression ({error}): {self.topics_pattern!r}"
             raise SettingError("input.kafka.topics_pattern", problem) from error
         if self.most_messages < 1:
             problem = f"must be at least 1, but is: {self.most_messages}"

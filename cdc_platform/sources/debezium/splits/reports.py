@@ -46,8 +46,8 @@ def report_batches(
     files, counts = reading.files, _counts(outcome.counts, opening)
     for name, notes in outcome.notes.items():
         for note, origin, _ in notes if name not in opening.excluded else ():
-            is_held_back = not name and opening.holds_back(note.ordering_key)
-            if not (is_held_back or note.prefix.startswith(MARKER_PREFIX)):
+            is_waiting = not name and opening.holds_back(note.ordering_key)
+            if not (is_waiting or note.prefix.startswith(MARKER_PREFIX)):
                 batches.add_message(note, window, files[origin])
     for origin, text in reading.progress.items():
         batches.report_file(window, files[origin], counts[origin], version=text)

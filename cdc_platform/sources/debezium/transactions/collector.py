@@ -140,11 +140,11 @@ class Collector:
             counted.take_order(ordering_key)
 
     def _of(self, transaction: str) -> Transaction:
-        known = self.transactions.get(transaction)
-        if known is None:
-            known = self.transactions[transaction] = Transaction()
+        entry = self.transactions.get(transaction)
+        if entry is None:
+            entry = self.transactions[transaction] = Transaction()
             self.names.add(transaction)
-        return known
+        return entry
 
 
 def _message_of(event_id: str | None) -> str | None:

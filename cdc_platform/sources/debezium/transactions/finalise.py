@@ -18,14 +18,14 @@ def settled(events: Sequence[Event], rows: RowDecoder) -> Mapping[str, Event]:
         events: all events of whole transactions.
         rows: the decoder of the events.
     """
-    others = dict(_others(rows))
-    known = [_replaced(event, others) for event in events] if others else events
-    for event, ordering_key in ordering_keys(known, rows.befores):
-        others[event.event_id] = event._replace(ordering_key=ordering_key)
-    return others
+    altered = dict(_completed_events(rows))
+    current = [_replaced(event, altered) for event in events] if altered else events
+    for event, ordering_key in ordering_keys(current, rows.befores):
+        altered[event.event_id] = event._replace(ordering_key=ordering_key)
+    return altered
 
 
-def _others(rows: RowDecoder) -> Iterator[tuple[str, Event]]:
+def _completed_events(rows: RowDecoder) -> Iterator[tuple[str, Event]]:
     for identity, unpaired in list(rows.unpaired.items()):
         outcome = _settled(rows, unpaired)
         if outcome != unpaired.change:
@@ -43,5 +43,5 @@ def _settled(rows: RowDecoder, unpaired: Unpaired) -> Event:
         return fault_of(event.message, error, event, change.ordering_key, change.table)
 
 
-def _replaced(event: Event, others: Mapping[str, Event]) -> Event:
-    return others.get(event.event_id, event) if isinstance(event, SourceEvent) else event
+def _replaced(event: Event, altered: Mapping[str, Event]) -> Event:
+    return altered.get(event.event_id, event) if isinstance(event, SourceEvent) else event

@@ -59,7 +59,7 @@ def reader_of(encoding: Encoding) -> Read:
             raise
         except MALFORMED as error:
             raise ValueRefused(
-                f"is no value of {encoding.source} as it arrives ({encoding.kind}): {shown(value)}"
+                f"is not a value of {encoding.source} as it arrives ({encoding.kind}): {shown(value)}"
             ) from error
 
     return checked

@@ -56,7 +56,7 @@ def read_envelope(message: Message) -> EnvelopeContent | None:
     if payload is None:
         return Tombstone(message.topic, payload_of(message.key), message.position)
     if not isinstance(payload, dict):
-        raise Unreadable("The value is no JSON object; use the JSON converter for values.")
+        raise Unreadable("The value is not a JSON object; use the JSON converter for values.")
     if not payload.keys() <= _MEMBERS and any(name.startswith(ADDED_PREFIX) for name in payload):
         # A table may have columns with the names of a control message's fields.
         return None
@@ -204,7 +204,7 @@ def sequence_of(value: Any) -> tuple[int | None, int | None] | None:
         first, last = load_json(value) if isinstance(value, str) else value
         return whole(first), whole(last)
     except (ValueError, TypeError) as error:
-        raise Unreadable(f"`source.sequence` is no pair of positions: {value!r}.") from error
+        raise Unreadable(f"`source.sequence` is not a pair of positions: {value!r}.") from error
 
 
 def pair_of(text: str | None) -> tuple[int | None, int] | None:
@@ -248,7 +248,7 @@ def key_of(part: Any) -> Mapping[str, Any] | None:
 
 def _key(key: Any) -> Mapping[str, Any] | None:
     if key is not None and not isinstance(key, dict):
-        raise Unreadable("The key is no JSON object; use the JSON converter for keys.")
+        raise Unreadable("The key is not a JSON object; use the JSON converter for keys.")
     return key or None
 
 
@@ -259,5 +259,5 @@ def key_header(message: Message, name: str) -> Mapping[str, Any] | None:
 
 def _row(part: Any) -> Mapping[str, Any] | None:
     if part is not None and not isinstance(part, dict):
-        raise Unreadable("`before` or `after` is no JSON object.")
+        raise Unreadable("`before` or `after` is not a JSON object.")
     return part

@@ -11,7 +11,7 @@ from cdc_platform.sources.text_files import (
     GZIP_MAGIC,
     FileDamaged,
     decompressed,
-    plain,
+    uncompressed,
 )
 
 MOST_UNPACKED_BYTES: Final = 1024**3
@@ -81,7 +81,7 @@ def read_lines(stream: BinaryIO, read_bytes: int = 0) -> Iterator[Line]:
 def raw_lines(stream: BinaryIO, first: bytes, read_bytes: int) -> Iterator[RawLines]:
     """Yield the lines of a file after its first chunk was read, without decoding them; see `read_lines`."""
     is_gzip = not read_bytes and first.startswith(GZIP_MAGIC)
-    chunks = decompressed(stream, first) if is_gzip else plain(stream, first)
+    chunks = decompressed(stream, first) if is_gzip else uncompressed(stream, first)
     end_bytes = max(read_bytes - 1, 0)
     for number, (texts, lengths, is_ended) in enumerate(_cut(chunks)):
         lines = RawLines(texts, [0] * len(texts) if is_gzip else lengths, end_bytes)
@@ -128,7 +128,7 @@ def check_gzip(stream: BinaryIO, most_bytes: int) -> None:
 def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[list[bytes], list[int], bool]]:
     """Yield the lines that each chunk completes, then the text after the last line feed.
 
-    Only the start of a line beyond the limit is yielded, followed by text that is no JSON.
+    Only the start of a line beyond the limit is yielded, followed by text that is not JSON.
 
     Yields:
         texts without line feeds, their lengths with them, and whether there are any.
@@ -166,7 +166,7 @@ def _check_end(text: bytes) -> None:
     They include the last byte if the last read line was a complete object without an end.
     """
     if text[1:].strip():
-        raise FileDamaged("The line that was read last goes on, or is another one")
+        raise FileDamaged("The line that was read last continues, or is another one")
 
 
 def _is_object(line: str) -> bool:

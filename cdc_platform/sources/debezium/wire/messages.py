@@ -178,7 +178,7 @@ def _strict(value: bytes | str | None) -> Any:
 
 
 def _embedded(value: Any, load: "Callable[[str], Any] | None" = None) -> Any:
-    """Return the JSON of a part that is embedded as JSON or as text; text that is no JSON stays text."""
+    """Return the JSON of a part that is embedded as JSON or as text; text that is not JSON stays text."""
     if isinstance(value, bytes):
         value = text_of_bytes(value)
     if value == "":

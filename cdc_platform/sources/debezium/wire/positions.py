@@ -62,7 +62,7 @@ def key_of_place(
     """Return the ordering key of these parts; see `ordering_key`."""
     order = total_order or 0
     if not 0 <= order < _BEYOND_ORDERS:
-        raise Unreadable(f"`transaction.total_order` is no position in a transaction: {order}.")
+        raise Unreadable(f"`transaction.total_order` is not a position in a transaction: {order}.")
     return _KEY % (commit & _UNSIGNED, change & _UNSIGNED, order, rank, position)
 
 

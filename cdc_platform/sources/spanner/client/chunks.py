@@ -53,7 +53,7 @@ def merge_chunks(left: bytes, right: bytes) -> bytes:
     """Return the value of two chunks: texts and lists are joined, and so are the adjacent items of lists.
 
     Raises:
-        RecordUnreadable: a chunk is no value.
+        RecordUnreadable: a chunk is not a value.
     """
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # ships no types
     from google.protobuf.struct_pb2 import Value  # type: ignore[import-untyped] # ships no types
@@ -61,7 +61,7 @@ def merge_chunks(left: bytes, right: bytes) -> bytes:
     try:
         merged: bytes = _merge(Value.FromString(left), Value.FromString(right)).SerializeToString()
     except (DecodeError, ValueError, RecursionError) as error:
-        raise RecordUnreadable(f"Spanner's answer has a chunk that is no value ({error})") from error
+        raise RecordUnreadable(f"Spanner's answer has a chunk that is not a value ({error})") from error
     return merged
 
 
@@ -70,13 +70,13 @@ def _merge(left: Any, right: Any) -> Any:
         left.string_value += right.string_value
         return left
     merged, rest = left.list_value.values, list(right.list_value.values)
-    if len(merged) and rest and _goes_on(merged[-1]):
+    if len(merged) and rest and _is_continued(merged[-1]):
         _merge(merged[-1], rest.pop(0))
     merged.extend(rest)
     return left
 
 
-def _goes_on(item: Any) -> bool:
+def _is_continued(item: Any) -> bool:
     return bool(item.HasField("string_value") or item.HasField("list_value"))
 
 

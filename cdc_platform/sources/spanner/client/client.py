@@ -59,7 +59,7 @@ class SpannerClient(SpannerConnection):
         spoken = str(rows[0][0]) if rows else "no dialect"
         if spoken not in _DIALECTS:
             raise DialectMismatch(
-                f"{self.settings.database_path} speaks {spoken}, and this version reads "
+                f"{self.settings.database_path} uses {spoken}, and this version reads "
                 f"{' and '.join(_DIALECTS.values())}. Update the platform, or check `database`",
             )
         self._dialect = _DIALECTS[spoken]
@@ -114,10 +114,10 @@ class SpannerClient(SpannerConnection):
             for name, option, value in self.fetch_texts(PLACEMENT_OPTIONS)
             if has_placements({str(option): str(value)})
         ]
-        others, placed_others = (
+        other_functions, placed_others = (
             [f"{self.read_function}{name}" for name in names] for names in (streams, placed)
         )
-        functions = placement_functions(routines, self.whole_function, others, placed_others)
+        functions = placement_functions(routines, self.whole_function, other_functions, placed_others)
         if not functions:
             raise SourceNotFound(
                 f"The {self.settings.title} has per_placement_tvf = true, and information_schema.routines "

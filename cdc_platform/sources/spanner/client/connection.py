@@ -21,7 +21,7 @@ from cdc_platform.sources.retries import Retries
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.failures import to_source_error
 from cdc_platform.sources.spanner.client.query import Query, to_request
-from cdc_platform.sources.spanner.client.silence import unless_silent
+from cdc_platform.sources.spanner.client.silence import with_silence_limit
 from cdc_platform.sources.spanner.client.wire import BOOL_TAG, boolean, rows_parser, text
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.workers import keep_out_of_forks
@@ -80,7 +80,7 @@ class SpannerConnection:
         try:
             with self._translating():
                 messages = self._execute(make_request, deadline_s or self.settings.deadline_s)
-                read = messages if silence_s is None else unless_silent(messages, silence_s, self._stuck)
+                read = messages if silence_s is None else with_silence_limit(messages, silence_s, self._stuck)
                 yield from assembler.rows(read)
         finally:
             # A reader that stops early must not leave the query running.

@@ -8,7 +8,7 @@ from typing import Any
 from cdc_platform.errors import PartitionStuck
 
 
-def unless_silent(messages: Any, limit_s: float, error: Callable[[], PartitionStuck]) -> Iterator[Any]:
+def with_silence_limit(messages: Any, limit_s: float, error: Callable[[], PartitionStuck]) -> Iterator[Any]:
     """Yield the messages of a call, and cancel it if none arrives within the limit.
 
     Only the source's silence counts, not the time that the caller takes for a message.

@@ -35,7 +35,7 @@ Reader = tuple[pa.DataType, Callable[[bytes], Any]]
 def _numeric(value: bytes) -> Decimal:
     text = required_text(value)
     if _NUMERIC.fullmatch(text) is None:
-        raise ValueError(f"{text[:_SHOWN]!r} is no NUMERIC")
+        raise ValueError(f"{text[:_SHOWN]!r} is not a NUMERIC")
     return Decimal(text)
 
 
@@ -101,7 +101,7 @@ def shown_value(value: bytes) -> Any:
 def find_unfit_moment(values: Iterable[bytes]) -> str | None:
     """Return the first timestamp of a column that `to_arrow` would truncate, else None.
 
-    Values that are no timestamps are left to `to_arrow`.
+    Values that are not timestamps are left to `to_arrow`.
     """
     for value in values:
         text = shown_value(value)

@@ -113,7 +113,7 @@ def _unreadable(table: TableSchema, column: Column, rows: list[list[bytes]], err
         return RecordUnreadable(f"Values of `{table.name}`.`{column.name}` cannot be read: {error}")
     key = {name: shown_value(row[at]) for at, name in _key_places(table)}
     return RecordUnreadable(
-        f"Table `{table.name}`, key {key}: the value of the column `{column.name}` is none of its type "
+        f"Table `{table.name}`, key {key}: the value of the column `{column.name}` is not of its type "
         f"{column.type.text} ({type(error).__name__}: {error}). Nothing of this part of the table was taken; "
         f"report it with this value: {row[place][:EXCERPT_BYTES]!r}"
     )

@@ -54,7 +54,7 @@ def decode_message(change_record: bytes, token: str) -> list[RecordRow]:
         token: the partition that was queried.
 
     Raises:
-        RecordUnreadable: The value has not the documented shape.
+        RecordUnreadable: The value does not have the documented shape.
     """
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # ships no types
 
@@ -186,7 +186,7 @@ def _micros(record: Any, name: str) -> int:
     moment = getattr(record, name)
     micros = int(moment.seconds * 1_000_000 + moment.nanos // 1000)
     if not record.HasField(name) or not is_moment(micros):
-        raise ValueError(f"{name} is no moment: {moment.seconds} s")
+        raise ValueError(f"{name} is not a moment: {moment.seconds} s")
     return micros
 
 

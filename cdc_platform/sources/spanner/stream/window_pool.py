@@ -54,7 +54,7 @@ class _Pool:
         self, read: ReadOneWindow, windows: Sequence[ReadWindow], generations: Generations | None
     ) -> None:
         self._read, self._left, self._generations = read, deque(windows), generations
-        self._found: Queue[pa.RecordBatch | Exception | None] = Queue(WAITING_BATCHES)
+        self._items: Queue[pa.RecordBatch | Exception | None] = Queue(WAITING_BATCHES)
         self._is_over = threading.Event()
         self._change = threading.Condition()
         self._reading = 0
@@ -65,7 +65,7 @@ class _Pool:
             threading.Thread(target=self._run, name=f"windows-{number}", daemon=True).start()
         try:
             while readers:
-                item = self._found.get()
+                item = self._items.get()
                 if item is None:
                     readers -= 1
                 elif isinstance(item, Exception):
@@ -80,7 +80,7 @@ class _Pool:
             while (window := self._next()) is not None:
                 with closing(self._read(window)) as batches:
                     end = self._hand_over(batches)
-                self._go_on(end)
+                self._continue(end)
         except Exception as error:  # noqa: BLE001  the task raises every error
             self._give(error)
         else:
@@ -111,7 +111,7 @@ class _Pool:
             if not self._give(batch):
                 return None
 
-    def _go_on(self, end: PartitionEnd | None) -> None:
+    def _continue(self, end: PartitionEnd | None) -> None:
         with self._change:
             self._reading -= 1
             if end is not None and self._generations is not None:
@@ -122,7 +122,7 @@ class _Pool:
         """Hand over an item; return False if nobody needs it any more."""
         while not self._is_over.is_set():
             try:
-                self._found.put(item, timeout=LOOK_S)
+                self._items.put(item, timeout=LOOK_S)
             except Full:
                 continue
             return True

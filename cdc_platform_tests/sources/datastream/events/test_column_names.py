@@ -19,7 +19,7 @@ def test_names_that_spark_takes_for_one_are_different(pair: tuple[str, str]) -> 
 
 @pytest.mark.parametrize("keys", [(), ("n" * 256,)])
 def test_no_column_has_a_name_that_is_too_long(keys: tuple[str, ...]) -> None:
-    """Whatever the policy, such an event is a fault; a name with a digest is not too long either."""
+    """Under every policy such an event is a fault; a name with a digest stays within the limit."""
     with pytest.raises(RecordUnreadable, match="256 characters, but the limit is 255"):
         lake_names(["id", "n" * 256], keys, SchemaPolicy.EVOLVE)
     name = "__" + "n" * 253

@@ -1,4 +1,4 @@
-"""The meaning of events: which row, which change, and what is no change at all."""
+"""The meaning of events: which row, which change, and what is not a change at all."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY
+from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDERING_KEY
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.datastream.events.envelope import from_text
 from cdc_platform.sources.datastream.events.interpreter import NOTE, Interpreter
@@ -57,14 +57,14 @@ def meaning(event: Event, **settings: Any) -> SourceEvent | FaultyEvent:
 
 
 def change(event: Event, **settings: Any) -> SourceEvent:
-    """Return the change that an event tells."""
+    """Return the change of an event."""
     actual = meaning(event, **settings)
     assert isinstance(actual, SourceEvent), actual
     return actual
 
 
 def fault(event: Event, **settings: Any) -> FaultyEvent:
-    """Return why an event tells no change."""
+    """Return the reason why an event is not a change."""
     actual = meaning(event, **settings)
     assert isinstance(actual, FaultyEvent), actual
     return actual
@@ -105,14 +105,14 @@ def test_contradictions_are_noted(change_type: str, is_deleted: bool) -> None:
 
 
 def test_what_a_backfill_read_is_a_snapshot() -> None:
-    """A backfill's row says nothing of whether it is new, whatever its type says."""
+    """A backfill's row does not show whether it is new, for any type of event."""
     event = {**mysql(change_type="INSERT"), "read_method": "mysql-backfill-fulldump"}
     assert change(event).mod_type == "SNAPSHOT"
 
 
 @pytest.mark.parametrize("metadata", [PLACE, {}])
 def test_metadata_show_how_an_event_was_read(metadata: dict[str, Any]) -> None:
-    """The source's metadata are kept as they came, beside read method and schema."""
+    """The source's metadata are kept unchanged, with read method and schema."""
     event = {**mysql(), "schema_key": "5c", "source_metadata": metadata}
     metadata_text = {"_read_method": "mysql-cdc-binlog", "_schema_key": "5c", **metadata}
     assert metadata_text == json.loads(meaning(event).metadata or "")
@@ -125,7 +125,7 @@ def test_an_update_is_a_whole_row() -> None:
 
 
 def test_a_delete_has_the_row_as_it_was() -> None:
-    """MySQL's deletes carry the row; PostgreSQL's carry the key and NULLs, which tell nothing."""
+    """MySQL's deletes contain the row; PostgreSQL's contain the key and NULLs, which mean nothing."""
     assert change(mysql(change_type="DELETE")).old_values == '{"v":10}'
     metadata = {"schema": "s", "table": "t", "primary_keys": ["id"], "lsn": "1/1", "change_type": "DELETE"}
     postgresql = {**mysql(), "read_method": "postgresql-cdc", "source_metadata": metadata}
@@ -183,7 +183,7 @@ def test_tables_are_named_by_metadata(metadata: dict[str, Any], template: str | 
 
 @pytest.mark.parametrize("missing", ["database", "table"])
 def test_an_event_without_its_table_is_a_fault(missing: str) -> None:
-    """`object` is no substitute: its parts cannot be told apart."""
+    """`object` is not a substitute: its parts cannot be separated."""
     event = mysql()
     del event["source_metadata"][missing]
     assert f"`{missing}` says None" in fault(event).reason
@@ -232,7 +232,7 @@ def test_a_row_without_its_key_is_a_fault(payload: dict[str, Any]) -> None:
 
 
 def test_an_event_that_does_not_say_whether_there_is_a_key() -> None:
-    """Old events name no key at all; that is no table without a key, unless a setting says so."""
+    """Old events name no key at all; that is not a table without a key, unless a setting says so."""
     event = mysql()
     del event["source_metadata"]["primary_keys"]
     assert "declare it in `keys`" in fault(event).reason
@@ -280,7 +280,7 @@ def test_oracle_has_both_halves_of_an_update_of_a_keyless_row() -> None:
 
 
 def test_a_delete_without_a_payload_needs_the_key_elsewhere() -> None:
-    """The metadata's key is taken where they tell one; else the event is a fault."""
+    """The metadata's key is used if there is one; otherwise the event is a fault."""
     event = change(mysql({}, change_type="DELETE", primary_keys={"id": 1}))
     assert (event.mod_type, event.keys, event.column_types) == ("DELETE", '{"id":1}', "[]")
     assert "neither a payload nor the row's key" in fault(mysql({}, change_type="DELETE")).reason
@@ -311,7 +311,7 @@ def test_a_delete_whose_payload_lacks_the_key_is_known_by_its_metadata(
 def test_a_key_of_the_metadata_has_the_names_of_the_lake(
     metadata: dict[str, Any], keys: str, declared: tuple[str, ...]
 ) -> None:
-    """A row has one key, wherever an event tells it: the names are those that the payload's columns get."""
+    """A row has one key, in any part of the event; the names are those of the payload's columns."""
     settings = {"keys": {"shop.items": declared}} if declared else {}
     deleted = change(mysql({}, change_type="DELETE", primary_keys=metadata), **settings)
     assert keys == deleted.keys
@@ -328,7 +328,7 @@ def test_a_rollback_that_knows_its_row_by_rowid(payload: dict[str, Any]) -> None
     metadata = json.loads(event.metadata or "")
     again = Interpreter(DatastreamSettings("stream")).interpret(from_text(event.text), keys='{"id":1}')
     assert isinstance(again, SourceEvent)
-    assert ("AAA", again.ordering_key) == (metadata[ADDRESS], metadata[ORDER_KEY])
+    assert ("AAA", again.ordering_key) == (metadata[ADDRESS], metadata[ORDERING_KEY])
     assert (again.mod_type, again.keys) == ("DELETE", '{"id":1}')
     assert event.source_micros == again.source_micros is not None
 

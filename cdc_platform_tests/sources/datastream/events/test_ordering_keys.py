@@ -1,4 +1,4 @@
-"""Order keys: ties, backfills, epochs, and the user's own sequence."""
+"""Ordering keys: ties, backfills, epochs, and the user's own sequence."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.sources.datastream.events.ordering_keys import (
+    OrderingFacts,
     OrderRules,
-    Standing,
     ordering_key,
     sequence_key,
     sequence_order,
@@ -34,12 +34,12 @@ def key(
     event_id: str = "u",
 ) -> str:
     """Return the ordering key of an event."""
-    standing = Standing(kind, backfill, removal, event_id)
-    return ordering_key(to_envelope(event), standing, rules or OrderRules())
+    facts = OrderingFacts(kind, backfill, removal, event_id)
+    return ordering_key(to_envelope(event), facts, rules or OrderRules())
 
 
 def at(ms: int, **metadata: Any) -> Event:
-    """Return a MySQL event of a moment, at one place in the log unless another is told."""
+    """Return a MySQL event of a moment, at one place in the log unless another is given."""
     return {"source_timestamp": ms, "source_metadata": {**LOG, **metadata}}
 
 
@@ -50,7 +50,7 @@ def test_a_key_is_readable() -> None:
 
 
 def test_the_writing_half_of_a_key_change_wins() -> None:
-    """At one place and one moment what removes a row comes before what writes it, whatever their uuids."""
+    """At one place and moment, a removal comes before a write, for any uuids."""
     assert key(at(0), removal=True, event_id="z") < key(at(0), event_id="a")
 
 
@@ -99,12 +99,12 @@ def test_events_of_one_statement_differ_by_their_counter() -> None:
 
 
 def test_an_event_has_one_key_in_whatever_file_it_comes() -> None:
-    """Position in the file and time of reading are no part of the order."""
+    """Position in the file and time of reading are not part of the order."""
     event = at(5)
-    standing = Standing(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_id="u")
+    facts = OrderingFacts(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_id="u")
     again = to_envelope({**event, "read_timestamp": 99, "schema_key": "other"}, position=17)
-    assert ordering_key(to_envelope(event, 3), standing, OrderRules()) == ordering_key(
-        again, standing, OrderRules()
+    assert ordering_key(to_envelope(event, 3), facts, OrderRules()) == ordering_key(
+        again, facts, OrderRules()
     )
 
 
@@ -132,14 +132,14 @@ def test_a_backfill_loses_to_captured_changes_of_its_epoch(
     ],
 )
 def test_a_backfill_needs_no_place(metadata: dict[str, Any]) -> None:
-    """A backfill's event tells no place in the log; of two the later one wins."""
+    """A backfill's event has no place in the log; of two the later one wins."""
     read = [key({"source_timestamp": ms, "source_metadata": metadata}, backfill=True) for ms in (5, 6)]
     assert read == sorted(read)
 
 
 @pytest.mark.parametrize("kind", [SourceKind.SALESFORCE, SourceKind.MYSQL, SourceKind.POSTGRESQL])
 def test_by_source_timestamp_a_backfill_repairs_what_came_before(kind: SourceKind) -> None:
-    """The backfill beats changes of before it was read, and loses to those of its moment and after it."""
+    """The backfill wins over changes before its read, and loses to simultaneous and later ones."""
     place = {SourceKind.POSTGRESQL: {"lsn": "1/1"}, SourceKind.MYSQL: LOG}.get(kind, {})
     events = {ms: {"source_timestamp": ms, "source_metadata": place} for ms in (999, 1000, 1001)}
     captured = {ms: key(event, BY_CLOCK, kind=kind) for ms, event in events.items()}
@@ -177,7 +177,7 @@ def test_an_initial_backfill_takes_no_part_in_epochs() -> None:
 
 
 def test_keys_of_before_a_forced_backfill_stay_as_they_are() -> None:
-    """Declaring an epoch that is still to come changes no key of before it, so stored ones stay valid."""
+    """Declaring a future epoch changes no earlier key, so stored ones stay valid."""
     declared = OrderRules(BackfillPolicy.FORCE, epochs=(1_000_000,))
     assert [key(at(n)) for n in (0, 999)] == [key(at(n), declared) for n in (0, 999)]
 
@@ -211,16 +211,16 @@ def test_the_order_is_total(kind: SourceKind, rules: OrderRules, data: st.DataOb
 def test_by_a_sequence_a_delete_wins_over_the_row_that_it_repeats() -> None:
     """A delete carries the sequence of the row that it removes, so it must win at an equal one."""
     event = to_envelope(at(0))
-    write, removal = (Standing(SourceKind.MYSQL, False, is_removal, "u") for is_removal in (False, True))
+    write, removal = (OrderingFacts(SourceKind.MYSQL, False, is_removal, "u") for is_removal in (False, True))
     assert sequence_key(event, write, "A/F") < sequence_key(event, removal, "A/F")
     assert sequence_key(event, removal, "A/F") < sequence_key(event, write, "a/10")
 
 
 def test_an_event_without_its_sequence_is_refused() -> None:
     """Rows with and without a sequence cannot be ordered."""
-    standing = Standing(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_id="u")
+    facts = OrderingFacts(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_id="u")
     with pytest.raises(RecordUnreadable, match="sequence_columns"):
-        sequence_key(to_envelope(at(0)), standing, None)
+        sequence_key(to_envelope(at(0)), facts, None)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_documented_order(greater: str, smaller: str) -> None:
     "text", ["", "/", "1/", "1/2/3/4/5", "1" * 17, "G", "0x1", " 1", "1 ", "-1", "\u0661", "1//2", 7, None]
 )
 def test_everything_else_is_refused(text: object) -> None:
-    """A fifth section, a seventeenth digit and what is no hex digit are faults, not places in an order."""
+    """A fifth section, a seventeenth digit and what is not a hex digit are faults, not places in an order."""
     with pytest.raises(RecordUnreadable, match="one to four sections"):
         sequence_order(text)
 
@@ -256,7 +256,7 @@ def test_everything_else_is_refused(text: object) -> None:
 def test_text_order_is_the_order_of_numbers(
     item: tuple[tuple[int, ...], str], other: tuple[tuple[int, ...], str], tail: str
 ) -> None:
-    """Sequences compare as texts as tuples of their numbers do, in whatever case and width they come."""
+    """Sequences compare as texts like tuples of their numbers, in every case and width."""
     (numbers, text), (other_numbers, other_text) = item, other
     ordered = f"{sequence_order(text)}{tail}" < f"{sequence_order(other_text)}{tail}"
     assert (numbers < other_numbers) == ordered

@@ -1,4 +1,4 @@
-"""Places in the logs of sources: what comes later in a log is greater, and what tells no place is refused."""
+"""Positions in the logs of sources: later ones are greater, and an event without one is refused."""
 
 from typing import Any
 
@@ -112,7 +112,7 @@ def test_sort_keys_stand_in_for_metadata(
         ("mysql", binlog("mysql-bin.000001", -1), ()),
         ("mysql", {"log_file": "mysql-bin.000001", "log_position": True}, ()),
         ("oracle", {}, ()),
-        ("oracle", {}, (0, 1663072026552, "", 0)),  # a counter is no change number
+        ("oracle", {}, (0, 1663072026552, "", 0)),  # a counter is not a change number
         ("oracle", redo(7, "garbage"), ()),
         ("postgresql", {}, ()),
         ("postgresql", {"lsn": "G/1"}, ()),
@@ -129,7 +129,7 @@ def test_sort_keys_stand_in_for_metadata(
 def test_events_without_a_place_are_refused(
     kind: str, metadata: dict[str, Any], keys: tuple[Any, ...]
 ) -> None:
-    """An event that tells no place is neither first nor last: it is a fault that names the field."""
+    """An event without a position is neither first nor last: it is a fault that names the field."""
     with pytest.raises(RecordUnreadable, match="place in its source's log is unknown: `"):
         place(kind, metadata, keys=keys)
 
@@ -161,7 +161,7 @@ def test_a_name_of_logs_that_is_not_declared_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["postgresql", "sqlserver"])
 def test_timestamps_come_first_where_it_is_asked_for(kind: str) -> None:
-    """After a restore at which the log started over, the moments tell the order."""
+    """After a restore at which the log restarted, timestamps decide the order."""
     lsns = ("9/0", "1/0") if kind == "postgresql" else ("9:0:0", "1:0:0")
     events = [{"source_timestamp": n, "source_metadata": {"lsn": lsn}} for n, lsn in enumerate(lsns)]
     for order_by, expected in ((OrderBy.POSITION, False), (OrderBy.TIMESTAMP, True)):

@@ -120,7 +120,7 @@ BOMBS: Final = {
     "a large precision": avro(
         event(x={"type": "bytes", "logicalType": "decimal", "precision": 10**9}), text(b"\1")
     ),
-    "a precision that is no number": avro(
+    "a precision that is not a number": avro(
         event(x={"type": "bytes", "logicalType": "decimal", "precision": "9"}), text(b"\1")
     ),
     "deflate": avro(event(x="string"), deflated(text(b"a" * 2**24)), codec="deflate"),
@@ -138,7 +138,7 @@ def read(data: bytes, bounds: Bounds = BOUNDS) -> tuple[list[Envelope], list[Fau
 
 @pytest.mark.parametrize("data", BOMBS.values(), ids=BOMBS)
 def test_a_file_that_does_not_end_is_one_fault(data: bytes) -> None:
-    """Whatever a schema or a block promises, reading ends at once, with one reason of bounded length."""
+    """For any schema and any block, reading ends at once, with one reason of bounded length."""
     good, (fault,) = read(data)
     assert good == []
     assert fault.position is None
@@ -189,7 +189,7 @@ def test_tables_of_many_columns_that_may_be_null_are_read() -> None:
 
 
 def test_values_are_counted_by_event() -> None:
-    """Events that have the most values are read, however many lie in one block; numbers count once."""
+    """Events with the maximum of values are read, for any number per block; numbers count once."""
     array = long(900) + long(2**60) * 900 + b"\0"
     data = avro(event(x={"type": "array", "items": "long"}), array * 9, 9)
     good, faults = read(data, Bounds(most_values=1_000))
@@ -198,7 +198,7 @@ def test_values_are_counted_by_event() -> None:
 
 
 def test_a_text_that_is_not_unicode_is_one_fault() -> None:
-    """The events around it arrive, in whatever text of its own it is; its octets are in the fault."""
+    """The events around it arrive, in any of its texts; its octets are in the fault."""
     schema = event(x="string", y={"type": "array", "items": "string"})
     schema["fields"].append({"name": "uuid", "type": "string"})
 

@@ -17,7 +17,7 @@ FIELDS = (("id", FieldType(Kind.LONG)), ("price", FieldType(Kind.DECIMAL, 5, 2))
 
 
 def test_a_schema_file_may_be_of_the_event_or_of_its_payload() -> None:
-    """Both tell the same columns."""
+    """Both have the same columns."""
     whole = event_schema(PAYLOAD)
     payload = next(field for field in whole["fields"] if field["name"] == "payload")["type"]
     assert FIELDS == fields_of_schema(json.dumps(whole)) == fields_of_schema(json.dumps(payload))
@@ -47,7 +47,7 @@ def test_a_type_that_was_named_before_is_the_same_type() -> None:
 
 
 def test_types_of_one_name_in_two_namespaces_are_two() -> None:
-    """A column has the type that Avro finds by its full name, be it written, inherited or dotted."""
+    """A column has the type that Avro finds by its full name: written, inherited or dotted."""
     interval, clock = UNIFIED["INTERVAL"].schema("c"), UNIFIED["DATETIME"].schema("c")
     first, second = (
         {**schema, "name": "r", "namespace": name} for schema, name in ((interval, "n1"), (clock, "n2"))
@@ -68,12 +68,12 @@ def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
     """Be it the type's own name or its namespace, the schema cannot be used."""
     for wrong in ({"name": name}, {"name": "a", "namespace": name}):
         schema = event_schema([("a", {"type": "record", "fields": [], **wrong})])
-        with pytest.raises(ValueError, match="no text"):
+        with pytest.raises(ValueError, match="not text"):
             fields_of_schema(json.dumps(schema))
 
 
 def test_an_avro_file_has_the_types_of_its_schema_key() -> None:
-    """JSON events of the key may be read with them; a file without events tells nothing."""
+    """JSON events of the key may be read with them; a file without events gives no schema."""
     data = avro_file(event_schema(PAYLOAD), [{"id": 1, "price": b"\x01"}])
     assert schema_of_avro(BytesIO(data)) == ("a" * 40, FIELDS)
     assert schema_of_avro(BytesIO(avro_file(event_schema(PAYLOAD), []))) is None

@@ -1,4 +1,4 @@
-"""Files of JSON lines say the same, however they are cut into blocks and however their lines are parsed."""
+"""Files of JSON lines give the same events, for any size of blocks and either parser."""
 
 import copy
 import gzip
@@ -16,7 +16,7 @@ from cdc_platform.sources.datastream.files import blocks, lines
 from cdc_platform.sources.datastream.files.file_events import decode_file
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.text_files import FileDamaged
-from cdc_platform_tests.sources.datastream.generated_events import SOURCES, json_event, story
+from cdc_platform_tests.sources.datastream.generated_events import SOURCES, json_event, scenario
 from cdc_platform_tests.sources.datastream.odd_fields import ODD, odd_event
 
 SETTINGS: Final = DatastreamSettings("files")
@@ -27,13 +27,13 @@ BAD: Final = (
 
 
 def decoded(text: str) -> list[SourceEvent | FaultyEvent]:
-    """Return what a file tells."""
+    """Return the content of a file."""
     return list(decode_file(SETTINGS, text.encode("utf-8", "surrogatepass")))
 
 
 def mixed_lines() -> list[str]:
     """Return lines of all sources, some of them bad; each has its own column, the last one other types."""
-    events = [json_event(copy.deepcopy(event)) for source in SOURCES for event in story(source)]
+    events = [json_event(copy.deepcopy(event)) for source in SOURCES for event in scenario(source)]
     for number, event in enumerate(events):
         event["payload"][f"only_{number}"] = number
     events[-1]["payload"] = {"_id": 1, "late": [1.5]}
@@ -48,7 +48,7 @@ def mixed_lines() -> list[str]:
 def test_blocks_do_not_show(
     monkeypatch: pytest.MonkeyPatch, chunk_bytes: int, ahead_bytes: int, form: str
 ) -> None:
-    """Types that the last line tells hold for the first one, also where a file is too large to be held."""
+    """Types of the last line apply to the first one, also where a file exceeds the memory."""
     data = "\n".join(mixed_lines()).encode()
     if form != "plain":
         data = gzip.compress(data, 1, mtime=0)
@@ -62,10 +62,10 @@ def test_blocks_do_not_show(
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"payload": 3, "object": 3, "source_metadata": 3}', "`source_metadata` is no object"),
-        ('{"payload": 3, "object": 3, "uuid": 3}', "`object` is no text"),
+        ('{"payload": 3, "object": 3, "source_metadata": 3}', "`source_metadata` is not an object"),
+        ('{"payload": 3, "object": 3, "uuid": 3}', "`object` is not text"),
         ('{"stream_name": 3, "sort_keys": 3, "source_timestamp": "never"}', "`source_timestamp`: "),
-        ('{"sort_keys": 3, "stream_name": 3}', "`stream_name` is no text"),
+        ('{"sort_keys": 3, "stream_name": 3}', "`stream_name` is not text"),
     ],
 )
 def test_of_several_faults_one_is_reported(line: str, reason: str) -> None:
@@ -99,7 +99,7 @@ def without_text(event: SourceEvent | FaultyEvent) -> Any:
 
 def test_one_bad_line_changes_no_other() -> None:
     """Lines around a bad one are what they are without it."""
-    good = [json.dumps(json_event(event)) for event in story("oracle")]
+    good = [json.dumps(json_event(event)) for event in scenario("oracle")]
     with_bad = decoded("\n".join([*good[:3], BAD[0], *good[3:]]))
     assert decoded("\n".join(good))[:3] == with_bad[:3]
     assert isinstance(with_bad[3], FaultyEvent)
@@ -109,7 +109,7 @@ def test_one_bad_line_changes_no_other() -> None:
 def test_a_line_of_too_many_values_is_one_fault() -> None:
     """It is refused before its values take memory; what texts hold does not count, and the next arrives."""
     settings = DatastreamSettings("files", most_values=100)
-    wordy, many = (json_event(copy.deepcopy(event)) for event in story("oracle")[:2])
+    wordy, many = (json_event(copy.deepcopy(event)) for event in scenario("oracle")[:2])
     wordy["payload"]["note"] = '[{,"\\' * 10_000
     many["payload"]["numbers"] = [[]] * 101
     text = "\n".join(map(json.dumps, (many, wordy)))
@@ -132,7 +132,7 @@ def test_members_of_a_gzip_are_gathered() -> None:
 
 def test_tables_may_take_turns() -> None:
     """Events of the same columns are of the table that each of them names."""
-    events = [json_event(copy.deepcopy(event)) for event in story("mysql")]
+    events = [json_event(copy.deepcopy(event)) for event in scenario("mysql")]
     names = [f"items_{number % 2}" for number in range(len(events))]
     for event, name in zip(events, names, strict=True):
         event["source_metadata"]["table"] = name

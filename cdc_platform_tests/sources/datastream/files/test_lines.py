@@ -22,7 +22,7 @@ def quick(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("compress", [bytes, quick])
 def test_a_long_line_is_copied_a_few_times(compress: Callable[[bytes], bytes]) -> None:
-    """The octets allocated are a small multiple of the line, however many chunks it comes in."""
+    """The octets allocated are a small multiple of the line, for any number of chunks."""
     with MeasuredStream(compress(b"{}\n" + LONG + b"\n[]")) as stream:
         found = [line for block in read_blocks(stream) for line in block]
     assert found == [b"{}", LONG, b"[]"]
@@ -30,7 +30,7 @@ def test_a_long_line_is_copied_a_few_times(compress: Callable[[bytes], bytes]) -
 
 
 @pytest.mark.parametrize("compress", [bytes, quick])
-def test_a_line_beyond_the_bound_is_not_held(compress: Callable[[bytes], bytes]) -> None:
+def test_a_line_beyond_the_bound_is_not_kept(compress: Callable[[bytes], bytes]) -> None:
     """Each of its chunks is dropped as it comes, and a gzip is unpacked a chunk at a time."""
     with MeasuredStream(compress(b"{}\n" + b"x" * len(LONG) + b"\n[]")) as stream:
         found = [line for block in read_blocks(stream, CHUNK_BYTES) for line in block]

@@ -1,4 +1,4 @@
-"""JSON files have the types that a schema file, or an Avro file, of their `schema_key` tells."""
+"""JSON files get their types from a schema file, or from an Avro file, of their `schema_key`."""
 
 import json
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ def test_types_are_borrowed(tmp_path: Path, name: str, data: bytes) -> None:
 
 @pytest.mark.parametrize("name", [f"{KEY}_cdc_1_2_4.avro", f"{KEY}_cdc_1_2_4.avro.json"])
 def test_json_borrows_types_whatever_its_file_is_called(tmp_path: Path, name: str) -> None:
-    """The content of a file decides how it is read and whether it needs a schema, and so do its texts."""
+    """The content of a file decides how it is read, whether it needs a schema, and how its texts are read."""
     origin = put(tmp_path, name, LINE)
     assert [types_of(row) for row in events(read(tmp_path))] == [GUESSED]
     put(tmp_path, f"{KEY}.avsc", json.dumps(SCHEMA).encode())
@@ -130,7 +130,7 @@ def test_texts_of_events_borrow_types(tmp_path: Path) -> None:
 
 
 def test_only_the_own_key_counts(tmp_path: Path) -> None:
-    """A schema of another key, or an Avro file without events, tells nothing."""
+    """A schema of another key, or an Avro file without events, gives no types."""
     put(tmp_path, f"{KEY}_postgresql-cdc_1_2_4.jsonl", LINE)
     put(tmp_path, f"{'b' * 40}.avsc", json.dumps(SCHEMA).encode())
     put(tmp_path, f"{KEY}_postgresql-cdc_1_2_3.avro", avro_file(SCHEMA, []))

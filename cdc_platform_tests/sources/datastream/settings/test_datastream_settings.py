@@ -63,7 +63,7 @@ def test_settings_survive_the_way_to_a_worker(settings: DatastreamSettings) -> N
         ({"order_by": "lsn"}, "order_by", "must be one of position, timestamp"),
         ({"null_means_unchanged": {"t": ("",)}}, "null_means_unchanged.t", "different column names"),
         ({"columns": {"t": {"c": " "}}}, "columns.t.c", "write the column's type"),
-        ({"columns": {"t": {"c": "VARCHAR"}}}, "columns.t.c", "is no type: 'VARCHAR'; a type is BOOL"),
+        ({"columns": {"t": {"c": "VARCHAR"}}}, "columns.t.c", "is not a type: 'VARCHAR'; a type is BOOL"),
         ({"schema_policy": {"t": "ignore"}}, "schema_policy.t", "must be one of evolve, freeze"),
         ({"late_files_s": 0}, "late_files_s", "must be positive"),
         ({"late_files_s": float("nan")}, "late_files_s", "must be positive"),
@@ -83,10 +83,10 @@ def test_what_cannot_be_used_is_refused(fields: dict[str, Any], setting: str, me
     assert (setting, True) == (refused.value.setting, message in refused.value.problem)
 
 
-def test_whoever_cannot_wait_has_a_shorter_deadline() -> None:
+def test_a_caller_that_cannot_wait_has_a_shorter_deadline() -> None:
     """But never a longer one than the settings say, and everything else stays."""
-    assert replace(FULL, deadline_s=5.0) == FULL.impatient(5.0)
-    assert FULL.impatient(99.0) == FULL
+    assert replace(FULL, deadline_s=5.0) == FULL.with_deadline(5.0)
+    assert FULL.with_deadline(99.0) == FULL
 
 
 def test_settings_of_a_table_go_before_those_of_all() -> None:

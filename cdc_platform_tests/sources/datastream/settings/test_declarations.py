@@ -1,4 +1,4 @@
-"""Types that are declared, and types that are guessed where nobody declares any."""
+"""Declared types, and guessed types of undeclared columns."""
 
 import json
 from typing import Any
@@ -164,7 +164,7 @@ def test_declared_types_of_avro(
     assert {"c": expected} == event.values
 
 
-def test_a_logical_type_beside_the_field_counts() -> None:
+def test_a_logical_type_next_to_the_field_counts() -> None:
     """The oldest files have the logical type at the field, not at its type."""
     schema = event_schema([("c", "long")])
     payload = next(field for field in schema["fields"] if field["name"] == "payload")
@@ -253,18 +253,18 @@ def test_declared_types_of_json(texts: list[str], declared: str, expected: list[
         ("1.555", "DECIMAL(10,2)", "1.555"),
         ("1e400", "FLOAT64", "beyond a float of 64 bits"),
         ("1e39", "FLOAT32", "beyond a float of 32 bits"),
-        ('"soon"', "TIMESTAMP", "'soon' is no moment"),
-        ("5", "TIMESTAMP", "5 is no text"),
+        ('"soon"', "TIMESTAMP", "'soon' is not a moment"),
+        ("5", "TIMESTAMP", "5 is not text"),
         ('"-4712-01-01T00:00:00Z"', "TIMESTAMP", "outside the years 1 to 9999"),
         ("[[1]]", "ARRAY<INT64>", "array of arrays; declare the column as JSON"),
-        ('{"a": 1}', "INT64", "is no integer"),
+        ('{"a": 1}', "INT64", "is not an integer"),
         ('"!"', "BYTES", "not base64; declare the column as BYTES(hex) or STRING"),
         ('"NaN"', "DECIMAL(10,2)", "NaN"),
-        *((f'"{text}"', kind, "is no number") for text in NO_NUMBERS for kind in NUMBERS),
+        *((f'"{text}"', kind, "is not a number") for text in NO_NUMBERS for kind in NUMBERS),
         ('"2024-02-29T23:30:00-05"', "DATETIME", "has an offset from UTC"),
         ('"2024-02-29T01:00:00+01:00"', "DATE", "has an offset from UTC"),
         ('"01:02:03+05:30"', "TIME", "has an offset from UTC"),
-        *((f'"{text}"', "TIMESTAMP", "is no moment") for text in NO_MOMENTS),
+        *((f'"{text}"', "TIMESTAMP", "is not a moment") for text in NO_MOMENTS),
         ('"ab cd"', "BYTES(hex)", "is not a text of hex digit pairs"),
     ],
 )
@@ -303,7 +303,7 @@ DOCUMENTS = [
 
 @pytest.mark.parametrize(("text", "expected"), DOCUMENTS)
 def test_a_document_is_what_it_was(text: str, expected: str) -> None:
-    """Members of one name, their order and signs of zeros stay, whatever the format and the type's source."""
+    """Members of one name, their order and signs of zeros stay, in every format and type."""
     decoding = Decoding(schemas={"a" * 40: (("c", FieldType(Kind.JSON)),)})
     ways = [
         from_json([text], "JSON"),
@@ -318,8 +318,8 @@ def test_a_document_is_what_it_was(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["abcdef", "0xabcdef", "\\xabcdef"])
-def test_a_declared_spelling_counts_beside_a_schema(text: str) -> None:
-    """A schema file tells that a column has bytes; how JSON's texts stand for them is declared."""
+def test_a_declared_spelling_counts_with_a_schema(text: str) -> None:
+    """A schema file shows that a column has bytes; their encoding in JSON's texts is declared."""
     declared = declarations({"s.t": {"c": "BYTES(hex)"}})
     decoding_with = Decoding(declared, {"a" * 40: (("c", declared_type("BYTES")),)})
     [event] = read_events(json_line(0, {"c": json.dumps(text)}).encode(), decoding_with)
@@ -339,7 +339,7 @@ def test_a_value_that_is_nested_deeply_ends_no_file(depth: int) -> None:
 
 
 def test_a_column_beyond_its_schema_is_faulty() -> None:
-    """A told schema that does not know a column of an event is not the event's schema."""
+    """A schema of the `schema_key` that lacks one of the event's columns is not the event's schema."""
     decoding = Decoding(schemas={"a" * 40: (("d", declared_type("INT64")),)})
     [event] = read_events(json_line(0, {"c": "1"}).encode(), decoding)
     assert isinstance(event, FaultyEvent)

@@ -21,11 +21,11 @@ from cdc_platform.sources.datastream.settings.kinds import is_backfill, source_k
         ("salesforce-backfill", {}, None, "salesforce"),
         ("cdc", {"collection": "c"}, None, "mongodb"),
         ("backfill", {}, None, "mongodb"),
-        ("cdc", {"log_file": "f.1", "log_position": 4}, None, "mysql"),  # metadata tell more than a bare word
+        ("cdc", {"log_file": "f.1", "log_position": 4}, None, "mysql"),  # metadata count before a single name
         ("", {"scn": 1}, None, "oracle"),
         ("newdb-cdc", {"lsn": "16/B3"}, None, "postgresql"),
         ("", {"lsn": "00000025:00000728:0003"}, None, "sqlserver"),
-        ("newdb-cdc", {"scn": 1}, "salesforce", "salesforce"),  # anyone who declares it is believed
+        ("newdb-cdc", {"scn": 1}, "salesforce", "salesforce"),  # a declared kind is trusted
     ],
 )
 def test_source_is_recognised(
@@ -53,5 +53,5 @@ def test_unknown_source_is_refused(read_method: str) -> None:
     ],
 )
 def test_backfill_is_recognised_by_the_read_method(read_method: str, expected: bool) -> None:
-    """Backfills and dumps are told from captured changes by the read method alone."""
+    """The read method alone distinguishes backfills and dumps from captured changes."""
     assert expected == is_backfill(read_method)

@@ -1,4 +1,4 @@
-"""A stream's status, as a server of Datastream's API tells it."""
+"""A stream's status, as a server of Datastream's API returns it."""
 
 import sys
 import time
@@ -148,7 +148,7 @@ def test_an_object_of_a_source_that_is_not_known_keeps_the_name_that_is_shown(
 
 
 def test_objects_of_several_pages_are_all_read_once(server: DatastreamServer) -> None:
-    """Objects come in order of name, whatever the order and the size of the pages."""
+    """Objects come in order of name, for any order and size of the pages."""
     server.most_page_size = 3
     server.hold("RUNNING", *(table(number) for number in reversed(range(8))))
     names = [stream_object.name for stream_object in read_stream(server.settings()).objects]
@@ -177,7 +177,7 @@ def test_attempts_are_bounded(server: DatastreamServer) -> None:
     """A server that stays unavailable is asked as often as the settings say, and the error is retryable."""
     server.hold("RUNNING")
     server.refusals = [UNAVAILABLE] * 9
-    with pytest.raises(SourceUnreachable, match=f"{STREAM}.*its files are read all the same.*UNAVAILABLE"):
+    with pytest.raises(SourceUnreachable, match=f"{STREAM}.*its files are still read.*UNAVAILABLE"):
         read_stream(server.settings(max_attempts=4))
     assert server.calls == ["GetStream"] * 4
 
@@ -224,7 +224,7 @@ def test_a_stream_that_is_not_there_is_not_found(server: DatastreamServer) -> No
 
 
 def test_nobody_who_answers_is_unreachable() -> None:
-    """An address where nothing listens is told as such, soon."""
+    """An address without a server is reported as such, soon."""
     settings = StreamSettings(STREAM, datastream_host=unused_host(), backoff_initial_s=0.001)
     begun_s = time.monotonic()
     with pytest.raises(SourceUnreachable, match="Check the network, and `datastream_host`"):
@@ -233,7 +233,7 @@ def test_nobody_who_answers_is_unreachable() -> None:
 
 
 def test_a_slow_answer_ends_at_the_deadline_of_the_read(server: DatastreamServer) -> None:
-    """A server that accepts calls and does not answer holds nobody longer than `deadline_s`."""
+    """A server that accepts calls and does not answer blocks a caller for at most `deadline_s`."""
     server.hold("RUNNING")
     server.delay_s = 30
     begun_s = time.monotonic()
@@ -253,7 +253,7 @@ def test_pages_without_end_end_at_the_deadline(server: DatastreamServer) -> None
 
 
 def test_missing_credentials_are_access_denied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a host of its own a stream is asked with the credentials of the process."""
+    """Without its own host a stream is asked with the credentials of the process."""
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "no-such-file.json")
     with pytest.raises(AccessDenied, match=r"Provide application default credentials.*no-such-file\.json"):
         read_stream(StreamSettings(STREAM))

@@ -37,7 +37,7 @@ CONCERNS = {
 
 @pytest.mark.parametrize("state", StreamState)
 def test_each_state_has_a_concern_and_advice(state: StreamState) -> None:
-    """No state but running is without concern, and each is told in words with what to do."""
+    """Every state but running has a severity, a description and an action."""
     actual = status(state)
     assert CONCERNS[state] == actual.concern
     assert f"`{actual.name}` is {state.value.replace('_', ' ')}. {actual.advice}." in actual.summary
@@ -71,7 +71,7 @@ def test_a_running_stream_whose_backfill_ended_early_is_a_warning(
 
 
 def test_errors_make_a_running_stream_a_warning() -> None:
-    """An error of the stream, or of one of its objects, is told with its text."""
+    """An error of the stream, or of one of its objects, is reported with its text."""
     of_stream = status(StreamState.RUNNING, errors=(ERROR,))
     of_object = status(
         StreamState.RUNNING, objects=(StreamObject("bank.cards", BackfillState.ACTIVE, (ERROR,)),)

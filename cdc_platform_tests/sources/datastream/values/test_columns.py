@@ -55,7 +55,7 @@ TEXTS: Final = st.sampled_from(
 
 @given(st.lists(st.lists(TEXTS, min_size=1, max_size=3), min_size=1, max_size=3))
 def test_a_table_does_not_depend_on_how_rows_lie_in_files(files: list[list[str]]) -> None:
-    """Columns have the same type and values, whichever rows of them come by one file or by several."""
+    """Columns have the same type and values, for any distribution of the rows over files."""
     together = read_lines([text for file in files for text in file])
     by_file = [typed for file in files for typed in read_lines(file)]
     assert [text for _, text in together] == [text for _, text in by_file]
@@ -100,7 +100,7 @@ def read(reader: RowReader, value: Any) -> tuple[type, str]:
     ],
 )
 def test_large_integers_have_types_of_their_own(values: list[Any], types: set[type]) -> None:
-    """Integers that a reader of JSON could round, and those beyond 64 bits, are told apart."""
+    """Integers that a reader of JSON could round, and those beyond 64 bits, are distinguished."""
     assert types == types_of(values)
 
 

@@ -44,7 +44,7 @@ def wait_until(is_so: Callable[[], bool], engine: EngineProcess) -> None:
 def test_what_happens_before_while_and_after_a_run_is_captured_once(
     capturing: Cluster, tmp_path: Path
 ) -> None:
-    """Snapshot, stream, stop, and a restart that goes on and ends when it has caught up."""
+    """Snapshot, stream, stop, and a restart that continues and ends when it has caught up."""
     settings = settings_for(capturing, "lifecycle", tmp_path)
     spool = Spool(tmp_path)
     with database(capturing, "lifecycle") as name:
@@ -92,7 +92,7 @@ def test_a_killed_engine_repeats_the_open_transaction_and_loses_nothing(
 
 
 def assert_repeated_alike(events: list[dict[str, Any]]) -> None:
-    """Duplicates differ in nothing that tells what happened at the source."""
+    """Duplicates have the same description of the change at the source."""
     texts_by_position: dict[int, set[str]] = {}
     for event in events:
         if event["value"] is not None and event["value"].get("op") == "c":
@@ -102,7 +102,7 @@ def assert_repeated_alike(events: list[dict[str, Any]]) -> None:
 
 
 def test_a_workload_is_captured_as_it_was_at_each_checkpoint(capturing: Cluster, tmp_path: Path) -> None:
-    """Replayed naively, one event after another, also behind a crash; the workload has what it promises."""
+    """Replayed one event after another, also after a crash, the workload gives the expected rows."""
     settings = settings_for(capturing, "workload", tmp_path)
     with database(capturing, "workload") as name:
         workload = Workload(lambda: connect(capturing, name, by_statement=False), Options(seed=7))
@@ -123,7 +123,7 @@ def test_a_workload_is_captured_as_it_was_at_each_checkpoint(capturing: Cluster,
 
 
 def test_rows_are_read_again_where_the_slot_is_gone(capturing: Cluster, tmp_path: Path) -> None:
-    """With `when_needed`; else the engine refuses to go on behind the gap."""
+    """With `when_needed`; else the engine refuses to continue behind the gap."""
     settings = settings_for(capturing, "gap", tmp_path)
     with database(capturing, "gap") as name:
         play(capturing, name, ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)"])

@@ -31,7 +31,7 @@ def names(files: list[SpoolFile]) -> list[str]:
 
 
 def test_files_are_named_by_the_offset_of_their_first_event(tmp_path: Path) -> None:
-    """Lines keep the engine's own text, digits and all, and get offsets that go on from file to file."""
+    """Lines keep the engine's own text, digits and all, and get offsets that continue from file to file."""
     spool = filled(tmp_path, 2, 1)
     assert names(spool.files()) == ["00000000000000000000.jsonl", "00000000000000000002.jsonl"]
     lines = [line for file in spool.files() for line in file.lines()]
@@ -48,7 +48,7 @@ def test_a_reader_finds_where_it_was(tmp_path: Path) -> None:
 
 
 def test_what_the_lake_has_is_deleted_and_its_offsets_never_come_again(tmp_path: Path) -> None:
-    """Files that are read in part stay; a spool that is empty goes on where it was."""
+    """Files that are read in part stay; a spool that is empty continues where it was."""
     spool = filled(tmp_path, 2, 3, 1)
     assert spool.delete_before(4) == 1
     assert [file.first_offset for file in spool.files()] == [2, 5]
@@ -60,7 +60,7 @@ def test_what_the_lake_has_is_deleted_and_its_offsets_never_come_again(tmp_path:
 
 
 def test_what_has_been_read_long_ago_is_deleted(tmp_path: Path) -> None:
-    """Neither what is read in part goes, nor what is young, nor the newest file, by which offsets go on."""
+    """Files read in part, young files and the newest file, which continues the offsets, all stay."""
     spool = filled(tmp_path, 2, 3, 1, 4)
     for file, age_s in zip(spool.files(), (90, 80, 70, 60), strict=True):
         os.utime(file.path, (1000 - age_s, 1000 - age_s))
@@ -75,8 +75,8 @@ def test_what_has_been_read_long_ago_is_deleted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_empty", [False, True])
-def test_a_lake_that_lacks_deleted_events_is_told(tmp_path: Path, is_empty: bool) -> None:
-    """A lake from an older copy, or a new one, would go on with a gap that nobody sees."""
+def test_a_lake_that_lacks_deleted_events_is_reported(tmp_path: Path, is_empty: bool) -> None:
+    """A lake from an older copy, or a new one, would continue with an unnoticed gap."""
     spool = filled(tmp_path, 2, 3, 1)
     spool.require_next({})
     names = [file.path.name for file in spool.files()]
@@ -99,7 +99,7 @@ def test_what_was_not_finished_is_no_file(tmp_path: Path) -> None:
 
 
 def test_a_writer_leaves_alone_what_a_reader_writes(tmp_path: Path) -> None:
-    """A reader that writes down what it has deleted goes on while an engine starts."""
+    """A reader that writes down what it has deleted continues while an engine starts."""
     spool = filled(tmp_path, 1)
     part = spool.folder / "deleted.json.part"
     part.write_text("{}")
@@ -147,7 +147,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
-    """It passes once there is room, so a pipeline that follows its source goes on by itself."""
+    """It passes once there is room, so a pipeline that follows its source continues by itself."""
     expected = f"No space left on device: {tmp_path}"
     with pytest.raises(DiskFull, match=expected), reported_as_unusable(tmp_path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -195,7 +195,7 @@ class Capture:
 
 
 def test_a_death_at_any_file_of_a_spool_loses_nothing(tmp_path: Path) -> None:
-    """Whatever file is not made, renamed or removed any more, offsets have no gap, and all events come."""
+    """If a file operation fails, offsets have no gap, and all events arrive."""
     whole = Capture(tmp_path / "whole")
     with dying_in(tmp_path, None):
         whole.run()

@@ -113,7 +113,7 @@ def test_files_behind_a_large_one_wait(tmp_path: Path) -> None:
 def test_a_store_that_fails_within_a_file_has_given_what_came_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lines that were read are in the log; the next cycle says what is wrong, and a later one goes on."""
+    """The lines that were read are in the log; the next cycle reports the error, and a later one resumes."""
     monkeypatch.setattr(reader, "MOST_LINES", 10**6)
     connector = Connector()
     for key in range(6):
@@ -197,14 +197,14 @@ def test_a_part_ends_between_transactions(tmp_path: Path) -> None:
     assert keys_of(cycles) == list(range(30))
 
 
-def test_a_part_without_progress_goes_on(tmp_path: Path) -> None:
+def test_a_part_without_progress_continues(tmp_path: Path) -> None:
     """A fault that passes ends no part while all else waits: the next cycle would read the same again."""
     connector = Connector()
     connector.begin()
     for key in range(20):
         connector.insert(key)
     connector.end()
-    # Without its beginning a transaction does not tell what lies within it.
+    # Without its beginning, the content of a transaction is unknown.
     path = written(tmp_path, [*connector.lines[1:4], "no message", *connector.lines[4:]])
     cycles = cycles_over(tmp_path)
     read_all(cycles, path)

@@ -64,7 +64,7 @@ def test_a_cycle_ends_among_lines_of_any_kind(
     assert sum(counts) == 5 * LINES
 
 
-def test_a_cycle_goes_on_behind_an_end_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cycle_continues_after_a_lost_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that waits for a transaction whose END does not come holds up no cycle for ever."""
     monkeypatch.setattr(reader, "MOST_LINES", 4)
     connector = Connector()
@@ -128,7 +128,7 @@ def test_splits_are_the_same_however_a_file_is_read(
 
 @pytest.mark.parametrize("name", ["\ud800", "a\ud800b"])
 def test_names_that_are_not_unicode_are_faults_or_escaped(tmp_path: Path, name: str) -> None:
-    """A transaction of such a name is held back, released and refused as any other is."""
+    """A transaction of such a name is buffered, passed on and refused like any other."""
     connector = Connector()
     connector.whole(1)
     place = {"txId": None, "lsn": 900, "sequence": json.dumps(["800", "900"])}

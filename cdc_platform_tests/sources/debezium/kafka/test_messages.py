@@ -1,4 +1,4 @@
-"""Messages dealt out to splits: those of a transaction are together, whatever their columns are called."""
+"""Messages distributed over splits: those of a transaction stay together, for any column names."""
 
 import json
 from typing import Any, Final
@@ -62,13 +62,13 @@ def test_rows_of_a_first_snapshot_are_spread(*, spreads_snapshots: bool, routes:
 
 
 def test_a_partition_keeps_its_order() -> None:
-    """A message arrives no earlier than the one before, whatever its sender's clock said, across batches."""
+    """Times of arrival never decrease, for any sender's clock, across batches."""
     assert routed(1, 2, 3, 4, 5, micros=(5, 9, 2, 3, 11))[ARRIVED].to_pylist() == [5, 9, 9, 9, 11]
 
 
 @pytest.mark.parametrize("transaction", range(1, 13))
 def test_splits_that_depend_on_a_later_one_are_decoded_again(transaction: int) -> None:
-    """A change may depend on a snapshot that another split has, whichever of the splits is numbered first."""
+    """A change may depend on a snapshot of another split, for any numbering of the splits."""
     rows = []
     for splits in (1, 7):
         logs = TopicLogs(settings_with(input=KAFKA), KAFKA, splits=splits)

@@ -60,7 +60,7 @@ def test_a_backlog_is_read_in_shares() -> None:
 
 
 def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
-    """A partition that comes up later begins at 0, and what it has lost before is told."""
+    """A partition that is added later begins at 0, and earlier losses are reported."""
     progress = read_progress((FIRST, 40, 40))
     assert plan_ranges([FIRST, SECOND], progress, SETTINGS) == (span(SECOND, 0, 0, 10),)
     with pytest.raises(OffsetsLost, match="next one has offset 0, the first available one 2"):
@@ -80,7 +80,7 @@ def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
     ],
 )
 def test_lost_messages_are_reported(partitions: list[TopicPartition], words: str) -> None:
-    """Messages that were never read are not passed over in silence."""
+    """Messages that were deleted unread are reported."""
     with pytest.raises(OffsetsLost, match=words):
         plan_ranges(partitions, read_progress((FIRST, 30, 30)), SETTINGS)
 

@@ -18,6 +18,7 @@ from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.splits.release import GONE
+from cdc_platform_tests.sources.debezium.applied_changes import Lake, row_change_of, rows_of, true_rows
 from cdc_platform_tests.sources.debezium.captures_read import (
     GOLDEN,
     decode,
@@ -25,7 +26,6 @@ from cdc_platform_tests.sources.debezium.captures_read import (
     settings_for,
     truth_of,
 )
-from cdc_platform_tests.sources.debezium.folding import Lake, row_change_of, rows_of, true_rows
 from cdc_platform_tests.sources.debezium.topic_logs import Place, TopicLogs
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 
@@ -81,7 +81,7 @@ class Delivery:
 
 @st.composite
 def deliveries(draw: st.DrawFn) -> Delivery:
-    """Return a delivery with a crash or without, after which the connector goes on from a place before it."""
+    """Return a delivery, with or without a crash, after which the connector resumes from an earlier place."""
     capture = draw(st.sampled_from(["transactions", "truncates", "keys"]))
     total = len(messages_of(capture))
     numbers = list(range(total))
@@ -169,7 +169,7 @@ class LoadedDice(Random):
 )
 @given(deliveries(), st.randoms(use_true_random=False))
 def test_cycles_have_whole_transactions_in_order(delivery: Delivery, dice: Random) -> None:
-    """However partitions lag behind each other, and whatever comes again, or cannot be read, it is one lake.
+    """For any lag of partitions, repeats and unreadable messages, the result is one lake.
 
     So it is with the connector's headers and without. Cycles add up to the stream, and no marker is anywhere,
     but the one that somebody has written.
@@ -352,7 +352,7 @@ def _last_change() -> int:
 
 
 def test_a_state_outlives_a_cycle_without_messages() -> None:
-    """The first cycle of a stream may have none; its states are kept all the same."""
+    """The first cycle of a stream may have none; its states are still kept."""
     logs = logs_for("transactions")
     assert logs.cycle_without_messages() == []
     assert "decoder state" in logs.read_progress

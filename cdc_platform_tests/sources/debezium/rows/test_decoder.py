@@ -99,7 +99,7 @@ def test_a_value_alone_needs_its_keys_declared() -> None:
 
 
 def test_a_marker_is_one_only_where_a_value_can_be_unavailable() -> None:
-    """INSERT ships all values: a marker in it is what somebody has written, unless the key has changed."""
+    """INSERT sends all values: a marker in it is a user's value, unless the key has changed."""
     headers = {"__debezium.context.taskId": "0"}
     literal = only_event(line(envelope("c", after=MARKED), KEY, headers=headers))
     assert not literal.unavailable_columns
@@ -115,7 +115,7 @@ def test_a_marker_is_one_only_where_a_value_can_be_unavailable() -> None:
 def test_without_headers_only_the_event_before_shows_that_a_row_is_new(
     order: int | None, *, is_literal: bool
 ) -> None:
-    """The other half of a key change would be that event; while it is not known, a marker is no value."""
+    """The other half of a key change would be that event; while it is not known, a marker is not a value."""
     place = {"id": "7", "total_order": 1}
     first = line(envelope("c", after={**KEY, "n": 1}, transaction=place), KEY)
     place = {"id": "7", "total_order": order}
@@ -204,7 +204,7 @@ def test_order_after_snapshots() -> None:
     assert len(lines) == len({event.event_id for event in events})
 
 
-def test_state_goes_on_in_the_next_decoder() -> None:
+def test_state_continues_in_the_next_decoder() -> None:
     """A decoder's state passes to the next one as text."""
     first = Decoder(settings_with())
     decode_all(
@@ -222,7 +222,7 @@ def test_state_goes_on_in_the_next_decoder() -> None:
 
 
 def test_other_topics_never_become_tables() -> None:
-    """Heartbeats, boundaries, logical messages and signals are told apart by what they say."""
+    """Heartbeats, boundaries, logical messages and signals are distinguished by their content."""
     message = envelope(
         "m", source={"table": "", "schema": "", "txId": None}, message={"prefix": "p", "content": "YQ=="}
     )
@@ -319,7 +319,7 @@ def test_what_cannot_be_used_goes_to_quarantine(value: Any, key: Any, said: str)
 
 
 def test_a_mask_that_is_not_known_is_refused_at_once() -> None:
-    """A mistake in the settings is no fault of the events."""
+    """A mistake in the settings is not a fault of the events."""
     with pytest.raises(SettingError):
         Decoder(settings_with(column_placeholders={TABLE: {"big": "hash:NONE:s"}}))
 
@@ -332,6 +332,6 @@ def test_tables_are_named_by_a_template() -> None:
 
 
 def test_ignored_columns_stay_out() -> None:
-    """A generated column is in snapshots only, so it is kept out of the table."""
+    """A generated column is in snapshots only, so the table does not have it."""
     event = only_event(update(after={**ROW, "total": 5}), ignored_columns={TABLE: ("total",)})
     assert "total" not in event.column_types

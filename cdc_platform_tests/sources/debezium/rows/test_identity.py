@@ -1,4 +1,4 @@
-"""Replica identities: what events show of them, and how long it is held against a table."""
+"""Replica identities: how events show them, and how long a table keeps a recognised one."""
 
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ COLUMNS: Final = {TABLE: {"id": "integer", "n": "integer"}}
 
 
 def in_block(value: dict[str, Any], *fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a value with the schema block of its fields, beside a key `id`."""
+    """Return a value with the schema block of its fields, in addition to a key `id`."""
     fields_of_row = [{"field": "id", "type": "int32", "optional": False}, *fields]
     return {"schema": {"fields": [{"field": "after", "fields": fields_of_row}]}, "payload": value}
 
@@ -40,13 +40,13 @@ def kinds_of(*lines: str) -> list[type]:
     [("numeric", {"scale": 0, "value": "AA=="}), ("timetz", "00:00:00Z"), ("point", POINT), ("text", "")],
 )
 def test_the_row_of_key_0_is_deleted(declared: str, zero: Any) -> None:
-    """Under DEFAULT the row before has zeros beside its key, which do not show an index."""
+    """Under DEFAULT the previous row has zeros outside its key, which do not show an index."""
     columns = {TABLE: {"id": "integer", "n": declared}}
     assert only_event(deleted(0, n=zero), columns=columns).mod_type is ModType.DELETE
 
 
 def test_a_default_is_no_content() -> None:
-    """A column that is NOT NULL with a DEFAULT has it in the row before, as the schema block tells."""
+    """A NOT NULL column with a DEFAULT has its default in the previous row, as in the schema block."""
     field = {"field": "n", "type": "string", "optional": False, "default": "new"}
     gone = in_block(envelope("d", before={"id": 0, "n": "new"}), field)
     assert only_event(line(gone, {"id": 0}), columns={}).mod_type is ModType.DELETE
@@ -67,7 +67,7 @@ def test_an_unusable_identity_is_refused_until_a_snapshot() -> None:
 
 
 def test_a_deletion_that_names_its_row_shows_a_usable_identity() -> None:
-    """An index beside the key makes every key up, so one that is not is the database's own."""
+    """Under an index identity every key is a placeholder, so a real key shows a usable identity."""
     expected = [FaultyEvent, SourceEvent, SourceEvent]
     assert expected == kinds_of(UNUSABLE, deleted(1, n=None), UPDATE)
 
@@ -83,7 +83,7 @@ PARTLY: Final[dict[str, Any]] = {"id": 1, "tenant": 5, "n": None, "huge": None, 
 
 
 def shown_by(before: dict[str, Any], after: dict[str, Any], *fields: dict[str, Any]) -> str | None:
-    """Return the row before that an update tells, or the reason of its refusal."""
+    """Return the previous row of an update, or the reason of its refusal."""
     value = envelope("u", before=before, after=after)
     text = line(in_block(value, *fields) if fields else value, {"id": 1})
     (decoded,) = decode_all(text, columns={} if fields else {TABLE: WIDE})
@@ -91,7 +91,7 @@ def shown_by(before: dict[str, Any], after: dict[str, Any], *fields: dict[str, A
 
 
 def test_an_index_with_the_key_and_more_is_not_full() -> None:
-    """Its columns alone are told of the row before, so that null there says nothing of a large value."""
+    """Only the index's columns are sent of the previous row; null elsewhere does not mean a large value."""
     assert "null_policies" in str(shown_by(PARTLY, {**PARTLY, "tenant": 6}))
     zeros = {**PARTLY, "n": 0}  # a column that is NOT NULL
     assert shown_by(zeros, {**PARTLY, "tenant": 6, "n": 3, "huge": {"scale": 0, "value": "AQ=="}}) is None
@@ -121,7 +121,7 @@ def test_full_that_was_given_up_for_an_index_is_trusted_no_more() -> None:
     lacking = {**whole, "huge": None}
     updates = [
         (whole, {**whole, "n": 4}),
-        (lacking, {**lacking, "tenant": 6}),  # NULL, as FULL tells
+        (lacking, {**lacking, "tenant": 6}),  # NULL, as under FULL
         (PARTLY, {**lacking, "tenant": 7}),
         (PARTLY, {**lacking, "tenant": 8}),
         (whole, {**whole, "n": 5}),

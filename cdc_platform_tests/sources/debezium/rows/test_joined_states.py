@@ -26,7 +26,7 @@ TOMBSTONE: Final = line(None, {"id": 1})
 
 
 def state_after(*lines: str, start: DecoderState | None = None) -> DecoderState:
-    """Return the state behind lines, with what was used of the one before them."""
+    """Return the state after lines, and what they used of the previous one."""
     state = DecoderState.from_json((start or DecoderState()).to_json())
     for _ in Decoder(settings_with(), state).decode_lines(lines):
         pass

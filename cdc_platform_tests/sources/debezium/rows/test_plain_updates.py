@@ -67,7 +67,7 @@ def lines(draw: st.DrawFn) -> str:
 
 
 def decode(texts: list[str], **options: Any) -> tuple[object, ...]:
-    """Return what lines tell, what the decoder knows in the end, has used of it, and leaves open."""
+    """Return the events of lines, and the decoder's final knowledge, uses and open values."""
     decoder = Decoder(settings_with(**{**SETTINGS, **options}))
     decoded = list(decoder.decode_lines(texts))
     return decoded, decoder.state.to_json(), asdict(decoder.state.use), list(decoder.rows.unpaired)

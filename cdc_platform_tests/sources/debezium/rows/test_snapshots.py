@@ -21,7 +21,7 @@ def cycles_over(folder: Path, policy: SnapshotPolicy = SnapshotPolicy.REPLACE) -
 
 
 def test_replace_takes_away_what_a_repeated_snapshot_lacks(tmp_path: Path) -> None:
-    """Rows deleted while nobody captured are gone; the first snapshot and later changes are as ever."""
+    """Rows deleted without a capture are gone; the first snapshot and later changes are as usual."""
     connector = Connector(commit=200, lsn=200)
     connector.whole(5)
     cycles = feed(cycles_over(tmp_path), [*snapshot(100, [1, 2, 3]), *connector.lines])
@@ -99,7 +99,7 @@ def test_a_change_without_a_key_that_a_snapshot_may_have_had_is_noted(tmp_path: 
 
 
 def test_a_stream_that_began_without_a_snapshot(tmp_path: Path) -> None:
-    """Its first snapshot tells all rows."""
+    """Its first snapshot contains all rows."""
     connector = Connector()
     connector.whole(1)
     cycles = feed(cycles_over(tmp_path), connector.lines)

@@ -79,7 +79,7 @@ def test_brokers_may_be_listed_with_spaces_and_empty_places(servers: str, broker
     ids=["by the engine's properties", "as a connector's modes", "by both"],
 )
 def test_an_engine_and_its_decoder_agree(connector: dict[str, str], properties: dict[str, str]) -> None:
-    """However an engine's modes are told, both the engine and anyone who decodes its events hear of them."""
+    """In any form of declaration, both the engine and the decoder of its events get its modes."""
     engine = {"engine": ENGINE | {"properties": {"heartbeat.interval.ms": "1"} | properties}}
     settings = DebeziumSettings.from_fields({"input": engine, "connector": connector})
     assert settings.connector == ConnectorModes(decimals=DecimalMode.STRING, placeholder="NOPE")

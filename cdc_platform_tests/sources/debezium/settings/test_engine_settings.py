@@ -37,7 +37,7 @@ def test_a_password_is_not_shown() -> None:
 
 
 def test_settings_become_properties_of_the_connector() -> None:
-    """The user's own properties come beside those that the platform sets, and before its defaults."""
+    """The user's own properties are added to the platform's, and override its defaults."""
     properties = SETTINGS.connector_properties(Path("offsets.dat"))
     expected = {
         "database.hostname": "db",

@@ -1,4 +1,4 @@
-"""Streams that are decoded in splits beside each other: what comes of them is what one decoder makes."""
+"""Streams that are decoded in parallel splits: the result is that of one decoder."""
 
 import gzip
 import json
@@ -136,7 +136,7 @@ def _change(draw: st.DrawFn, connector: Connector, alive: set[int]) -> None:
 def test_streams_come_to_the_same(
     lines: list[str], split_lines: int, parts: list[float], *, has_transaction_metadata: bool
 ) -> None:
-    """Whatever a stream has, and wherever cycles and splits end, the rows and the progress are the same."""
+    """For any stream, and any ends of cycles and splits, the rows and the progress are the same."""
     with TemporaryDirectory() as folder:
         stream = settings_with(input=FilesInput(folder), has_transaction_topic=has_transaction_metadata)
         ends = sorted(round(part * len(lines)) for part in parts)

@@ -15,7 +15,7 @@ MOVED = line(envelope("c", after={"id": 9, "n": 1, "xs": None}), {"id": 9})
 
 
 def moved(folder: Path, policy: NullPolicy, *lines: str) -> Record:
-    """Return what a cycle makes of the half that takes a key."""
+    """Return a cycle's change for the half that takes a key."""
     cycles = Cycles(settings_with(input=FilesInput(str(folder)), null_policies={"smallint[]": policy}))
     return next(row for row in feed(cycles, lines).log if row["mod_type"] != "DELETE")
 
@@ -30,7 +30,7 @@ def test_null_of_a_key_change_is_what_its_policy_says(tmp_path: Path, lines: tup
 
 @pytest.mark.parametrize("lines", [(GONE, MOVED), (MOVED, GONE)])
 def test_null_of_a_key_change_without_a_policy_is_refused(tmp_path: Path, lines: tuple[str, ...]) -> None:
-    """It goes to quarantine with its own text, whichever half comes first."""
+    """It goes to quarantine with its own text, in any order of the halves."""
     event = moved(tmp_path, NullPolicy.ERROR, *lines)["event"]
     assert "`xs` is null" in event["fault"]
     assert '"id": 9' in event["text"]

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
+from cdc_platform_tests.sources.debezium.applied_changes import Lake, row_change_of, rows_of
 from cdc_platform_tests.sources.debezium.cycles import Cycles, append
 from cdc_platform_tests.sources.debezium.deferred import FIRST, DeferredConnector, without_headers
-from cdc_platform_tests.sources.debezium.folding import Lake, row_change_of, rows_of
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
 
 STREAMS: Final = list(itertools.product((True, False), repeat=2))
@@ -24,7 +24,7 @@ UP: Final = {key: key + 1 for key in FIRST}
 def rows_in_lake(
     connector: DeferredConnector, *, has_headers: bool, has_metadata: bool, repeats: bool
 ) -> Any:
-    """Return the rows that the log makes of what was sent, once or twice, in one cycle."""
+    """Return the rows after a log of what was sent, once or twice, in one cycle."""
     lines = connector.lines if has_headers else without_headers(connector.lines)
     lake = Lake()
     with TemporaryDirectory() as folder:
@@ -74,7 +74,7 @@ def test_rows_whose_keys_shift_or_swap_are_all_there(
 def test_any_permutation_of_keys_is_followed(
     permutations: list[tuple[list[int], list[int]]], metadata_flags: tuple[bool, bool], repeats: bool
 ) -> None:
-    """In whatever order a statement comes upon the rows, and also where all of it is sent again."""
+    """For any order in which a statement reaches the rows, also if all of it is repeated."""
     connector = DeferredConnector()
     connector.insert_all(FIRST)
     connector.begin()
@@ -87,7 +87,7 @@ def test_any_permutation_of_keys_is_followed(
 
 
 @pytest.mark.parametrize("before", [{"id": 2}, {"id": 2, "n": 0, "big": "a default", "xs": None}])
-def test_a_row_that_goes_on_takes_nothing_from_others(tmp_path: Path, before: dict[str, Any]) -> None:
+def test_a_row_that_continues_takes_nothing_from_others(tmp_path: Path, before: dict[str, Any]) -> None:
     """Without FULL the row before has its key and defaults alone, which does not make it another row."""
     connector = DeferredConnector()
     connector.insert_all({1: {"n": 7, "big": "x", "xs": [1]}})

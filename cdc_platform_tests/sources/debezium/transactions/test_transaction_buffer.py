@@ -18,7 +18,7 @@ from cdc_platform_tests.support.debezium.connector import Connector, cycles_over
 
 
 def test_an_end_that_is_lost(tmp_path: Path) -> None:
-    """The next transaction shows that it has come and gone: its events are held, all others pass."""
+    """The next transaction shows that it has ended: its events are buffered, all others pass."""
     connector = Connector()
     connector.begin()
     connector.insert(1)
@@ -73,7 +73,7 @@ def test_what_comes_again_shows_no_end(tmp_path: Path) -> None:
 
 
 def test_a_server_whose_positions_start_over() -> None:
-    """A transaction committed later than all that have passed is new, however low its positions are."""
+    """A transaction committed later than all others is new, even with low positions."""
     logs = topic_logs()
     before, after = Connector(5000, 5000), Connector(100, 100, transaction=810)
     before.whole(1)
@@ -119,7 +119,7 @@ def found_in(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str | None]]:
 
 
 def test_an_empty_transaction_does_not_overtake_one_that_waits() -> None:
-    """The waiting transaction enters the log once it is whole, in whichever cycle that is."""
+    """The waiting transaction enters the log once it is whole, in any later cycle."""
     logs, connector = topic_logs(), Connector()
     connector.begin()
     connector.insert(1)
@@ -137,7 +137,7 @@ def test_an_empty_transaction_does_not_overtake_one_that_waits() -> None:
 
 
 def test_a_signal_keeps_no_transaction_waiting() -> None:
-    """A row of the signal table counts for its own transaction, once, whichever partition is read first."""
+    """A row of the signal table counts for its own transaction, once, in any order of partitions."""
     logs, connector = topic_logs(signal_table="public.signals"), Connector()
     connector.begin()
     connector.insert(1)

@@ -37,7 +37,7 @@ DAYS: Final = list_of("int32", "io.debezium.time.Date")
 CONNECT_DATES: Final = list_of("int32", "org.apache.kafka.connect.data.Date")
 VARIABLE: Final = field_of("struct", "io.debezium.data.VariableScaleDecimal")
 CASES: Final[list[tuple[Mapping[str, Any], str | None, ConnectorModes, tuple[Shape, ...]]]] = [
-    # what the block tells, the type that is declared or propagated, settings, shapes
+    # type of the schema block, declared or propagated type, settings, shapes
     (list_of("int32"), "integer[]", PLAIN, (Shape.OCTET_LIST,)),
     (list_of("int32"), None, PLAIN, (Shape.OCTET_LIST, Shape.NULL)),
     (list_of("int32"), "domain_over_integers", PLAIN, (Shape.OCTET_LIST, Shape.NULL)),
@@ -89,7 +89,7 @@ def test_shapes_by_what_is_known(
 
 
 def test_a_numeric_without_a_precision_may_be_large() -> None:
-    """The connector propagates its length as 0, which is no precision."""
+    """The connector propagates its length as 0, which is not a precision."""
     parameters = {"__debezium.source.column.type": "NUMERIC", "__debezium.source.column.length": "0"}
     expected = PostgresType("numeric")
     assert expected == block_type({**VARIABLE, "parameters": parameters})
@@ -97,7 +97,7 @@ def test_a_numeric_without_a_precision_may_be_large() -> None:
 
 @pytest.mark.parametrize("declared", ["geometry", "geography", "vector", "halfvec", "polygon", "path"])
 def test_null_in_a_declared_type_without_a_marker_is_refused(declared: str) -> None:
-    """Nobody has said what it means, so the update waits in quarantine."""
+    """Its meaning is not declared, so the update waits in quarantine."""
     update = line(envelope("u", after={"id": 1, "big": None}), {"id": 1})
     columns = {TABLE: {"id": "bigint", "big": declared}}
     assert "`null_policies`" in only_fault(update, columns=columns).reason
@@ -106,7 +106,7 @@ def test_null_in_a_declared_type_without_a_marker_is_refused(declared: str) -> N
 
 
 def test_the_policy_of_a_domain_is_found_by_its_name_and_by_what_it_is() -> None:
-    """The name counts before the type that the block tells."""
+    """The name takes precedence over the type of the schema block."""
     block = {**list_of("int32"), "parameters": {"__debezium.source.column.type": "INTS"}}
     schema = {"fields": [{"field": "after", "fields": [{**field_of("int64"), "field": "id"}, block]}]}
     value = {"schema": schema, "payload": envelope("u", after={"id": 1, "big": None})}

@@ -69,7 +69,7 @@ CASES: Final[list[tuple[str, ConnectorModes, Any, Any]]] = [
 
 @pytest.mark.parametrize(("declared", "modes", "zero", "value"), CASES)
 def test_zeros(declared: str, modes: ConnectorModes, zero: Any, value: Any) -> None:
-    """Each encoding has a zero of its own, which is no content, and anything else is."""
+    """Each encoding has its own zero, which is not content, and anything else is."""
     encoding = declared_encoding(PostgresType.parse(declared), modes)
     assert is_zero(encoding, zero)
     assert not is_zero(encoding, value)

@@ -88,14 +88,14 @@ def test_markers_of_a_placeholder(placeholder: str, shape: Shape, expected: obje
 
 
 def test_versions_are_compared_by_their_numbers() -> None:
-    """A version that is not told counts as the newest."""
+    """An unknown version counts as the newest."""
     expected = (3, 6, 3)
     assert expected == version_of("3.6.3.Final")
     assert version_of("") > version_of("99.1.0.Alpha1")
 
 
 def test_null_is_judged_by_its_policy() -> None:
-    """Null in a type without a marker is what somebody has said; in others it is NULL."""
+    """Null in a type without a marker follows the policy; in others it is NULL."""
     expected = [ValueState.UNAVAILABLE, ValueState.VALUE, ValueState.UNDECIDED]
     plain = detector_of(TEXTS, MARKER, NullPolicy.ERROR)
     policies = (NullPolicy.UNAVAILABLE, NullPolicy.NULL, NullPolicy.ERROR)
@@ -104,7 +104,7 @@ def test_null_is_judged_by_its_policy() -> None:
 
 
 def test_masks_of_markers() -> None:
-    """Cut and hashed markers are found where the settings tell, and suspected where they do not."""
+    """Truncated and hashed markers are found if settings declare them, and otherwise suspected."""
     plain = detector_of(TEXTS, MARKER, NullPolicy.ERROR)
     assert plain.judge("__debezium") is ValueState.MASKED
     assert plain.judge("__") is ValueState.VALUE

@@ -53,9 +53,9 @@ def test_decimals_that_are_no_numbers(sent: str, expected: str) -> None:
 @pytest.mark.parametrize("sent", ["1_0", "\u0661\u0662", " 1", "1\n", "0x1", "", "1e"])
 @pytest.mark.parametrize("declared", ["numeric", "numeric(10,2)"])
 def test_texts_that_only_python_takes_for_numbers(sent: str, declared: str) -> None:
-    """Spaces, underscores and digits of other scripts are no part of a number."""
+    """Spaces, underscores and digits of other scripts are not part of a number."""
     row = line(envelope("c", after={"id": 1, "n": sent}), {"id": 1})
-    assert "The value of the column `n` is no value of" in only_fault(row, **settings(declared)).reason
+    assert "The value of the column `n` is not a value of" in only_fault(row, **settings(declared)).reason
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ VALUES: Final[list[Any]] = [*NUMBERS, Decimal("99.99"), Decimal("1E-7"), *TEXTS,
 
 
 def encodings() -> Iterator[Encoding]:
-    """Yield the encoding of each type and of arrays of it, and of each type where a block tells another."""
+    """Yield the encoding of each type, of arrays of it, and of each type with a contradictory block."""
     declared: dict[Encoding, None] = {}
     for modes in MODES:
         types = [PostgresType.parse(name) for name in NAMES]
@@ -64,9 +64,9 @@ def accepted(encoding: Encoding) -> Iterator[Any]:
 
 @pytest.mark.integration
 def test_what_readers_let_pass_fits_the_declared_type(spark: "SparkSession") -> None:
-    """Odd values of every encoding, looked at as if nothing were known of them, have no fault.
+    """Odd values of every encoding, read without any prior knowledge, have no fault.
 
-    Of a column whose block and declaration contradict each other that is not promised.
+    This does not hold for a column whose block and declaration contradict each other.
     """
     by_type = defaultdict[ColumnType, dict[str, Any]](dict)
     contradictory = 0

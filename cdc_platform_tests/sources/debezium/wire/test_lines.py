@@ -52,7 +52,7 @@ def test_the_last_line_needs_no_end() -> None:
 def test_a_file_that_grows_gives_the_lines_of_the_whole_file(
     lines: list[str], sizes: list[int], has_mark: bool
 ) -> None:
-    """However a file has grown, and whatever of it was read before, nothing is lost, doubled or moved.
+    """For any growth of a file, nothing is lost, duplicated or moved.
 
     Only a carriage return may be left out that comes behind an object which was read without its end.
     """
@@ -80,10 +80,10 @@ def _lines_since(data: bytes, read_bytes: int) -> list[Line]:
     return list(read_lines(BytesIO(data[max(read_bytes - 1, 0) :]), read_bytes))
 
 
-def test_a_line_that_goes_on_after_it_was_read_is_damage() -> None:
+def test_a_line_that_continues_after_it_was_read_is_damage() -> None:
     """An object without an end is a whole line; what follows it on that line cannot be read any more."""
     assert _lines_since(b'{"a":1}', 0) == [Line('{"a":1}', 7)]
-    with pytest.raises(FileDamaged, match="goes on, or is another one"):
+    with pytest.raises(FileDamaged, match="continues, or is another one"):
         _lines_since(b'{"a":1}}{"b":2}\n', 7)
     assert _lines_since(b'{"a":1}\r', 7) == []
     assert _lines_since(b'{"a":1}\r\n{"b":2}', 7) == [Line('{"b":2}', 16)]
@@ -91,12 +91,12 @@ def test_a_line_that_goes_on_after_it_was_read_is_damage() -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "bent"])
 def test_a_damaged_gzip_says_so(damage: str) -> None:
-    """A gzip that ends too early, or has other octets within, is no shorter file."""
+    """A gzip that ends too early, or has other octets within, is not a shorter file."""
     data = gzip.compress("\n".join(f"{number * 7919}" for number in range(1000)).encode())
     half = len(data) // 2
     damaged = data[:half] if damage == "cut" else data[:half] + bytes(8) + data[half + 8 :]
 
-    with pytest.raises(FileDamaged, match=r"no gzip from some place on|ends too early"):
+    with pytest.raises(FileDamaged, match=r"not gzip after some position|ends too early"):
         check_gzip(BytesIO(damaged), 2**20)
 
 
@@ -119,7 +119,7 @@ def test_zeros_behind_a_gzip_are_no_damage() -> None:
 
 @pytest.mark.parametrize("is_gzip", [False, True])
 def test_a_long_line_is_copied_a_few_times(is_gzip: bool) -> None:
-    """The octets allocated are a small multiple of the line, however many chunks it comes in."""
+    """The octets allocated are a small multiple of the line, for any number of chunks."""
     long = os.urandom(2**24).hex()
     data = f'{{}}\n{long}\n{{"a": 1}}'.encode()
     with MeasuredStream(gzip.compress(data, 1) if is_gzip else data) as stream:
@@ -129,7 +129,7 @@ def test_a_long_line_is_copied_a_few_times(is_gzip: bool) -> None:
 
 
 @pytest.mark.parametrize("is_gzip", [False, True])
-def test_many_lines_are_never_held_at_once(is_gzip: bool) -> None:
+def test_many_lines_are_never_in_memory_at_once(is_gzip: bool) -> None:
     """The memory for a file of tiny lines does not grow with it."""
     data = b"{}\n" * 2**19
     with MeasuredStream(gzip.compress(data, 1) if is_gzip else data) as stream:

@@ -25,7 +25,7 @@ SEEDS: Final = debezium_seeds()
 
 
 def _outcome(message: messages.Message | FaultyEvent) -> Envelope:
-    """Return all that a message tells, or why it tells nothing."""
+    """Return the content of a message, or why it has none."""
     if isinstance(message, FaultyEvent):
         return message.reason
     try:
@@ -62,7 +62,7 @@ def _check_same(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_captured_changes_are_parsed_by_their_types_and_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each change that a connector wrote has the types, and tells what it tells without them."""
+    """Each captured change has the types, and the same content as without them."""
     typed = changes = 0
     for path in sorted((GOLDEN).glob("*.jsonl.gz")):
         if path.name.startswith("flat"):
@@ -79,8 +79,8 @@ def test_captured_changes_are_parsed_by_their_types_and_as_they_were(monkeypatch
 
 @settings(max_examples=200, derandomize=True, deadline=None)
 @given(st.sampled_from(SEEDS), steps())
-def test_changes_as_nobody_sends_them_tell_the_same(seed: Any, made: Any) -> None:
-    """Whatever is wrong with an envelope, both ways find the same content, or the same fault."""
+def test_generated_changes_have_the_same_content(seed: Any, made: Any) -> None:
+    """For any defect of an envelope, both ways find the same content, or the same fault."""
     line = written(changed(seed, made))
     try:
         json.loads(line)

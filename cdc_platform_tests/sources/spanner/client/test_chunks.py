@@ -62,6 +62,6 @@ def test_answer_that_ends_inside_a_row_is_an_error(last: object) -> None:
 
 @pytest.mark.parametrize("chunk", [b"", b"\x1a\x05ab", b"\x32\xff"])
 def test_a_chunk_that_is_no_value_is_an_error(chunk: bytes) -> None:
-    """Bytes that are no protobuf value end the answer with the error of records."""
-    with pytest.raises(RecordUnreadable, match="no value"):
+    """Bytes that are not protobuf value end the answer with the error of records."""
+    with pytest.raises(RecordUnreadable, match="not a value"):
         merge_chunks(b"\x1a\x01a", chunk + b"\xff")

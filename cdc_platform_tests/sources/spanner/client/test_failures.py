@@ -106,7 +106,7 @@ def test_what_cannot_pass_is_not_tried_again() -> None:
 
 
 def test_a_silent_partition_is_asked_again_once() -> None:
-    """The second silence ends the read, whatever came in between, and however many attempts are left."""
+    """The second silence ends the read, after any events in between, and with attempts left."""
     attempts = Retries(9, 0.0, 0.0, lambda _: None)
     attempts.failed(PartitionStuck("silent"))
     attempts.progressed()
@@ -122,7 +122,7 @@ def test_a_silent_partition_is_asked_again_once() -> None:
         (8, 7, RetentionExpired),
         (8, 1, SettingError),  # created a day ago
         (6, 5, SettingError),
-        (8, None, RetentionExpired),  # the text is no contract, and need not name the earliest moment
+        (8, None, RetentionExpired),  # the text is not a contract, and need not name the earliest moment
         (6, None, SettingError),
     ],
 )

@@ -33,7 +33,7 @@ def test_all_arguments_are_bound_by_name() -> None:
 
 
 def test_postgresql_binds_by_position() -> None:
-    """PostgreSQL's read function is in a schema of its own and gets all five arguments by position."""
+    """PostgreSQL's read function is in a separate schema and gets all five arguments by position."""
     query = change_stream_query("MyStream", "token", 1_000_000, 2_000_001, 2000, ReadFunction.OF_POSTGRESQL)
     message = ExecuteSqlRequest.pb(request_of(query))
 

@@ -16,7 +16,7 @@ PLAIN = st.recursive(
 
 
 def read(value: bytes) -> Plain:
-    """Return what the functions under test make of a value."""
+    """Return the results of the functions under test for a value."""
     if value[0] == wire.LIST_TAG:
         return [read(item) for item in wire.items(value)]
     if value[0] == wire.BOOL_TAG:

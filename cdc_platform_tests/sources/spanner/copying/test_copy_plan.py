@@ -145,7 +145,7 @@ def test_columns_survive_being_kept() -> None:
 
 
 def test_only_the_first_columns_that_can_be_bound_are_cut_by() -> None:
-    """A key column whose values are no texts ends what a chunk can be bounded by."""
+    """A key column whose values are not texts ends what a chunk can be bounded by."""
     schema = table("t", {"a": "INT64", "b": "FLOAT64", "c": "DATE"}, {})
     columns = [OrderedKeyColumn(column) for column in schema.columns]
     assert splittable(columns) == (columns[0],)

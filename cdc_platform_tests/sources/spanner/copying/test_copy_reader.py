@@ -1,4 +1,4 @@
-"""Reading one chunk of a copy: every row once, whatever breaks."""
+"""Reading one chunk of a copy: every row once, for every failure."""
 
 from base64 import b64encode
 from dataclasses import replace
@@ -45,7 +45,7 @@ def test_a_chunk_survives_being_kept() -> None:
 
 
 def test_a_range_is_read_at_its_moment() -> None:
-    """A chunk that is a range is a query of its own at the copy's timestamp."""
+    """A chunk that is a range is its own query at the copy's timestamp."""
     with fake_server(Answer(ROWS, columns=2)) as server:
         assert read(server, data_boost=True) == [0, 1, 2, 3, 4]
     request = server.requests[0]
@@ -63,7 +63,7 @@ def test_a_partition_token_is_read_in_its_transaction() -> None:
     assert (request.partition_token, request.data_boost_enabled) == (b"part", True)
 
 
-def test_a_broken_answer_goes_on_from_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_answer_continues_from_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that a resume token covers are not asked for again, and none is given twice."""
     monkeypatch.setattr(copy_reader, "ROWS_PER_BATCH", 2)
     broken = Answer(ROWS[:3], grpc.StatusCode.UNAVAILABLE, columns=2, has_tokens=True)

@@ -168,7 +168,7 @@ def test_malformed_record_of_a_known_transaction_is_a_fault(record: Any, table: 
 
 
 def test_broken_bytes_are_an_error() -> None:
-    """However a record is cut or bent, it is read or refused by the one error that there is."""
+    """Any malformed record is read, or refused with the one documented error."""
     whole = encoded(change_row(data=[data_record(T1)], heartbeats=[T1], children=[child_record(T1, "c")]))
     bent = [
         whole[:place] + bytes([byte]) + whole[place + 1 :]

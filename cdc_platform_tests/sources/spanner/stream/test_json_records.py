@@ -113,7 +113,7 @@ JSON = st.recursive(
 
 @given(values=st.dictionaries(TEXTS, JSON, max_size=5))
 def test_values_of_a_mod_are_kept(values: dict[str, Any]) -> None:
-    """Whatever JSON a mod holds, its text says the same afterwards."""
+    """For any JSON of a mod, its text has the same content afterwards."""
     mod = {"keys": values, "new_values": values, "old_values": values}
 
     (row,) = rows_of(json_data_record(COMMIT, mods=[mod]))

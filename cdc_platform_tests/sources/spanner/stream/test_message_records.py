@@ -87,7 +87,7 @@ def test_data_change_record_keeps_every_field() -> None:
 @given(st.dictionaries(st.sampled_from([0, 1, 127, 128, 300]), VALUES, max_size=3))
 @settings(max_examples=25, deadline=None)
 def test_values_are_those_of_the_message(values: dict[int, Any]) -> None:
-    """Any value of any column comes as JSON, however long it is and however many columns there are."""
+    """Any value of any column becomes JSON, for any length and number of columns."""
     columns = [{"name": f'c "{number}"', "type_": {"code": "STRING"}} for number in range(301)]
     members = [{"column_metadata_index": index, "value": value} for index, value in values.items()]
     mod = {"keys": members[:1], "new_values": members, "old_values": members[1:]}
@@ -123,7 +123,7 @@ def test_both_modes_have_the_same_records() -> None:
 
 
 def _parsed(value: Any) -> Any:
-    """Return JSON as what it means; the type that nobody knows has its number in a message."""
+    """Return JSON as its meaning; an unknown type has its number in a message."""
     texts = [value] if isinstance(value, str) else value
     return [text and json.loads(text.replace('"99"', '"HOLOGRAM"')) for text in texts]
 

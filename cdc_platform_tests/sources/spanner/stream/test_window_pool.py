@@ -1,4 +1,4 @@
-"""The windows of one task: all are read, several at a time, and what goes wrong with one is told."""
+"""The windows of one task: all are read, several at a time, and the failure of one is reported."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""One window against a scripted server: nothing is lost, nothing comes twice, and every end is told."""
+"""One window read from a scripted server: nothing is lost or duplicated, and every end is reported."""
 
 import json
 import time
@@ -41,7 +41,7 @@ def at(second: float) -> str:
 
 
 def data(second: float, name: str) -> list[Plain]:
-    """Return a row with one data change record, told apart by its transaction."""
+    """Return a row with one data change record, identified by its transaction."""
     return [change_row(data=[data_record(at(second), name)])]
 
 
@@ -97,7 +97,7 @@ def json_rows(*records: dict[str, Any]) -> list[list[Plain]]:
 
 
 def test_window_of_a_postgresql_database() -> None:
-    """Records come as JSON, and a broken stream goes on where it is complete, as in the other dialect."""
+    """Records come as JSON, and a broken stream continues where it is complete, as in the other dialect."""
     child = {"token": "child", "parent_partition_tokens": ["token"]}
     end = {"start_timestamp": at(5), "record_sequence": "00000001", "child_partitions": [child]}
     first, second = json_data_record(at(1), "a"), json_data_record(at(2), "b")
@@ -134,7 +134,7 @@ def test_quiet_window_is_complete() -> None:
 
 
 def test_stream_that_ends_too_early_is_asked_again() -> None:
-    """An OK end is believed when asking again brings nothing new; nothing is lost or twice."""
+    """An OK end is accepted if a second query returns nothing new; nothing is lost or duplicated."""
     children: list[list[Plain]] = [
         [change_row(children=[child_record(at(5), name, "token")])] for name in ("left", "right")
     ]
@@ -165,8 +165,8 @@ def test_partition_that_ended_is_finished_right_before_its_children() -> None:
     assert report(table) == ("finished", 4.999999)
 
 
-def test_broken_stream_goes_on_where_it_is_complete() -> None:
-    """After a failure the read goes on at the last timestamp, whose records come once all the same."""
+def test_broken_stream_continues_where_it_is_complete() -> None:
+    """After a failure the read continues at the last timestamp, whose records come once all the same."""
     first = Answer([data(1, "a"), data(2, "b"), data(2, "c")], UNAVAILABLE)
     again = Answer([data(2, "b"), data(2, "c"), data(2, "d"), data(3, "e")])
     with fake_server(first, again) as server:
@@ -227,7 +227,7 @@ def test_unreadable_record_interrupts_the_window() -> None:
 
 
 def test_large_window_comes_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records leave in batches while the read goes on, except those of the last timestamp."""
+    """Records leave in batches while the read continues, except those of the last timestamp."""
     monkeypatch.setattr(window_reader, "RECORDS_PER_BATCH", 2)
     rows = [data(1, "a"), data(2, "b"), data(2, "c"), data(2, "d"), data(3, "e")]
     with fake_server(Answer(rows)) as server:

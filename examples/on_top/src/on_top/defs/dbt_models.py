@@ -1,4 +1,4 @@
-"""dbt models on one cut; dbt may live in an environment of its own."""
+"""dbt models on one cut; dbt may live in its own environment."""
 
 import json
 import os

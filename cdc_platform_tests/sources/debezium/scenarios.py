@@ -1,4 +1,4 @@
-"""Stories of a table: what a connector sends of them, and what each transaction leaves."""
+"""Scenarios of a table: what a connector sends of them, and what each transaction leaves."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,7 +21,7 @@ STEPS: Final = st.lists(
 
 
 @dataclass
-class Story:
+class Scenario:
     """A table that transactions change, and its connector, which leaves large values out of updates.
 
     Args:
@@ -70,17 +70,17 @@ class Story:
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> tuple[Story, list[list[str]]]:
-    """A story, and the portions in which its messages arrive: of any size, each from wherever repeated."""
-    story = Story()
+def scenarios(draw: st.DrawFn) -> tuple[Scenario, list[list[str]]]:
+    """A scenario, and the portions in which its messages arrive: of any size, each from wherever repeated."""
+    scenario = Scenario()
     first = [("insert", key, 0, True) for key in (1, 2, 3)]
     for steps in [first, *draw(STEPS)]:
-        story.sent.begin()
+        scenario.sent.begin()
         for action, key, other, is_sent in steps:
-            story.step(action, key, other, is_sent=is_sent)
-        story.sent.end()
-        story.versions |= set(story.rows.values())
-    lines = story.sent.lines
+            scenario.step(action, key, other, is_sent=is_sent)
+        scenario.sent.end()
+        scenario.versions |= set(scenario.rows.values())
+    lines = scenario.sent.lines
     ends = sorted({len(lines), *draw(st.sets(st.integers(1, len(lines)), min_size=1, max_size=2))})
     begins = [0, *(draw(st.integers(0, end)) for end in ends[:-1])]
-    return story, [lines[begun:end] for begun, end in zip(begins, ends, strict=True)]
+    return scenario, [lines[begun:end] for begun, end in zip(begins, ends, strict=True)]

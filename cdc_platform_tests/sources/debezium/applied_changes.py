@@ -1,4 +1,4 @@
-"""A lake in a few lines: what changes make of tables, so that captures can be held against their truth."""
+"""A small lake that applies changes to tables, to compare captures with the expected rows."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ class Lake:
         return [change for change in self.log if change.unavailable]
 
 
-def fold(events: Sequence[SourceEvent], batch: int) -> tuple[Tables, list[RowChange]]:
+def apply_changes(events: Sequence[SourceEvent], batch: int) -> tuple[Tables, list[RowChange]]:
     """Return the rows after all changes, taken in batches, and what was unresolved on the way."""
     lake = Lake()
     for start in range(0, len(events), batch):
