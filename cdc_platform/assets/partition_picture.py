@@ -32,25 +32,25 @@ LEGEND: Final = (
 )
 
 
-def draw_partitions(partitions: Sequence[Partition], held: Collection[str]) -> str:
+def draw_partitions(partitions: Sequence[Partition], blocking: Collection[str]) -> str:
     """Return a picture of partitions, as Markdown with the image in it; empty where there are none.
 
     Args:
         partitions: what is drawn, sorted by start.
-        held: tokens of those that hold the watermark.
+        blocking: tokens of those that hold the watermark.
     """
     if not partitions:
         return ""
-    image = base64.b64encode(_svg(partitions, held).encode()).decode()
+    image = base64.b64encode(_svg(partitions, blocking).encode()).decode()
     return f"![Partitions over time, with splits and merges](data:image/svg+xml;base64,{image})"
 
 
-def _svg(partitions: Sequence[Partition], held: Collection[str]) -> str:
+def _svg(partitions: Sequence[Partition], blocking: Collection[str]) -> str:
     lanes = assign_lanes(partitions)
     height = (max(lanes.values()) + 1) * LANE_HEIGHT + FOOT_HEIGHT + MARGIN
     begin = partitions[0].start_micros
     end = max(begin + 1, *(partition.position_micros for partition in partitions))
-    shapes = "".join(_shapes(partitions, lanes, (begin, end), held))
+    shapes = "".join(_shapes(partitions, lanes, (begin, end), blocking))
     texts = "".join(_texts(height, begin, end))
     style = 'font-family="sans-serif" font-size="11"'
     return (
@@ -60,7 +60,7 @@ def _svg(partitions: Sequence[Partition], held: Collection[str]) -> str:
 
 
 def _shapes(
-    partitions: Sequence[Partition], lanes: Mapping[str, int], span: tuple[int, int], held: Collection[str]
+    partitions: Sequence[Partition], lanes: Mapping[str, int], span: tuple[int, int], blocking: Collection[str]
 ) -> Iterator[str]:
     begin, end = span
 
@@ -76,7 +76,7 @@ def _shapes(
         for parent in (by_token[token] for token in partition.parent_tokens if token in by_token):
             left = x(min(parent.position_micros, partition.start_micros))
             yield _line(left, y(parent.token), start, height, "#8a93a2", 1)
-        colour = HOLDS_WATERMARK if partition.token in held else COLOURS[partition.state]
+        colour = HOLDS_WATERMARK if partition.token in blocking else COLOURS[partition.state]
         yield f"<g><title>{escape(partition.key)}</title>"
         yield f"{_line(start, height, max(stop, start + 3), height, colour, 6)}</g>"
 

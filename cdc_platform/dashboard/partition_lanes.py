@@ -50,8 +50,8 @@ class PartitionLanes:
 def draw_partitions(lineage: Lineage) -> PartitionLanes:
     """Return the newest partitions in lanes: a child continues its parent's lane if that is free."""
     everything = [part for part in lineage.partitions.values() if part.token != ROOT_TOKEN]
-    held = holding_watermark(everything)
-    shown = _newest(everything, next((part for part in everything if part.token in held), None))
+    blocking = holding_watermark(everything)
+    shown = _newest(everything, next((part for part in everything if part.token in blocking), None))
     # Time without reads would push all bars to the left.
     last_micros = max((part.position_micros for part in shown), default=0)
     first_micros = min((part.start_micros for part in shown), default=0)
@@ -63,7 +63,7 @@ def draw_partitions(lineage: Lineage) -> PartitionLanes:
             lanes[part.token],
             _share(span, part.start_micros),
             _share(span, part.position_micros),
-            part.token in held,
+            part.token in blocking,
         )
         for part in shown
     }

@@ -1,4 +1,4 @@
-"""Running the commands of pages, each on what its page is about, with values of the lake at hand."""
+"""Running the commands of pages, each on what its page is about, with values of the lake itself."""
 
 import os
 import re

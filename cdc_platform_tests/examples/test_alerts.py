@@ -47,16 +47,16 @@ def test_an_alert_for_each_check_that_begins_to_fail(webhook: list[str]) -> None
     failed_checks = import_module("on_top.defs.alerts").failed_checks
     with dg.DagsterInstance.ephemeral() as instance:
         context = dg.build_sensor_context(instance=instance)
-        _tell(instance, passed=False)  # before anyone listens
+        _report(instance, passed=False)  # before anyone listens
         failed_checks(context)
         for severity, passed in (("WARN", False), ("ERROR", False), ("ERROR", False), ("ERROR", True)):
-            _tell(instance, passed=passed, severity=dg.AssetCheckSeverity[severity])
+            _report(instance, passed=passed, severity=dg.AssetCheckSeverity[severity])
             failed_checks(context)
     messages = [f"shop/orders: fresh {what}. 400 s behind" for what in ("fails", "holds again")]
     assert messages == webhook
 
 
-def _tell(
+def _report(
     instance: dg.DagsterInstance,
     *,
     passed: bool,
