@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cdc_platform.dashboard.charts import draw_chart, nice_seconds, nice_top
+from cdc_platform.dashboard.charts import draw_chart, draw_partition_chart, nice_seconds, nice_top
 from cdc_platform.dashboard.copy_rates import CopyRate, estimate
 from cdc_platform.dashboard.cut_history import CutHistory, lag_by_column, publication_by_column
 from cdc_platform.dashboard.partition_lanes import SHOWN, draw_partitions, holding_watermark
@@ -127,6 +127,7 @@ def test_where_all_are_level_none_holds_the_watermark(ends: tuple[int, ...], hol
     parts = [partition(name, ("",), 0, end, ended=False) for name, end in zip(names, ends, strict=True)]
     drawn = draw_partitions(lineage(*parts))
     assert [bar.partition.token for bar in drawn.bars if bar.holds_watermark] == holders
+    assert [bar.kind for bar in draw_partition_chart(drawn).bars].count("watermark") == len(holders)
     assert holding_watermark(parts) == set(holders)
 
 

@@ -81,7 +81,8 @@ def run_commands(block: Block, folder: Path, values: Mapping[str, str]) -> None:
     for program, *words in commands_to_run(block, values):
         arguments = [values.get(word, word) for word in words]
         if program == "export":
-            os.environ.update([arguments[0].split("=", 1)])
+            name, _, value = arguments[0].partition("=")
+            os.environ[name] = value
         elif program == "eval":
             _run_shell(block.text)
         elif ending := next((end for names, end in ENDLESS.items() if set(names) <= set(words)), None):
