@@ -112,7 +112,7 @@ def test_a_value_of_another_type_names_its_place(type_text: str, value: bytes) -
     schema = table("t", {"id": "INT64"}, {"v": type_text})
     rows[0][1] = to_value(None).SerializeToString()
     with pytest.raises(
-        RecordUnreadable, match=r"Table `t`, key \{'id': '2'\}: the value of the column `v` is not of its type .*report"
+        RecordUnreadable, match=r"Table `t`, key \{'id': '2'\}: the value of the column `v` is not .*report"
     ):
         rows_to_batch(schema, rows)
     with pytest.raises(RecordUnreadable, match="A row of `t` has 1 values for 2 columns"):
