@@ -60,7 +60,10 @@ def _svg(partitions: Sequence[Partition], blocking: Collection[str]) -> str:
 
 
 def _shapes(
-    partitions: Sequence[Partition], lanes: Mapping[str, int], span: tuple[int, int], blocking: Collection[str]
+    partitions: Sequence[Partition],
+    lanes: Mapping[str, int],
+    span: tuple[int, int],
+    blocking: Collection[str],
 ) -> Iterator[str]:
     begin, end = span
 

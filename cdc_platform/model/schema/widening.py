@@ -46,7 +46,7 @@ def key_family(kind: ColumnType) -> str:
     Several large integers become one float, and the text of a float matches none of them. The text of bytes
     or of an array may also be the text of another key.
     """
-    return _KEY_FAMILIES.get(kind.code, "no float, bytes or array")
+    return _KEY_FAMILIES.get(kind.code, "not a float, bytes or array")
 
 
 def keeps_values(old: ColumnType, new: ColumnType) -> bool:
